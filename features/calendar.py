@@ -10,8 +10,20 @@ BIN_S = 600.0  # of forecasts of what arrives
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 SPECS = (
-    FeatureSpec("submit_hour", "continuous", "calendar", "h", "hour of the day of submission"),
-    FeatureSpec("submit_weekday", "nominal", "calendar", "", "day of the week of submission"),
+    FeatureSpec(
+        name="submit_hour",
+        kind="continuous",
+        family="calendar",
+        unit="h",
+        text="hour of the day of submission",
+    ),
+    FeatureSpec(
+        name="submit_weekday",
+        kind="nominal",
+        family="calendar",
+        unit="",
+        text="day of the week of submission",
+    ),
 )
 
 

@@ -63,7 +63,13 @@ def specs(
     given.
     """
     return [
-        FeatureSpec(f"{prefix}_{suffix}", "continuous", family, unit, text.format(who=who))
+        FeatureSpec(
+            name=f"{prefix}_{suffix}",
+            kind="continuous",
+            family=family,
+            unit=unit,
+            text=text.format(who=who),
+        )
         for suffix, unit, text in stats
     ]
 

@@ -53,7 +53,17 @@ def lifetimes(
         start, end, duration, profiled = (None if value != value else value for value in row)
         if profile is None:
             profiled = None
-        lives.append(Lifetime(job, start, end, state, duration, profile, profiled))
+        lives.append(
+            Lifetime(
+                job=job,
+                start_time=start,
+                end_time=end,
+                state=state,
+                duration_s=duration,
+                profile=profile,
+                profiled_time=profiled,
+            )
+        )
     return lives, adjusted
 
 
@@ -94,7 +104,7 @@ def _times(
         raise FeatureError(f"trace: job {job}: its duration is negative")
     if profile_after_s is not None:
         profiled = np.where(np.isnan(profiled), start + profile_after_s, profiled)
-    return _Times(submit, start, end, duration, profiled)
+    return _Times(submit=submit, start=start, end=end, duration=duration, profiled=profiled)
 
 
 def _ordered(times: _Times) -> tuple[_Times, int]:
@@ -133,7 +143,18 @@ def _jobs(trace: pa.Table, submit: NDArray[np.float64]) -> list[Job]:
     names = ("job_id", "gpus", "user", "vc", "name", "cpus", "memory_mib", "gpu_type")
     columns = [_values(trace, name) for name in (*names, "time_limit_s")]
     return [
-        Job(str(job_id), at, gpus, user or "", vc or "", name or "", cpus, memory, kind, limit)
+        Job(
+            job_id=str(job_id),
+            submit_time=at,
+            gpus=gpus,
+            user=user or "",
+            vc=vc or "",
+            name=name or "",
+            cpus=cpus,
+            memory_mib=memory,
+            gpu_type=kind,
+            time_limit_s=limit,
+        )
         for at, (job_id, gpus, user, vc, name, cpus, memory, kind, limit) in zip(
             submit.tolist(), zip(*columns, strict=True), strict=True
         )

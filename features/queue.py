@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from features.spec import FeatureSpec
 
 SPECS = tuple(
-    FeatureSpec(name, "continuous", "queue", unit, text)
+    FeatureSpec(name=name, kind="continuous", family="queue", unit=unit, text=text)
     for name, unit, text in (
         ("vc_queued", "jobs", "how many other jobs wait in this VC"),
         ("vc_queued_gpus", "GPUs", "how many GPUs the other jobs waiting in this VC ask for"),

@@ -107,7 +107,7 @@ def replay(
     """
     kinds, indices, times = _timeline(lifetimes)
     for kind, index, now in zip(kinds, indices, times, strict=True):
-        yield from _apply(source, moments, kind, index, now, lifetimes[index])
+        yield from _apply(source, moments, kind, index, now=now, life=lifetimes[index])
 
 
 def replay_parts(
@@ -157,7 +157,9 @@ def _order(event: _Event) -> tuple[float, int, int]:
 
 def _happened(source: RowSource, events: Iterable[_Event]) -> Iterator[tuple[Taken, Lifetime]]:
     for now, kind, place, life in events:
-        for taken in _apply(source, (Moment.SUBMIT,), kind, place, now, life):
+        for taken in _apply(
+            source, moments=(Moment.SUBMIT,), kind=kind, index=place, now=now, life=life
+        ):
             yield taken, life
 
 

@@ -55,28 +55,69 @@ DOUBTFUL = 0.5
 _EARLIEST, _LATEST = -62_135_510_400.0, 253_402_214_400.0
 
 SIZE = (
-    FeatureSpec("gpus", "continuous", "size", "GPUs", "GPUs asked for"),
-    FeatureSpec("cpus", "continuous", "size", "cores", "CPU cores asked for"),
-    FeatureSpec("memory_mib", "continuous", "size", "MiB", "host memory asked for"),
-    FeatureSpec("gpu_type", "nominal", "size", "", "GPU type required"),
-    FeatureSpec("time_limit_s", "continuous", "size", "s", "time limit asked for", monotone=1),
+    FeatureSpec(name="gpus", kind="continuous", family="size", unit="GPUs", text="GPUs asked for"),
+    FeatureSpec(
+        name="cpus", kind="continuous", family="size", unit="cores", text="CPU cores asked for"
+    ),
+    FeatureSpec(
+        name="memory_mib",
+        kind="continuous",
+        family="size",
+        unit="MiB",
+        text="host memory asked for",
+    ),
+    FeatureSpec(name="gpu_type", kind="nominal", family="size", unit="", text="GPU type required"),
+    FeatureSpec(
+        name="time_limit_s",
+        kind="continuous",
+        family="size",
+        unit="s",
+        text="time limit asked for",
+        monotone=1,
+    ),
 )
 IDENTITY = (
-    FeatureSpec("user", "nominal", "identity", "", "submitting user"),
-    FeatureSpec("vc", "nominal", "identity", "", "virtual cluster"),
+    FeatureSpec(name="user", kind="nominal", family="identity", unit="", text="submitting user"),
+    FeatureSpec(name="vc", kind="nominal", family="identity", unit="", text="virtual cluster"),
 )
 BURST = (
     FeatureSpec(
-        "user_submitted_1h", "continuous", "burst", "jobs", "jobs this user sent in the last hour"
+        name="user_submitted_1h",
+        kind="continuous",
+        family="burst",
+        unit="jobs",
+        text="jobs this user sent in the last hour",
     ),
 )
 PROFILE = (
-    FeatureSpec("gpu_util_pct", "continuous", "profile", "%", "GPU utilisation when profiled"),
     FeatureSpec(
-        "gpu_mem_util_pct", "continuous", "profile", "%", "GPU memory activity when profiled"
+        name="gpu_util_pct",
+        kind="continuous",
+        family="profile",
+        unit="%",
+        text="GPU utilisation when profiled",
     ),
-    FeatureSpec("gpu_mem_mib", "continuous", "profile", "MiB", "GPU memory in use when profiled"),
-    FeatureSpec("amp", "nominal", "profile", "", "mixed precision seen when profiled"),
+    FeatureSpec(
+        name="gpu_mem_util_pct",
+        kind="continuous",
+        family="profile",
+        unit="%",
+        text="GPU memory activity when profiled",
+    ),
+    FeatureSpec(
+        name="gpu_mem_mib",
+        kind="continuous",
+        family="profile",
+        unit="MiB",
+        text="GPU memory in use when profiled",
+    ),
+    FeatureSpec(
+        name="amp",
+        kind="nominal",
+        family="profile",
+        unit="",
+        text="mixed precision seen when profiled",
+    ),
 )
 
 

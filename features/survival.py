@@ -47,61 +47,70 @@ _LEAST = 1e-3
 # The sum, in its order: each level, and what the time limit cuts off.
 SUM = (
     FeatureSpec(
-        "like_all_log_s", "continuous", "survival", "ln s", "how long jobs last here", monotone=1
-    ),
-    FeatureSpec(
-        "like_vc_gpus",
-        "continuous",
-        "survival",
-        "ln ratio",
-        "how much longer jobs of this VC with as many GPUs last",
+        name="like_all_log_s",
+        kind="continuous",
+        family="survival",
+        unit="ln s",
+        text="how long jobs last here",
         monotone=1,
     ),
     FeatureSpec(
-        "like_user",
-        "continuous",
-        "survival",
-        "ln ratio",
-        "how much longer than those this user's jobs last",
+        name="like_vc_gpus",
+        kind="continuous",
+        family="survival",
+        unit="ln ratio",
+        text="how much longer jobs of this VC with as many GPUs last",
         monotone=1,
     ),
     FeatureSpec(
-        "like_template",
-        "continuous",
-        "survival",
-        "ln ratio",
-        "how much longer than those jobs of this kind last",
+        name="like_user",
+        kind="continuous",
+        family="survival",
+        unit="ln ratio",
+        text="how much longer than those this user's jobs last",
         monotone=1,
     ),
     FeatureSpec(
-        "like_limit",
-        "continuous",
-        "survival",
-        "ln ratio",
-        "what the time limit cuts off",
+        name="like_template",
+        kind="continuous",
+        family="survival",
+        unit="ln ratio",
+        text="how much longer than those jobs of this kind last",
+        monotone=1,
+    ),
+    FeatureSpec(
+        name="like_limit",
+        kind="continuous",
+        family="survival",
+        unit="ln ratio",
+        text="what the time limit cuts off",
         monotone=1,
     ),
 )
 SPREAD, ERROR = (
     FeatureSpec(
-        "like_spread", "continuous", "survival", "ln s", "how much jobs like this one differ"
+        name="like_spread",
+        kind="continuous",
+        family="survival",
+        unit="ln s",
+        text="how much jobs like this one differ",
     ),
     FeatureSpec(
-        "like_error",
-        "continuous",
-        "survival",
-        "ln s",
-        "how little is known of jobs like this one",
+        name="like_error",
+        kind="continuous",
+        family="survival",
+        unit="ln s",
+        text="how little is known of jobs like this one",
     ),
 )
 SPECS = (*SUM, SPREAD, ERROR)
 ODDS = tuple(
     FeatureSpec(
-        f"like_over_{name}",
-        "continuous",
-        "odds",
-        "ln odds",
-        f"odds that jobs like this one last over {name}",
+        name=f"like_over_{name}",
+        kind="continuous",
+        family="odds",
+        unit="ln odds",
+        text=f"odds that jobs like this one last over {name}",
     )
     for name in THRESHOLDS_S
 )

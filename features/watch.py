@@ -196,7 +196,15 @@ class Watch:
         odds = self._rate * sum(self._hours[hour] for hour in hours) / 6.0
         if odds <= self._limit or until - since > LONGEST_SILENCE_S:
             return []
-        return [Alarm(ALL, f"did not come for {(until - since) / HOUR_S:.0f} h", since, odds, 0)]
+        return [
+            Alarm(
+                group=ALL,
+                what=f"did not come for {(until - since) / HOUR_S:.0f} h",
+                since=since,
+                sum=odds,
+                seen=0,
+            )
+        ]
 
     def _found(self, jobs: Sequence[Seen], limits: Mapping[str, float]) -> list[Alarm]:
         observed = self._observations(jobs)
@@ -243,7 +251,9 @@ class Watch:
         if best * ALIKE <= self._limit:
             return None
         what = f"come {abs(by)} h {'earlier' if by < 0 else 'later'} in the day"
-        return Alarm(ALL, what, observed[0].at, best * ALIKE, len(observed))
+        return Alarm(
+            group=ALL, what=what, since=observed[0].at, sum=best * ALIKE, seen=len(observed)
+        )
 
     def _of_newcomers(self, one: _Observation) -> float:
         if one.jobs[0].user in self._users:
@@ -269,7 +279,7 @@ class Watch:
             ratios.append(one.log_ratio)
             if total > limit and (best is None or total > best.sum):
                 ratio = exp(fmean(ratios)) if what.startswith("last") else 1.0
-                best = Alarm(group, what, since, total, seen, ratio)
+                best = Alarm(group=group, what=what, since=since, sum=total, seen=seen, ratio=ratio)
         return best
 
     def _observations(self, ordered: Sequence[Seen]) -> list[_Observation]:

@@ -247,14 +247,14 @@ def server(looks: Looks) -> MCPServer:
 def _placed(look: Direct, job: JobRow) -> Placed:
     stands, reason = look.standing(job.job_id), job.slurm or SlurmReason()
     return Placed(
-        job.job_id,
-        job.name,
-        job.gpus,
-        None if stands is None else stands.position,
-        None if stands is None else stands.waiting,
-        reason.priority,
-        reason.terms,
-        reason.places,
+        job_id=job.job_id,
+        name=job.name,
+        gpus=job.gpus,
+        position=None if stands is None else stands.position,
+        waiting=None if stands is None else stands.waiting,
+        priority=reason.priority,
+        terms=reason.terms,
+        places=reason.places,
     )
 
 
@@ -268,17 +268,17 @@ def _place(row: Placed) -> str:
 
 def _listed(look: Direct, job: JobRow) -> Listed:
     return Listed(
-        job.job_id,
-        job.name,
-        job.owner,
-        job.phase,
-        look.partition_of(job.job_id),
-        job.gpus,
-        job.submitted_at,
-        job.started_at,
-        (job.slurm.code if job.slurm is not None else "") or job.reason,
-        job.start_p50,
-        job.start_p90,
+        job_id=job.job_id,
+        name=job.name,
+        user=job.owner,
+        phase=job.phase,
+        partition=look.partition_of(job.job_id),
+        gpus=job.gpus,
+        submitted_at=job.submitted_at,
+        started_at=job.started_at,
+        reason=(job.slurm.code if job.slurm is not None else "") or job.reason,
+        start_p50=job.start_p50,
+        start_p90=job.start_p90,
     )
 
 

@@ -115,7 +115,7 @@ def run(
     Raises FolderBusy: another process records a run in `out`.
     """
     with only_writer(out) if out is not None else nullcontext():
-        return _run(scenario, policy, out, progress, world, jobs)
+        return _run(scenario, policy, out, progress, world=world, jobs=jobs)
 
 
 def _run(

@@ -197,7 +197,13 @@ def train_sharded(
     `submitted`: see `stretches`. `progress` gets the share of the work done: of rows written, then
     of shards fitted. The bundle holds no arrivals: those are fitted in memory.
     """
-    work = stretches(trace.resolve(), scratch.resolve(), submitted, fit, workers_at(where))
+    work = stretches(
+        trace=trace.resolve(),
+        folder=scratch.resolve(),
+        submitted=submitted,
+        fit=fit,
+        workers=workers_at(where),
+    )
 
     def done(share: float) -> None:
         if progress is not None:

@@ -103,12 +103,19 @@ def estimate(stretches: Iterable[Stretch]) -> StepTime:
             continue
         seen += 1
         shortest, longest = min(shortest, low), max(longest, high)
-        vote = strongest(stretch.name, t, y, low, high)
+        vote = strongest(stretch.name, t, y, low, high=high)
         if vote is not None:
             ours, source = pace(t, y)
             votes.append(replace(vote, paced=source > PACED * ours))
     if not seen:
-        return StepTime(None, 0.0, "", 0.0, 0.0, "no signal moves often enough to show a step")
+        return StepTime(
+            seconds=None,
+            confidence=0.0,
+            signal="",
+            shortest_s=0.0,
+            longest_s=0.0,
+            reason="no signal moves often enough to show a step",
+        )
     return _vote(votes, float(shortest), float(longest))
 
 
@@ -246,7 +253,14 @@ def _vote(votes: list[Candidate], shortest: float, longest: float) -> StepTime:
     """
     strong = [vote for vote in votes if vote.strength > WEAK]
     if not strong:
-        return StepTime(None, 0.0, "", shortest, longest, "no period stands out of the noise")
+        return StepTime(
+            seconds=None,
+            confidence=0.0,
+            signal="",
+            shortest_s=shortest,
+            longest_s=longest,
+            reason="no period stands out of the noise",
+        )
     best: tuple[float, list[Candidate]] = (-1.0, [])
     for centre in strong:
         group = [v for v in strong if abs(v.period_s / centre.period_s - 1) <= SAME]
@@ -270,4 +284,11 @@ def _vote(votes: list[Candidate], shortest: float, longest: float) -> StepTime:
     seconds = sum(v.period_s * v.strength for v in group) / weight
     leader = max(group, key=lambda v: v.strength)
     reason = f"{len(group)} of {len(strong)} stretches agree"
-    return StepTime(seconds, round(confidence, 4), leader.name, shortest, longest, reason)
+    return StepTime(
+        seconds=seconds,
+        confidence=round(confidence, 4),
+        signal=leader.name,
+        shortest_s=shortest,
+        longest_s=longest,
+        reason=reason,
+    )

@@ -51,7 +51,12 @@ class Summary:
             raise ValueError("no known value")
         p50, p95 = np.percentile(y, [50, 95])
         return cls(
-            float(y.mean()), float(y.std()), float(p50), float(p95), float(y.max()), int(y.size)
+            mean=float(y.mean()),
+            sd=float(y.std()),
+            p50=float(p50),
+            p95=float(p95),
+            max=float(y.max()),
+            samples=int(y.size),
         )
 
 

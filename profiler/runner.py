@@ -230,12 +230,12 @@ class Run:
         if gone is None:  # the guardian was killed: sweep up by the marker
             survivors = procs.sweep(self.run_id)
             self.ending = Ending(
-                Outcome.FAILED,
-                "the guard process was killed; the command was stopped",
-                None,
-                signal.SIGKILL,
-                time.monotonic() - self.started,
-                _last_lines(self.output),
+                outcome=Outcome.FAILED,
+                detail="the guard process was killed; the command was stopped",
+                exit_code=None,
+                signal=signal.SIGKILL,
+                duration_s=time.monotonic() - self.started,
+                last_lines=_last_lines(self.output),
                 survivors=tuple(survivors),
             )
             return
@@ -246,12 +246,12 @@ class Run:
         code = os.waitstatus_to_exitcode(status) if status is not None else -signal.SIGKILL
         outcome, detail = self._judge(stopping["reason"], code, tail)
         self.ending = Ending(
-            outcome,
-            detail,
-            code if code >= 0 else None,
-            -code if code < 0 else 0,
-            end["t"] - self._seen["started"]["t"],
-            tail,
+            outcome=outcome,
+            detail=detail,
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else 0,
+            duration_s=end["t"] - self._seen["started"]["t"],
+            last_lines=tail,
             left_behind=gone["found"] if stopping["reason"] == "exited" else 0,
             killed=gone["killed"],
             survivors=tuple(gone["survivors"]),
@@ -345,7 +345,16 @@ def start(
     )
     os.close(control_read)
     os.close(status_write)
-    run = Run(0, guardian, run_id, output, limits, time.monotonic(), control_write, status_read)
+    run = Run(
+        pid=0,
+        guardian=guardian,
+        run_id=run_id,
+        output=output,
+        limits=limits,
+        started=time.monotonic(),
+        _control=control_write,
+        _status=status_read,
+    )
     run._oom_before = oom_before
     _send_config(run, config)
     _await_start(run, command[0])

@@ -228,7 +228,13 @@ def profile(
             )
             own = Path(env[VARIABLE]) if VARIABLE in env else None
             tail = _tail(command, options, run.output, own) if options.progress else None
-            live = Live(run, recorder, options, target.sampler.describe(), tail)
+            live = Live(
+                run=run,
+                recorder=recorder,
+                options=options,
+                watched=target.sampler.describe(),
+                tail=tail,
+            )
 
             def tick(_: Run) -> None:
                 live.look()
@@ -243,7 +249,7 @@ def profile(
                 recorder.stop()
     finally:
         target.sampler.close()
-    return _conclude(command, folder, target, live, baseline, started_at)
+    return _conclude(command, folder, target, live, baseline=baseline, started_at=started_at)
 
 
 def _tail(command: Sequence[str], options: Options, output: Path, own: Path | None) -> Tail:
@@ -309,13 +315,13 @@ def _conclude(
         profile=seen.profile,
         missing={k: v for k, v in target.sampler.missing.items() if k not in seen.metrics},
         sampling=Sampling(
-            recorder.hz,
-            len(recorder.slow.t),
-            len(recorder.fast.t),
-            recorder.cpu_s,
-            recorder.share,
-            tuple(recorder.notes),
-            recorder.error,
+            hz=recorder.hz,
+            samples=len(recorder.slow.t),
+            fast_samples=len(recorder.fast.t),
+            cpu_s=recorder.cpu_s,
+            cpu_share=recorder.share,
+            notes=tuple(recorder.notes),
+            error=recorder.error,
         ),
         software={
             "pellucid": _version(),
@@ -355,8 +361,8 @@ def judge(
     first = channels[0] if channels else ""
     means = {k.removeprefix(f"{first}."): v.mean for k, v in metrics.items() if first}
     precision = infer(means) if first else Precision(None, None, "no GPU was measured")
-    profile = scheduler_profile(channels, metrics, peaks, baseline, precision.amp)
-    return Seen(window, metrics, peaks, precision, profile)
+    profile = scheduler_profile(channels, metrics, peaks, baseline_mib=baseline, amp=precision.amp)
+    return Seen(window=window, metrics=metrics, peaks=peaks, precision=precision, profile=profile)
 
 
 def _cut(series: Series, end_s: float) -> None:

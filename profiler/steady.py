@@ -70,7 +70,7 @@ def find_window(
     """
     times = np.asarray(t, dtype=np.float64)
     if times.size == 0:
-        return Window(0.0, 0.0, 0, False, "no samples")
+        return Window(start_s=0.0, end_s=0.0, samples=0, steady=False, reason="no samples")
     rows, usable = _prepare(times, signals)
     whole = (float(times[0]), float(times[-1]), times.size)
     if not usable:

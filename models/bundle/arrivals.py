@@ -49,27 +49,73 @@ LEADS = (Lead("next", 1), Lead("1h", 6), Lead("24h", DAY_BINS), Lead("soon", 1, 
 def arrival_specs() -> tuple[FeatureSpec, ...]:
     """Return the features of a row, in order."""
     specs = [
-        FeatureSpec("hour", "continuous", "calendar", "h", "local time of the bin forecast"),
-        FeatureSpec("weekday", "continuous", "calendar", "", "0 is Monday"),
-        FeatureSpec("holiday", "continuous", "calendar", "", "1 on a listed holiday"),
+        FeatureSpec(
+            name="hour",
+            kind="continuous",
+            family="calendar",
+            unit="h",
+            text="local time of the bin forecast",
+        ),
+        FeatureSpec(
+            name="weekday", kind="continuous", family="calendar", unit="", text="0 is Monday"
+        ),
+        FeatureSpec(
+            name="holiday",
+            kind="continuous",
+            family="calendar",
+            unit="",
+            text="1 on a listed holiday",
+        ),
     ]
     for name in SERIES:
         specs += [
-            FeatureSpec(f"{name}_{lag}_bins_ago", "continuous", name, "ln(1 + n)", f"{name} asked")
+            FeatureSpec(
+                name=f"{name}_{lag}_bins_ago",
+                kind="continuous",
+                family=name,
+                unit="ln(1 + n)",
+                text=f"{name} asked",
+            )
             for lag in range(3)
         ]
         specs += [
-            FeatureSpec(f"{name}_mean_{w}", "continuous", name, "ln(1 + n)", f"over {w} bins")
+            FeatureSpec(
+                name=f"{name}_mean_{w}",
+                kind="continuous",
+                family=name,
+                unit="ln(1 + n)",
+                text=f"over {w} bins",
+            )
             for w in WINDOWS
         ]
         specs.append(
-            FeatureSpec(f"{name}_fading", "continuous", name, "ln(1 + n)", "recent bins weigh most")
+            FeatureSpec(
+                name=f"{name}_fading",
+                kind="continuous",
+                family=name,
+                unit="ln(1 + n)",
+                text="recent bins weigh most",
+            )
         )
         specs += [
-            FeatureSpec(f"{name}_same_time_{d}d", "continuous", name, "ln(1 + n)", "days before")
+            FeatureSpec(
+                name=f"{name}_same_time_{d}d",
+                kind="continuous",
+                family=name,
+                unit="ln(1 + n)",
+                text="days before",
+            )
             for d in (1, 7)
         ]
-    specs.append(FeatureSpec("quiet_hour", "continuous", "jobs", "", "share of 6 bins with no job"))
+    specs.append(
+        FeatureSpec(
+            name="quiet_hour",
+            kind="continuous",
+            family="jobs",
+            unit="",
+            text="share of 6 bins with no job",
+        )
+    )
     return tuple(specs)
 
 

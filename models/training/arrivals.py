@@ -83,7 +83,11 @@ class Arrivals:
     def until(self, bins: int) -> Arrivals:
         """Return the first `bins` bins."""
         return Arrivals(
-            self.jobs[:bins], self.gpus[:bins], self.first_bin_s, self.utc_offset_s, self.holidays
+            jobs=self.jobs[:bins],
+            gpus=self.gpus[:bins],
+            first_bin_s=self.first_bin_s,
+            utc_offset_s=self.utc_offset_s,
+            holidays=self.holidays,
         )
 
     @classmethod
@@ -123,7 +127,9 @@ class Arrivals:
         if len(when) < 2 or (np.diff(when) != BIN_S).any():
             raise TrainingError(f"{path}: bins are not {BIN_S:g} s apart throughout")
         jobs, gpus = (frame[n].to_numpy(np.float64) for n in ("submit_gpu_job", "submit_gpu_num"))
-        return cls(jobs, gpus, float(when[0]), 0.0, holidays)
+        return cls(
+            jobs=jobs, gpus=gpus, first_bin_s=float(when[0]), utc_offset_s=0.0, holidays=holidays
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +165,13 @@ def fit_arrivals(
     for name in SERIES:
         for lead in leads:
             key = f"{name}@{lead.name}"
-            early = _fit(history.until(cut), name, lead, preset, seed)
+            early = _fit(
+                history=history.until(cut), series=name, lead=lead, preset=preset, seed=seed
+            )
             at = np.arange(cut, bins - lead.ahead - lead.width + 1)
             score = early.score_batch(_frame(history, at, lead))
             calibrations[key] = _calibration(score, arrivals_at(history, name, at, lead))
-            models[key] = _fit(history, name, lead, preset, seed)
+            models[key] = _fit(history, series=name, lead=lead, preset=preset, seed=seed)
     end = history.first_bin_s + bins * BIN_S
     metadata = {
         "bins": bins,
@@ -292,7 +300,7 @@ def evaluate_arrivals(
             guesses["ga2m"] = np.round(np.maximum(np.expm1(score), 0.0)).astype(np.float64)
             row: dict[str, Any] = _intervals(model.calibrations[key], score, truth)
             if lightgbm:
-                more, pinball = _forest(before, series, lead, frame, truth, seed)
+                more, pinball = _forest(before, series, lead, frame, truth=truth, seed=seed)
                 guesses |= more
                 row["lightgbm_pinball"] = pinball
             mae = {name: float(np.abs(g - truth).mean()) for name, g in guesses.items()}

@@ -95,7 +95,9 @@ def measure_drift(
         if abs(shift) > BIASED:
             way = "longer" if shift > 0 else "shorter"
             lines.insert(0, f"jobs now run {way} than predicted, by {abs(shift):.2f} spreads")
-    return Drift(ranked, shift, spread, n, tuple(lines))
+    return Drift(
+        features=ranked, residual_shift=shift, residual_spread=spread, rows=n, warnings=tuple(lines)
+    )
 
 
 def stability_index(before: Any, now: Any) -> float:

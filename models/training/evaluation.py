@@ -77,11 +77,13 @@ def evaluate_duration(
         if not window.any():
             continue
         ahead = tested.where(window)
-        for name, predict in _fit_all(rows, cut, preset, seed, lightgbm).items():
+        for name, predict in _fit_all(rows, cut, preset, seed, lightgbm=lightgbm).items():
             scores[name][window] = predict(ahead)
         refits += 1
     if user is not None:
-        everyone = ewma_scores(user, rows.gpus, rows.time, rows.end_time, rows.y)
+        everyone = ewma_scores(
+            user, rows.gpus, submit_time=rows.time, end_time=rows.end_time, duration_s=rows.y
+        )
         scores["ewma_user_gpus"] = everyone[test]
     metrics = {
         name: duration_metrics(score, tested.y, tested.gpus) for name, score in scores.items()

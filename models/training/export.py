@@ -76,9 +76,9 @@ def additive_model(
             weights,
             bins,
             intercepts,
-            held_out.y,
-            held_out.bags,
-            held_out.block,
+            y=held_out.y,
+            bags=held_out.bags,
+            block=held_out.block,
             seed=held_out.seed,
         )
         keys = [key for key in keys if len(key) == 1 or key in kept]

@@ -103,7 +103,7 @@ def evaluate_gpu_types(measured: Sequence[Measured]) -> dict[str, Any]:
             for m in test:
                 for own, other in _pairs(m, model):
                     truth = np.log(m.rates[other] / m.rates[own])
-                    found = model.predict(m.family, m.batch, m.gpus, own, other)
+                    found = model.predict(m.family, m.batch, m.gpus, own, other=other)
                     errors[""].append(abs(sum(found.terms) - truth))
                     errors["types_"].append(abs(found.terms[0] - truth))
                     errors["same_"].append(abs(truth))
@@ -151,7 +151,7 @@ def _half_widths(rows: Sequence[Measured]) -> dict[str, tuple[float, ...]]:
                 continue
             for m in test:
                 for own, other in _pairs(m, model):
-                    found = model.predict(m.family, m.batch, m.gpus, own, other)
+                    found = model.predict(m.family, m.batch, m.gpus, own, other=other)
                     if found.basis == basis:
                         truth = np.log(m.rates[other] / m.rates[own])
                         missed.append(abs(sum(found.terms) - truth))

@@ -89,7 +89,11 @@ def configurations(members: Members) -> Configurations:
     worth = np.bincount(inverse, weights=worth_it) / count
     label = np.where(worth < JUMBO_BELOW, 2, np.where(worth < TINY_FROM, 1, 0))
     return Configurations(
-        members.family[first], members.profile[first], worth, label.astype(np.int64), number
+        family=members.family[first],
+        profile=members.profile[first],
+        worth=worth,
+        label=label.astype(np.int64),
+        number=number,
     )
 
 

@@ -82,11 +82,11 @@ def roll(
             continue
         _baseline(out, rows, ahead, odds)
         if (rows.end_time < cut).sum() >= LEAST:
-            _own(out, rows, ahead, cut, preset, seed)
+            _own(out, rows, ahead, cut, preset=preset, seed=seed)
             if forest:
-                _forest(out, rows, ahead, cut, seed)
+                _forest(out, rows, ahead, cut, seed=seed)
             if cut >= baselines_from:
-                _tail_forest(out, rows, ahead, cut, seed, odds)
+                _tail_forest(out, rows, ahead, cut, seed=seed, odds=odds)
     return out
 
 

@@ -127,9 +127,26 @@ def plan(
     pairs: tuple[Pair, ...] = ()
     if wanted:
         brief = DurationPreset(**{**asdict(chosen), "outer_bags": 2, "max_rounds": 100})
-        ebm = _boosted(frame, np.log1p(sample.y), sample.time, specs, bins, wanted, brief, seed)
+        ebm = _boosted(
+            frame,
+            y=np.log1p(sample.y),
+            time=sample.time,
+            specs=specs,
+            bins=bins,
+            interactions=wanted,
+            chosen=brief,
+            seed=seed,
+        )
         pairs = tuple(tuple(key) for key in ebm.term_features_ if len(key) == 2)
-    return Plan(specs, bins, pairs, chosen, seed, cut, len(frame))
+    return Plan(
+        specs=specs,
+        bins=bins,
+        pairs=pairs,
+        preset=chosen,
+        seed=seed,
+        cut=cut,
+        sample_rows=len(frame),
+    )
 
 
 def fit_shard(file: Path, shared: Plan) -> Shard:
@@ -146,13 +163,13 @@ def fit_shard(file: Path, shared: Plan) -> Shard:
     lasts[running] = imputed_s(frame[running], shared.cut - rows.start_time[running])
     ebm = _boosted(
         frame,
-        np.log1p(lasts),
-        rows.time,
-        shared.specs,
-        shared.bins,
-        list(shared.pairs),
-        shared.preset,
-        shared.seed,
+        y=np.log1p(lasts),
+        time=rows.time,
+        specs=shared.specs,
+        bins=shared.bins,
+        interactions=list(shared.pairs),
+        chosen=shared.preset,
+        seed=shared.seed,
     )
     # promises are kept once, on the whole
     free = [FeatureSpec(**{**asdict(spec), "monotone": 0}) for spec in shared.specs]

@@ -32,9 +32,9 @@ def change(jobs: JOBS, service: Service, preview: PREVIEW = False, **asked: Any)
         raise UserError("say what is to be different: --gpus, --time-limit, --share, --vc, ...")
     lines = partial(effect, "is changed, and keeps its place")
     act(
-        JobChange,
-        service,
-        jobs,
-        lines,
-        lambda client, job: client.change(job, preview=preview, **wanted),
+        kind=JobChange,
+        service=service,
+        jobs=jobs,
+        lines=lines,
+        ask=lambda client, job: client.change(job, preview=preview, **wanted),
     )

@@ -119,9 +119,13 @@ def compare(asked: Asked, world: World) -> None:
     with user_errors(), _recorded(asked) as folder:
         played = (_on_trace if asked.workload is None else _on_workload)(asked, world)
         at = place(asked.where, asked.workers)
-        results = _results(asked, world, played, at, folder)
+        results = _results(asked, world, played, at, folder=folder)
         _page(asked, folder)
-        points = _at_other_settings(asked, world, played.make, at, results) if played.make else []
+        points = (
+            _at_other_settings(asked, world, played.make, where=at, results=results)
+            if played.make
+            else []
+        )
     if asked.as_json:
         nested = {"closed": results[1]} if len(results) > 1 else {}
         curve = {"pareto": points} if asked.pareto else {}
@@ -275,7 +279,7 @@ def _at_other_settings(
         return _loops(bent, asked.loop, world.track, asked.first_seed)
 
     settings = make.keywords["settings"]
-    cost_of_bound(worlds, settings, asked.chosen, where, results)
+    cost_of_bound(loops=worlds, settings=settings, seeds=asked.chosen, where=where, results=results)
     return curve(worlds, settings, asked.chosen, where) if asked.pareto else []
 
 

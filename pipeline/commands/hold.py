@@ -34,7 +34,13 @@ def hold(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
       pellucid hold 7njjr7qk87fm
     """
     lines = partial(effect, "is held until it is released")
-    act(JobChange, service, jobs, lines, lambda client, job: client.hold(job, preview=preview))
+    act(
+        kind=JobChange,
+        service=service,
+        jobs=jobs,
+        lines=lines,
+        ask=lambda client, job: client.hold(job, preview=preview),
+    )
 
 
 @spread
@@ -46,7 +52,13 @@ def release(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
       pellucid release 7njjr7qk87fm --preview
     """
     lines = partial(effect, "is released")
-    act(JobChange, service, jobs, lines, lambda client, job: client.release(job, preview=preview))
+    act(
+        kind=JobChange,
+        service=service,
+        jobs=jobs,
+        lines=lines,
+        ask=lambda client, job: client.release(job, preview=preview),
+    )
 
 
 def act(

@@ -30,11 +30,11 @@ def priority(
       pellucid priority 7njjr7qk87fm 4q2w9z01xkfe --to=-1
     """
     act(
-        PriorityEffect,
-        service,
-        jobs,
-        _lines,
-        lambda client, job: client.set_priority(job, to, preview=preview),
+        kind=PriorityEffect,
+        service=service,
+        jobs=jobs,
+        lines=_lines,
+        ask=lambda client, job: client.set_priority(job, to, preview=preview),
     )
 
 

@@ -48,7 +48,9 @@ def report(
         from features.files import write_whole
         from pipeline.report.build import Inputs, build
 
-        made = build(Inputs(compare, bundle, trace, metrics, learning))
+        made = build(
+            Inputs(compare=compare, bundle=bundle, trace=trace, metrics=metrics, learning=learning)
+        )
         write_whole(out, made.html)
     if as_json:
         size = len(made.html.encode())

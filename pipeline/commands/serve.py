@@ -214,9 +214,9 @@ def serve(
         if apply_file is not None:
             choice = "apply" if apply_file else "keep"
         try:
-            present = begin(settings, spec, names, choice, stated)
+            present = begin(settings, spec, names, choice, stated=stated)
         except FileDiffers as differs:
-            present = begin(settings, spec, names, chosen(differs), stated)
+            present = begin(settings, spec, names, choice=chosen(differs), stated=stated)
         listening = listen(settings)
         shown = "behind no API"
         if listening is not None:

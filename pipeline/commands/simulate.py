@@ -155,4 +155,11 @@ def _open(trace: Path, site: Sequence[Path] | None, asked: Mapping[str, Any]) ->
     if other := [name for name, value in own.items() if asked[name] != value]:
         raise UserError(f"--site brings its own cluster and jobs: leave out --{other[0]}")
     ((policy, values),) = asked["settings"].items()
-    return of_files(trace, site, policy, values, asked["seed"], asked["loop"] or "open")
+    return of_files(
+        dump=trace,
+        printed=site,
+        policy=policy,
+        values=values,
+        seed=asked["seed"],
+        loop=asked["loop"] or "open",
+    )

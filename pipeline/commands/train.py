@@ -118,7 +118,18 @@ def train(
 
             types = fit_gpu_types(read_rates(gpu_rates))
         if where is not None:
-            _sharded(trace, out, test_days, pairs, sharing, preset, seed, where, keep, as_json)
+            _sharded(
+                trace,
+                out,
+                test_days,
+                pairs,
+                sharing=sharing,
+                preset=preset,
+                seed=seed,
+                where=where,
+                keep=keep,
+                as_json=as_json,
+            )
             return
         if keep is not None:
             raise UserError("--keep needs --where: only fits shard by shard are kept")
@@ -207,10 +218,10 @@ def _sharded(
     ):
         bundle, fitted = train_sharded(
             trace,
-            Path(scratch),
-            submitted.cast("int64").to_numpy() / 1000,
-            read_measured(pairs, seed, sharing),
-            Fit(cut=cut, families=tuple(FAMILIES), preset=preset, seed=seed),
+            scratch=Path(scratch),
+            submitted=submitted.cast("int64").to_numpy() / 1000,
+            pairs=read_measured(pairs, seed, sharing),
+            fit=Fit(cut=cut, families=tuple(FAMILIES), preset=preset, seed=seed),
             where=where,
             keep=keep,
             progress=lambda share: show(round(100 * share)),

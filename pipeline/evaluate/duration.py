@@ -382,7 +382,12 @@ def shares(rows: Rows, mask: Mask) -> dict[str, float]:
 def _add_baselines(forecasts: Forecasts, rows: Rows, user: list[Any], folder: Path | None) -> None:
     for name, weight in (("ewma_user_gpus", 0.3), ("last_user_gpus", 1.0)):
         forecasts.scores[name] = ewma_scores(
-            user, rows.gpus, rows.time, rows.end_time, rows.y, weight=weight
+            user,
+            rows.gpus,
+            submit_time=rows.time,
+            end_time=rows.end_time,
+            duration_s=rows.y,
+            weight=weight,
         )
     if folder is None:
         return

@@ -332,22 +332,22 @@ def _decision(row: Json) -> Decision:
     score = None
     if row["score"] is not None:
         score = Score(
-            row["score"],
-            row["intercept"] if row["intercept"] is not None else 0.0,
-            tuple(row["terms"] or ()),
-            row["bundle"] or "",
-            tuple(text or "" for text in row["inputs"] or ()),
+            value=row["score"],
+            intercept=row["intercept"] if row["intercept"] is not None else 0.0,
+            terms=tuple(row["terms"] or ()),
+            bundle=row["bundle"] or "",
+            inputs=tuple(text or "" for text in row["inputs"] or ()),
         )
     speeds = None
     if row["speed"] is not None and row["partner_speed"] is not None:
         speeds = row["speed"], row["partner_speed"]
     return Decision(
-        row["seq"],
-        row["time"],
-        Action(row["action"]),
-        Reason(row["reason"]),
-        row["job_id"],
-        row["vc"],
+        seq=row["seq"],
+        time=row["time"],
+        action=Action(row["action"]),
+        reason=Reason(row["reason"]),
+        job_id=row["job_id"],
+        vc=row["vc"],
         nodes=tuple(row["nodes"] or ()),
         gpus=tuple(row["gpus"] or ()),
         partner=row["partner"],

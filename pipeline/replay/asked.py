@@ -143,7 +143,13 @@ def _typed(row: Row, site: Site) -> SlurmJob | None:
         return None
     try:
         words = [*found, *([array] if array else []), f"--partition={row.partition}"]
-        made = request(words, site, row.job.user, row.job.job_id, row.job.submit_time)
+        made = request(
+            options=words,
+            site=site,
+            user=row.job.user,
+            job_id=row.job.job_id,
+            now=row.job.submit_time,
+        )
     except RequestError:
         return None
     return replace(made, partition=parts)

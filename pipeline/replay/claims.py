@@ -103,7 +103,7 @@ def claims(
         for name, rows in sorted(groups(record[by]).items(), key=lambda part: -len(part[1])):
             if len(rows) >= FEWEST:
                 draws = {key: _draws(cells, f"by_{by}", name) for key, cells in found.items()}
-                parts.append(_claim(by, str(name), wait[rows], draws, base))
+                parts.append(_claim(by, name=str(name), wait=wait[rows], draws=draws, base=base))
     refused = {part.name for part in parts if part.by == "vc" and part.refused}
     kept = {name: rows for name, rows in groups(record["vc"]).items() if name not in refused}
     if not kept:
@@ -111,7 +111,7 @@ def claims(
     rows = np.concatenate(list(kept.values()))
     weights = {name: len(at) for name, at in kept.items()}
     whole = {key: _whole(cells, weights) for key, cells in found.items()}
-    return [_claim("", "", wait[rows], whole, base), *parts]
+    return [_claim(by="", name="", wait=wait[rows], draws=whole, base=base), *parts]
 
 
 def _draws(cells: Sequence[Mapping[str, Any]], by: str, name: Any) -> Floats:

@@ -44,6 +44,8 @@ def eta_of(paths: Iterable[Path], options: Sequence[str], user: str) -> Eta:
     means = Means(planner.trial, planner.own, lambda: None, lambda made: made)
     clock = Clock()
     try:
-        return Trials(site, [], planner.memory, clock.now(), clock, means).eta(options, user)
+        return Trials(
+            site=site, jobs=[], memory=planner.memory, now=clock.now(), clock=clock, means=means
+        ).eta(options, user)
     except Refused as refused:
         raise UserError(str(refused)) from None

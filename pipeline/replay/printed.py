@@ -143,11 +143,11 @@ def _reserved(found: Printed, row: Mapping[str, str]) -> None:
     """A reservation of scontrol's or of sacctmgr's, once."""
     nodes = parse.hosts(row.get("nodes") or row.get("nodename", ""))
     window = Window(
-        row.get("reservationname") or row["name"],
-        frozenset(nodes),
-        datetime.fromisoformat(row.get("starttime") or row["start"]),
-        datetime.fromisoformat(row.get("endtime") or row["end"]),
-        frozenset(filter(None, row.get("flags", "").split(","))),
+        name=row.get("reservationname") or row["name"],
+        nodes=frozenset(nodes),
+        start=datetime.fromisoformat(row.get("starttime") or row["start"]),
+        end=datetime.fromisoformat(row.get("endtime") or row["end"]),
+        flags=frozenset(filter(None, row.get("flags", "").split(","))),
     )
     held = found.reservations = found.reservations or []
     if not any((one.name, one.start) == (window.name, window.start) for one in held):

@@ -146,7 +146,10 @@ def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tupl
     if any(variant.policy == policy for variant in found):
         return found
     name = policy.rpartition(":")[2]
-    return (*found, Variant(name, name, f"policy {policy}", policy, values))
+    return (
+        *found,
+        Variant(key=name, short=name, title=f"policy {policy}", policy=policy, values=values),
+    )
 
 
 def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> Scenario:
@@ -331,7 +334,9 @@ def replay(
                 found[made.variant.key].append(figures)
             if progress is not None:
                 progress(done)
-        bound = _bound(site, played, found, partial(over, task), seeds)
+        bound = _bound(
+            site, variants=played, found=found, over_cells=partial(over, task), seeds=seeds
+        )
     record = site.judged
     base = next((key for key in BASES if key in found), None)
     tests = {key: cells[0]["backtest"] for key, cells in found.items() if "backtest" in cells[0]}
@@ -416,7 +421,7 @@ def _bound(
     cells = [list(over_cells([Cell(free, seed) for seed in range(seeds)])), found[POLICY]]
     named = {"avg_jct_s": "mean JCT", "p99_wait_s": "p99 wait", "longest_wait_s": "longest wait"}
     without, with_it = ({key: np.mean([c[key] for c in of]) for key in named} for of in cells)
-    return cost("replayed", late, with_it, without, named)
+    return cost(where="replayed", late=late, bound=with_it, free=without, named=named)
 
 
 @contextmanager

@@ -263,9 +263,9 @@ def read_site(
     bare = opened(bare, int(window["first"] * 1000))
     if options.cpu_jobs is None and len(table) + len(bare) > MOST_BESIDE:
         bare = bare.slice(0, 0)
-    shape = _shape(table, options.cluster, options.nodes, given, hide)
+    shape = _shape(table, options.cluster, options.nodes, given, hide=hide)
     kinds = by_kind(shape)
-    table, extra = _fitting(table, extra, kinds, counts, notes)
+    table, extra = _fitting(table, extra, kinds, counts, notes=notes)
     recorded = recorded_of(table, extra)
     _check_judged(dump, recorded, shape)
     counts["carried"] = int(pc.sum(table["carried"]).as_py())
@@ -282,22 +282,22 @@ def read_site(
         beside = beside_of(bare, dump, whole, {job.job_id for job in workload.jobs})
     rows = [mine] if beside is None else [mine, beside.rows]
     pools = {vc: whole.pools[_partition(shape, pool)] for vc, pool in kinds.pools.items()}
-    twin = twin_of(whole, given, rows, pools, hide, zone)
+    twin = twin_of(shape=whole, printed=given, rows=rows, pools=pools, hide=hide, zone=zone)
     counts["played_without_gpus"] = 0 if beside is None else len(beside.workload.jobs)
     notes += _cpu_notes(counts)
     return Site(
-        workload,
-        recorded,
-        shape.source,
-        counts,
-        {why: n for why, n in summary.quarantined.items() if why != "no_gpu"},
-        ended.months,
-        window,
-        [*notes, *shape.notes, *_kinds_note(kinds), *twin.notes],
-        _missing(table, extra, summary),
-        twin,
-        _nearer(extra, options.printed, options.cluster or options.nodes),
-        beside,
+        workload=workload,
+        recorded=recorded,
+        shape=shape.source,
+        counts=counts,
+        quarantined={why: n for why, n in summary.quarantined.items() if why != "no_gpu"},
+        ran=ended.months,
+        window=window,
+        notes=[*notes, *shape.notes, *_kinds_note(kinds), *twin.notes],
+        missing=_missing(table, extra, summary),
+        twin=twin,
+        nearer=_nearer(extra, options.printed, options.cluster or options.nodes),
+        beside=beside,
     )
 
 
@@ -385,7 +385,14 @@ def _ended(dataset: Path) -> _Ended:
         )
     like = (tables or others or [_empty()])[0].slice(0, 0)
     with_gpus, bare = (_in_order(found) if found else like for found in (tables, others))
-    return _Ended(with_gpus, months, delayed, running, bare, kept_bare)
+    return _Ended(
+        with_gpus=with_gpus,
+        months=months,
+        delayed=delayed,
+        running=running,
+        bare=bare,
+        kept_bare=kept_bare,
+    )
 
 
 def _empty() -> pa.Table:

@@ -148,7 +148,16 @@ def twin_of(
     found = unmodelled(site, asks.values())
     left_out = [unmodelled_words(what, jobs) for what, jobs in found.items()]
     notes = [*_notes(printed, site, limits), *left_out, *_not_given(printed, rows)]
-    return Twin(site, shape.spec, names, pools, asks, limits, notes, left_out)
+    return Twin(
+        site=site,
+        spec=shape.spec,
+        names=names,
+        pools=pools,
+        asks=asks,
+        limits=limits,
+        notes=notes,
+        left_out=left_out,
+    )
 
 
 def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
@@ -162,7 +171,7 @@ def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
     for job, partition, (user, account, qos, priority, given, asked, line, reservation) in zip(
         rows.jobs, rows.partitions, zip(*columns, strict=True), strict=True
     ):
-        row = Row(job, partition, given, asked, line)
+        row = Row(job=job, partition=partition, given=given, asked=asked, line=line)
         ask = ask_of(row, site, shape.pools.get, hide)
         within = reservation or ask.reservation
         asks[job.job_id] = replace(
@@ -237,7 +246,15 @@ def _site(shape: Shape, printed: Printed, hide: Hide, zone: tzinfo) -> Site:
     if (booted := config.get("BOOT_TIME", "")) and not booted.isdecimal():
         config["BOOT_TIME"] = _seconds(booted, zone)
     licences = printed.licences or {}
-    return Site(nodes, partitions, reservations, licences, qos, assocs, config)
+    return Site(
+        nodes=nodes,
+        partitions=partitions,
+        reservations=reservations,
+        licences=licences,
+        qos=qos,
+        assocs=assocs,
+        config=config,
+    )
 
 
 def _seconds(clock: str, zone: tzinfo) -> str:

@@ -151,14 +151,18 @@ def point(
         estimates = test.X[list(LIKE)].to_numpy().sum(axis=1)
         found |= duration_metrics(estimates, test.y, test.gpus)
     spec = read_cluster(Path(params.cluster))
-    return found | _replayed(known, spec, bundle, cut, seed)
+    return found | _replayed(known, spec, bundle, since=cut, seed=seed)
 
 
 def _replayed(
     known: pa.Table, spec: CoreSpec, bundle: Path | None, since: float, seed: int
 ) -> dict[str, float]:
     world = plain.scenario(
-        known, "learn", spec.cluster, spec.profiling, Playing(bundle=bundle, seed=seed, since=since)
+        table=known,
+        name="learn",
+        cluster=spec.cluster,
+        profiling=spec.profiling,
+        playing=Playing(bundle=bundle, seed=seed, since=since),
     )
     outcome, _ = world.simulate(POLICY)
     summary = summarise(outcome, spec.cluster.gpus)

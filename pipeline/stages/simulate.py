@@ -79,7 +79,15 @@ def compared(
     """
     wanted = params.simulate
     days = params.train.test_days
-    worlds = Draws(trace, draws, wanted.seed, days, params.cluster, wanted.durations, bundle)
+    worlds = Draws(
+        trace=trace,
+        draws=draws,
+        first=wanted.seed,
+        test_days=days,
+        cluster=params.cluster,
+        durations=wanted.durations,
+        bundle=bundle,
+    )
     done, of = 0, len(wanted.seeds) * len(wanted.policies)
     shown(0, of)
 

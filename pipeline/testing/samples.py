@@ -47,7 +47,14 @@ def samples(count: int = 12) -> list[Sample]:
         gpus = (1, 2, 8, 16)[i % 4]
         jobs.append(
             Sample(
-                str(7000 + i), f"u{i % 3}", f"vc{i % 2}", gpus, submit, start, end, states[i % 3]
+                job_id=str(7000 + i),
+                user=f"u{i % 3}",
+                vc=f"vc{i % 2}",
+                gpus=gpus,
+                submit=submit,
+                start=start,
+                end=end,
+                state=states[i % 3],
             )
         )
     return jobs

@@ -79,7 +79,13 @@ class Draft:
     @classmethod
     def of(cls, frame: Frame, source: str, text: Callable[[int], str]) -> Draft:
         """Return the rows of a parsed block; values of the wrong kind are refused."""
-        draft = cls(frame.columns, frame.lines, source, text, list(frame.rejects))
+        draft = cls(
+            columns=frame.columns,
+            lines=frame.lines,
+            source=source,
+            text=text,
+            rejects=list(frame.rejects),
+        )
         for name, wrong in frame.bad.items():
             draft.refuse(wrong, f"bad_{name}")
         return draft
@@ -152,7 +158,15 @@ class Draft:
             kept = odd if self._verdict is None else odd & (self._verdict == 0)
             add(warnings, {code: int(kept.sum())})
         jobs = _table(columns, lines)
-        return Batch(rows, jobs, rejects, self.skipped, warnings, self.text, self.source)
+        return Batch(
+            rows=rows,
+            jobs=jobs,
+            rejects=rejects,
+            skipped=self.skipped,
+            warnings=warnings,
+            text=self.text,
+            source=self.source,
+        )
 
 
 def _check_required(draft: Draft) -> None:

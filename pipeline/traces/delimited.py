@@ -211,7 +211,7 @@ def _parse_texts(sound: list[bytes], layout: Layout) -> dict[str, pa.Array]:
     types = {column.source: pa.string() for column in layout.columns}
     data = b"\n".join(sound) + b"\n"
     quote: str | Literal[False] = '"' if layout.quotes and b'"' in data else False
-    table = _read_csv(data, layout, types, [], quote) if sound else None
+    table = _read_csv(data, layout, types, nulls=[], quote=quote) if sound else None
     if table is None or len(table) != len(sound):
         rows = [_split(line, layout) or [] for line in sound]
         at = {c.source: list(layout.names).index(c.source) for c in layout.columns}

@@ -109,7 +109,7 @@ class Described(TableAdapter):
         for field, how in self.fields.items():
             if "value" in how or all(name in read for name in _sources(how)):
                 draft.columns[DURATIONS.get(field, field)] = _field(
-                    draft, read, field, how, options
+                    draft, read, field, how, options=options
                 )
         if "job_id" not in draft.columns:
             ids = [f"line-{line}" for line in draft.lines.tolist()]

@@ -163,7 +163,19 @@ def _folded(
     sound = {name: values.filter(pa.array(~wrong)) for name, values in frame.columns.items()}
     skipped = {kind: int((~wrong).sum())}
     jobs = TRACE_SCHEMA.empty_table()
-    return Batch(frame.rows, jobs, rejects, skipped, {}, lambda line: "", source), sound, wrong
+    return (
+        Batch(
+            rows=frame.rows,
+            jobs=jobs,
+            rejects=rejects,
+            skipped=skipped,
+            warnings={},
+            text=lambda line: "",
+            source=source,
+        ),
+        sound,
+        wrong,
+    )
 
 
 def _joined(parts: list[dict[str, pa.Array]], kinds: dict[str, pa.DataType]) -> pa.Table:

@@ -123,11 +123,11 @@ class _Rows:
     def batch(self, options: Options) -> Batch:
         columns = {name: pa.array(self.columns[name], kind) for name, kind in _COLUMNS.items()}
         draft = Draft(
-            columns,
-            np.array(self.lines, np.int64),
-            self.source,
-            self.texts.__getitem__,
-            self.rejects,
+            columns=columns,
+            lines=np.array(self.lines, np.int64),
+            source=self.source,
+            text=self.texts.__getitem__,
+            rejects=self.rejects,
         )
         for name in ("user", "vc"):
             columns[name] = labels(self.columns[name])

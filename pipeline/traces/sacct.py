@@ -282,7 +282,13 @@ def parse_tres(text: str) -> _Tres | None:
         return None
     gpus = sum(typed.values()) if total is None else total
     types = "|".join(sorted(label for label, count in typed.items() if label and count))
-    return _Tres(gpus, types or None, plain.get("cpu"), plain.get("mem"), plain.get("node"))
+    return _Tres(
+        gpus=gpus,
+        gpu_type=types or None,
+        cpus=plain.get("cpu"),
+        memory_mib=plain.get("mem"),
+        nodes=plain.get("node"),
+    )
 
 
 def _gres(item: str) -> tuple[str, float]:

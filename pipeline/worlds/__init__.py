@@ -44,7 +44,9 @@ def open_scenario(
         world = _of_track(trace, track, playing, quirks=quirks)
     if playing.readable:
         jobs, work, seed = world.workload.jobs, world.workload.work, playing.seed
-        world.states = stating(jobs, work, playing.readable, playing.readable_error, seed)
+        world.states = stating(
+            jobs, work, share=playing.readable, error=playing.readable_error, seed=seed
+        )
         if playing.readable_commands:
             world.workload.jobs = list(with_commands(jobs, work, world.states, seed))
     world.settings = over(world.settings, settings or {})
@@ -123,11 +125,13 @@ def _plain(trace: Path, cluster: Path | None, playing: Playing) -> Scenario:
 
         table, spec, notes = cluster_of(table)
         # no nodes are named that profile: what jobs are like is seen where they run
-        world = plain.scenario(table, trace.name, spec, ProfilingPartition(), playing)
+        world = plain.scenario(
+            table, trace.name, cluster=spec, profiling=ProfilingPartition(), playing=playing
+        )
         world.notes = (*notes, *world.notes)
         return world
     file = read_cluster(cluster)
-    world = plain.scenario(table, trace.name, file.cluster, file.profiling, playing)
+    world = plain.scenario(table, trace.name, file.cluster, file.profiling, playing=playing)
     world.settings = {file.policy: file.settings.plain()}
     return world
 

@@ -99,11 +99,11 @@ class ClusterFile(_Strict):
 
     def _group(self, nodes: NodesFile) -> NodeGroup:
         return NodeGroup(
-            self.gpu_type if nodes.gpu_type is None else nodes.gpu_type,
-            nodes.nodes,
-            nodes.gpus_per_node or self.gpus_per_node,
-            nodes.gpu_memory_mib or self.gpu_memory_mib,
-            tuple(nodes.names),
+            gpu_type=self.gpu_type if nodes.gpu_type is None else nodes.gpu_type,
+            nodes=nodes.nodes,
+            gpus_per_node=nodes.gpus_per_node or self.gpus_per_node,
+            gpu_memory_mib=nodes.gpu_memory_mib or self.gpu_memory_mib,
+            names=tuple(nodes.names),
         )
 
 

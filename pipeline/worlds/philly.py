@@ -70,7 +70,9 @@ def load(folder: Path, *, bare: bool = False) -> Workload:
         job.job_id: Work(duration_s, State.UNKNOWN, *what)
         for (job, duration_s), what in zip(found, trained, strict=False)
     }
-    return Workload("philly", [job for job, _ in found], work, cluster, left_out)
+    return Workload(
+        name="philly", jobs=[job for job, _ in found], work=work, cluster=cluster, left_out=left_out
+    )
 
 
 def scenario(

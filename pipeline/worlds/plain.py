@@ -69,11 +69,18 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
         job_id = row["job_id"] if row["job_id"] not in work else f"{row['job_id']}~{i}"
         jobs.append(
             Job(
-                job_id, submit[i] / 1000, row["gpus"], row["user"] or "", row["vc"] or "",
-                row["name"] or "", row["cpus"], row["memory_mib"], row["gpu_type"],
-                row["time_limit_s"],
+                job_id=job_id,
+                submit_time=submit[i] / 1000,
+                gpus=row["gpus"],
+                user=row["user"] or "",
+                vc=row["vc"] or "",
+                name=row["name"] or "",
+                cpus=row["cpus"],
+                memory_mib=row["memory_mib"],
+                gpu_type=row["gpu_type"],
+                time_limit_s=row["time_limit_s"],
             )
-        )  # fmt: skip
+        )
         made, model = None, row["model"]
         if model is not None:
             made = Configuration(
@@ -85,7 +92,14 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
         if ends[i] is not None:
             recorded[job_id] = ends[i] / 1000
     order = sorted(range(len(jobs)), key=lambda k: jobs[k].submit_time)
-    return Workload(name, [jobs[k] for k in order], work, cluster, left_out, recorded)
+    return Workload(
+        name=name,
+        jobs=[jobs[k] for k in order],
+        work=work,
+        cluster=cluster,
+        left_out=left_out,
+        recorded_ends=recorded,
+    )
 
 
 def _unknown_vcs(workload: Workload) -> tuple[str, ...]:

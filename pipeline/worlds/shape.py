@@ -70,15 +70,15 @@ def from_cluster_file(path: Path, hide: Hide) -> Shape:
 
 def _node(name: str, partitions: Sequence[str], types: Mapping[str, int]) -> Node:
     return Node(
-        name,
-        sum(types.values()),
-        [*types, ""][0],
-        tuple(partitions),
-        True,
-        "IDLE",
-        tuple(types.items()),
-        PLENTY,
-        float(PLENTY) * 1024,
+        name=name,
+        gpus=sum(types.values()),
+        gpu_type=[*types, ""][0],
+        partitions=tuple(partitions),
+        open=True,
+        state="IDLE",
+        types=tuple(types.items()),
+        cpus=PLENTY,
+        memory_mib=float(PLENTY) * 1024,
     )
 
 
@@ -158,7 +158,7 @@ def _shape(nodes: Sequence[Node], source: str, name: str) -> Shape:
         members.setdefault(pools[node.partitions[0]], []).append(node)
     spec = _spec({pool: [node.gpus for node in has] for pool, has in members.items()}, name)
     ordered = tuple(node for has in members.values() for node in has)
-    return Shape(spec, pools, ordered, source, notes)
+    return Shape(spec=spec, pools=pools, nodes=ordered, source=source, notes=notes)
 
 
 def _spec(sizes: Mapping[str, Sequence[int]], name: str) -> ClusterSpec:
@@ -219,7 +219,13 @@ def by_kind(shape: Shape) -> Kinds:
             vc = of[pool, kind] = f"{pool}/{kind}" if len(parts) > 1 else pool
             split[vc] = has
     spec = replace(_spec(split, shape.spec.name), gpu_memory_mib=shape.spec.gpu_memory_mib)
-    return Kinds(spec, {vc: pool for (pool, _), vc in of.items()}, shape, kinds, of)
+    return Kinds(
+        spec=spec,
+        pools={vc: pool for (pool, _), vc in of.items()},
+        _shape=shape,
+        _kind=kinds,
+        _of=of,
+    )
 
 
 def _pooled(homes: Iterable[Sequence[str]]) -> tuple[dict[str, str], list[str]]:
@@ -257,13 +263,13 @@ class _Jobs:
         hosts = {names: expanded(names) for names in set(lists)}
         start, end = (_floats(pc.cast(table[f"{n}_time"], pa.int64())) / 1000 for n in TIMES)
         return cls(
-            [name or "" for name in _texts(table, "vc")],
-            [kind or "" for kind in _texts(table, "gpu_type")],
-            [hosts[names] for names in lists],
-            _floats(table["gpus"]),
-            _floats(table["nodes"]),
-            start,
-            end,
+            vc=[name or "" for name in _texts(table, "vc")],
+            kind=[kind or "" for kind in _texts(table, "gpu_type")],
+            where=[hosts[names] for names in lists],
+            gpus=_floats(table["gpus"]),
+            nodes=_floats(table["nodes"]),
+            start=start,
+            end=end,
         )
 
     @property
@@ -274,12 +280,15 @@ class _Jobs:
         """Those whose nodes are named."""
         return [
             Ran(
-                self.vc[i], self.where[i], float(self.start[i]), float(self.end[i]),
-                {"" if "|" in self.kind[i] else self.kind[i]: int(self.gpus[i])},
+                partition=self.vc[i],
+                nodes=self.where[i],
+                start=float(self.start[i]),
+                end=float(self.end[i]),
+                gpus={"" if "|" in self.kind[i] else self.kind[i]: int(self.gpus[i])},
             )
             for i in np.flatnonzero(self.ran)
             if self.where[i]
-        ]  # fmt: skip
+        ]
 
 
 TIMES = ("start", "end")

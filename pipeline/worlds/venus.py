@@ -74,11 +74,11 @@ def _load(folder: Path) -> Venus:
         job_id = row["job_id"]
         jobs.append(
             Job(
-                job_id,
-                _seconds(row["submit_time"]),
-                int(row["gpu_num"]),
-                row["user"],
-                row["vc"],
+                job_id=job_id,
+                submit_time=_seconds(row["submit_time"]),
+                gpus=int(row["gpu_num"]),
+                user=row["user"],
+                vc=row["vc"],
                 cpus=float(row["cpu_num"]),
             )
         )

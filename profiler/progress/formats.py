@@ -127,7 +127,14 @@ def explicit(text: str) -> Mark | None:
     if not 0 <= done <= of or not 0 < of <= 1e15:
         return None
     whole = not isinstance(value, dict)
-    return Mark("its own words", "percent" if whole else "step", done, of, "run", "explicit")
+    return Mark(
+        format="its own words",
+        unit="percent" if whole else "step",
+        n=done,
+        of=of,
+        scope="run",
+        label="explicit",
+    )
 
 
 def _is_other(row: Format, line: str, match: re.Match[str]) -> bool:
@@ -152,9 +159,11 @@ def _marks(row: Format, line: str, match: re.Match[str]) -> Iterator[Mark]:
         figures = step is None and _FIGURES.search(line) is not None
         yield _epoch(row, groups, figures, figures and _VALIDATED.search(line) is not None)
     if step is not None:
-        yield Mark(row.name, "step", step, steps, row.scope)
+        yield Mark(format=row.name, unit="step", n=step, of=steps, scope=row.scope)
     if groups.get("percent"):
-        yield Mark(row.name, "percent", float(groups["percent"]), 100.0, row.scope)
+        yield Mark(
+            format=row.name, unit="percent", n=float(groups["percent"]), of=100.0, scope=row.scope
+        )
     if hours := groups.get("hours"):
         yield Mark(row.name, "eta", 3600.0 * float(hours), scope="run")
     if left := groups.get("eta") or groups.get("span"):
@@ -181,7 +190,9 @@ def _of_bar(row: Format, line: str, match: re.Match[str], before: str) -> Iterat
     elif text.lower() in COUNTS_STEPS:
         scope = "run"
     named = is_named(text, line, match.end())
-    yield Mark(row.name, "step", step, steps, scope, label, named=named)
+    yield Mark(
+        format=row.name, unit="step", n=step, of=steps, scope=scope, label=label, named=named
+    )
 
 
 def _fold(row: Format, groups: dict[str, str | None]) -> Mark:

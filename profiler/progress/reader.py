@@ -382,9 +382,16 @@ class Reader:
         if doubt > 2 or high > 3 * max(total, 1.0):
             low = min(low, 0.5 * total)
         return Progress(
-            max(total, now), max(low, now), max(high, total, now), round(done, 3), of,
-            main.mark.unit, unit_s, at, main.mark.format,
-        )  # fmt: skip
+            total_s=max(total, now),
+            low_s=max(low, now),
+            high_s=max(high, total, now),
+            done=round(done, 3),
+            of=of,
+            unit=main.mark.unit,
+            unit_s=unit_s,
+            at_s=at,
+            source=main.mark.format,
+        )
 
     def _passed(
         self, main: Counter, inner: Counter | None, of: float
@@ -497,9 +504,16 @@ class Reader:
         high = total + left * error + (4 * UNSEEN * total if unseen else 0.0)
         high = max(high, (1 + LEAST) * total)
         return Progress(
-            max(total, now), max(at + left * max(0.05, 1 - error), now),
-            max(high, total, now), at, total, "eta", 1.0, at, "eta",
-        )  # fmt: skip
+            total_s=max(total, now),
+            low_s=max(at + left * max(0.05, 1 - error), now),
+            high_s=max(high, total, now),
+            done=at,
+            of=total,
+            unit="eta",
+            unit_s=1.0,
+            at_s=at,
+            source="eta",
+        )
 
     def _of_run(self, since_s: float) -> bool:
         """Return whether the estimates are of the whole run: known of their format, or there are no

@@ -153,7 +153,7 @@ def _own(row: Any, where: str) -> Format:
     found = pattern.search(sample)
     if hint not in sample or found is None:
         raise FormatsError(f"{where}: its sample is not of this line")
-    return Format(name, hint, pattern, (sample,), scope, first)
+    return Format(name=name, hint=hint, pattern=pattern, samples=(sample,), scope=scope, base=first)
 
 
 def _compiled(line: str, where: str) -> tuple[re.Pattern[str], str]:

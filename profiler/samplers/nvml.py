@@ -199,7 +199,16 @@ def _gpu(nvml: Any, label: str, handle: Any, parent: Any = None) -> Gpu:
             raise
     uuid = _decode(nvml.nvmlDeviceGetUUID(handle))
     unified = UNIFIED.search(name) is not None or _shares_pages(nvml, handle)
-    return Gpu(label, uuid, name or "unknown", memory, handle, parent, instance, unified)
+    return Gpu(
+        label=label,
+        uuid=uuid,
+        name=name or "unknown",
+        memory_mib=memory,
+        handle=handle,
+        parent=parent,
+        instance=instance,
+        unified=unified,
+    )
 
 
 def _shares_pages(nvml: Any, handle: Any) -> bool:

@@ -166,11 +166,11 @@ class AllocationCore:
         self._last_round = now
         self.rounds += 1
         snapshot = DecisionInput(
-            now,
-            list(self.jobs.values()),
-            self.nodes,
-            tuple(trigger.submitted),
-            tuple(trigger.ended),
+            now=now,
+            jobs=list(self.jobs.values()),
+            nodes=self.nodes,
+            submitted=tuple(trigger.submitted),
+            ended=tuple(trigger.ended),
         )
         grants = self.policy.allocate(snapshot)
         check(grants, snapshot, self.policy)
@@ -294,12 +294,12 @@ class AllocationCore:
         masks = self.inventory.held.get(active.id, {})
         self._decisions.append(
             Decision(
-                self._seq,
-                now,
-                action,
-                reason,
-                active.id,
-                active.job.vc,
+                seq=self._seq,
+                time=now,
+                action=action,
+                reason=reason,
+                job_id=active.id,
+                vc=active.job.vc,
                 nodes=held.nodes if held is not None else (),
                 gpus=tuple(masks[node] for node in held.nodes) if held is not None else (),
                 partner=held.partner if held is not None else None,
@@ -307,7 +307,7 @@ class AllocationCore:
                 need=active.job.gpus,
                 **more,
             )
-        )  # fmt: skip
+        )
         self._seq += 1
 
 

@@ -227,7 +227,7 @@ class Horus(Policy):
             if other is None:
                 continue
             total = own.util_pct + other.util_pct
-            refused = self._refused(turn, queued, run, other, total)
+            refused = self._refused(turn, queued, run, other, total_pct=total)
             if refused is not None:
                 reason = _stronger(reason, refused)
                 queued.considered = Partner(turn.now, run.job.job_id, refused)

@@ -327,18 +327,20 @@ class Bench:
                 text=str(error),
             )
         alone = len(item.configs) == 1
-        window = Window(0.0, end - start, len(recorder.slow.t), True, "")
+        window = Window(
+            start_s=0.0, end_s=end - start, samples=len(recorder.slow.t), steady=True, reason=""
+        )
         channels = [gpu.channel for gpu in self.target.gpus]
         step = session.step_time(recorder.fast, recorder.slow, window, channels) if alone else None
         return Measurement(
-            item,
-            stamp,
-            end - start,
-            rates,
-            self._usage(recorder),
-            memory,
-            step.seconds if step else None,
-            step.confidence if step else None,
+            item=item,
+            measured_at=stamp,
+            seconds=end - start,
+            rates=rates,
+            usage=self._usage(recorder),
+            torch_mem_mib=memory,
+            step_s=step.seconds if step else None,
+            step_confidence=step.confidence if step else None,
         )
 
     def _follow(self, workers: Sequence[Worker], until: float) -> None:

@@ -123,7 +123,15 @@ def campaign(
         "without": bench.sharing_missing,
         "minutes": round(minutes - (deadline - time.monotonic()) / 60, 2),
     }
-    write_card(folder, described, settings, summary, solo, pair, spread(bench))
+    write_card(
+        folder,
+        machine=described,
+        settings=settings,
+        summary=summary,
+        solo=solo,
+        pairs=pair,
+        spread=spread(bench),
+    )
     return summary
 
 
@@ -192,7 +200,12 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         summary = campaign(
-            settings_from(args), args.out, args.minutes, args.configs, args.pairs, args.mps
+            settings=settings_from(args),
+            folder=args.out,
+            minutes=args.minutes,
+            names=args.configs,
+            pairs=args.pairs,
+            with_mps=args.mps,
         )
     except ProfilerError as error:
         print(f"reproductions.colocation.campaign: {error}", file=sys.stderr)

@@ -85,7 +85,15 @@ def colocate(
             tolerance=settings.tolerance if tolerance is None else tolerance,
             seed=seed,
         )
-        summary = campaign(settings, out, minutes, workloads or [], pairs, mps, quiet=as_json)
+        summary = campaign(
+            settings,
+            folder=out,
+            minutes=minutes,
+            names=workloads or [],
+            pairs=pairs,
+            with_mps=mps,
+            quiet=as_json,
+        )
     except ProfilerError as error:
         print(f"pellucid: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_status) from None

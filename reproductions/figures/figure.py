@@ -69,7 +69,16 @@ def _held(tolerance: str, agrees: Callable[[float, float], bool]) -> _Make:
         system: str, figure: str, reference: float, measured: float, cpu_s: float, note: str = ""
     ) -> Figure:
         holds = bool(agrees(reference, measured))
-        return Figure(system, figure, reference, measured, tolerance, holds, cpu_s, note)
+        return Figure(
+            system=system,
+            figure=figure,
+            reference=reference,
+            measured=measured,
+            tolerance=tolerance,
+            holds=holds,
+            cpu_s=cpu_s,
+            note=note,
+        )
 
     return make
 
@@ -91,7 +100,14 @@ def ordered(
     found = sorted(order, key=lambda name: values[name])
     strictly = all(values[a] < values[b] for a, b in pairwise(order))
     return Figure(
-        system, figure, " < ".join(order), " < ".join(found), "order", strictly, cpu_s, note
+        system=system,
+        figure=figure,
+        reference=" < ".join(order),
+        measured=" < ".join(found),
+        tolerance="order",
+        holds=strictly,
+        cpu_s=cpu_s,
+        note=note,
     )
 
 

@@ -64,16 +64,40 @@ def optima() -> Iterator[Figure]:
     ):
         clock = CpuClock()
         least = refined(problem, least_attained_service(problem)).level
-        yield within(1e-6)("gavel-las", f"optimum, {name}", level, least, clock.lap())
+        yield within(1e-6)(
+            system="gavel-las",
+            figure=f"optimum, {name}",
+            reference=level,
+            measured=least,
+            cpu_s=clock.lap(),
+        )
         last = 1 / refined(problem, makespan(problem, steps)).level
-        yield within(1e-6)("gavel-makespan", f"makespan, {name}, s", seconds, last, clock.lap())
+        yield within(1e-6)(
+            system="gavel-makespan",
+            figure=f"makespan, {name}, s",
+            reference=seconds,
+            measured=last,
+            cpu_s=clock.lap(),
+        )
         ratio, _ = finish_time_fairness(problem, steps, np.zeros(3), steps / problem.isolated)
-        yield within(1e-6)("gavel-ftf", f"rho, {name}", rho, ratio, clock.lap())
+        yield within(1e-6)(
+            system="gavel-ftf",
+            figure=f"rho, {name}",
+            reference=rho,
+            measured=ratio,
+            cpu_s=clock.lap(),
+        )
     clock = CpuClock()
     level = refined(
         flat := Problem.of([[2, 1], [1, 1]], [1, 1]), least_attained_service(flat)
     ).level
-    yield within(1e-6)("gavel-las", "optimum, degenerate", 1.0, level, clock.lap())
+    yield within(1e-6)(
+        system="gavel-las",
+        figure="optimum, degenerate",
+        reference=1.0,
+        measured=level,
+        cpu_s=clock.lap(),
+    )
 
 
 # --- whole runs -----------------------------------------------------------------------------
@@ -94,21 +118,39 @@ class Published:
 
 
 ARRIVALS = (
-    Published("gavel-las", 14622.820, 63944.529, NEAR, 0.01),
+    Published(
+        policy="gavel-las", jct_s=14622.820, end_s=63944.529, jct_within=NEAR, end_within=0.01
+    ),
     Published("gavel-ftf", 15009.706, 64971.494),
     Published("gavel-gandiva", 17379.358, 67404.913),
-    Published("gavel-fifo", 19526.854, 72319.858, 1e-6, 1e-6),
+    Published(
+        policy="gavel-fifo", jct_s=19526.854, end_s=72319.858, jct_within=1e-6, end_within=1e-6
+    ),
     Published("gavel-las-agnostic", 19989.255, 77141.282),
-    Published("gavel-water-filling", 14594.161, 63944.510, NEAR, 0.01),
-    Published("gavel-makespan", 22972.646, 61512.583, NEAR, 0.01),
+    Published(
+        policy="gavel-water-filling",
+        jct_s=14594.161,
+        end_s=63944.510,
+        jct_within=NEAR,
+        end_within=0.01,
+    ),
+    Published(
+        policy="gavel-makespan", jct_s=22972.646, end_s=61512.583, jct_within=NEAR, end_within=0.01
+    ),
 )
 ALL_AT_ONCE = (
-    Published("gavel-makespan", 63774.726, 64720.835, NEAR, 0.01),
-    Published("gavel-las", 35658.966, 68521.823, 0.01, 0.01),
+    Published(
+        policy="gavel-makespan", jct_s=63774.726, end_s=64720.835, jct_within=NEAR, end_within=0.01
+    ),
+    Published(
+        policy="gavel-las", jct_s=35658.966, end_s=68521.823, jct_within=0.01, end_within=0.01
+    ),
     Published("gavel-ftf", 36333.209, 70400.457),
     Published("gavel-gandiva", 35074.731, 75994.462),
     Published("gavel-las-agnostic", 37768.072, 82777.307),
-    Published("gavel-fifo", 40257.935, 90701.292, 1e-6, 1e-6),
+    Published(
+        policy="gavel-fifo", jct_s=40257.935, end_s=90701.292, jct_within=1e-6, end_within=1e-6
+    ),
 )
 JCT_ORDER = [p.policy for p in ARRIVALS[:5]]
 MAKESPAN_ORDER = [p.policy for p in ALL_AT_ONCE]
@@ -135,10 +177,24 @@ def published_runs(folder: Path) -> Iterator[Figure]:
                 ("end", row.end_s, end, row.end_within),
             ):
                 told = f"{trace}: {figure}, s"
-                yield within(near)(row.policy, told, published, found, cpu_s)
+                yield within(near)(
+                    system=row.policy, figure=told, reference=published, measured=found, cpu_s=cpu_s
+                )
             (means if rows is ARRIVALS else ends)[row.policy] = mean if rows is ARRIVALS else end
-    yield ordered("gavel", "max_min_fairness: mean JCT", JCT_ORDER, means, 0.0)
-    yield ordered("gavel", "minimize_makespan: end", MAKESPAN_ORDER, ends, 0.0)
+    yield ordered(
+        system="gavel",
+        figure="max_min_fairness: mean JCT",
+        order=JCT_ORDER,
+        values=means,
+        cpu_s=0.0,
+    )
+    yield ordered(
+        system="gavel",
+        figure="minimize_makespan: end",
+        order=MAKESPAN_ORDER,
+        values=ends,
+        cpu_s=0.0,
+    )
 
 
 # --- the cost of space sharing --------------------------------------------------------------
@@ -205,25 +261,45 @@ def pair_programs(folder: Path) -> Iterator[Figure]:
         all_, whole_cpu_s, mib = apart(whole, jobs, supply)
         yield at_most(
             system,
-            f"{jobs} jobs, 1/{supply} of them GPUs: gap of column generation to the whole",
-            1e-6,
-            abs(some / all_ - 1),
-            cpu_s,
-            f"the whole took {whole_cpu_s:.1f} CPU s and {mib:.0f} MiB; optimum {all_:.6f}",
+            figure=f"{jobs} jobs, 1/{supply} of them GPUs: gap of column generation to the whole",
+            reference=1e-6,
+            measured=abs(some / all_ - 1),
+            cpu_s=cpu_s,
+            note=f"the whole took {whole_cpu_s:.1f} CPU s and {mib:.0f} MiB; optimum {all_:.6f}",
         )
     for supply, gangs in ((4, False), (10, False), (4, True), (10, True)):
         level, cpu_s, mib = apart(generated, 2048, supply, gangs)
         what = f"2048 {'gangs' if gangs else 'jobs'}, 1/{supply} of them GPUs"
         note = f"both stages; optimum {level:.6f}"
-        yield at_most(system, f"{what}: CPU s", CPU_LIMIT_S, cpu_s, cpu_s, note)
-        yield at_most(system, f"{what}: MiB", MEMORY_LIMIT_MIB, mib, 0.0, note)
+        yield at_most(
+            system,
+            figure=f"{what}: CPU s",
+            reference=CPU_LIMIT_S,
+            measured=cpu_s,
+            cpu_s=cpu_s,
+            note=note,
+        )
+        yield at_most(
+            system,
+            figure=f"{what}: MiB",
+            reference=MEMORY_LIMIT_MIB,
+            measured=mib,
+            cpu_s=0.0,
+            note=note,
+        )
     table = read_table(folder / "simulation_throughputs.json")
     problem = tabled_jobs(table, 128)
     clock = CpuClock()
     apart_level = optimum(problem, least_attained_service(problem)).level
     small, _ = merged(problem)
     gap = abs(optimum(small, least_attained_service(small)).level / apart_level - 1)
-    yield at_most(system, "128 jobs: gap of classes to jobs", 1e-6, gap, clock.lap())
+    yield at_most(
+        system,
+        figure="128 jobs: gap of classes to jobs",
+        reference=1e-6,
+        measured=gap,
+        cpu_s=clock.lap(),
+    )
     problem = tabled_jobs(table, 8192)
     clock = CpuClock()
     small, row = merged(problem)
@@ -231,4 +307,11 @@ def pair_programs(folder: Path) -> Iterator[Figure]:
     pairs = sum(1 for _ in split(best.columns, best.share, row))
     cpu_s = clock.lap()
     note = f"{small.jobs} classes; shares of {pairs} jobs and pairs handed out"
-    yield at_most(system, "8192 jobs as classes: CPU s", 1.0, cpu_s, cpu_s, note)
+    yield at_most(
+        system,
+        figure="8192 jobs as classes: CPU s",
+        reference=1.0,
+        measured=cpu_s,
+        cpu_s=cpu_s,
+        note=note,
+    )

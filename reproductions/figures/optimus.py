@@ -53,11 +53,11 @@ def epochs() -> Iterator[Figure]:
     clock = CpuClock()
     errors = epoch_errors()
     yield at_most(
-        "optimus",
-        "mean error of the epoch of convergence, half a curve, 2 % noise",
-        0.20,
-        fmean(errors),
-        clock.lap(),
+        system="optimus",
+        figure="mean error of the epoch of convergence, half a curve, 2 % noise",
+        reference=0.20,
+        measured=fmean(errors),
+        cpu_s=clock.lap(),
         note=f"of {len(errors)} curves; 90 % below {np.quantile(errors, 0.9):.3f}",
     )
 
@@ -93,11 +93,11 @@ def all_reduce(data: Path) -> Iterator[Figure]:
         rows = observations(folder)
         seen = [observation for _, observation in rows]
         yield at_most(
-            "optimus all-reduce",
-            f"mean error of the step time, {folder.name}",
-            0.12,
-            step_error(AllReduceSpeed.fit(seen), seen),
-            clock.lap(),
+            system="optimus all-reduce",
+            figure=f"mean error of the step time, {folder.name}",
+            reference=0.12,
+            measured=step_error(AllReduceSpeed.fit(seen), seen),
+            cpu_s=clock.lap(),
         )
 
 
@@ -114,10 +114,10 @@ def curves(data: Path) -> Iterator[Figure]:
         envelope = float(fit_envelope(steps, losses[:seen]).loss(len(losses))) / best - 1.0
         plain = float(fit(*smooth(losses[:seen])).loss(len(losses))) / best - 1.0
         yield at_most(
-            "optimus envelope",
-            f"|error| of the final loss at 80 % of training, {name}",
-            0.12,
-            abs(envelope),
-            clock.lap(),
+            system="optimus envelope",
+            figure=f"|error| of the final loss at 80 % of training, {name}",
+            reference=0.12,
+            measured=abs(envelope),
+            cpu_s=clock.lap(),
             note=f"signed {envelope:+.3f}; the published fit {plain:+.3f}",
         )

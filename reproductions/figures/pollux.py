@@ -45,7 +45,11 @@ def figures(data: Path) -> Iterable[Figure]:
     yield from _recorded_exactly(world, "optimus-oracle", "optimus")
     yield from _pollux(world)
     yield ordered(
-        "all", "order of mean JCT", ("pollux", "tiresias-las", "optimus-oracle"), world.means, 0.0
+        system="all",
+        figure="order of mean JCT",
+        order=("pollux", "tiresias-las", "optimus-oracle"),
+        values=world.means,
+        cpu_s=0.0,
     )
 
 
@@ -94,7 +98,11 @@ def _fits(app: Application) -> Iterator[Figure]:
     rows = list(app.measurements())
     whole = _error(rows, rows)
     yield at_most(
-        "pollux fit", f"{app.name}: mean relative error of step times", 0.10, whole, clock.lap()
+        system="pollux fit",
+        figure=f"{app.name}: mean relative error of step times",
+        reference=0.10,
+        measured=whole,
+        cpu_s=clock.lap(),
     )
     placements = sorted({gpus for gpus, _, _ in rows})
     errors = []
@@ -106,12 +114,12 @@ def _fits(app: Application) -> Iterator[Figure]:
             _error([r for r in rows if r[0] not in held], [r for r in rows if r[0] in held])
         )
     yield at_most(
-        "pollux fit",
-        f"{app.name}: the same on held-out placements",
-        0.15,
-        fmean(errors),
-        clock.lap(),
-        f"30 % of placements, mean of {SEEDS} draws, worst {max(errors):.3f}",
+        system="pollux fit",
+        figure=f"{app.name}: the same on held-out placements",
+        reference=0.15,
+        measured=fmean(errors),
+        cpu_s=clock.lap(),
+        note=f"30 % of placements, mean of {SEEDS} draws, worst {max(errors):.3f}",
     )
 
 
@@ -138,9 +146,15 @@ def _recorded_exactly(world: _World, name: str, recorded_as: str) -> Iterator[Fi
         differ += sum(known[workload][r.job.job_id] != r.jct_s for r in outcome.jobs)
     jobs = sum(len(jcts) for jcts in known.values())
     average = _average(world.on_6[name])
-    yield exact(name, "average JCT on workload-6, s", AVG_JCT_6[name], average, 0.0)
+    yield exact(
+        system=name,
+        figure="average JCT on workload-6, s",
+        reference=AVG_JCT_6[name],
+        measured=average,
+        cpu_s=0.0,
+    )
     figure = f"job JCTs that differ from the recorded ones, of {jobs}"
-    yield exact(name, figure, 0.0, float(differ), cpu_s)
+    yield exact(system=name, figure=figure, reference=0.0, measured=float(differ), cpu_s=cpu_s)
 
 
 def _pollux(world: _World) -> Iterator[Figure]:
@@ -153,25 +167,54 @@ def _pollux(world: _World) -> Iterator[Figure]:
         reference = fmean(known[workload].values())
         note = f"{restarts:.1f} restarts a job"
         figure = f"average JCT on {workload}, s"
-        yield within(0.05)("pollux", figure, reference, average, cpu_s, note)
+        yield within(0.05)(
+            system="pollux",
+            figure=figure,
+            reference=reference,
+            measured=average,
+            cpu_s=cpu_s,
+            note=note,
+        )
         if workload == "workload-6":
             span = _makespan_h(outcome)
-            yield within(0.05)("pollux", "makespan of workload-6, h", MAKESPAN_H, span, 0.0)
-            yield at_most("pollux", "CPU s of workload-6", 300.0, cpu_s, cpu_s)
+            yield within(0.05)(
+                system="pollux",
+                figure="makespan of workload-6, h",
+                reference=MAKESPAN_H,
+                measured=span,
+                cpu_s=0.0,
+            )
+            yield at_most(
+                system="pollux",
+                figure="CPU s of workload-6",
+                reference=300.0,
+                measured=cpu_s,
+                cpu_s=cpu_s,
+            )
             for other, least in (("optimus-oracle", 0.45), ("tiresias-las", 0.28)):
                 less = 1 - average / _average(world.on_6[other])
-                yield at_least("pollux", f"JCT below {other} on workload-6", least, less, 0.0)
+                yield at_least(
+                    system="pollux",
+                    figure=f"JCT below {other} on workload-6",
+                    reference=least,
+                    measured=less,
+                    cpu_s=0.0,
+                )
     mean = world.means["pollux"]
     yield within(0.05)(
-        "pollux", "average JCT, mean of eight workloads, s", MEAN_8["pollux"], mean, 0.0
+        system="pollux",
+        figure="average JCT, mean of eight workloads, s",
+        reference=MEAN_8["pollux"],
+        measured=mean,
+        cpu_s=0.0,
     )
     spread = {"avoid_interference": False, "utility": True}
     runs = list(world.run("pollux", interference=0.5, **spread))
     yield within(0.05)(
-        "pollux",
-        "the same where jobs of several nodes lose half on a node with another, not avoided",
-        NOT_AVOIDED_8,
-        fmean(_average(outcome) for _, outcome, _ in runs),
-        sum(cpu_s for *_, cpu_s in runs),
-        "utility: true",
+        system="pollux",
+        figure="the same where jobs of several nodes lose half on a node with another, not avoided",
+        reference=NOT_AVOIDED_8,
+        measured=fmean(_average(outcome) for _, outcome, _ in runs),
+        cpu_s=sum(cpu_s for *_, cpu_s in runs),
+        note="utility: true",
     )

@@ -45,12 +45,18 @@ def outer() -> Iterator[Figure]:
             ratios.append(problem.value(selection.chosen) / best)
             rounded.append(problem.value(approximate(problem).chosen) / best)
         yield at_least(
-            "smd outer",
-            f"worth over that of the MILP, {jobs} jobs, worst of {seeds}",
-            bound,
-            min(ratios),
-            clock.lap(),
+            system="smd outer",
+            figure=f"worth over that of the MILP, {jobs} jobs, worst of {seeds}",
+            reference=bound,
+            measured=min(ratios),
+            cpu_s=clock.lap(),
             note=f"{took:.3f} CPU s each; relaxed and rounded without the MILP of small "
             f"problems: mean {fmean(rounded):.4f}, worst {min(rounded):.4f}",
         )
-    yield exact("smd outer", "infeasible selections", 0, infeasible, 0.0)
+    yield exact(
+        system="smd outer",
+        figure="infeasible selections",
+        reference=0,
+        measured=infeasible,
+        cpu_s=0.0,
+    )

@@ -56,25 +56,25 @@ def figures(data: Path) -> Iterable[Figure]:
             policy = TiresiasLas(TiresiasLasSettings(published_jumps=True, **settings))
             outcome = workload(rows[name]).simulate(policy)
             yield exact(
-                f"tiresias {schedule}",
-                f"average JCT on {name}, s",
-                published,
-                round(average_jct_s(outcome), 2),  # as printed
-                clock.lap(),
+                system=f"tiresias {schedule}",
+                figure=f"average JCT on {name}, s",
+                reference=published,
+                measured=round(average_jct_s(outcome), 2),  # as printed
+                cpu_s=clock.lap(),
             )
             if schedule == "dlas-gpu" and name in PREEMPTIONS:
                 yield exact(
-                    "tiresias dlas-gpu",
-                    f"preemptions on {name}",
-                    PREEMPTIONS[name],
-                    outcome.preemptions,
-                    0.0,
+                    system="tiresias dlas-gpu",
+                    figure=f"preemptions on {name}",
+                    reference=PREEMPTIONS[name],
+                    measured=outcome.preemptions,
+                    cpu_s=0.0,
                 )
             if schedule == "dlas-gpu-1" and name in PROMOTIONS:
                 yield exact(
-                    "tiresias dlas-gpu-1",
-                    f"promotions on {name}",
-                    PROMOTIONS[name],
-                    policy.promotions,
-                    0.0,
+                    system="tiresias dlas-gpu-1",
+                    figure=f"promotions on {name}",
+                    reference=PROMOTIONS[name],
+                    measured=policy.promotions,
+                    cpu_s=0.0,
                 )

@@ -226,7 +226,9 @@ class GavelPolicy(AllocationPolicy):
         if known:
             problem = problem_of(known, types, capacity, Capability.SHARE in self.changes)
             problem = problem.blind() if self.blind else problem
-            view = View(now, [job.id for job in able], known, types, problem)
+            view = View(
+                now=now, ids=[job.id for job in able], known=known, types=types, problem=problem
+            )
             try:
                 self._plan = self.plan(view)
             except Infeasible as why:

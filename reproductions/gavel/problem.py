@@ -91,13 +91,13 @@ class Problem:
         rates = np.asarray(throughput, float)
         n = len(rates)
         return cls(
-            rates,
-            np.ones(n, np.int64) if gpus is None else np.asarray(gpus, np.int64),
-            np.asarray(capacity, np.int64),
-            np.ones(n) if weights is None else np.asarray(weights, float),
-            np.ones(n, np.int64) if count is None else np.asarray(count, np.int64),
-            np.arange(n) if kind is None else np.asarray(kind, np.int64),
-            speeds,
+            throughput=rates,
+            gpus=np.ones(n, np.int64) if gpus is None else np.asarray(gpus, np.int64),
+            capacity=np.asarray(capacity, np.int64),
+            weights=np.ones(n) if weights is None else np.asarray(weights, float),
+            count=np.ones(n, np.int64) if count is None else np.asarray(count, np.int64),
+            kind=np.arange(n) if kind is None else np.asarray(kind, np.int64),
+            speeds=speeds,
         )
 
     @property

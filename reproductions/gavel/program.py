@@ -133,7 +133,14 @@ def singles(problem: Problem) -> Columns:
     first, kind = np.nonzero(problem.throughput > 0)
     none = np.full(len(first), -1)
     rate = problem.throughput[first, kind]
-    return Columns(first, none, kind, rate, np.zeros(len(first)), problem.gpus[first])
+    return Columns(
+        first=first,
+        second=none,
+        type=kind,
+        rate_first=rate,
+        rate_second=np.zeros(len(first)),
+        gpus=problem.gpus[first],
+    )
 
 
 def solve(
@@ -168,15 +175,15 @@ def solve(
     columns, share = columns.take(used), found.x[1 + used]
     dual = np.maximum(0.0, -found.ineqlin.marginals)
     return Allocation(
-        columns,
-        share,
-        -float(found.fun),
-        float(found.x[0]) / unit,
-        throughput(columns, share, problem.count),
-        dual[:n] * scale,
-        dual[n : 2 * n],
-        dual[2 * n :],
-        k,
+        columns=columns,
+        share=share,
+        objective=-float(found.fun),
+        level=float(found.x[0]) / unit,
+        throughput=throughput(columns, share, problem.count),
+        job_dual=dual[:n] * scale,
+        time_dual=dual[n : 2 * n],
+        gpu_dual=dual[2 * n :],
+        seen=k,
     )
 
 

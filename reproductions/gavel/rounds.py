@@ -160,13 +160,13 @@ def place(
                 if (
                     turn.jobs not in placed
                     and held is not None
-                    and _stays(held, turn, free, nodes, types)
+                    and _stays(held, turn, free, nodes, types=types)
                 ):
                     placed[turn.jobs] = held
                     _take(free, held)
         for turn in same:
             if turn.jobs not in placed:
-                placed[turn.jobs] = found = _first_fit(size, turn, free, nodes, types)
+                placed[turn.jobs] = found = _first_fit(size, turn, free, nodes, types=types)
                 _take(free, found)
     return placed
 

@@ -41,7 +41,9 @@ def optimum(
         return best
     # a hair below the optimum, so that rounding does not make it infeasible
     level = best.level * (1 - 1e-9)
-    refined, _ = _best(problem, replace(goal, gain=refine, level=0.0), columns, grow, level)
+    refined, _ = _best(
+        problem, goal=replace(goal, gain=refine, level=0.0), columns=columns, grow=grow, level=level
+    )
     return refined.priced_as(best)
 
 
@@ -123,7 +125,14 @@ def pair_columns(problem: Problem, kind: int, a: Ints, b: Ints) -> Columns:
     """Return the columns of pairs of jobs on a type."""
     rate_a = problem.throughput[a, kind] * problem.speed(kind, a, b)
     rate_b = problem.throughput[b, kind] * problem.speed(kind, b, a)
-    return Columns(a, b, np.full(len(a), kind), rate_a, rate_b, problem.gpus[a])
+    return Columns(
+        first=a,
+        second=b,
+        type=np.full(len(a), kind),
+        rate_first=rate_a,
+        rate_second=rate_b,
+        gpus=problem.gpus[a],
+    )
 
 
 def merged(problem: Problem) -> tuple[Problem, Ints]:
@@ -136,13 +145,13 @@ def merged(problem: Problem) -> tuple[Problem, Ints]:
     _, pick, row = np.unique(key, axis=0, return_index=True, return_inverse=True)
     row = row.ravel()
     small = Problem(
-        problem.throughput[pick],
-        problem.gpus[pick],
-        problem.capacity,
-        problem.weights[pick],
-        np.bincount(row, weights=problem.count).astype(np.int64),
-        problem.kind[pick],
-        problem.speeds,
+        throughput=problem.throughput[pick],
+        gpus=problem.gpus[pick],
+        capacity=problem.capacity,
+        weights=problem.weights[pick],
+        count=np.bincount(row, weights=problem.count).astype(np.int64),
+        kind=problem.kind[pick],
+        speeds=problem.speeds,
     )
     return small, row
 

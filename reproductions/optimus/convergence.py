@@ -116,7 +116,9 @@ def fit(steps: Floats, losses: Floats) -> LossCurve:
             continue  # infinite at its first point
         residual = float(np.sqrt(np.mean((1.0 / (b0 * k + b1) - above) ** 2)))
         if best is None or residual < best.residual:
-            best = LossCurve(float(b0), float(b1), b2, scale, origin, residual)
+            best = LossCurve(
+                b0=float(b0), b1=float(b1), b2=b2, scale=scale, origin=origin, residual=residual
+            )
     assert best is not None  # b2 = 0 with b1 > 0 is always feasible for positive losses
     return best
 

@@ -68,7 +68,15 @@ def allocate_gpus(
         if job.group <= min(free, job.most):
             free -= job.group
             grants[job.job_id] = GpuGrant(job.group)
-            _offer_gpus(heap, order, job, job.group, free, node_gpus, objective)
+            _offer_gpus(
+                heap,
+                order,
+                job,
+                held=job.group,
+                free=free,
+                node_gpus=node_gpus,
+                objective=objective,
+            )
     while heap and free > 0:
         gain, order, more = heappop(heap)
         job = jobs[order]
@@ -79,7 +87,9 @@ def allocate_gpus(
             grant.gain = -gain
         elif more <= job.group:
             continue  # not even the smallest move fits
-        _offer_gpus(heap, order, job, grant.gpus, free, node_gpus, objective)
+        _offer_gpus(
+            heap, order, job, held=grant.gpus, free=free, node_gpus=node_gpus, objective=objective
+        )
     return grants
 
 

@@ -77,7 +77,7 @@ def outlook(
     steps = np.arange(1.0, done + 1.0)[warmup:]
     values = np.asarray(losses, dtype=np.float64)[warmup:]
     since = max((r for r in rate_changes if r <= done), default=0.0)
-    guess = _by_curve(steps, values, since, threshold, patience)
+    guess = _by_curve(steps, losses=values, since=since, threshold=threshold, patience=patience)
     if schedule_epochs is not None:
         left = max(schedule_epochs - done, 0.0)
         # the schedule says when it ends; a curve that is flat already, that it ends before

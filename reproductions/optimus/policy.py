@@ -112,7 +112,13 @@ class Optimus(AllocationPolicy):
             grants[job.id] = Grant(
                 given,
                 Reason.GAIN if given is not None else Reason.GPUS_BUSY,
-                self._evidence(job.id, given, found[job.id], beliefs[job.id], job.id in stays),
+                self._evidence(
+                    job_id=job.id,
+                    given=given,
+                    grant=found[job.id],
+                    belief=beliefs[job.id],
+                    stays=job.id in stays,
+                ),
             )
         return grants
 

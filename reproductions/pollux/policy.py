@@ -140,7 +140,8 @@ class Pollux(AllocationPolicy):
         best = self._searched(problem, [job.id for job in jobs])
         values = problem.speedups(best[None])[0]
         return {
-            job.id: self._grant(job, best[i], values[i], problem, i) for i, job in enumerate(jobs)
+            job.id: self._grant(job, row=best[i], speedup=values[i], problem=problem, i=i)
+            for i, job in enumerate(jobs)
         }
 
     def _problem(self, jobs: list[ActiveJob], snapshot: DecisionInput) -> Problem:
@@ -158,11 +159,11 @@ class Pollux(AllocationPolicy):
             nodes, gpus = _layouts(room, int(limit))
             table[nodes, gpus] = self._speedups(job, nodes, gpus, fair)
         return Problem(
-            speedup,
-            np.array([_keeps(job, snapshot.now) for job in jobs]),
-            most,
-            current,
-            room,
+            speedup=speedup,
+            keep=np.array([_keeps(job, snapshot.now) for job in jobs]),
+            most=most,
+            current=current,
+            room=room,
             fairness=self.fairness,
             avoid=self.avoid_interference,
         )

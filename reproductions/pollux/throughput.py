@@ -102,7 +102,9 @@ def fit(profile: Mapping[Configuration, StepTimes]) -> Throughput:
     if not (gpus > 2).any():
         pin(3, TINY)
         pin(5, TINY)
-    problem = _Problem(nodes, gpus, per_gpu, np.log(pass_s), np.log(step_s))
+    problem = _Problem(
+        nodes=nodes, gpus=gpus, per_gpu=per_gpu, log_pass=np.log(pass_s), log_step=np.log(step_s)
+    )
     bounds = list(zip(low, high, strict=True))
     with _BLAS.limit(limits=1):
         best = minimize(problem, start, jac=True, method="L-BFGS-B", bounds=bounds)

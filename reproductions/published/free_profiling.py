@@ -62,11 +62,15 @@ def profile_all(
     ).run()
     submit = {job.job_id: job.submit_time for job in workload.jobs}
     return FreeProfiling(
-        {r.job.job_id: r for r in outcome.jobs if r.ended_in_profiling},
-        {d.job_id: d.time - submit[d.job_id] for d in decisions if d.action is Action.PROFILE},
-        [(d.time, d.action, d.vc) for d in decisions if d.action in (Action.LEND, Action.RETURN)],
-        decisions,
-        outcome.busy_gpu_s,
+        ended={r.job.job_id: r for r in outcome.jobs if r.ended_in_profiling},
+        waited_s={
+            d.job_id: d.time - submit[d.job_id] for d in decisions if d.action is Action.PROFILE
+        },
+        loans=[
+            (d.time, d.action, d.vc) for d in decisions if d.action in (Action.LEND, Action.RETURN)
+        ],
+        decisions=decisions,
+        busy_gpu_s=outcome.busy_gpu_s,
     )
 
 

@@ -113,7 +113,13 @@ def workload(
         return TiresiasGroundTruth(rows)
 
     cluster = tuple(Node(i, gpus_per_node) for i in range(nodes))
-    return AllocationWorkload(name, [row.job for row in rows], cluster, ground_truth, left_out)
+    return AllocationWorkload(
+        name=name,
+        jobs=[row.job for row in rows],
+        nodes=cluster,
+        ground_truth=ground_truth,
+        left_out=left_out,
+    )
 
 
 def open_tiresias(path: Path, *, stretch: float = 1.0) -> AllocationWorkload:

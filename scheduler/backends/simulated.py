@@ -109,7 +109,14 @@ class _Attempt:
         self.deadline = now + min((s for s in limits if s is not None), default=float("inf"))
         gpus = sum(map(len, launch.gpus))
         masks = tuple(sum(1 << gpu for gpu in node) for node in launch.gpus)
-        self.run = Run(Job(launch.job_id, now, gpus), "", now, 0, launch.nodes, masks)
+        self.run = Run(
+            job=Job(launch.job_id, now, gpus),
+            vc="",
+            start_time=now,
+            order=0,
+            nodes=launch.nodes,
+            gpus=masks,
+        )
 
     @property
     def key(self) -> Key:

@@ -172,7 +172,16 @@ def lying(
     }
     summary = f"{label}: " + ", ".join(f"{one} {text}" for one, _, text in items)
     rows = [[one, text] for one, _, text in items]
-    return Chart(name, title, summary, [bar], layout, ("which", title), rows, note)
+    return Chart(
+        name=name,
+        title=title,
+        label=summary,
+        data=[bar],
+        layout=layout,
+        head=("which", title),
+        rows=rows,
+        note=note,
+    )
 
 
 def duration_axis(title: str) -> ChartAxis:

@@ -91,7 +91,14 @@ def drift_of(axis: Axis, weights: Floats, values: Sequence[str], sees_names: boo
         float(there[groups[worst]].sum() / max(there.sum(), 1.0)) for there in (counts, weights)
     )
     most = f"{place}: {percent(now_there)} of jobs, {percent(before_there)} in training"
-    return Drift(axis.spec.name, feature_text(axis), index, noise, verdict, most)
+    return Drift(
+        name=axis.spec.name,
+        text=feature_text(axis),
+        index=index,
+        noise=noise,
+        verdict=verdict,
+        most=most,
+    )
 
 
 def groups_of(axis: Axis, weights: Floats, counts: Floats) -> list[list[int]]:

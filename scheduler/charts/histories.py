@@ -56,14 +56,14 @@ def picture(history: History, name: str, outlived_s: float = 0.0) -> Chart:
         "yaxis2": {"range": [0.0, 2.0 * max(*history.ended, 0.5)], "visible": False},
     }
     return Chart(
-        name,
-        f"{history.of[:1].upper()}{history.of[1:]}",
-        f"How long {history.of} lasted. {becomes}",
-        data,
-        layout,
-        ("lasted", "jobs", "of those that reach it, end in it", "outlive it"),
-        _table(history, spans, lasts),
-        f"{known_words(jobs_of_it)} {becomes}",
+        name=name,
+        title=f"{history.of[:1].upper()}{history.of[1:]}",
+        label=f"How long {history.of} lasted. {becomes}",
+        data=data,
+        layout=layout,
+        head=("lasted", "jobs", "of those that reach it, end in it", "outlive it"),
+        rows=_table(history, spans, lasts),
+        note=f"{known_words(jobs_of_it)} {becomes}",
     )
 
 

@@ -100,13 +100,13 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
     low, high = (factor_text(float(f)) for f in (scores.min(), scores.max()))
     origin = "" if term.origin == "fit" else f" ({term.origin})"
     return Chart(
-        name,
-        feature_text(axis) + origin,
-        f"Shape function of {feature_text(axis)}: from {low} to {high}",
-        data,
-        layout,
-        (axis.spec.unit or "value", "multiplies the estimate", "of training rows"),
-        rows,
+        name=name,
+        title=feature_text(axis) + origin,
+        label=f"Shape function of {feature_text(axis)}: from {low} to {high}",
+        data=data,
+        layout=layout,
+        head=(axis.spec.unit or "value", "multiplies the estimate", "of training rows"),
+        rows=rows,
         code=axis.spec.name,
     )
 
@@ -274,9 +274,14 @@ def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
         "yaxis": {"type": "category", "nticks": 8, "title": {"text": feature_text(first)}},
     }
     return Chart(
-        name, title, f"Interaction of {title}: at most {factor_text(reach)}", data, layout,
-        (feature_text(first), feature_text(second), "contribution"),
-        [[r, c, factor_text(v)] for _, r, c, v in strongest],
-        "Beyond what each adds by itself; empty where training had no rows.", tall=True,
+        name=name,
+        title=title,
+        label=f"Interaction of {title}: at most {factor_text(reach)}",
+        data=data,
+        layout=layout,
+        head=(feature_text(first), feature_text(second), "contribution"),
+        rows=[[r, c, factor_text(v)] for _, r, c, v in strongest],
+        note="Beyond what each adds by itself; empty where training had no rows.",
+        tall=True,
         code=f"{first.spec.name}, {second.spec.name}",
-    )  # fmt: skip
+    )

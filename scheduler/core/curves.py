@@ -77,12 +77,20 @@ class Predicted(float):
         The last is ignored: all have ended by `LONGEST_S`.
         """
         left = accumulate((1.0 - share for share in hazards[:-1]), lambda a, b: a * b)
-        return cls(seconds, (0.0, *(1.0 - alive for alive in left), 1.0), shift, most_s, claims)
+        return cls(
+            seconds=seconds,
+            ended=(0.0, *(1.0 - alive for alive in left), 1.0),
+            shift=shift,
+            most_s=most_s,
+            claims=claims,
+        )
 
     def moved(self, seconds: float) -> Predicted:
         """Return the same curve for another prediction, each duration moved as it is."""
         shift = self.shift + log1p(seconds) - log1p(self)
-        return Predicted(seconds, self.ended, shift, self.most_s, self.claims)
+        return Predicted(
+            seconds=seconds, ended=self.ended, shift=shift, most_s=self.most_s, claims=self.claims
+        )
 
     def share_ended(self, seconds: float) -> float:
         """Return the share of jobs like it that have ended by then."""

@@ -102,7 +102,9 @@ def of_plain(row: Sequence[float]) -> float:
     if len(row) >= first and (len(row) - first) % CLAIMED == 0:  # else there are two more
         ends = range(first, len(row), CLAIMED)
         claims = tuple(Claim(row[at], row[at + 1], row[at + 2]) for at in ends)
-        return Predicted(row[0], tuple(row[3:first]), row[1], row[2], claims)
+        return Predicted(
+            seconds=row[0], ended=tuple(row[3:first]), shift=row[1], most_s=row[2], claims=claims
+        )
     return Stated(row[0], row[1], of_plain(row[2:]))
 
 

@@ -515,7 +515,9 @@ def with_claims(estimate: Estimate, own: Predicted, claims: Sequence[Claim]) -> 
             )
     plain = tuple(claim._replace(text="") for claim in claims)
     seconds = portable.expm1(value)
-    curve = Predicted(seconds, own.ended, own.shift, own.most_s, plain)
+    curve = Predicted(
+        seconds=seconds, ended=own.ended, shift=own.shift, most_s=own.most_s, claims=plain
+    )
     return Estimate(curve, score, estimate.outlived_s)
 
 

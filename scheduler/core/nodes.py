@@ -194,7 +194,14 @@ class Nodes:
                 core.cluster.set_open(node, opens)
                 self.close_alone(node, closed)
             self._reshaped(was)
-            core.record(now, Action.CHANGE_NODE, Reason.NODE_IDLE, "", was, nodes=(node,))
+            core.record(
+                now,
+                action=Action.CHANGE_NODE,
+                reason=Reason.NODE_IDLE,
+                job_id="",
+                vc=was,
+                nodes=(node,),
+            )
 
     def too_large(self, job: Job) -> bool:
         """Return whether a job asks for more GPUs than its virtual cluster has, or for fewer than

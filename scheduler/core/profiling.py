@@ -373,10 +373,10 @@ class ProfilingStage:
                 held_by = soonest(pool, gpus, runs, lambda run, _: run.start_time).jobs
                 core.record(
                     now,
-                    Action.WAIT,
-                    Reason.AWAITING_PROFILE,
-                    queued.job.job_id,
-                    queued.job.vc,
+                    action=Action.WAIT,
+                    reason=Reason.AWAITING_PROFILE,
+                    job_id=queued.job.job_id,
+                    vc=queued.job.vc,
                     need=gpus,
                     free=pool.free,
                     limit=pool.gpus,
@@ -397,7 +397,13 @@ class ProfilingStage:
             cluster.lend(node)
             self._extra = node
             core.record(
-                now, Action.LEND, Reason.PROFILING_BACKLOG, "", vc, nodes=(node,), position=waiting
+                now,
+                action=Action.LEND,
+                reason=Reason.PROFILING_BACKLOG,
+                job_id="",
+                vc=vc,
+                nodes=(node,),
+                position=waiting,
             )
             return True
         quiet = self.forecast is None or self.forecast.gpus(now) <= scaling.quiet_gpus
@@ -410,10 +416,10 @@ class ProfilingStage:
             cluster.give_back(self._extra)
             core.record(
                 now,
-                Action.RETURN,
-                Reason.PROFILING_IDLE,
-                "",
-                vc,
+                action=Action.RETURN,
+                reason=Reason.PROFILING_IDLE,
+                job_id="",
+                vc=vc,
                 nodes=(self._extra,),
                 position=waiting,
             )

@@ -434,7 +434,7 @@ class Turn:
             action,
             reason,
             queued.job.job_id,
-            vc or self.vc,
+            vc=vc or self.vc,
             priority=queued.key,
             estimate_s=queued.estimate_s,
             score=queued.score,

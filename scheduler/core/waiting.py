@@ -163,7 +163,14 @@ class Waiting:
             self._held[job_id] = run is None and self._step_aside(queued, now)
             queued.held_since = now if run is None else None
         queued.reason = reason
-        core.record(now, Action.WAIT, reason, job_id, queued.job.vc, need=queued.job.gpus)
+        core.record(
+            now,
+            action=Action.WAIT,
+            reason=reason,
+            job_id=job_id,
+            vc=queued.job.vc,
+            need=queued.job.gpus,
+        )
 
     def release(self, job_id: str, now: float) -> None:
         """Let a held job start again. The time it was held does not count as waiting."""
@@ -266,7 +273,13 @@ class Waiting:
             if queued.reason is not reason:
                 queued.reason = reason
                 core.record(
-                    now, Action.WAIT, reason, job.job_id, job.vc, need=job.gpus, limit=limit
+                    now,
+                    action=Action.WAIT,
+                    reason=reason,
+                    job_id=job.job_id,
+                    vc=job.vc,
+                    need=job.gpus,
+                    limit=limit,
                 )
         for job_id, queued in list(self._set_aside.items()):
             if refusal(queued.job) is None:
@@ -419,10 +432,10 @@ class Waiting:
         queued.reason = Reason.DEPENDENCY_NEVER_MET if blocked.never else Reason.DEPENDENCY_NOT_MET
         self._core.record(
             now,
-            Action.WAIT,
-            queued.reason,
-            job.job_id,
-            job.vc,
+            action=Action.WAIT,
+            reason=queued.reason,
+            job_id=job.job_id,
+            vc=job.vc,
             need=job.gpus,
             blocker=blocked.by,
             held_by=(blocked.by,),

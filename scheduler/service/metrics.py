@@ -294,7 +294,13 @@ class Metrics(Collector):
         query = select(*columns).where(jobs.c.ended_at >= since, jobs.c.started_at.is_not(None))
         query = query.order_by(jobs.c.ended_at.desc()).limit(MOST_WATCHED)
         return [
-            Seen(r.submitted_at, r.ended_at - r.started_at, r.gpus, r.vc, r.owner)
+            Seen(
+                submitted=r.submitted_at,
+                seconds=r.ended_at - r.started_at,
+                gpus=r.gpus,
+                vc=r.vc,
+                user=r.owner,
+            )
             for r in connection.execute(query)
         ]
 

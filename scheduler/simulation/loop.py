@@ -166,13 +166,13 @@ class EventLoop(ABC):
             self._decided(now)
             self._plan_wake(now)
         return Outcome(
-            list(self.results.values()),
-            self._counts["decisions"],
-            self._counts["packings"],
-            self._counts["preemptions"],
-            self._busy_gpu_s,
-            self._counts["held_back"],
-            self._counts["over_memory"],
+            jobs=list(self.results.values()),
+            decisions=self._counts["decisions"],
+            packings=self._counts["packings"],
+            preemptions=self._counts["preemptions"],
+            busy_gpu_s=self._busy_gpu_s,
+            held_back=self._counts["held_back"],
+            over_memory=self._counts["over_memory"],
         )
 
     # --- what a kind of job makes of it -----------------------------------------------------

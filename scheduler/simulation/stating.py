@@ -51,15 +51,15 @@ class Stating:
         low_s, high_s = (ran_s + left_s * exp(sign * Z * self.error) for sign in (-1, 1))
         done = ran_s / (ran_s + left_s)
         return Progress(
-            ran_s + left_s,
-            low_s,
-            high_s,
-            100 * done,
-            100.0,
-            "percent",
-            ran_s / done / 100,
-            ran_s,
-            "",
+            total_s=ran_s + left_s,
+            low_s=low_s,
+            high_s=high_s,
+            done=100 * done,
+            of=100.0,
+            unit="percent",
+            unit_s=ran_s / done / 100,
+            at_s=ran_s,
+            source="",
         )
 
 
@@ -104,5 +104,7 @@ def with_commands(
         epoch += of_script.gauss(BY_GPUS, BY_GPUS_DEVIATION) * log(job.gpus)
         epoch += of_run.gauss(0.0, states.error)
         whole_s = states.whole_s.get(job.job_id, work[job.job_id].duration_s)
-        asks = Command("epoch", whole_s / exp(epoch), None, script, "", "")
+        asks = Command(
+            unit="epoch", amount=whole_s / exp(epoch), batch=None, script=script, words="", rest=""
+        )
         yield replace(job, work=asks)

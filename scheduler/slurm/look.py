@@ -200,11 +200,23 @@ class Direct:
         planner = self._planner
         own = planner.own if find_spec("scheduler.policies.pellucid") else None
         means = Means(
-            planner.trial, own, lambda: None, self._promises.put_off, TRIAL_S, QUESTION_S,
-            against_slurm(self._snapshot, self._first),
-        )  # fmt: skip
+            draw=planner.trial,
+            own=own,
+            between=lambda: None,
+            put_off=self._promises.put_off,
+            budget_s=TRIAL_S,
+            question_s=QUESTION_S,
+            against=against_slurm(self._snapshot, self._first),
+        )
         jobs = nearby(self._snapshot, self._first)
-        return Trials(self.site, jobs, planner.memory, self.now, self._clock, means)
+        return Trials(
+            site=self.site,
+            jobs=jobs,
+            memory=planner.memory,
+            now=self.now,
+            clock=self._clock,
+            means=means,
+        )
 
     def _foresee(self, job_ids: Sequence[str]) -> None:
         for job_id in self._snapshot.aside.keys() - self._made.keys():
@@ -217,7 +229,9 @@ class Direct:
         self._made |= {job_id: self._promises.put_off(one) for job_id, one in found.items()}
         late = [job_id for job_id, one in found.items() if unfinished(one)]
         memory, soon = self._planner.memory, self.now + SOON_S
-        self._made |= roughly(self._snapshot.core, memory, self.now, late, soon) if late else {}
+        self._made |= (
+            roughly(self._snapshot.core, memory, self.now, job_ids=late, soon=soon) if late else {}
+        )
         withheld = too_late(self._snapshot.core, {j: self._made[j] for j in waiting})
         withheld |= against_slurm(self._snapshot, waiting)
         withheld |= without_start(self._snapshot, waiting)
@@ -298,10 +312,24 @@ class Direct:
     def _forecast(self, job_id: str) -> StartForecastRow | None:
         made = self._made.get(job_id)
         if self._alone and Phase(self._rows[job_id]["phase"]).waits:
-            return StartForecastRow(self.now, None, None, None, None, UNSEEN)
+            return StartForecastRow(
+                made_at=self.now,
+                start_p50=None,
+                start_p90=None,
+                end_p50=None,
+                end_p90=None,
+                why_not=UNSEEN,
+            )
         if made is None and job_id in self._snapshot.order and job_id not in self._first:
             why_not = f"starts are estimated of the first {LINE} in line"
-            return StartForecastRow(self.now, None, None, None, None, why_not)
+            return StartForecastRow(
+                made_at=self.now,
+                start_p50=None,
+                start_p90=None,
+                end_p50=None,
+                end_p90=None,
+                why_not=why_not,
+            )
         if made is None:
             return None
         figures = asdict(made)

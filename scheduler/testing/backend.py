@@ -107,7 +107,14 @@ class SimulatedSite:
 
 
 def a_launch(command: Sequence[str], job_id: str = "a", attempt: int = 1, gpu: int = 0) -> Launch:
-    return Launch(job_id, attempt, Purpose.RUN, tuple(command), (0,), ((gpu,),))
+    return Launch(
+        job_id=job_id,
+        attempt=attempt,
+        purpose=Purpose.RUN,
+        command=tuple(command),
+        nodes=(0,),
+        gpus=((gpu,),),
+    )
 
 
 def hear(backend: Backend, site: Site, count: int = 1, tries: int = 1200) -> list[Report]:

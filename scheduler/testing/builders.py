@@ -99,7 +99,7 @@ def a_job(
     `mem` is what its profile shows (MiB on one GPU); `config` names its training configuration.
     """
     return Sample(
-        Job(job_id or f"job{next(_ids)}", at, gpus, user, vc),
+        Job(job_id=job_id or f"job{next(_ids)}", submit_time=at, gpus=gpus, user=user, vc=vc),
         Work(for_, state, a_configuration(config), Profile(50.0, 30.0, mem)),
     )
 

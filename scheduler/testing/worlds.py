@@ -135,7 +135,11 @@ def worlds(draw: st.DrawFn) -> World:
     pairs = [(a, b) for a in CONFIGS for b in CONFIGS]
     speeds = {pair: draw(_speeds) for pair in pairs[: draw(st.integers(0, len(pairs)))]}
     return World(
-        ClusterSpec(vcs, per_node, GPU_MEMORY_MIB), tuple(samples), lent, speeds, draw(_speeds)
+        spec=ClusterSpec(vcs, per_node, GPU_MEMORY_MIB),
+        samples=tuple(samples),
+        lent=lent,
+        speeds=speeds,
+        unmeasured=draw(_speeds),
     )
 
 
@@ -294,7 +298,9 @@ def watch(world: World, core: WatchedCore) -> Watched:
     if core.oracle is not None:
         core.oracle = overheard
     outcome = engine.run()
-    return Watched(world, outcome, core, sunk, overheard.answers)
+    return Watched(
+        world=world, outcome=outcome, core=core, decisions=sunk, answers=overheard.answers
+    )
 
 
 def replay(events: list[Event], core: Core) -> list[Decision]:

@@ -114,7 +114,7 @@ def draw(config: SyntheticConfig) -> Drawn:
     who, when, size, how_long = (np.random.Generator(np.random.PCG64(s)) for s in streams)
     templates = _templates(config, who)
     template, session, burst, submit_s = _submissions(config, templates, when)
-    gpus = _gangs(config, templates, template, burst, size)
+    gpus = _gangs(config, templates, template, burst, rng=size)
     spread = templates.noise[template] * how_long.standard_normal(len(template))
     natural = templates.log_duration[template] + spread  # log durations if nothing went wrong
     state, log_duration = _outcomes(config, natural, session, how_long)
@@ -127,7 +127,7 @@ def draw(config: SyntheticConfig) -> Drawn:
         burst=burst,
         gpus=gpus,
         submit_s=submit_s,
-        duration_s=_calibrate(config, log_duration, vc, gpus, how_long),
+        duration_s=_calibrate(config, log_duration, vc, gpus, rng=how_long),
         state=state,
         templates=len(templates),
     )
@@ -177,7 +177,16 @@ def _templates(config: SyntheticConfig, rng: np.random.Generator) -> Templates:
     active = DAY_S * lognormal(rng, ACTIVE_MEDIAN_DAYS, ACTIVE_SIGMA, n)
     first = rng.random(n) * (span + active) - active
     last = np.minimum(first + active, span)
-    return Templates(user, vc, gpus, log_duration, noise, np.maximum(first, 0.0), last, weight)
+    return Templates(
+        user=user,
+        vc=vc,
+        gpus=gpus,
+        log_duration=log_duration,
+        noise=noise,
+        first_s=np.maximum(first, 0.0),
+        last_s=last,
+        weight=weight,
+    )
 
 
 def _sizes_for(config: SyntheticConfig, vc: Ints, weight: Floats, score: Floats) -> Ints:
@@ -219,10 +228,10 @@ def _submissions(
         made = _expand(
             config,
             templates,
-            np.concatenate([burst_template, template]),
-            np.concatenate([burst_size, size]),
-            bursts,
-            rng,
+            template=np.concatenate([burst_template, template]),
+            size=np.concatenate([burst_size, size]),
+            bursts=bursts,
+            rng=rng,
         )
         if len(made[0]) >= config.jobs:
             break
@@ -347,7 +356,7 @@ def _calibrate(
             raise SyntheticError(f"vcs: {spec.name!r} gets no jobs; give it a larger share")
         middle = float(np.log(config.median_duration_s) + offset[index])
         excess = log_duration[here] - np.median(log_duration[here])
-        exponent = _exponent(config, spec, middle, excess, gpus[here])
+        exponent = _exponent(config, spec, middle, excess, gpus=gpus[here])
         if exponent is None:
             raise SyntheticError(
                 f"vcs: {spec.name!r} cannot reach load {spec.load:.3g}: its {len(here)} jobs are "

@@ -43,20 +43,71 @@ class Workload:
 WORKLOADS: dict[str, Workload] = {
     each.name: each
     for each in (
-        Workload("ResNet50", "ImageNet", (32, 64, 128), 8, "vision"),
-        Workload("ResNet18", "CIFAR-10", (32, 64, 128), 32, "vision"),
-        Workload("MobileNetV2", "CIFAR-10", (32, 64, 128), 16, "vision"),
-        Workload("MobileNetV3", "ImageNet", (32, 64, 128), 16, "vision"),
-        Workload("EfficientNet", "CIFAR-10", (32, 64, 128), 16, "vision"),
-        Workload("VGG", "CIFAR-10", (32, 64, 128), 32, "vision"),
-        Workload("DCGAN", "LSUN", (32, 64, 128), 16, "generative"),
-        Workload("PointNet", "ShapeNet", (32, 64, 128), 16, "generative"),
-        Workload("LSTM", "Wikitext2", (64, 128), 16, "text"),
-        Workload("Transformer", "Multi30k", (32, 64), 16, "text"),
-        Workload("BERT", "SQuAD", (8, 32), 8, "text"),
-        Workload("GPT", "Wikitext2", (4, 16), 8, "text"),
-        Workload("NeuMF", "MovieLens", (64, 128), 512, "tabular"),
-        Workload("A2C", "CartPole", (32, 64, 128), 64, "tabular", amp=False),
+        Workload(
+            name="ResNet50",
+            dataset="ImageNet",
+            batches=(32, 64, 128),
+            tiny_batch=8,
+            module="vision",
+        ),
+        Workload(
+            name="ResNet18",
+            dataset="CIFAR-10",
+            batches=(32, 64, 128),
+            tiny_batch=32,
+            module="vision",
+        ),
+        Workload(
+            name="MobileNetV2",
+            dataset="CIFAR-10",
+            batches=(32, 64, 128),
+            tiny_batch=16,
+            module="vision",
+        ),
+        Workload(
+            name="MobileNetV3",
+            dataset="ImageNet",
+            batches=(32, 64, 128),
+            tiny_batch=16,
+            module="vision",
+        ),
+        Workload(
+            name="EfficientNet",
+            dataset="CIFAR-10",
+            batches=(32, 64, 128),
+            tiny_batch=16,
+            module="vision",
+        ),
+        Workload(
+            name="VGG", dataset="CIFAR-10", batches=(32, 64, 128), tiny_batch=32, module="vision"
+        ),
+        Workload(
+            name="DCGAN", dataset="LSUN", batches=(32, 64, 128), tiny_batch=16, module="generative"
+        ),
+        Workload(
+            name="PointNet",
+            dataset="ShapeNet",
+            batches=(32, 64, 128),
+            tiny_batch=16,
+            module="generative",
+        ),
+        Workload(name="LSTM", dataset="Wikitext2", batches=(64, 128), tiny_batch=16, module="text"),
+        Workload(
+            name="Transformer", dataset="Multi30k", batches=(32, 64), tiny_batch=16, module="text"
+        ),
+        Workload(name="BERT", dataset="SQuAD", batches=(8, 32), tiny_batch=8, module="text"),
+        Workload(name="GPT", dataset="Wikitext2", batches=(4, 16), tiny_batch=8, module="text"),
+        Workload(
+            name="NeuMF", dataset="MovieLens", batches=(64, 128), tiny_batch=512, module="tabular"
+        ),
+        Workload(
+            name="A2C",
+            dataset="CartPole",
+            batches=(32, 64, 128),
+            tiny_batch=64,
+            module="tabular",
+            amp=False,
+        ),
     )
 }
 

@@ -131,10 +131,10 @@ def main() -> int:
             config = parse_config(text, size)
         with suppress(KeyboardInterrupt):
             if args.report is None:
-                run(config, args.device, size, args.seconds, args.seed, Writer(sys.stderr))
+                run(config, args.device, size, args.seconds, seed=args.seed, to=Writer(sys.stderr))
             else:
                 with args.report.open("w") as file:
-                    run(config, args.device, size, args.seconds, args.seed, Writer(file))
+                    run(config, args.device, size, args.seconds, seed=args.seed, to=Writer(file))
     except ProfilerError as error:
         print(f"reproductions.colocation.workloads: {error}", file=sys.stderr)
         return error.exit_status

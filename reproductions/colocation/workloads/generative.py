@@ -131,9 +131,9 @@ def build(name: str, batch: int, setup: Setup) -> Task:
         return Adversarial(setup, batch)
     points = 512 if setup.tiny else 2500
     return Supervised(
-        setup,
-        PointNet(16, 16 if setup.tiny else 64),
-        lambda: (setup.normal(batch, 3, points), setup.integers(16, batch)),
-        _loss,
-        adam(1e-3),
+        setup=setup,
+        model=PointNet(16, 16 if setup.tiny else 64),
+        batch=lambda: (setup.normal(batch, 3, points), setup.integers(16, batch)),
+        loss=_loss,
+        optimizer=adam(1e-3),
     )

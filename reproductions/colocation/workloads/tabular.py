@@ -115,13 +115,13 @@ def build(name: str, batch: int, setup: Setup) -> Task:
         return ActorCritic(setup, batch)
     users, items, factors = (2000, 1000, 8) if setup.tiny else (6040, 3706, 32)
     return Supervised(
-        setup,
-        NeuMF(users, items, factors),
-        lambda: (
+        setup=setup,
+        model=NeuMF(users, items, factors),
+        batch=lambda: (
             setup.integers(users, batch),
             setup.integers(items, batch),
             setup.integers(2, batch).to(torch.float32),
         ),
-        _loss,
-        adam(1e-3),
+        loss=_loss,
+        optimizer=adam(1e-3),
     )

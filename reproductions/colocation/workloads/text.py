@@ -109,38 +109,45 @@ def build(name: str, batch: int, setup: Setup) -> Task:
         words, length = (2000, 20) if tiny else (33278, 35)
         model: nn.Module = LanguageLstm(words, 128 if tiny else 650, 2)
         return Supervised(
-            setup,
-            model,
-            lambda: (setup.integers(words, batch, length), setup.integers(words, batch, length)),
-            next_token,
-            sgd(0.1),
+            setup=setup,
+            model=model,
+            batch=lambda: (
+                setup.integers(words, batch, length),
+                setup.integers(words, batch, length),
+            ),
+            loss=next_token,
+            optimizer=sgd(0.1),
         )
     if name == "Transformer":
         words, length = (2000, 16) if tiny else (10000, 32)
         model = Translator(words, 128, 2, length) if tiny else Translator(words, 512, 6, length)
         return Supervised(
-            setup,
-            model,
-            lambda: tuple(setup.integers(words, batch, length) for _ in range(3)),
-            translation,
-            adam(1e-4),
+            setup=setup,
+            model=model,
+            batch=lambda: tuple(setup.integers(words, batch, length) for _ in range(3)),
+            loss=translation,
+            optimizer=adam(1e-4),
         )
     if name == "BERT":
         words, length = (2000, 64) if tiny else (30522, 384)
         width, layers = (128, 2) if tiny else (768, 12)
         return Supervised(
-            setup,
-            Encoder(words, width, layers, length, 2, causal=False),
-            lambda: (setup.integers(words, batch, length), setup.integers(length, batch, 2)),
-            span,
-            adam(3e-5),
+            setup=setup,
+            model=Encoder(
+                vocabulary=words, width=width, layers=layers, length=length, outputs=2, causal=False
+            ),
+            batch=lambda: (setup.integers(words, batch, length), setup.integers(length, batch, 2)),
+            loss=span,
+            optimizer=adam(3e-5),
         )
     words, length = (2000, 64) if tiny else (50257, 512)
     width, layers = (128, 2) if tiny else (768, 12)
     return Supervised(
-        setup,
-        Encoder(words, width, layers, length, words, causal=True),
-        lambda: (setup.integers(words, batch, length), setup.integers(words, batch, length)),
-        next_token,
-        adam(1e-4),
+        setup=setup,
+        model=Encoder(
+            vocabulary=words, width=width, layers=layers, length=length, outputs=words, causal=True
+        ),
+        batch=lambda: (setup.integers(words, batch, length), setup.integers(words, batch, length)),
+        loss=next_token,
+        optimizer=adam(1e-4),
     )

@@ -135,7 +135,16 @@ def mobilenet_v2(classes: int, depth: int) -> nn.Module:
         for block in range(repeats):
             step = stride if block == 0 and outputs != 24 else 1  # 32 x 32: one stride fewer
             hidden = inputs * expand
-            layers.append(InvertedResidual(inputs, outputs, hidden, 3, step, "relu6"))
+            layers.append(
+                InvertedResidual(
+                    inputs=inputs,
+                    outputs=outputs,
+                    hidden=hidden,
+                    kernel=3,
+                    stride=step,
+                    act="relu6",
+                )
+            )
             inputs = outputs
     return nn.Sequential(*layers, conv(inputs, 1280, 1, act="relu6"), *head(1280, classes))
 
@@ -145,7 +154,17 @@ def mobilenet_v3(classes: int, depth: int) -> nn.Module:
     inputs = 16
     for kernel, hidden, outputs, squeeze, act, stride in _V3[:depth]:
         squeezed = max(8, hidden // 4) if squeeze else 0
-        layers.append(InvertedResidual(inputs, outputs, hidden, kernel, stride, act, squeezed))
+        layers.append(
+            InvertedResidual(
+                inputs=inputs,
+                outputs=outputs,
+                hidden=hidden,
+                kernel=kernel,
+                stride=stride,
+                act=act,
+                squeezed=squeezed,
+            )
+        )
         inputs = outputs
     layers += [conv(inputs, 576, 1, act="hswish"), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     return nn.Sequential(
@@ -160,10 +179,15 @@ def efficientnet_b0(classes: int, depth: int) -> nn.Module:
         for block in range(repeats):
             layers.append(
                 InvertedResidual(
-                    inputs, outputs, inputs * expand, kernel, stride if block == 0 else 1,
-                    "swish", max(1, inputs // 4),
+                    inputs=inputs,
+                    outputs=outputs,
+                    hidden=inputs * expand,
+                    kernel=kernel,
+                    stride=stride if block == 0 else 1,
+                    act="swish",
+                    squeezed=max(1, inputs // 4),
                 )
-            )  # fmt: skip
+            )
             inputs = outputs
     return nn.Sequential(
         *layers, conv(inputs, 1280, 1, act="swish"), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
@@ -196,9 +220,21 @@ def build(name: str, batch: int, setup: Setup) -> Task:
     classes = 1000 if imagenet else 10
     pixels = (96 if tiny else 224) if imagenet else 32
     if name == "ResNet50":
-        model = resnet((1, 1, 1, 1) if tiny else (3, 4, 6, 3), 4, classes, False, 64)
+        model = resnet(
+            depths=(1, 1, 1, 1) if tiny else (3, 4, 6, 3),
+            expand=4,
+            classes=classes,
+            small=False,
+            width=64,
+        )
     elif name == "ResNet18":
-        model = resnet((1, 1, 1, 1) if tiny else (2, 2, 2, 2), 1, classes, True, 16 if tiny else 64)
+        model = resnet(
+            depths=(1, 1, 1, 1) if tiny else (2, 2, 2, 2),
+            expand=1,
+            classes=classes,
+            small=True,
+            width=16 if tiny else 64,
+        )
     elif name == "MobileNetV2":
         model = mobilenet_v2(classes, 3 if tiny else len(_V2))
     elif name == "MobileNetV3":
@@ -208,9 +244,9 @@ def build(name: str, batch: int, setup: Setup) -> Task:
     else:
         model = vgg16(classes, 16 if tiny else 64)
     return Supervised(
-        setup,
-        model,
-        lambda: (setup.normal(batch, 3, pixels, pixels), setup.integers(classes, batch)),
-        cross_entropy,
-        sgd(0.01),
+        setup=setup,
+        model=model,
+        batch=lambda: (setup.normal(batch, 3, pixels, pixels), setup.integers(classes, batch)),
+        loss=cross_entropy,
+        optimizer=sgd(0.01),
     )

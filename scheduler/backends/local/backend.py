@@ -375,11 +375,11 @@ class LocalBackend:
             return
         attempt.watch = watch(
             self.host,
-            claim["command"],
-            claim["devices"],
-            claim["pid"],
-            started["monotonic"],
-            claim["held_mib"],
+            command=claim["command"],
+            devices=claim["devices"],
+            shim=claim["pid"],
+            origin=started["monotonic"],
+            baseline=claim["held_mib"],
             nvml_module=self._nvml,
         )
 

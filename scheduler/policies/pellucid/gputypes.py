@@ -61,7 +61,7 @@ class PredictedTypes:
         model = self._model(job)
         if gpu_type not in model.types:
             return self._otherwise.get(gpu_type, 1.0)
-        return model.predict(family, batch, job.gpus, self._reference, gpu_type).ratio
+        return model.predict(family, batch, job.gpus, own=self._reference, other=gpu_type).ratio
 
 
 def described_by_name(model: GpuTypeSpeed) -> Callable[[Job], tuple[str, int | None]]:
@@ -251,7 +251,9 @@ class TypedPlacement:
             by_room = sorted(candidates, key=lambda typed: -_free(pool, typed))
             found = next((p for typed in by_room if (p := _place(pool, typed, job.gpus))), None)
             return Choice(found)
-        offers = [self._offer(turn, queued, typed, expected_s, ends_in) for typed in candidates]
+        offers = [
+            self._offer(turn, queued, typed, expected_s, ends_in=ends_in) for typed in candidates
+        ]
         offers.sort(key=lambda offer: offer.cost_s)
         evidence: Evidence = tuple(
             item
@@ -287,7 +289,7 @@ class TypedPlacement:
         capacity = sum(s.gpus * self._typical[s.group.gpu_type] for s in self._typed_nodes[turn.vc])
         share = job.gpus * self._typical[typed.group.gpu_type] / capacity
         cost = wait_s + run_s * (1.0 + len(turn.queue) * share)
-        return Offer(typed, placement, speed, wait_s, cost)
+        return Offer(typed=typed, placement=placement, speed=speed, wait_s=wait_s, cost_s=cost)
 
     def _wait_s(
         self, turn: Turn, typed: TypedNodes, gpus: int, ends_in: Callable[[Run], float]

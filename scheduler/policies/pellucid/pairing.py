@@ -184,7 +184,9 @@ class Pairing:
                 if queued.considered is not None:
                     queued.considered = replace(queued.considered, at=turn.now)
                 return refusal.guard
-        search = _Search(self, turn, queued, pair_predictor, least)
+        search = _Search(
+            pairing=self, turn=turn, queued=queued, pair_predictor=pair_predictor, least=least
+        )
         for run in turn.alone(queued.job.gpus):
             search.consider(run)
         closest = search.best or search.refused
@@ -194,7 +196,7 @@ class Pairing:
             self._found = None
         queued.considered = search.considered()
         if not search.pays and self.types is None:
-            self._refuse(turn, queued, pair_predictor, search.until, search.guard)
+            self._refuse(turn, queued, pair_predictor, search.until, guard=search.guard)
         if search.best is None:
             return search.guard
         run, prediction = search.best.run, search.best.prediction
@@ -245,17 +247,17 @@ class Pairing:
             return  # says what is free now; it took no search
         gpus = queued.job.gpus
         self._refusals[turn.vc][queued.job.job_id] = _Refusal(
-            queued.job,
-            queued.estimate_s,
-            queued.outlived_s,
-            pair_predictor,
-            turn.alone(gpus),
-            self._hold,
-            queued.usual,
-            self._profiles_of(turn, gpus),
-            self._counts(pair_predictor),
-            until,
-            guard,
+            job=queued.job,
+            estimate_s=queued.estimate_s,
+            outlived_s=queued.outlived_s,
+            pair_predictor=pair_predictor,
+            runs=turn.alone(gpus),
+            hold=self._hold,
+            usual=queued.usual,
+            profiles=self._profiles_of(turn, gpus),
+            counts=self._counts(pair_predictor),
+            until=until,
+            guard=guard,
         )
 
     def _profiles_of(self, turn: Turn, gpus: int) -> list[Profile | None]:
@@ -375,7 +377,7 @@ class _Search:
             return
         hold = self._hold(run.job.gpus, own_s, left_s, speeds)
         net_s = gain - self._pairing.hold_price * hold.costs_s
-        found = _Candidate(gain, hold, net_s, run, prediction)
+        found = _Candidate(gain_s=gain, hold=hold, net_s=net_s, run=run, prediction=prediction)
         if found.net_s > 0:
             if self.best is None or found.net_s > self.best.net_s:
                 self.best = found

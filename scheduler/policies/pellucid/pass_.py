@@ -152,12 +152,12 @@ class Pass:
 
     def _kind(self, queued: QueuedJob) -> Kind:
         return Kind(
-            queued.job.gpus,
-            queued.obstacle,
-            queued.job.share,
-            self.can_share(queued),
-            queued.considered is not None,
-            self.pays_to_profile(queued),
+            gpus=queued.job.gpus,
+            obstacle=queued.obstacle,
+            shares=queued.job.share,
+            seeks=self.can_share(queued),
+            considered=queued.considered is not None,
+            pays=self.pays_to_profile(queued),
         )
 
     def _stamp(self) -> tuple[int, int, bool]:
@@ -255,7 +255,13 @@ class Pass:
         if policy.starvation.overdue(first, turn.now):
             return None
         before = [run for run in self._runs() if run.start_time < reservation.since]
-        return Backfill(turn, reservation.placement, before, self._left_s, policy.distribution)
+        return Backfill(
+            turn=turn,
+            kept=reservation.placement,
+            before=before,
+            left_s=self._left_s,
+            distribution=policy.distribution,
+        )
 
     # --- moves of a waiting job -------------------------------------------------------------
 

@@ -109,7 +109,11 @@ class Pellucid(Policy):
         )
         at_most = chosen.price / chosen.hold_price if chosen.hold_price else inf
         self.starvation = StarvationBound(
-            chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill, at_most
+            max_wait_s=chosen.max_wait_s,
+            overload=chosen.overload,
+            demand=self.demand,
+            backfill=chosen.backfill,
+            price=at_most,
         )
         self.patience = Patience()
         self.usage = self.fairness = Fairness(chosen.fairness)
@@ -347,7 +351,14 @@ class Pellucid(Policy):
         put_off = bound.put_off(queued)
         costs_s = None if put_off is None else put_off.costs_s
         soonest_s = bound.left_s(queued, now)
-        return Promise(bound.most_s, left_s, demand, bound.max_wait_s, soonest_s, costs_s)
+        return Promise(
+            bound_s=bound.most_s,
+            left_s=left_s,
+            demand=demand,
+            priced_s=bound.max_wait_s,
+            soonest_s=soonest_s,
+            costs_s=costs_s,
+        )
 
     def reservation(self, vc: str) -> tuple[str, Placement] | None:
         held = self.reservations.get(vc)

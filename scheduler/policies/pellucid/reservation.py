@@ -160,7 +160,13 @@ class StarvationBound:
 
     def restricted_to(self, kept: Collection[str], demand: Demand) -> StarvationBound:
         """Return the same bound on the jobs among `kept`, by the clock of `demand`."""
-        found = StarvationBound(self.max_wait_s, self.overload, demand, self.backfill, self.price)
+        found = StarvationBound(
+            max_wait_s=self.max_wait_s,
+            overload=self.overload,
+            demand=demand,
+            backfill=self.backfill,
+            price=self.price,
+        )
         for ours, theirs in ((found._by_vc, self._by_vc), (found._patient, self._patient)):
             for vc, heap in theirs.items():
                 ours[vc] = sorted(entry for entry in heap if entry[-1].job.job_id in kept)

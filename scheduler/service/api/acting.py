@@ -127,7 +127,13 @@ async def _act(
     elif asked.event is not None and not preview:
         changes: Changes = request.app.state.changes
         await run_in_threadpool(changes.write, [asked.event])
-    return JobChange(job.job_id, asked.differs, asked.event is not None, not preview, effect)
+    return JobChange(
+        job_id=job.job_id,
+        changes=asked.differs,
+        needed=asked.event is not None,
+        applied=not preview,
+        effect=effect,
+    )
 
 
 def allowed(job_id: str, request: Request, view: VisibleQueries) -> None:
@@ -153,7 +159,7 @@ async def change_job(
     """
     job = await run_in_threadpool(view.job, job_id)
     work = await run_in_threadpool(_acting(request, view).change, job, asked)
-    return await _act(request, view, work, job, preview)
+    return await _act(request, view, asked=work, job=job, preview=preview)
 
 
 @router.put(
@@ -167,7 +173,9 @@ async def hold(job_id: str, request: Request, view: Seen, preview: Preview = Fal
     count as waiting.
     """
     job = await run_in_threadpool(view.job, job_id)
-    return await _act(request, view, _acting(request, view).hold(job), job, preview)
+    return await _act(
+        request, view, asked=_acting(request, view).hold(job), job=job, preview=preview
+    )
 
 
 @router.delete(
@@ -179,7 +187,9 @@ async def hold(job_id: str, request: Request, view: Seen, preview: Preview = Fal
 async def release(job_id: str, request: Request, view: Seen, preview: Preview = False) -> JobChange:
     """Release a held job. What an operator holds only an operator can release."""
     job = await run_in_threadpool(view.job, job_id)
-    return await _act(request, view, _acting(request, view).release(job), job, preview)
+    return await _act(
+        request, view, asked=_acting(request, view).release(job), job=job, preview=preview
+    )
 
 
 @router.post("/jobs/cancel", status_code=202, summary="Cancel jobs", responses=responses(403, 409))

@@ -123,7 +123,9 @@ def list_jobs(
     after: After = None,
 ) -> Page[JobRow]:
     """List your jobs; for operators, everybody's."""
-    chosen = Chosen(None if phase is None else phase.value, over, vc, owner, array)
+    chosen = Chosen(
+        phase=None if phase is None else phase.value, over=over, vc=vc, owner=owner, array=array
+    )
     return view.jobs(chosen, limit=limit, after=after)
 
 
@@ -171,7 +173,7 @@ async def set_priority(
         effect = WhatIfAnswer.of(job_id, wanted, answer)
     else:
         await run_in_threadpool(changes.set_priority, view.viewer, job, asked.priority)
-    return PriorityEffect.of(job, asked.priority, before, after, effect, applied=not preview)
+    return PriorityEffect.of(job, asked.priority, before, after, effect=effect, applied=not preview)
 
 
 @router.get("/jobs/{job_id}/story", summary="Everything that happened", responses=responses(404))

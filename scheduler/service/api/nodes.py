@@ -78,7 +78,15 @@ class Operations:
             await run_in_threadpool(self.changes.write, needed)
         first, name = wanted[0], ", ".join(one.name for one in wanted)
         number = first.node.node if first.node is not None and len(wanted) == 1 else None
-        return ClusterChange(first.kind.value, number, name, never, bool(needed), effect, running)
+        return ClusterChange(
+            kind=first.kind.value,
+            node=number,
+            name=name,
+            never=never,
+            changed=bool(needed),
+            effect=effect,
+            running=running,
+        )
 
     def _running(self, nodes: set[int]) -> list[RunsThere]:
         """Jobs on some nodes, as far as the viewer may see them."""

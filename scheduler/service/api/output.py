@@ -66,15 +66,32 @@ def output_of(
         raise Problem(404, "not-found", f"attempt {wanted}: there were {job.attempt}")
     over = over or wanted < job.attempt
     if wanted == 0:
-        return JobOutput(job.job_id, 0, "", 0, 0, 0, over)
+        return JobOutput(job_id=job.job_id, attempt=0, text="", start=0, next=0, size=0, over=over)
     try:
-        part = read_part(settings.state_dir / "local", job.job_id, wanted, offset, most, whole=over)
+        part = read_part(
+            spool=settings.state_dir / "local",
+            job_id=job.job_id,
+            attempt=wanted,
+            offset=offset,
+            most=most,
+            whole=over,
+        )
     except FileNotFoundError:
         if not over or job.started_at is None:
-            return JobOutput(job.job_id, wanted, "", 0, 0, 0, over)
+            return JobOutput(
+                job_id=job.job_id, attempt=wanted, text="", start=0, next=0, size=0, over=over
+            )
         gone = "there is no output: the attempt never began, or it was removed to make room"
         raise Problem(404, "not-found", gone) from None
-    return JobOutput(job.job_id, wanted, part.text, part.start, part.next, part.size, over)
+    return JobOutput(
+        job_id=job.job_id,
+        attempt=wanted,
+        text=part.text,
+        start=part.start,
+        next=part.next,
+        size=part.size,
+        over=over,
+    )
 
 
 @router.get(

@@ -65,7 +65,16 @@ class PriorityEffect:
         applied: bool,
     ) -> PriorityEffect:
         won = before.position - after.position if before and after else 0
-        return cls(job.job_id, job.priority, priority, applied, before, after, won, effect)
+        return cls(
+            job_id=job.job_id,
+            priority_before=job.priority,
+            priority_after=priority,
+            applied=applied,
+            before=before,
+            after=after,
+            overtakes=won,
+            effect=effect,
+        )
 
 
 @dataclass(frozen=True, slots=True)

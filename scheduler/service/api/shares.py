@@ -75,12 +75,12 @@ def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:
     query = query.order_by(links.c.made_at.desc(), links.c.id).limit(LISTED)
     return [
         Link(
-            row["id"],
-            row["job_id"],
-            row["job_name"],
-            row["by"] if viewer.owns(row["by"]) else SOMEBODY,
-            row["made_at"],
-            row["until"],
+            id=row["id"],
+            job_id=row["job_id"],
+            job_name=row["job_name"],
+            made_by=row["by"] if viewer.owns(row["by"]) else SOMEBODY,
+            made_at=row["made_at"],
+            until=row["until"],
         )
         for row in connection.execute(query).mappings()
     ]

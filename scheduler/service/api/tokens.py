@@ -74,7 +74,7 @@ def create(
 ) -> tuple[Token, str]:
     """Make a token. Return it with its secret, which cannot be had again."""
     with store.writing() as connection:
-        return _create(connection, name, role, vcs, os_user, now, lasts_s)
+        return _create(connection, name, role, vcs, os_user=os_user, now=now, lasts_s=lasts_s)
 
 
 def _create(
@@ -92,7 +92,16 @@ def _create(
         raise TokenError(f"a token that lasts {lasts_s:g} s has expired already")
     secret = PREFIX + secrets.token_urlsafe(32)
     expires = None if lasts_s is None else now + lasts_s
-    token = Token(str(uuid.uuid4()), name, role, tuple(vcs), os_user, now, expires, None)
+    token = Token(
+        id=str(uuid.uuid4()),
+        name=name,
+        role=role,
+        vcs=tuple(vcs),
+        os_user=os_user,
+        created_at=now,
+        expires_at=expires,
+        revoked_at=None,
+    )
     row = {
         "id": token.id,
         "name": name,
@@ -158,7 +167,9 @@ def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[To
             raise TokenError(f"no token of {name!r} holds: make one with `pellucid token create`")
         last = holding[-1]
         lasts_s = None if last.expires_at is None else last.expires_at - last.created_at
-        made = _create(connection, name, last.role, last.vcs, last.os_user, now, lasts_s)
+        made = _create(
+            connection, name, last.role, last.vcs, os_user=last.os_user, now=now, lasts_s=lasts_s
+        )
         old = tokens.c.id.in_([token.id for token in holding if token.role is last.role])
         later = tokens.c.expires_at.is_(None) | (tokens.c.expires_at > until)
         chain.change(connection, tokens, old & later, {"expires_at": until})
@@ -225,13 +236,13 @@ def guard(settings: Settings, store: Store) -> None:
 
 def _token(row: RowMapping) -> Token:
     return Token(
-        row["id"],
-        row["name"],
-        Role(row["role"]),
-        tuple(json.loads(row["vcs"])),
-        row["os_user"],
-        row["created_at"],
-        row["expires_at"],
-        row["revoked_at"],
-        row["hash"],
+        id=row["id"],
+        name=row["name"],
+        role=Role(row["role"]),
+        vcs=tuple(json.loads(row["vcs"])),
+        os_user=row["os_user"],
+        created_at=row["created_at"],
+        expires_at=row["expires_at"],
+        revoked_at=row["revoked_at"],
+        digest=row["hash"],
     )

@@ -428,7 +428,7 @@ class Decider:
         passed = Event(Kind.DECIDED, state.now, cause=state.covered, body=state.passed(texts))
 
         def tables(connection: Connection, appended: list[Event]) -> None:
-            write_pass(connection, state, decisions, texts, appended[0].seq)
+            write_pass(connection, state, decisions, texts, seq=appended[0].seq)
 
         with pulse.heard_by(self._alive):  # the transaction keeps others off the lease
             [event] = self.store.append([passed], tables, lease=self.lease)

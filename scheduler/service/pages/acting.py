@@ -125,7 +125,7 @@ async def _answer(
     given = {name: fields.get(name, "").strip() for name in FIELDS}
     change, why_not, status = None, "", 200
     try:
-        change = await _asked(request, viewer, job_id, given, preview)
+        change = await _asked(request, viewer, job_id, given, preview=preview)
         if not preview:
             return RedirectResponse(f"{request.scope.get('root_path', '')}/jobs/{job_id}", 303)
     except Problem as problem:
@@ -151,7 +151,9 @@ async def _asked(
     deed = given["do"]
     if deed == "change":
         await run_in_threadpool(api.allowed, job_id, request, view)
-        return await api.change_job(job_id, wanted(given), request, view, preview)
+        return await api.change_job(
+            job_id, asked=wanted(given), request=request, view=view, preview=preview
+        )
     if deed == "hold":
         return await api.hold(job_id, request, view, preview)
     if deed == "release":

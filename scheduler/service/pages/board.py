@@ -136,25 +136,25 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
         if phase in WAITING:
             waiting[vc] = waiting.get(vc, 0) + n
     wanted = [only] if only else [vc for vc, n in waiting.items() if n]
-    queues = _queues(view, wanted, waiting, 100 if only else ROWS, after)
+    queues = _queues(view, vcs=wanted, waiting=waiting, rows=100 if only else ROWS, after=after)
     shown = [row.job for queue in queues for row in queue.rows if row.job]
     groups = _groups(view, only)
     return Board(
-        now,
-        _tiles(
+        now=now,
+        tiles=_tiles(
             now,
             [node for node in nodes if not only or node.vc == only],
             {key: found for key, found in phases.items() if not only or key[0] == only},
         ),
-        [m for m in cluster_map(nodes, placed, view.viewer.name) if not only or m.name == only],
-        queues,
-        [job for job in placed if not only or job.vc == only],
-        only,
-        view.not_modelled(),
-        view.undecided_since(),
-        timeline(view, only, now, shown) if only else None,
-        groups,
-        view.submitted_by([group.first for group in groups[:GROUPS]]),
+        map=[m for m in cluster_map(nodes, placed, view.viewer.name) if not only or m.name == only],
+        queues=queues,
+        running=[job for job in placed if not only or job.vc == only],
+        only=only,
+        not_modelled=view.not_modelled(),
+        stopped_at=view.undecided_since(),
+        timeline=timeline(view, only, now, shown) if only else None,
+        groups=groups,
+        ids=view.submitted_by([group.first for group in groups[:GROUPS]]),
     )
 
 
@@ -208,7 +208,16 @@ def cluster_map(nodes: Sequence[Node], placed: Sequence[JobRow], me: str) -> lis
         gpus = [gpu for node in own if not node.profiling for gpu in node.gpus]
         free = sum(len(node.free) for node in own if not node.profiling)
         shared = sum(len(gpu.jobs) > 1 for gpu in gpus)
-        maps.append(VcMap(vc, len(gpus), free, shared, rows[:NODES], rows[NODES:]))
+        maps.append(
+            VcMap(
+                name=vc,
+                gpus=len(gpus),
+                free=free,
+                shared=shared,
+                shown=rows[:NODES],
+                folded=rows[NODES:],
+            )
+        )
     return maps
 
 
@@ -218,7 +227,7 @@ def _blocks(node: Node, known: Mapping[str, JobRow], me: str) -> list[Block]:
         gpus = [gpu.index for gpu in run]
         for lane, label in enumerate(jobs[:2]):
             partner = jobs[1 - lane] if len(jobs) > 1 else ""
-            blocks.append(_block(gpus, label, partner, lane, known.get(label), me))
+            blocks.append(_block(gpus, label, partner, lane, job=known.get(label), me=me))
     return blocks
 
 
@@ -238,13 +247,13 @@ def _block(
     if job is not None and job.owner == me:
         css += " mine"
     return Block(
-        gpus[0] + 1,
-        len(gpus),
-        ("upper", "lower")[lane] if partner else "",
-        "" if hidden else label,
-        "" if hidden else (job and job.name) or label,
-        css,
-        f"{where}: {who}{shares}{looking}",
+        first=gpus[0] + 1,
+        width=len(gpus),
+        lane=("upper", "lower")[lane] if partner else "",
+        job_id="" if hidden else label,
+        label="" if hidden else (job and job.name) or label,
+        css=css,
+        tip=f"{where}: {who}{shares}{looking}",
     )
 
 
@@ -266,7 +275,9 @@ def _queues(
         line = latest.get(job.job_id)
         if line is not None:
             line = replace(line, text=sentence_now(counts, job, line, position))
-        return Waiting(vc, position, job, line, forecasts.get(job.job_id))
+        return Waiting(
+            vc=vc, position=position, job=job, decision=line, forecast=forecasts.get(job.job_id)
+        )
 
     queues = []
     for vc, page in pages.items():

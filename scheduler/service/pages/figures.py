@@ -81,15 +81,15 @@ def fairness(view: PageQueries, start: float) -> Fairness:
         )
         portions.append(
             Portion(
-                r.vc,
-                r.user,
-                r.jobs,
-                r.gpu_time_s,
-                r.gpu_time_s / whole,
-                p50,
-                p90,
-                r.max_wait_s,
-                stretch,
+                vc=r.vc,
+                user=r.user,
+                jobs=r.jobs,
+                gpu_time_s=r.gpu_time_s,
+                share=r.gpu_time_s / whole,
+                wait_p50_s=p50,
+                wait_p90_s=p90,
+                wait_max_s=r.max_wait_s,
+                stretch=stretch,
             )
         )
     vcs = sorted((p for p in portions if not p.user), key=lambda p: -p.gpu_time_s)
@@ -126,29 +126,39 @@ def _waits_chart(vcs: Sequence[Portion], ended: Sequence[Outcome]) -> Chart:
         head.append(p.vc)
     rows = [[p.vc, _time(p.wait_p50_s), _time(p.wait_p90_s), duration(p.wait_max_s)] for p in vcs]
     return Chart(
-        "waits", "Waiting", f"Share of jobs that waited at most so long, for {', '.join(head)}",
-        data,
-        {
+        name="waits",
+        title="Waiting",
+        label=f"Share of jobs that waited at most so long, for {', '.join(head)}",
+        data=data,
+        layout={
             "xaxis": duration_axis("waited at most"),
             "yaxis": {"title": {"text": "% of jobs"}, "range": [0, 101]},
         },
-        ("virtual cluster", "half at most", "9 of 10 at most", "longest"), rows,
-        "Share of jobs that waited at most so long.",
-    )  # fmt: skip
+        head=("virtual cluster", "half at most", "9 of 10 at most", "longest"),
+        rows=rows,
+        note="Share of jobs that waited at most so long.",
+    )
 
 
 def _users_chart(users: Sequence[Portion]) -> Chart:
     names = [f"{p.user} ({p.vc})" for p in users]
     return Chart(
-        "users", "GPU-time by user", f"GPU-time of {len(users)} users",
-        [{**bars([p.gpu_time_s / HOUR_S for p in users], names, "GPU hours"), "orientation": "h",
-          "hovertemplate": "%{y}: %{x:.3g} GPU hours"}],
-        {
+        name="users",
+        title="GPU-time by user",
+        label=f"GPU-time of {len(users)} users",
+        data=[
+            {
+                **bars([p.gpu_time_s / HOUR_S for p in users], names, "GPU hours"),
+                "orientation": "h",
+                "hovertemplate": "%{y}: %{x:.3g} GPU hours",
+            }
+        ],
+        layout={
             "yaxis": {"type": "category", "autorange": "reversed"},
             "xaxis": {"title": {"text": "GPU hours"}},
         },
         tall=len(users) > 8,
-    )  # fmt: skip
+    )
 
 
 def _time(seconds: float | None) -> str:
@@ -210,21 +220,27 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
     floor = [[max(v or 0.0, 1.0) for v in q] for q in (p50, p90)]
     return [
         Chart(
-            "ended", "Jobs ended", f"Jobs ended every {every}, by how they ended", data,
-            {**axis, "barmode": "stack", "yaxis": {"title": {"text": f"jobs per {every}"}}},
-            ("from", "completed", "failed", "cancelled", "other"),
-            [[at, *(str(y[i]) for y in totals)] for i, at in enumerate(x)],
+            name="ended",
+            title="Jobs ended",
+            label=f"Jobs ended every {every}, by how they ended",
+            data=data,
+            layout={**axis, "barmode": "stack", "yaxis": {"title": {"text": f"jobs per {every}"}}},
+            head=("from", "completed", "failed", "cancelled", "other"),
+            rows=[[at, *(str(y[i]) for y in totals)] for i, at in enumerate(x)],
         ),
         Chart(
-            "waited", "How long they had waited",
-            f"Median and 90 % wait of jobs ended every {every}",
-            [line(x, floor[0], "half at most", 0, mode="lines+markers"),
-             line(x, floor[1], "9 of 10 at most", 1, mode="lines+markers", dash="dash")],
-            {**axis, "yaxis": duration_axis("")},
-            ("from", "half at most", "9 of 10 at most"),
-            [[at, _time(a), _time(b)] for at, a, b in zip(x, p50, p90, strict=True)],
+            name="waited",
+            title="How long they had waited",
+            label=f"Median and 90 % wait of jobs ended every {every}",
+            data=[
+                line(x, floor[0], "half at most", 0, mode="lines+markers"),
+                line(x, floor[1], "9 of 10 at most", 1, mode="lines+markers", dash="dash"),
+            ],
+            layout={**axis, "yaxis": duration_axis("")},
+            head=("from", "half at most", "9 of 10 at most"),
+            rows=[[at, _time(a), _time(b)] for at, a, b in zip(x, p50, p90, strict=True)],
         ),
-    ]  # fmt: skip
+    ]
 
 
 # --- forecasts -----------------------------------------------------------------------------------
@@ -321,11 +337,15 @@ def _promise(text: str, among: str, aim: float, held: Sequence[Sequence[bool]]) 
     """From whether each job of each batch was not later."""
     jobs = sum(map(len, held))
     if not jobs:
-        return Promise(text, among, aim, None, 0, 0.0, None)
+        return Promise(
+            text=text, among=among, aim=aim, kept=None, jobs=0, batches=0.0, kept_each=None
+        )
     kept = sum(map(sum, held)) / jobs
     each = sum(sum(one) / len(one) for one in held) / len(held)
     batches = jobs**2 / sum(len(one) ** 2 for one in held)
-    return Promise(text, among, aim, kept, jobs, batches, each)
+    return Promise(
+        text=text, among=among, aim=aim, kept=kept, jobs=jobs, batches=batches, kept_each=each
+    )
 
 
 def _promised(errors: Sequence[tuple[float, float, float]]) -> list[Chart]:
@@ -344,14 +364,17 @@ def _promised(errors: Sequence[tuple[float, float, float]]) -> list[Chart]:
     early = sum(t <= p + GRACE_S for _, p, t in errors)
     return [
         Chart(
-            "promised", "Promised and true waits",
-            f"Of {len(errors)} jobs {early} started by their p90 forecast",
-            [diagonal, points],
-            {
+            name="promised",
+            title="Promised and true waits",
+            label=f"Of {len(errors)} jobs {early} started by their p90 forecast",
+            data=[diagonal, points],
+            layout={
                 "xaxis": duration_axis("p90 forecast at submission"),
                 "yaxis": duration_axis("true wait"),
             },
-            ("jobs", "started by p90"), [[str(len(errors)), percent(early / len(errors))]],
-            "Below the line: started earlier than the p90 forecast. The latest jobs.", tall=True,
+            head=("jobs", "started by p90"),
+            rows=[[str(len(errors)), percent(early / len(errors))]],
+            note="Below the line: started earlier than the p90 forecast. The latest jobs.",
+            tall=True,
         )
-    ]  # fmt: skip
+    ]

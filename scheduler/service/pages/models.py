@@ -105,7 +105,10 @@ def models(
 
 
 def _unlike(ended: Sequence[Outcome], now: float) -> list[Alarm]:
-    jobs = [Seen(o.submitted_at, o.ran_s, o.gpus, o.vc, o.user) for o in ended]
+    jobs = [
+        Seen(submitted=o.submitted_at, seconds=o.ran_s, gpus=o.gpus, vc=o.vc, user=o.user)
+        for o in ended
+    ]
     return unlike(jobs, now)
 
 
@@ -149,29 +152,37 @@ def _accuracy(ended: Sequence[Outcome]) -> Chart | None:
     low, mid, high = (float(v) for v in np.quantile(ratios, (0.1, 0.5, 0.9)))
     ends = [min(min(a, b) for a, b in seen), max(max(a, b) for a, b in seen)]
     return Chart(
-        "accuracy",
-        "Predicted and true durations",
-        f"Predicted against true durations of {len(seen)} jobs: the true one "
+        name="accuracy",
+        title="Predicted and true durations",
+        label=f"Predicted against true durations of {len(seen)} jobs: the true one "
         f"is {factor(mid)} of the predicted in the middle, {factor(low)} to {factor(high)} "
         "for 8 of 10",
-        [
+        data=[
             {
-                "type": "scatter", "mode": "lines", "x": ends, "y": ends, "hoverinfo": "skip",
-                "line": {"color": "--muted", "dash": "dot", "width": 1}, "showlegend": False,
+                "type": "scatter",
+                "mode": "lines",
+                "x": ends,
+                "y": ends,
+                "hoverinfo": "skip",
+                "line": {"color": "--muted", "dash": "dot", "width": 1},
+                "showlegend": False,
             },
             {
-                "type": "scatter", "mode": "markers", "x": [a for a, _ in seen],
-                "y": [b for _, b in seen], "showlegend": False,
+                "type": "scatter",
+                "mode": "markers",
+                "x": [a for a, _ in seen],
+                "y": [b for _, b in seen],
+                "showlegend": False,
                 "marker": {"color": "--s0", "size": 5, "opacity": 0.55},
                 "hovertemplate": "predicted %{x:.3g} s, took %{y:.3g} s",
             },
         ],
-        {
+        layout={
             "xaxis": duration_axis("predicted"),
             "yaxis": duration_axis("on GPUs"),
         },
-        ("jobs", "true / predicted: 10 %", "50 %", "90 %"),
-        [[str(len(seen)), factor(low), factor(mid), factor(high)]],
-        f"The last {len(seen)} jobs that ended by themselves. A slowdown by sharing "
+        head=("jobs", "true / predicted: 10 %", "50 %", "90 %"),
+        rows=[[str(len(seen)), factor(low), factor(mid), factor(high)]],
+        note=f"The last {len(seen)} jobs that ended by themselves. A slowdown by sharing "
         "is in the true one.",
-    )  # fmt: skip
+    )

@@ -110,7 +110,7 @@ async def _answer(
         if not node:
             raise Problem(422, "invalid-request", "select at least one node first")
         asked = NodeRequest(open=is_open, reason=reason)
-        change = await _asked(request, viewer, node, asked, preview)
+        change = await _asked(request, viewer, node, asked, preview=preview)
     except ValidationError:
         why_not, status = "The reason is one line of at most 256 characters.", 422
     except Problem as problem:

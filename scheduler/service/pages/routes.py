@@ -518,9 +518,15 @@ def show(
     base = _base(request)
     live = f"{base}/live?job={quote(job_id)}"
     frame = Frame(
-        base, here, f"{viewer.name} · {viewer.role.value}", live, queries.last_seq(),
-        COOKIE in request.cookies, queries.bundle_digest(), time(),
-    )  # fmt: skip
+        base=base,
+        here=here,
+        viewer=f"{viewer.name} · {viewer.role.value}",
+        live=live,
+        seq=queries.last_seq(),
+        may_leave=COOKIE in request.cookies,
+        bundle=queries.bundle_digest(),
+        made_at=time(),
+    )
     if viewer.only:
         frame = Frame(base, made_at=time(), guest="shared, to be read only")
     authenticator: Authenticator = request.app.state.authenticator

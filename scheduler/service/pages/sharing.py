@@ -43,7 +43,7 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
     try:
         with request.app.state.store.writing() as connection:
             secret = authenticator.secret(request)
-            made = shares.make(connection, secret, job_id, lasts_s, time())
+            made = shares.make(connection, secret, job_id, lasts_s, now=time())
     except Problem as refused:
         return _page(request, viewer, job_id, problem=refused.sentence, status=refused.status)
     if made is None:

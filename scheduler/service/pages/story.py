@@ -191,7 +191,7 @@ def _timeline(queries: PageQueries, job: JobRow, now: float) -> Timeline | None:
     if job.ended_at is not None:
         return None
     waiting = [job] if job.phase in WAITING and not job.hold else []
-    return timeline(queries, job.vc, now, waiting, job.job_id)
+    return timeline(queries, job.vc, now, waiting, here=job.job_id)
 
 
 def _need(why: Event | None) -> Need | None:
@@ -211,12 +211,20 @@ def _entry(
         text = f"{line.text}. On {where}" if where else line.text
         if line.seq in predicted:
             text += f"; {predicted[line.seq]}"
-        return Entry(line.at, since, act(action), f"a-{action}", body["reason"], text, "")
+        return Entry(
+            at=line.at,
+            since_s=since,
+            what=act(action),
+            css=f"a-{action}",
+            code=body["reason"],
+            text=text,
+            by="",
+        )
     what = event_words(line.kind)
     text = "" if line.kind == Kind.SUBMITTED else _particulars(body)
     if line.kind == Kind.CHANGED:
         text = Change.from_body(body).words()
-    return Entry(line.at, since, what, "", "", text, line.actor)
+    return Entry(at=line.at, since_s=since, what=what, css="", code="", text=text, by=line.actor)
 
 
 def _particulars(body: Mapping[str, Any]) -> str:

@@ -51,7 +51,9 @@ def empty(request: Request, viewer: Asking, again: Word = "", alone: bool = Fals
         job = view.job(again)
     except UnknownJob:
         request.app.state.refusals.missed(request, again)
-        return _form(request, viewer, {}, "There is no such job of yours.", 404)
+        return _form(
+            request, viewer, given={}, why_not="There is no such job of yours.", status=404
+        )
     given = asked_by(job)
     given |= {"share": "no"} if alone else {}
     return _form(request, viewer, given, again=again)

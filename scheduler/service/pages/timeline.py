@@ -113,16 +113,16 @@ def timeline(
     lanes = drawn.lanes(nodes[:NODES], len(slots) * SLOT_PX + (GAP_PX if slots else 0))
     bottom = lanes[-1].y + lanes[-1].height
     return Timeline(
-        vc,
-        now,
-        scale.until,
-        bottom + AXIS_PX,
-        _words(vc, nodes, held, slots, now),
-        scale.ticks(),
-        [drawn.slot(job, i * SLOT_PX) for i, job in enumerate(slots)],
-        lanes,
-        max(0, len(nodes) - NODES),
-        [row for node in nodes for row in drawn.rows(node)],
+        vc=vc,
+        now=now,
+        until=scale.until,
+        height=bottom + AXIS_PX,
+        words=_words(vc, nodes, held, slots, now=now),
+        ticks=scale.ticks(),
+        slots=[drawn.slot(job, i * SLOT_PX) for i, job in enumerate(slots)],
+        nodes=lanes,
+        left_out=max(0, len(nodes) - NODES),
+        rows=[row for node in nodes for row in drawn.rows(node)],
     )
 
 
@@ -173,11 +173,16 @@ class _Drawn:
         late = self.scale.x(job.start_p90 or job.start_p50)
         name = job.name or job.job_id
         return Bar(
-            left, max(right - left, 1.0), max(late - left, 0.0), y, SLOT_PX - 3,
-            "slot here" if job.job_id == self.here else "slot", name,
-            f"{name} ({count(job.gpus, 'GPU')}), "
+            left=left,
+            width=max(right - left, 1.0),
+            fuzzy=max(late - left, 0.0),
+            y=y,
+            height=SLOT_PX - 3,
+            css="slot here" if job.job_id == self.here else "slot",
+            label=name,
+            tip=f"{name} ({count(job.gpus, 'GPU')}), "
             f"{expected_start(job.start_p50, job.start_p90, self.scale.now)}",
-        )  # fmt: skip
+        )
 
     def lanes(self, nodes: Sequence[Node], y: float) -> list[Lane]:
         gpu_px = next((px for most, px in LANES if len(nodes) <= most), LANES[-1][1])
@@ -186,7 +191,7 @@ class _Drawn:
             blocks = list(self._blocks(node))
             height = HEAD_PX + (gpu_px * len(node.gpus) if blocks else 0)
             bars = [
-                self._bar(one, first, n, lane, of, y + HEAD_PX, gpu_px)
+                self._bar(one, first, n, lane, of=of, top=y + HEAD_PX, gpu_px=gpu_px)
                 for first, n, jobs in blocks
                 for lane, (one, of) in enumerate((job, len(jobs)) for job in jobs)
             ]
@@ -199,7 +204,13 @@ class _Drawn:
             where = f"{first}" if n == 1 else f"{first}-{first + n - 1}"
             for one in jobs:
                 yield Line(
-                    node.name, where, one.job_id, one.who, one.end_p50, one.end_p90, one.past_s
+                    node=node.name,
+                    gpus=where,
+                    job_id=one.job_id,
+                    who=one.who,
+                    end_p50=one.end_p50,
+                    end_p90=one.end_p90,
+                    past_s=one.past_s,
                 )
 
     def _blocks(self, node: Node) -> Iterable[tuple[int, int, list[Holding]]]:
@@ -234,10 +245,15 @@ class _Drawn:
             css += " past"
         where = f"GPU {first}" if n == 1 else f"GPUs {first}-{first + n - 1}"
         return Bar(
-            0.0, right, late - right, top + first * gpu_px + lane * height, height - 0.5 * (of > 1),
-            css, one.name or one.job_id,
-            f"{where}: {one.who}, {end_words(one.end_p50, one.end_p90, one.past_s, now)}",
-        )  # fmt: skip
+            left=0.0,
+            width=right,
+            fuzzy=late - right,
+            y=top + first * gpu_px + lane * height,
+            height=height - 0.5 * (of > 1),
+            css=css,
+            label=one.name or one.job_id,
+            tip=f"{where}: {one.who}, {end_words(one.end_p50, one.end_p90, one.past_s, now)}",
+        )
 
 
 def _state(node: Node) -> str:

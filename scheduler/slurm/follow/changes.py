@@ -44,7 +44,7 @@ def changes(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[
         accounts = Accounts(twin, now)
         parts = (site.partitions[name] for name in ask.partitions if name in site.partitions)
         nodes = [node for part in parts for node in accounts.nodes(ask, part)[0]]
-        yield from _before(job, ask, nodes, site, twin, now)
+        yield from _before(job, ask, nodes, site, twin=twin, now=now)
         yield from _less(job, nodes, update)
     if job.req_nodes and not job.nodes:
         anywhere = replace(job, req_nodes=())

@@ -293,7 +293,7 @@ class Follower:
                 known[j] = one
         made_now = {j: still_waiting(one, late) for j, one in known.items()}
         new = [j for j in first if j not in known]
-        made_now |= roughly(snapshot.core, self.memory, now, new, late) if new else {}
+        made_now |= roughly(snapshot.core, self.memory, now, job_ids=new, soon=late) if new else {}
         for job_id in snapshot.aside.keys() - known.keys():
             made_now[job_id] = StartForecast(now, why_not=snapshot.left_out[job_id])
         self._forecasts = known | made_now
@@ -342,7 +342,14 @@ class Follower:
             against=self._against,
         )  # fmt: skip
         jobs = nearby(snapshot, first)
-        trials = Trials(planner.site, jobs, self.memory, snapshot.now, self.clock, means)
+        trials = Trials(
+            site=planner.site,
+            jobs=jobs,
+            memory=self.memory,
+            now=snapshot.now,
+            clock=self.clock,
+            means=means,
+        )
         try:
             if kind == ETA:
                 eta = trials.eta([str(word) for word in asked["options"]], str(asked["user"]))
@@ -418,7 +425,7 @@ class Follower:
         def tables(connection: Connection, appended: list[Event]) -> None:
             seq = appended[0].seq
             write_decisions(connection, fresh, encoded(fresh), seq)
-            write_jobs(connection, changed, gone, seq, now)
+            write_jobs(connection, changed, gone, seq, now=now)
             write_forecasts(connection, made, ("latest",))
             write_forecasts(connection, promised, ("submission",))
             seen = (*snapshot.waiting.values(), *snapshot.running.values())
@@ -608,11 +615,11 @@ def run_follower(
     if settings.progress_formats is not None:
         table.use(settings.progress_formats)
     follower = Follower(
-        header,
-        Shape(header.spec.cluster, header.names),
-        slurm,
-        store,
-        Following(
+        header=header,
+        shape=Shape(header.spec.cluster, header.names),
+        slurm=slurm,
+        store=store,
+        asked=Following(
             order=order,
             partitions=[name for name in settings.slurm_partitions.split(",") if name],
             table=None if order else Table(slurm),

@@ -151,7 +151,13 @@ def _priorities(snapshot: ClusterSnapshot) -> Iterator[Order]:
             was = _WAS.match(job.admin_comment)
             mark = f"{OURS}{was[1] if was else _standing(job)}"
             why = reasons.get(job.id, "")
-            yield Order(name, PRIORITY, priority, job.priority, f"{mark}; {why}" if why else mark)
+            yield Order(
+                job=name,
+                what=PRIORITY,
+                value=priority,
+                was=job.priority,
+                mark=f"{mark}; {why}" if why else mark,
+            )
 
 
 def _standing(job: SlurmJob) -> str:

@@ -118,11 +118,11 @@ class Planner:
             faults = {job_id: why for job_id, (_, why) in kept.items()}
             try:
                 return build_snapshot(
-                    self._core(),
-                    self.shape,
-                    jobs,
-                    self.nodes,
-                    now,
+                    core=self._core(),
+                    shape=self.shape,
+                    jobs=jobs,
+                    nodes=self.nodes,
+                    now=now,
                     by_slurm=self.by_slurm,
                     site=self.site,
                     before=Before(self._asks, before, faults, self.progress),
@@ -143,15 +143,21 @@ class Planner:
         site = replace(self.site, backfilled=None) if self.site is not None else None
         before = Before(progress=self.progress)
         return build_snapshot(
-            self._core(), self.shape, jobs, self.nodes, now,
-            by_slurm=self.by_slurm, site=site, before=before,
-        )  # fmt: skip
+            core=self._core(),
+            shape=self.shape,
+            jobs=jobs,
+            nodes=self.nodes,
+            now=now,
+            by_slurm=self.by_slurm,
+            site=site,
+            before=before,
+        )
 
     def own(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         """Return a snapshot in which Pellucid's own policy has decided about these jobs."""
         core = assemble(CoreSpec.of(self.shape.spec), self.asking)
         before = Before(progress=self.progress)
-        return build_snapshot(core, self.shape, jobs, self.nodes, now, before=before)
+        return build_snapshot(core, self.shape, jobs, self.nodes, now=now, before=before)
 
     def _core(self) -> Core:
         try:

@@ -70,8 +70,15 @@ def reasons(
         if pending is not None and pending.reason != slurm_word(job.reason):
             pending = None
         at = places.get(job_id, ())
-        reason = _reason(slurm_word(job.reason), job, policy, pending, at, accounts)
-        found[job_id] = _with_place(reason, job, policy, at, now, own)
+        reason = _reason(
+            word=slurm_word(job.reason),
+            job=job,
+            policy=policy,
+            pending=pending,
+            places=at,
+            accounts=accounts,
+        )
+        found[job_id] = _with_place(reason, job, policy, places=at, now=now, own=own)
     found |= _in_turn(found, policy.line())
     return found | _within_limits(found, policy.line())
 
@@ -116,7 +123,14 @@ def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: SlurmTwin) -> Slu
     if pending is None:
         return None
     places = _places(policy, (job.id,)).get(job.id, ())
-    return _reason(pending.reason, job, policy, pending, places, Accounts(policy, snapshot.now))
+    return _reason(
+        word=pending.reason,
+        job=job,
+        policy=policy,
+        pending=pending,
+        places=places,
+        accounts=Accounts(policy, snapshot.now),
+    )
 
 
 def briefly(job: SlurmJob) -> SlurmReason:
@@ -204,9 +218,9 @@ def _reason(
     if ask is None or not places:
         return replace(plain, meaning=meaning(word))
     if word == PRIORITY:
-        return _by_priority(plain, ask, policy, places, accounts.now)
+        return _by_priority(plain, ask, policy, places, now=accounts.now)
     if word in (RESOURCES, NOT_AVAILABLE):  # the latter of nodes that are down, among others
-        return _by_nodes(plain, ask, pending, places[0][1].partition, accounts)
+        return _by_nodes(plain, ask, pending, part=places[0][1].partition, accounts=accounts)
     return replace(plain, meaning=meaning(word))
 
 
@@ -267,7 +281,15 @@ def _stopped(ask: Ask, policy: SlurmTwin, now: float) -> Stopped | None:
 def _limit(hit: Hit) -> LimitReached:
     name, _, tres = hit.name.partition(" ")
     used = hit.used if isfinite(hit.used) else None  # JSON knows no infinity
-    return LimitReached(name, tres, hit.whose, hit.limit, used, hit.asked, hit.ever)
+    return LimitReached(
+        name=name,
+        tres=tres,
+        whose=hit.whose,
+        limit=hit.limit,
+        used=used,
+        asked=hit.asked,
+        ever=hit.ever,
+    )
 
 
 def _goes_first(before: int, part: Partition, site: Site, wait: Container[str]) -> GoesFirst | None:
@@ -309,14 +331,14 @@ def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float) -> Needed:
     closed = [] if suiting else policy.suiting(ask, part, now, closed=True)
     shut = [ClosedNode(n, nodes[n].state) for n in closed]
     return Needed(
-        part.name,
-        tuple(GpusAsked(kind, n) for kind, n in ask.gpus if n),
-        ask.cpus,
-        ask.nodes,
-        ask.exclusive,
-        ask.gpus_per_node,
-        NodeNames.of(suiting),
-        tuple(shut[:SHOWN]),
+        partition=part.name,
+        gpus=tuple(GpusAsked(kind, n) for kind, n in ask.gpus if n),
+        cpus=ask.cpus,
+        nodes=ask.nodes,
+        whole_nodes=ask.exclusive,
+        per_node=ask.gpus_per_node,
+        would_do=NodeNames.of(suiting),
+        closed=tuple(shut[:SHOWN]),
     )
 
 

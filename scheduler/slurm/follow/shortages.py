@@ -53,7 +53,14 @@ class Accounts:
         if head := het_job(ask):
             names = (f"{head}+{n}" for n in range(MOST_COMPONENTS))
             parts = sum(self.twin.asked(name) is not None for name in names) - 1
-        return Shortage.of(part.name, max(1, ask.nodes), each, found, unsuited, max(0, parts))
+        return Shortage.of(
+            partition=part.name,
+            nodes=max(1, ask.nodes),
+            gpus=each,
+            found=found,
+            unsuited=unsuited,
+            parts=max(0, parts),
+        )
 
     def by_node(self, job_id: str) -> ByNode:
         """Return what keeps a job from each node of its partitions, in a form that everybody may
@@ -68,7 +75,13 @@ class Accounts:
             unsuited += never
             found += [
                 OnNode(
-                    name, one.name, lacks_of(one), shut_of(one), one.gpus, one.gpus_there, one.until
+                    partition=name,
+                    node=one.name,
+                    lacks=lacks_of(one),
+                    shut=shut_of(one),
+                    gpus_free=one.gpus,
+                    gpus=one.gpus_there,
+                    until=one.until,
                 )
                 for one in nodes
             ]
@@ -165,7 +178,7 @@ def lacking(each: Ask, free: Free, node: SiteNode) -> Iterator[Lack]:
     for kind, asked in each.gpus:
         there, left = _of_kind(has, kind), _of_kind(gpus, kind)
         if left < asked:
-            yield Lack(GPU, asked, left, there, kind)
+            yield Lack(what=GPU, asked=asked, free=left, there=there, type=kind)
     if free.cpus < each.cpus:
         yield Lack(CPU, each.cpus, max(0, free.cpus), node.cpus)
     memory = each.memory_mib

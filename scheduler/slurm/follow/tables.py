@@ -86,11 +86,11 @@ def ended_jobs(connection: Connection, now: float) -> list[Ended]:
     )
     return [
         Ended(
-            Submission.from_body(json.loads(found.spec)).job(),
-            found.estimate_s,
-            found.started_at,
-            found.ended_at,
-            State(found.state),
+            job=Submission.from_body(json.loads(found.spec)).job(),
+            predicted_s=found.estimate_s,
+            started_at=found.started_at,
+            ended_at=found.ended_at,
+            state=State(found.state),
         )
         for found in connection.execute(query)
     ]
@@ -106,7 +106,13 @@ def accounted(slurm: Slurm, vc_of: Callable[[str], str]) -> list[Ended]:
         if (vc := vc_of(one.partition)) and STATES[one.state] in LEARNED
     )
     made = [
-        Ended(job_of(one, vc), None, one.start, one.end, state)
+        Ended(
+            job=job_of(one, vc),
+            predicted_s=None,
+            started_at=one.start,
+            ended_at=one.end,
+            state=state,
+        )
         for one, vc, state in found
         if one.start is not None and one.end is not None and one.submit <= one.start < one.end
     ]

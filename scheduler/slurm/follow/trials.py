@@ -97,7 +97,7 @@ class Trials:
         try:
             if why := refusal(options, self.site, user):
                 raise Refused(f"Slurm refuses this job: {why}")
-            job = request(options, self.site, user, NEW, self.now)
+            job = request(options, self.site, user, job_id=NEW, now=self.now)
         except RequestError as error:
             raise Refused(f"these options cannot be tried: {error}") from None
         named = [name for name in job.partition.split(",") if name]
@@ -105,7 +105,7 @@ class Trials:
         others = [name for name in shown if name not in named]
         tried, closed, not_tried = list[Tried](), list[ClosedPartition](), list[str]()
         for name in [*named, *others]:
-            here = request(options, self.site, user, NEW, self.now, partition=name)
+            here = request(options, self.site, user, job_id=NEW, now=self.now, partition=name)
             why = closed_to_user(here, self.site.partitions[name], self.site)
             if why:
                 closed.append(ClosedPartition(name, why))
@@ -115,7 +115,14 @@ class Trials:
                 tried.append(replace(self.forecast(here), partition=name))
         now = self._clock.now()
         tried = [_not_before(now, one) for one in tried]
-        return Eta(now, tried, closed, named, not_tried, self._own(job))
+        return Eta(
+            now=now,
+            tried=tried,
+            closed=closed,
+            asked=named,
+            not_tried=not_tried,
+            own=self._own(job),
+        )
 
     def _own(self, job: SlurmJob) -> str:
         """Return what Pellucid's own policy would do with a job; "" where it is not installed."""
@@ -208,7 +215,14 @@ class Trials:
         found = expected(snapshot, job, policy)
         why = sentence(found, job.id, self.now) if found is not None else ""
         word = found.code if found is not None else ""
-        return Tried(made.start_p50, made.start_p90, made.samples, word, why or made.why_not, found)
+        return Tried(
+            start_p50=made.start_p50,
+            start_p90=made.start_p90,
+            futures=made.samples,
+            reason=word,
+            why=why or made.why_not,
+            slurm=found,
+        )
 
 
 def _tried(made: Tried, change: Change) -> Tried:

@@ -162,7 +162,15 @@ def _faulty(entry: Any, fault: str) -> Iterator[SlurmJob]:
             str(value[0] if isinstance(value, list) and value else value or "")
             for value in map(entry.get, ("job_state", "user_name", "partition"))
         )
-        yield SlurmJob(str(entry["job_id"]), state, user, "", partition, 0.0, fault=fault)
+        yield SlurmJob(
+            id=str(entry["job_id"]),
+            state=state,
+            user=user,
+            name="",
+            partition=partition,
+            submit=0.0,
+            fault=fault,
+        )
 
 
 def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
@@ -477,7 +485,15 @@ def _node(row: Mapping[str, str]) -> Node:
         return _whole_node(row, partitions)
     except (ValueError, OverflowError, KeyError) as error:
         fault = f"{error}"[:120]
-        return Node(row["NodeName"], 0, "", partitions, False, "UNKNOWN", fault=fault)
+        return Node(
+            name=row["NodeName"],
+            gpus=0,
+            gpu_type="",
+            partitions=partitions,
+            open=False,
+            state="UNKNOWN",
+            fault=fault,
+        )
 
 
 def _whole_node(row: Mapping[str, str], partitions: tuple[str, ...]) -> Node:
@@ -489,18 +505,20 @@ def _whole_node(row: Mapping[str, str], partitions: tuple[str, ...]) -> Node:
     flags = _flags(row["State"])
     memory = _size(row, "RealMemory") - _size(row, "MemSpecLimit")
     return Node(
-        row["NodeName"],
-        gpus[0],
-        gpus[1],
-        partitions,
-        not flags & (_CLOSING | _SET_APART) and not row["State"].endswith("*"),
-        row["State"],
-        tuple(types.items()),
-        _size(row, "CPUEfctv") or _size(row, "CPUTot"),
-        float(memory),
-        tuple(name for name in row.get("ActiveFeatures", "").split(",") if name != "(null)"),
-        _size(row, "Weight", 1),
-        _BY_WHOM.sub("", row.get("Reason", "")),
+        name=row["NodeName"],
+        gpus=gpus[0],
+        gpu_type=gpus[1],
+        partitions=partitions,
+        open=not flags & (_CLOSING | _SET_APART) and not row["State"].endswith("*"),
+        state=row["State"],
+        types=tuple(types.items()),
+        cpus=_size(row, "CPUEfctv") or _size(row, "CPUTot"),
+        memory_mib=float(memory),
+        features=tuple(
+            name for name in row.get("ActiveFeatures", "").split(",") if name != "(null)"
+        ),
+        weight=_size(row, "Weight", 1),
+        reason=_BY_WHOM.sub("", row.get("Reason", "")),
         used=indices(row.get("GresUsed", "")),
         gres=tuple(other_gres(row.get("Gres", "")).items()),
     )

@@ -31,11 +31,11 @@ def _job(line: str) -> SlurmJob | None:
         if word not in OVER or None in times:
             return None
         return SlurmJob(
-            job_id,
-            word,
-            user,
-            name,
-            partition,
+            id=job_id,
+            state=word,
+            user=user,
+            name=name,
+            partition=partition,
             submit=times[0] or 0.0,
             start=times[1],
             end=times[2],

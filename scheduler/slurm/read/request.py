@@ -212,7 +212,7 @@ def request(
         raise RequestError("a heterogeneous job (:) is one of several; give the options of each")
     args.partition = partition or args.partition
     try:
-        return _job(args, site, user, job_id, now, account)
+        return _job(args, site, user, job_id, now=now, account=account)
     except (ValueError, OverflowError) as error:
         raise RequestError(str(error)) from None
 
@@ -336,7 +336,14 @@ def _size(args: argparse.Namespace, default: int) -> Size:
     most = min(max_nodes, max(nodes, tasks))
     if args.gpus and count > 1 and not (args.nodes or args.ntasks or per_node):
         most = 0  # on any number of nodes
-    return Size(nodes, most, cpus, least, tuple(gpus.items()), on_nodes)
+    return Size(
+        nodes=nodes,
+        max_nodes=most,
+        cpus=cpus,
+        min_cpus=least,
+        gpus=tuple(gpus.items()),
+        gpus_per_node=on_nodes,
+    )
 
 
 def _whole(option: str, text: str, least: int = 1, most: int = MOST) -> int:

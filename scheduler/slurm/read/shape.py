@@ -75,7 +75,14 @@ class Shape:
             members.setdefault(vcs[first], []).append(node)
         groups = {
             word(vc): tuple(
-                NodeGroup(_types(node), 1, node.gpus, None, (word(node.name),)) for node in ns
+                NodeGroup(
+                    gpu_type=_types(node),
+                    nodes=1,
+                    gpus_per_node=node.gpus,
+                    gpu_memory_mib=None,
+                    names=(word(node.name),),
+                )
+                for node in ns
             )
             for vc, ns in members.items()
         }

@@ -151,16 +151,16 @@ def backfilled_of(text: str) -> float | None:
 def site_node(node: Node) -> SiteNode:
     """Return a node in the form that the policy has it."""
     return SiteNode(
-        node.name,
-        node.cpus,
-        node.memory_mib,
-        node.types,
-        frozenset(node.features),
-        node.weight,
-        node.sound,  # reservations are known by themselves
-        node.state,
-        node.reason,
-        node.gres,
+        name=node.name,
+        cpus=node.cpus,
+        memory_mib=node.memory_mib,
+        gpus=node.types,
+        features=frozenset(node.features),
+        weight=node.weight,
+        open=node.sound,  # reservations are known by themselves
+        state=node.state,
+        reason=node.reason,
+        gres=node.gres,
     )
 
 
@@ -193,23 +193,23 @@ def partitions_of(text: str, faults: list[str] | None = None) -> list[Partition]
 def _partition(row: Mapping[str, str]) -> Partition:
     row = partition_as_first(row)
     return Partition(
-        row["PartitionName"],
-        frozenset(parse.hosts(row.get("Nodes", ""))),
-        int(row.get("PriorityTier", 1)),
-        int(row.get("PriorityJobFactor", 1)),
-        duration_s(row.get("MaxTime", "")),
-        duration_s(row.get("DefaultTime", "")),
-        _limit(row.get("MaxNodes", "")),
-        row.get("State", "UP") in ("UP", "DRAIN"),
-        row.get("OverSubscribe", "") == "EXCLUSIVE",
-        row.get("Default", "") == "YES",
-        "" if row.get("QoS", "N/A") == "N/A" else row["QoS"],
-        _allowed(row.get("AllowAccounts", "ALL")),
-        _allowed(row.get("AllowQos", "ALL")),
-        counts(row.get("TRES", "")),
-        _allowed(row.get("AllowGroups", "ALL")),
-        _allowed(row.get("DenyAccounts", "")) or frozenset(),
-        _allowed(row.get("DenyQos", "")) or frozenset(),
+        name=row["PartitionName"],
+        nodes=frozenset(parse.hosts(row.get("Nodes", ""))),
+        tier=int(row.get("PriorityTier", 1)),
+        job_factor=int(row.get("PriorityJobFactor", 1)),
+        max_time_s=duration_s(row.get("MaxTime", "")),
+        default_time_s=duration_s(row.get("DefaultTime", "")),
+        max_nodes=_limit(row.get("MaxNodes", "")),
+        up=row.get("State", "UP") in ("UP", "DRAIN"),
+        exclusive=row.get("OverSubscribe", "") == "EXCLUSIVE",
+        default=row.get("Default", "") == "YES",
+        qos="" if row.get("QoS", "N/A") == "N/A" else row["QoS"],
+        accounts=_allowed(row.get("AllowAccounts", "ALL")),
+        all_qos=_allowed(row.get("AllowQos", "ALL")),
+        tres=counts(row.get("TRES", "")),
+        groups=_allowed(row.get("AllowGroups", "ALL")),
+        no_accounts=_allowed(row.get("DenyAccounts", "")) or frozenset(),
+        no_qos=_allowed(row.get("DenyQos", "")) or frozenset(),
         root_only=row.get("RootOnly") == "YES",
         hidden=row.get("Hidden") == "YES",
         in_reservations=row.get("ReqResv") == "YES",
@@ -261,13 +261,13 @@ def reservations_of(text: str, faults: list[str] | None = None) -> list[Reservat
 
 def _reservation(row: Mapping[str, str]) -> Reservation:
     return Reservation(
-        row["ReservationName"],
-        frozenset(parse.hosts(row.get("Nodes", ""))),
-        _moment(row["StartTime"]),
-        _moment(row["EndTime"]),
-        _names(row.get("Users", "")),
-        _names(row.get("Accounts", "")),
-        _names(row.get("Flags", "")),
+        name=row["ReservationName"],
+        nodes=frozenset(parse.hosts(row.get("Nodes", ""))),
+        start=_moment(row["StartTime"]),
+        end=_moment(row["EndTime"]),
+        users=_names(row.get("Users", "")),
+        accounts=_names(row.get("Accounts", "")),
+        flags=_names(row.get("Flags", "")),
     )
 
 
@@ -316,15 +316,15 @@ def _qos(row: Mapping[str, str]) -> Qos:
     flags = _names(row["Flags"])
     odd = {**row, "Flags": ",".join(sorted(flags - _FLAGS))}
     return Qos(
-        row["Name"],
-        int(row["Priority"] or 0),
-        _with_minutes(limits, row),
-        _unknown(odd),
-        float(row["UsageFactor"] or 1),
-        _names(row["Preempt"]),
-        "OverPartQOS" in flags,
-        duration_s(row["PreemptExemptTime"]) if row["PreemptExemptTime"] else None,
-        "" if row["PreemptMode"] in ("", "cluster") else row["PreemptMode"].upper(),
+        name=row["Name"],
+        priority=int(row["Priority"] or 0),
+        limits=_with_minutes(limits, row),
+        not_modelled=_unknown(odd),
+        factor=float(row["UsageFactor"] or 1),
+        preempts=_names(row["Preempt"]),
+        first="OverPartQOS" in flags,
+        exempt_s=duration_s(row["PreemptExemptTime"]) if row["PreemptExemptTime"] else None,
+        preempted="" if row["PreemptMode"] in ("", "cluster") else row["PreemptMode"].upper(),
     )
 
 
@@ -473,7 +473,7 @@ def _ask(job: SlurmJob, site: Site) -> Ask:
         time_limit_s=job.time_limit_s,
         submit=job.submit,
         accrue=job.accrue,
-        sizes=_sizes(job, parts, site, cpus, whole),
+        sizes=_sizes(job, parts, site, cpus, whole=whole),
         nice=job.nice,
         priority=job.priority,
         array=array if task else "",
@@ -565,7 +565,7 @@ def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:
         gpus = node.gpus if whole and own else gpus
         mine = node.cpus if whole else -int(-cpus // count)
         part = memory * node.cpus / cpus if whole and cpus else memory / count
-        shares.append(Share(node.name, mine, part, gpus, job.gres))
+        shares.append(Share(node=node.name, cpus=mine, memory_mib=part, gpus=gpus, gres=job.gres))
     return tuple(shares)
 
 

@@ -287,7 +287,9 @@ def read(
         raise ParseError(f"squeue -O printed {plain[:80]!r}")
     row = row_as_first(dict(zip(columns, parts, strict=False)), release)
     faults: list[str] = []
-    made = _job(_Row(row, faults), parts[-1], features, licences, comment)
+    made = _job(
+        row=_Row(row, faults), name=parts[-1], features=features, licences=licences, comment=comment
+    )
     job_id, bracket, tasks = row["JobArrayID"].partition("_[")
     numbers = parse.task_numbers(tasks) if bracket else []
     ids = [f"{job_id}_{number}" for number in numbers] if bracket else [job_id]

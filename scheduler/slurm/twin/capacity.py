@@ -45,7 +45,13 @@ class Free:
         return sum(self.gres[has] for has in self.gres_of(name))
 
     def copy(self) -> Free:
-        return Free(self.cpus, self.memory_mib, dict(self.gpus), self.jobs, dict(self.gres))
+        return Free(
+            cpus=self.cpus,
+            memory_mib=self.memory_mib,
+            gpus=dict(self.gpus),
+            jobs=self.jobs,
+            gres=dict(self.gres),
+        )
 
 
 class Capacity:
@@ -134,7 +140,7 @@ def choose(
     free, else nodes in order.
     """
     if ask.features and (so_many := counted_by_kind(ask.features)):
-        return _with_so_many(ask, so_many, capacity, names, site)
+        return _with_so_many(ask, so_many, capacity, names, site=site)
     if ask.features.startswith("[") and not re.search(r"[&,*(]", ask.features):  # all of one kind
         for one in ask.features.strip("[]").split("|"):
             same = [name for name in names if _has(site.nodes[name].features, one)]
@@ -309,7 +315,7 @@ class _Wanted:
             memory *= cpus
         elif ask.per_gpu:
             memory *= sum(count for _, count in gpus)
-        self.shares.append(Share(name, cpus, memory, gpus, ask.gres))
+        self.shares.append(Share(node=name, cpus=cpus, memory_mib=memory, gpus=gpus, gres=ask.gres))
 
     def _some(self, there: dict[str, int]) -> tuple[tuple[str, int], ...]:
         got: dict[str, int] = {}

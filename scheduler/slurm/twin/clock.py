@@ -33,11 +33,11 @@ class Rhythm:
     def of(cls, site: Site) -> Rhythm:
         """Return what a site sets, with Slurm's own defaults."""
         return cls(
-            site.parameter("batch_sched_delay", 3),
-            site.parameter("sched_interval", 60),
-            site.parameter("bf_interval", 30),
-            duration_s(site.config.get("PriorityCalcPeriod", "00:05:00")) or 300.0,
-            site.config.get("Epilog", "(null)") not in ("", "(null)")
+            delay_s=site.parameter("batch_sched_delay", 3),
+            main_s=site.parameter("sched_interval", 60),
+            backfill_s=site.parameter("bf_interval", 30),
+            calc_s=duration_s(site.config.get("PriorityCalcPeriod", "00:05:00")) or 300.0,
+            at_once=site.config.get("Epilog", "(null)") not in ("", "(null)")
             and "defer" not in site.parameters,
         )
 

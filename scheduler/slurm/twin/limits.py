@@ -182,14 +182,36 @@ def minutes_hit(
                 has = (run.ask.tres.get(tres, 0.0) * max(0.0, run.until - now) for run in mine)
                 used, asked = sum(has) / 60, minutes.get(tres, 0.0)
                 ever = asked <= limit
-                return Hit(reason, whose, f"GrpTRESRunMins {tres}", limit, used, asked, ever=ever)
+                return Hit(
+                    reason=reason,
+                    whose=whose,
+                    name=f"GrpTRESRunMins {tres}",
+                    limit=limit,
+                    used=used,
+                    asked=asked,
+                    ever=ever,
+                )
         for tres, limit in limits.grp_mins.items():
             if _named(of, "Grp", tres, "Minutes") == reason:
                 asked = minutes.get(tres, 0.0)
-                return Hit(reason, whose, f"GrpTRESMins {tres}", limit, inf, asked)
+                return Hit(
+                    reason=reason,
+                    whose=whose,
+                    name=f"GrpTRESMins {tres}",
+                    limit=limit,
+                    used=inf,
+                    asked=asked,
+                )
         if limits.grp_wall_s is not None and reason == f"{of}GrpWallLimit":
             asked = ask.limit_s(partition) / 60
-            return Hit(reason, whose, "GrpWall wall", limits.grp_wall_s / 60, inf, asked)
+            return Hit(
+                reason=reason,
+                whose=whose,
+                name="GrpWall wall",
+                limit=limits.grp_wall_s / 60,
+                used=inf,
+                asked=asked,
+            )
     return None
 
 
@@ -239,10 +261,30 @@ def _qos_jobs(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterato
     running = usage.jobs("qos", qos.name)
     of_account = usage.jobs("qos-account", qos.name, ask.account)
     of_user = usage.jobs("qos-user", qos.name, ask.user)
-    yield _jobs(limits.grp_jobs, "QOSGrpJobsLimit", "GrpJobs", whose, running)
-    yield _jobs(limits.max_jobs_pa, "MaxJobsPerAccount", "MaxJobsPA", account, of_account)
-    yield _jobs(limits.max_jobs_pu, "QOSMaxJobsPerUserLimit", "MaxJobsPU", user, of_user)
-    yield _wall(ask, partition, limits, "QOSMaxWallDurationPerJobLimit", whose)
+    yield _jobs(
+        limit=limits.grp_jobs,
+        reason="QOSGrpJobsLimit",
+        name="GrpJobs",
+        whose=whose,
+        running=running,
+    )
+    yield _jobs(
+        limit=limits.max_jobs_pa,
+        reason="MaxJobsPerAccount",
+        name="MaxJobsPA",
+        whose=account,
+        running=of_account,
+    )
+    yield _jobs(
+        limit=limits.max_jobs_pu,
+        reason="QOSMaxJobsPerUserLimit",
+        name="MaxJobsPU",
+        whose=user,
+        running=of_user,
+    )
+    yield _wall(
+        ask, part=partition, limits=limits, reason="QOSMaxWallDurationPerJobLimit", whose=whose
+    )
 
 
 def _qos_tres(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterator[Hit]:
@@ -250,12 +292,33 @@ def _qos_tres(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterato
     user, account = f"user {ask.user} in {whose}", f"account {ask.account} in {whose}"
     of, of_user = ("qos", qos.name), ("qos-user", qos.name, ask.user)
     of_account = "qos-account", qos.name, ask.account
-    yield from _over(limits.grp_tres, ask.tres, _Name("QOS", "Grp", "GrpTRES"), whose, usage, of)
-    yield from _of_one_job(ask, partition, "QOS", limits, whose)
+    yield from _over(
+        limits=limits.grp_tres,
+        asked_for=ask.tres,
+        name=_Name("QOS", "Grp", "GrpTRES"),
+        whose=whose,
+        usage=usage,
+        key=of,
+    )
+    yield from _of_one_job(ask, partition, of="QOS", limits=limits, whose=whose)
     name = _Name("", "Max", "MaxTRESPA", "PerAccount")
-    yield from _over(limits.max_tres_pa, ask.tres, name, account, usage, of_account)
+    yield from _over(
+        limits=limits.max_tres_pa,
+        asked_for=ask.tres,
+        name=name,
+        whose=account,
+        usage=usage,
+        key=of_account,
+    )
     name = _Name("QOS", "Max", "MaxTRESPU", "PerUser")
-    yield from _over(limits.max_tres_pu, ask.tres, name, user, usage, of_user)
+    yield from _over(
+        limits=limits.max_tres_pu,
+        asked_for=ask.tres,
+        name=name,
+        whose=user,
+        usage=usage,
+        key=of_user,
+    )
 
 
 def _of_one_job(
@@ -275,7 +338,15 @@ def _of_one_job(
     for tres, limit in limits.min_tres.items():
         asked, reason = ask.tres.get(tres, 0.0), _named(of, "Min", tres)
         if asked < limit:
-            yield Hit(reason, whose, f"MinTRES {tres}", limit, 0.0, asked, ever=False)
+            yield Hit(
+                reason=reason,
+                whose=whose,
+                name=f"MinTRES {tres}",
+                limit=limit,
+                used=0.0,
+                asked=asked,
+                ever=False,
+            )
 
 
 def _whose(assoc: Assoc) -> tuple[str, tuple[str, ...]]:
@@ -289,17 +360,33 @@ def _whose(assoc: Assoc) -> tuple[str, tuple[str, ...]]:
 def _assoc_jobs(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> Iterator[Hit | None]:
     limits, (whose, key) = assoc.limits, _whose(assoc)
     running = usage.jobs(*key)
-    yield _jobs(limits.grp_jobs, "AssocGrpJobsLimit", "GrpJobs", whose, running)
+    yield _jobs(
+        limit=limits.grp_jobs,
+        reason="AssocGrpJobsLimit",
+        name="GrpJobs",
+        whose=whose,
+        running=running,
+    )
     if assoc.user:  # MaxJobs of an account is the default of its users, not its own
-        yield _jobs(limits.max_jobs, "AssocMaxJobsLimit", "MaxJobs", whose, running)
-    yield _wall(ask, partition, limits, "AssocMaxWallDurationPerJobLimit", whose)
+        yield _jobs(
+            limit=limits.max_jobs,
+            reason="AssocMaxJobsLimit",
+            name="MaxJobs",
+            whose=whose,
+            running=running,
+        )
+    yield _wall(
+        ask, part=partition, limits=limits, reason="AssocMaxWallDurationPerJobLimit", whose=whose
+    )
 
 
 def _assoc_tres(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> Iterator[Hit]:
     limits, (whose, key) = assoc.limits, _whose(assoc)
     name = _Name("Assoc", "Grp", "GrpTRES")
-    yield from _over(limits.grp_tres, ask.tres, name, whose, usage, key)
-    yield from _of_one_job(ask, partition, "Assoc", limits, whose)
+    yield from _over(
+        limits=limits.grp_tres, asked_for=ask.tres, name=name, whose=whose, usage=usage, key=key
+    )
+    yield from _of_one_job(ask, partition, of="Assoc", limits=limits, whose=whose)
 
 
 def _minutes(ask: Ask, partition: Partition) -> Tres:
@@ -360,14 +447,24 @@ def is_kept(reason: str) -> bool:
 def _jobs(limit: int | None, reason: str, name: str, whose: str, running: int) -> Hit | None:
     if limit is None or running < limit:
         return None
-    return Hit(reason, whose, name, limit, running, 1, ever=limit > 0)
+    return Hit(
+        reason=reason, whose=whose, name=name, limit=limit, used=running, asked=1, ever=limit > 0
+    )
 
 
 def _wall(ask: Ask, part: Partition, limits: Limits, reason: str, whose: str) -> Hit | None:
     asked = ask.limit_s(part)
     if limits.max_wall_s is None or asked <= limits.max_wall_s:
         return None
-    return Hit(reason, whose, "MaxWall", limits.max_wall_s, 0.0, asked, ever=False)
+    return Hit(
+        reason=reason,
+        whose=whose,
+        name="MaxWall",
+        limit=limits.max_wall_s,
+        used=0.0,
+        asked=asked,
+        ever=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,7 +492,15 @@ def _over(
         if asked and used + asked > limit:
             reason = _named(name.of, name.what, tres, name.per)
             ever = asked <= limit
-            yield Hit(reason, whose, f"{name.word} {tres}", limit, used, asked, ever=ever)
+            yield Hit(
+                reason=reason,
+                whose=whose,
+                name=f"{name.word} {tres}",
+                limit=limit,
+                used=used,
+                asked=asked,
+                ever=ever,
+            )
 
 
 _WORDS = {"cpu": "Cpu", "mem": "Memory", "node": "Node", "billing": "Billing", "energy": "Energy"}

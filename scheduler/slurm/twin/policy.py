@@ -170,7 +170,7 @@ class Slurm(Policy):
         calc_s = self._clock.rhythm.calc_s
         boot = self.site.booted
         likely_s = (now - boot) % calc_s if boot is not None else 0.0
-        back_s = since_calculated(rises, self.weights.per_s, calc_s, likely_s, now % 1.0)
+        back_s = since_calculated(rises, self.weights.per_s, calc_s, likely_s, past_s=now % 1.0)
         self._clock.calculated = now - back_s
         self._shares.counted = self._clock.calculated
 
@@ -263,7 +263,13 @@ class Slurm(Policy):
         `closed`, the closed ones that could do their part of it.
         """
         nodes = self.site.nodes
-        look = Passes(self.site, now, self._capacity, self._usage, self._running)
+        look = Passes(
+            site=self.site,
+            now=now,
+            capacity=self._capacity,
+            usage=self._usage,
+            running=self._running,
+        )
         shut = [name for name in sorted(part.nodes) if closed and not nodes[name].open]
         names = shut if closed else look.nodes_of(ask, part, now)
         return look.would_do(ask, names)
@@ -306,7 +312,13 @@ class Slurm(Policy):
         for job_id, (ranked, shares) in look.started.items():
             queued = waiting.pop(job_id)
             self._ranked.pop(job_id, None)
-            placement = _placement(self.site.nodes, self._names, turn, shares, queued.job.gpus)
+            placement = _placement(
+                has=self.site.nodes,
+                names=self._names,
+                turn=turn,
+                shares=shares,
+                gpus=queued.job.gpus,
+            )
             turn.start(queued, placement, evidence=(("priority", ranked.priority),))
         for job_id, queued in waiting.items():
             ask = self._asks[job_id]
@@ -349,14 +361,22 @@ class Slurm(Policy):
         part = self.site.partitions.get(ask.partitions[0]) if ask and ask.partitions else None
         if found is None or ask is None or part is None:
             return found
-        look = Passes(self.site, now, self._capacity, self._usage, self._running)
+        look = Passes(
+            site=self.site,
+            now=now,
+            capacity=self._capacity,
+            usage=self._usage,
+            running=self._running,
+        )
         if is_limit(found.reason):
             for tres in (False, True):
                 hit = first_hit(ask, part, self.site, self._usage, tres=tres)
                 found.hit = hit if hit is not None and hit.reason == found.reason else found.hit
             if found.hit is None:
                 running = self._running.values()
-                found.hit = minutes_hit(found.reason, ask, part, self.site, running, now)
+                found.hit = minutes_hit(
+                    found.reason, ask, partition=part, site=self.site, running=running, now=now
+                )
             found.set = is_set(found.reason, ask, part, self.site)
         elif found.reason == NOT_AVAILABLE:
             found.reservation = look.shut_by(ask, part)

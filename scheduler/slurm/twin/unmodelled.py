@@ -50,7 +50,9 @@ class _Kind:
     def of(cls, job: Charged) -> _Kind:
         parts = tuple(job.partition.split(","))
         more = (f"gres/{name}" for name, _ in job.gres if gres(name) is Known.WITHHELD)
-        return cls(job.qos, job.account, job.user, parts, (*job.odd, *more))
+        return cls(
+            qos=job.qos, account=job.account, user=job.user, partitions=parts, odd=(*job.odd, *more)
+        )
 
     def touching(self, site: Site) -> Iterator[str]:
         """What of it is not modelled."""

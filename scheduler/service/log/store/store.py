@@ -237,7 +237,7 @@ class Store:
         Taking one's own again keeps the term only if nobody held it in between.
         """
         with self.writing() as connection:
-            return self._watch.take(connection, self.clock, name, holder, for_s, ready)
+            return self._watch.take(connection, self.clock, name, holder, for_s=for_s, ready=ready)
 
     def may_take(self, name: str, holder: str) -> bool:
         """Return whether `take` would be given the lease now. Nothing is changed."""
