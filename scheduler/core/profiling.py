@@ -481,11 +481,19 @@ class WaitingStage(ProfilingStage):
         return self.limit_s * sum(_waits(core, entry[-1]) for entry in self._queue)
 
     def serve(self, core: Host, now: float) -> None:
-        if self._spared.spare(core, now, partial(self._loses_s, core), self._extra):
+        loses_s = partial(self._loses_s, core)
+        if self._spared.spare(core, now, loses_s, self._extra):
             self.followed(core, now)  # no more are begun until it is idle
         else:
             super().serve(core, now)
             self._spared.changed(core.cluster)
+            self._spared.spare(core, now, loses_s, self._extra)  # what those placed left over
+
+    def _scale(self, core: Host, now: float, scaling: Scaling) -> bool:
+        """Lend or return the extra node. What is spared is lacked, and is not taken."""
+        if self._spared.nodes and self._extra is None:
+            return False
+        return super()._scale(core, now, scaling)
 
     def follow(self, core: Host, d: Decision) -> None:
         if not self._spared.follow(core, d):

@@ -55,10 +55,11 @@ class SparedNodes:
             vc = cluster.node_vc[node]
             if not cluster.pools[vc].is_idle(node):
                 continue
+            place = self.nodes.index(node)
             self._lend(core, node)
             lack = core.lacks_nodes(vc, 1, now)
             if lack is not None and lack.pays(loses_s()):
-                self._give_back(core, node)
+                self._give_back(core, node, place)  # undecided: nothing has changed
                 continue
             core.record(
                 now=now,
@@ -77,15 +78,16 @@ class SparedNodes:
             keep: a node that is lent by another rule.
         """
         cluster, here, in_use = core.cluster, core.cluster.profiling, False
-        if here.size < 2:
+        usable = [node for node in sorted(here.nodes()) if not here.closed_on(node)]
+        if len(usable) < 2:
             return False
         by_vc: dict[str, list[int]] = {}
-        for node in sorted(here.nodes()):
-            if node != keep and here.is_open(node):
+        for node in usable:
+            if node != keep:
                 by_vc.setdefault(cluster.node_vc[node], []).append(node)
         for vc in filter(by_vc.__contains__, core.queues):
             lent = by_vc[vc]
-            lack = core.lacks_nodes(vc, min(len(lent), here.size - 1), now)
+            lack = core.lacks_nodes(vc, min(len(lent), len(usable) - 1), now)
             if lack is None or not lack.pays(costs_s := loses_s()):
                 continue
             idle = [node for node in lent if here.is_idle(node)][: lack.nodes]
@@ -106,10 +108,10 @@ class SparedNodes:
                 )
         return in_use
 
-    def _give_back(self, core: Host, node: int) -> None:
+    def _give_back(self, core: Host, node: int, place: int | None = None) -> None:
         core.cluster.give_back(node)
         core.touch(core.cluster.node_vc[node])
-        self.nodes.append(node)
+        self.nodes.insert(len(self.nodes) if place is None else place, node)
 
     def _lend(self, core: Host, node: int) -> None:
         core.cluster.lend(node)

@@ -114,8 +114,8 @@ class Ledger:
             if d.action is Action.CHANGE_NODE:
                 self.nodes.settled(d.nodes[0])
             record = self.records.get(d.job_id)
-            if record is None:
-                continue  # about a node
+            if record is None or d.action in OF_NODES:
+                continue  # about a node, be it for a job
             self._changed[d.job_id] = None
             record.reason = d.reason.value
             if d.priority is not None:
@@ -370,6 +370,8 @@ TRANSITIONS: dict[tuple[Phase, Kind], Callable[[Ledger, Record, Event], None]] =
 
 # Decisions that leave a job where it is: their reason is kept, and they are none of its story.
 STAYS = (Action.WAIT, Action.RESERVE)
+# About nodes, be it for the job that they name.
+OF_NODES = (Action.RETURN,)
 
 # What may be decided about a job, by where it stands when the pass has heard its events.
 DECIDED: dict[tuple[Phase, Action], Callable[[Ledger, Record, Decision], None]] = {

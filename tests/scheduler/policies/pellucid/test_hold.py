@@ -197,3 +197,14 @@ def test_with_lucids_settings_and_nobody_to_share_with_it_is_lucid(world: World)
     own = played(world, pellucid(cluster=world.spec, **AS_LUCID), profiles=False)
     lucid = played(world, Lucid(cluster=world.spec), profiles=False)
     assert schedule(own) == schedule(lucid)
+
+
+def test_where_a_gpu_of_a_lent_node_is_closed_the_last_whole_one_stays() -> None:
+    """A node with a closed GPU is never idle, and is no node to profile on."""
+    desk = a_lender()
+    lent = sorted(desk.core.cluster.profiling.nodes())
+    desk.core.nodes.close_alone(lent[0], 0b1)
+    found = desk.submit(a_job("wide", gpus=24), now=10.0)
+    found += desk.submit(*(a_job(f"j{i}", gpus=8) for i in range(3)), a_job("small"), now=20.0)
+    assert Reason.NODE_MISSED not in {one.reason for one in found}
+    assert Action.PROFILE in {one.action for one in found}

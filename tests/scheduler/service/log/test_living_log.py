@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from scheduler.backends.events import Kind
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.decisions import Reason
+from scheduler.core.settings import ProfilingPartition
 from scheduler.service.log.audit import audit
 from scheduler.service.log.followed import followed
 from scheduler.service.log.store.store import Store
@@ -146,3 +149,23 @@ def test_a_core_built_anew_orders_by_what_jobs_were_predicted_last(make: Make) -
     follow_anew(desk)
     core = desk.decider.state.core
     assert {job: core.jobs[job].estimate_s for job in waiting} == pytest.approx(said, rel=0.03)
+
+
+def test_a_node_that_goes_back_to_a_job_leaves_the_job_where_it_is(make: Make) -> None:
+    """The decision names the job that lacked the node: the decider took it for one about it."""
+    desk = make(
+        {"long": lasting(900.0), "wide": lasting(60.0)},
+        policy="pellucid",
+        cluster=ClusterSpec({"vc": 5}, 4, gpu_type="V100"),
+        partition=ProfilingPartition(nodes={"vc": 2}, limit_s=60.0, largest_share=1.0),
+    )
+    desk.turn()
+    desk.submit("long", gpus=4)
+    desk.turn()
+    desk.submit("wide", gpus=12)
+    decided = desk.turn()
+    assert Reason.NODE_MISSED in {d.reason for d in decided}
+    assert desk.decider.state.ledger.records["wide"].phase.holds_gpus
+    desk.restart()
+    desk.until_idle()
+    assert audit(desk.store, desk.bundle_store.find, decide_again=True).clean
