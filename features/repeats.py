@@ -91,12 +91,13 @@ class Made(NamedTuple):
 
 
 def made_of(of: str, runs_s: Sequence[float], longest_now_s: float) -> Made | None:
-    """Return what the last runs claim of the next; None where they claim nothing.
+    """Return the range that the next run should last, by up to three latest runs. None where there
+    are none, or they differ too much.
 
     Args:
-        of: what is the same of them: one of `OF`.
-        runs_s: how long the last ones ran, oldest first.
-        longest_now_s: for how long another one runs already; NaN: none does.
+        of: what the runs have in common, a key of `OF`.
+        runs_s: how long the latest runs lasted, oldest first.
+        longest_now_s: how long the longest similar running job has run; NaN: none runs.
     """
     last = sorted(map(log1p, runs_s[-LAST:]))
     if not last or last[-1] - last[0] > AGREES[-1]:

@@ -167,7 +167,7 @@ class World:
         bool,
         typer.Option(
             "--quirks/--no-quirks",
-            help=("Track published: copy the defects that its figures depend on."),
+            help="With --track published: copy the known defects of the published simulator.",
         ),
     ] = True
     since: Annotated[

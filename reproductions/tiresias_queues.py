@@ -118,7 +118,7 @@ class LeastAttained:
                 queue.sort(key=lambda job: not job.running)
 
     def next_jump(self) -> float | None:
-        """Return when the next job would change its queue if everything else stays, or None."""
+        """Return the time of the next change of a queue if the same jobs keep running, or None."""
         times = [t for job in self._jobs.values() if (t := self._jump(job)) is not None]
         return min(times, default=None)
 

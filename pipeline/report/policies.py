@@ -316,7 +316,7 @@ class Group:
 
     @property
     def far(self) -> float:
-        """Size of the logarithm of the ratio of the means; 0 where there is none."""
+        """Return how far apart two policies are: abs(ln(ratio)); 0 where they are not compared."""
         return 0.0 if self.found is None else abs(log(self.found.ratio))
 
 
@@ -419,7 +419,7 @@ def _groups(
 
 
 def colours_of(c: Comparison) -> list[int]:
-    """Return the colours of the runs. A policy has the same colour everywhere."""
+    """Return the colours of the runs. Each policy of the project has one colour on all pages."""
     return colours([r.name for r in c.runs])
 
 

@@ -54,7 +54,7 @@ class Tail:
                     os.close(file)
 
     def afresh(self) -> Tail:
-        """Return a reader of what the job writes from now on, without what it wrote before."""
+        """Return a new reader that starts where the last `look` stopped, and knows nothing else."""
         fresh = Tail(self._output, self._amount, self._own)
         fresh._offset = self._offset
         return fresh

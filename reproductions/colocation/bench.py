@@ -44,7 +44,7 @@ class Settings:
 
     Attributes:
         device: ``gpu`` or ``cpu``.
-        gpu: label or UUID; empty: the first free one.
+        gpu: label or UUID; empty: that of CUDA_VISIBLE_DEVICES, else the first free one.
         size: ``full``, or ``tiny`` for a CPU.
         solo_s, pair_s: measurement windows; `settle_s` passes before each.
         min_repeats, max_repeats: of each item.

@@ -34,7 +34,10 @@ def colocate(
         ),
     ] = None,
     gpu: Annotated[
-        str, typer.Option(help="Label or UUID of the GPU; default: the first free one.")
+        str,
+        typer.Option(
+            help="Label or UUID of the GPU. Default: that of CUDA_VISIBLE_DEVICES, else the first free one."
+        ),
     ] = "",
     tiny: Annotated[
         bool, typer.Option("--tiny", help="CPU-sized workloads and windows (implies cpu).")

@@ -132,11 +132,11 @@ def causes_of(
     now: float,
     named: Sequence[Waiting] = (),
 ) -> Causes:
-    """Those that wait, counted.
+    """Return the waiting jobs and their GPUs by cause, and the jobs that most of them wait for.
 
     Args:
         others: the jobs that may be shown, by id: no other one is named.
-        named: the same jobs by who is in their way, where `waits` does not say that.
+        named: rows that say which jobs are waited for, where `waits` does not; they are not counted.
     """
     by: dict[tuple[str, str], list[Waiting]] = {}
     for job in waits:

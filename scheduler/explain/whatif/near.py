@@ -20,8 +20,9 @@ FRONT = 1_000  # jobs of it
 
 
 def near(whole: Futures, also: Collection[str] = ()) -> Futures:
-    """Return the same futures of the front of each long queue and of the jobs `also`. Short queues
-    stay whole.
+    """Return futures of one day, of all running jobs, the first 1,000 of each queue and `also`.
+
+    Where at most 4,000 jobs wait, `whole` is returned unchanged.
     """
     core = whole.core
     if len(core.jobs) - len(core.cluster.runs) <= LONG:

@@ -335,7 +335,7 @@ class Pass:
     # --- packing and profiling --------------------------------------------------------------
 
     def can_share(self, queued: QueuedJob) -> bool:
-        """Return whether partners can be sought for a job."""
+        """Return whether a job may share GPUs: its owner agrees, and pairs like it are known."""
         return (
             self.policy.pair_predictor is not None
             and queued.job.share

@@ -188,7 +188,7 @@ class StarvationBound:
         return max(wall_s, fair_s * self._demand.slowdown(vc), 0.0)
 
     def goes_first(self, queued: QueuedJob) -> bool:
-        """Return whether a job goes before all others."""
+        """Return whether `due` has put a job first, for it has waited past its bound."""
         return queued.job.job_id in self._first
 
     def put_off(self, queued: QueuedJob) -> PutOff | None:

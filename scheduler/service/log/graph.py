@@ -192,11 +192,11 @@ class Writer:
 
 
 class Reader:
-    """Reads what a `Writer` wrote, part by part.
+    """Makes the Python objects that a `Writer` saved, part by part.
 
     Args:
-        named: what goes by a name.
-        fields: of classes that have to have these and no others.
+        named: the object that each saved name stands for.
+        fields: the fields that a class must have, and no others, by "module:name".
         migrations: from the schema of the file to this one, in order.
     """
 

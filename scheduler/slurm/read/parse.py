@@ -435,8 +435,8 @@ class Node:
         memory_mib: that jobs may have, MiB. `weight`: the lowest are given first.
         reason: why it is as it is, in an administrator's words.
         fault: field and value that cannot be read, of a node that is closed for it.
-        used: indices of the GPUs that jobs have; of the moment, so no two nodes differ by it.
-        gres: what else it has so many of, by name (and type).
+        used: indices of the GPUs that jobs have; left out where nodes are compared.
+        gres: numbers of its other countable resources, by name (and type).
     """
 
     name: str
