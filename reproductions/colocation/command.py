@@ -36,7 +36,7 @@ def colocate(
     gpu: Annotated[
         str,
         typer.Option(
-            help="Label or UUID of the GPU. Default: that of CUDA_VISIBLE_DEVICES, else the first free one."
+            help="Label or UUID of the GPU. Default: CUDA_VISIBLE_DEVICES, else the first free."
         ),
     ] = "",
     tiny: Annotated[

@@ -136,7 +136,7 @@ def causes_of(
 
     Args:
         others: the jobs that may be shown, by id: no other one is named.
-        named: rows that say which jobs are waited for, where `waits` does not; they are not counted.
+        named: rows that say who is waited for, where `waits` does not; they are not counted.
     """
     by: dict[tuple[str, str], list[Waiting]] = {}
     for job in waits:
