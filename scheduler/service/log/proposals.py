@@ -131,8 +131,7 @@ class Proposals:
         now: float,
     ) -> Proposal:
         """Keep models that somebody proposes. Raises NoProposal."""
-        if not why.strip():
-            raise NoProposal("Say why: it is kept with the models.")
+        _check_why(why)
         if any(one.proposed.digest == bundle.digest and not one.done for one in self.each()):
             raise NoProposal("The same models are proposed already.")
         name = f"{int(now)}-{bundle.digest[:8]}"
@@ -150,8 +149,7 @@ class Proposals:
 
     def go_back(self, *, by: str, why: str, now: float) -> Proposal:
         """Ask for the former champion. Raises NoProposal."""
-        if not why.strip():
-            raise NoProposal("Say why: it is kept with the models.")
+        _check_why(why)
         if any(one.back and not one.done for one in self.each()):
             raise NoProposal("That is asked for already.")
         name = f"{int(now)}-{'0' * 8}"
@@ -162,6 +160,8 @@ class Proposals:
     def promote(self, name: str, *, by: str, why: str, anyway: bool, now: float) -> None:
         """Ask for a proposal to become champion. Raises NoProposal."""
         found = self.one(name)
+        if why.strip():
+            _check_why(why)
         if found.judged is None or found.judged.error or found.wanted is not None:
             raise NoProposal("It has not been judged, or is promoted already.")
         if not found.judged.better and not (anyway and why.strip()):
@@ -193,6 +193,14 @@ class Proposals:
         names.sort(key=lambda name: -int(name.partition("-")[0]))
         there = [name for name in names if (self.folder / name / PROPOSED).exists()]
         return [self.one(name) for name in there[:SHOWN]]
+
+
+def _check_why(why: str) -> None:
+    """Raises NoProposal where it says nothing, or cannot be handed to a program."""
+    if not why.strip():
+        raise NoProposal("Say why: it is kept with the models.")
+    if not why.strip().isprintable():
+        raise NoProposal("Say why in one line of text, without control characters.")
 
 
 def write(path: Path, what: Proposed | Judged | Wanted | Done) -> None:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from models.bundle import Bundle
 from models.training.judging import LEAST_ROWS
 from models.training.judging import LEAST_USERS as USERS
 from scheduler.service.log import judging
 from scheduler.service.log.judging import JOBS, LEAST_JOBS, LEAST_USERS, Desk, judged_on, step
-from scheduler.service.log.proposals import BUNDLE, NoProposal, Proposals
+from scheduler.service.log.proposals import (
+    BUNDLE,
+    JUDGED,
+    PROPOSED,
+    WANTED,
+    Judged,
+    NoProposal,
+    Proposals,
+    Wanted,
+    write,
+)
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.pages.bundle import small_bundle
 
@@ -153,3 +166,68 @@ def test_few_jobs_of_ours_are_not_judged_on(store: Store, tmp_path: Path) -> Non
     found = judged_on(store, one, desk(tmp_path, BETTER))
     assert found == tmp_path / "data/trace"
     assert not (one.folder / JOBS).exists()
+
+
+@pytest.mark.parametrize("why", ["a\0test", "two\nlines", "half \ud800"])
+def test_a_reason_is_one_line_of_text(why: str, store: Store, tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    (one,) = kept.each()
+    for ask in (
+        lambda: kept.propose(small_bundle(), "", [], by="olga", why=why, now=1.7e9),
+        lambda: kept.go_back(by="olga", why=why, now=1.7e9),
+        lambda: kept.promote(one.name, by="olga", why=why, anyway=True, now=1.7e9),
+    ):
+        with pytest.raises(NoProposal, match="one line of text"):
+            ask()
+
+
+def test_a_reason_that_no_program_takes_ends_its_proposal_only(
+    store: Store, tmp_path: Path
+) -> None:
+    kept = proposed(tmp_path)
+    (one,) = kept.each()
+    write(one.folder / PROPOSED, replace(one.proposed, why="a\0test"))
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    assert kept.one(one.name).state == "unjudged"
+    write(one.folder / JUDGED, Judged(at=1.7e9, version="7", better=True))
+    write(one.folder / WANTED, Wanted(at=1.7e9, by="olga", why="a\0test"))
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    assert kept.one(one.name).state == "failed"
+
+
+def test_a_missing_program_ends_its_proposal_only(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, program = proposed(tmp_path), desk(tmp_path, BETTER)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert step(store, kept, program, clock=now, stopping=never)
+    (one,) = kept.each()
+    assert one.judged is not None
+    assert "nice" in one.judged.error
+
+
+def test_a_window_that_is_no_date_ends_its_proposal_only(store: Store, tmp_path: Path) -> None:
+    kept = Proposals(tmp_path)
+    dated = {"duration": {"window_to": "last week"}}
+    bundle = Bundle(duration=small_bundle().duration, metadata=dated)
+    kept.propose(bundle, "", [], by="olga", why="a test", now=1.7e9)
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    (one,) = kept.each()
+    assert one.judged is not None
+    assert "last week" in one.judged.error
+
+
+def test_a_full_disk_leaves_it_for_later(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, program = proposed(tmp_path), desk(tmp_path, BETTER)
+
+    def full(path: Path, what: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(judging, "write", full)
+        assert not step(store, kept, program, clock=now, stopping=never)
+    assert step(store, kept, program, clock=now, stopping=never)
+    assert kept.each()[0].state == "better"
