@@ -20,7 +20,6 @@ from models.bundle import Bundle
 
 FOLDER, BUNDLE = "proposals", "bundle"  # in the state folder; in that of a proposal
 PROPOSED, JUDGED, WANTED, DONE = "proposed.json", "judged.json", "wanted.json", "done.json"
-SHOWN = 20  # the latest
 T = TypeVar("T")
 WORD = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}")  # names a proposal
 
@@ -185,14 +184,14 @@ class Proposals:
         raise NoProposal("There is no such proposal.")
 
     def each(self) -> list[Proposal]:
-        """Return the latest proposals, the latest first."""
+        """Return all proposals, the latest first."""
         try:
             names = [one.name for one in self.folder.iterdir() if WORD.fullmatch(one.name)]
         except OSError:
             return []
         names.sort(key=lambda name: -int(name.partition("-")[0]))
         there = [name for name in names if (self.folder / name / PROPOSED).exists()]
-        return [self.one(name) for name in there[:SHOWN]]
+        return [self.one(name) for name in there]
 
 
 def _check_why(why: str) -> None:

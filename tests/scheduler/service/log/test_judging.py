@@ -231,3 +231,16 @@ def test_a_full_disk_leaves_it_for_later(
         assert not step(store, kept, program, clock=now, stopping=never)
     assert step(store, kept, program, clock=now, stopping=never)
     assert kept.each()[0].state == "better"
+
+
+def test_one_with_many_after_it_is_judged_first(store: Store, tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    (first,) = kept.each()
+    for i in range(25):
+        later = kept.folder / f"{1_700_000_001 + i}-{'a' * 8}"
+        write(later / PROPOSED, replace(first.proposed, digest=f"{i:064}"))
+    assert len(kept.each()) == 26
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    assert kept.one(first.name).state == "better"
+    with pytest.raises(NoProposal, match="proposed already"):
+        kept.propose(small_bundle(), "", [], by="olga", why="again", now=1.7e9 + 99)
