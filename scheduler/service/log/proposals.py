@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +22,8 @@ from models.bundle import Bundle
 FOLDER, BUNDLE = "proposals", "bundle"  # in the state folder; in that of a proposal
 PROPOSED, JUDGED, WANTED, DONE = "proposed.json", "judged.json", "wanted.json", "done.json"
 T = TypeVar("T")
-WORD = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}")  # names a proposal
+# names a proposal: when, of what, and which of them; older names lack the last
+WORD = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}(-[0-9a-f]{8})?")
 
 
 class NoProposal(ValueError):
@@ -131,9 +133,10 @@ class Proposals:
     ) -> Proposal:
         """Keep models that somebody proposes. Raises NoProposal."""
         _check_why(why)
-        if any(one.proposed.digest == bundle.digest and not one.done for one in self.each()):
+        same = (one for one in self.each() if one.proposed.digest == bundle.digest)
+        if any(not one.done and one.state != "unjudged" for one in same):
             raise NoProposal("The same models are proposed already.")
-        name = f"{int(now)}-{bundle.digest[:8]}"
+        name = _new_name(now, bundle.digest)
         bundle.save(self.folder / name / BUNDLE)
         asked = Proposed(
             at=now,
@@ -151,7 +154,7 @@ class Proposals:
         _check_why(why)
         if any(one.back and not one.done for one in self.each()):
             raise NoProposal("That is asked for already.")
-        name = f"{int(now)}-{'0' * 8}"
+        name = _new_name(now, "0" * 8)
         write(self.folder / name / PROPOSED, Proposed(at=now, by=by, why=why.strip()))
         write(self.folder / name / WANTED, Wanted(at=now, by=by, why=why.strip()))
         return self.one(name)
@@ -192,6 +195,10 @@ class Proposals:
         names.sort(key=lambda name: -int(name.partition("-")[0]))
         there = [name for name in names if (self.folder / name / PROPOSED).exists()]
         return [self.one(name) for name in there]
+
+
+def _new_name(now: float, digest: str) -> str:
+    return f"{int(now)}-{digest[:8]}-{secrets.token_hex(4)}"
 
 
 def _check_why(why: str) -> None:

@@ -244,3 +244,16 @@ def test_one_with_many_after_it_is_judged_first(store: Store, tmp_path: Path) ->
     assert kept.one(first.name).state == "better"
     with pytest.raises(NoProposal, match="proposed already"):
         kept.propose(small_bundle(), "", [], by="olga", why="again", now=1.7e9 + 99)
+
+
+def test_what_could_not_be_judged_is_proposed_again(store: Store, tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    step(store, kept, desk(tmp_path, [], 2, "Error: no registry"), clock=now, stopping=never)
+    (first,) = kept.each()
+    again = kept.propose(small_bundle(), "", [], by="olga", why="again", now=1.7e9)
+    assert again.name != first.name, "though within the same second"
+    assert (kept.one(first.name).state, again.state) == ("unjudged", "judging")
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    assert kept.one(again.name).state == "better"
+    with pytest.raises(NoProposal, match="proposed already"):
+        kept.propose(small_bundle(), "", [], by="olga", why="again", now=1.7e9 + 9)
