@@ -155,8 +155,9 @@ class Proposals:
         if any(one.back and not one.done for one in self.each()):
             raise NoProposal("That is asked for already.")
         name = _new_name(now, "0" * 8)
-        write(self.folder / name / PROPOSED, Proposed(at=now, by=by, why=why.strip()))
+        # without PROPOSED it is none yet: nothing takes it for one that is to be judged
         write(self.folder / name / WANTED, Wanted(at=now, by=by, why=why.strip()))
+        write(self.folder / name / PROPOSED, Proposed(at=now, by=by, why=why.strip()))
         return self.one(name)
 
     def promote(self, name: str, *, by: str, why: str, anyway: bool, now: float) -> None:

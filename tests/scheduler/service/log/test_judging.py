@@ -14,7 +14,7 @@ import pytest
 from models.bundle import Bundle
 from models.training.judging import LEAST_ROWS
 from models.training.judging import LEAST_USERS as USERS
-from scheduler.service.log import judging
+from scheduler.service.log import judging, proposals
 from scheduler.service.log.judging import JOBS, LEAST_JOBS, LEAST_USERS, Desk, judged_on, step
 from scheduler.service.log.proposals import (
     BUNDLE,
@@ -24,6 +24,7 @@ from scheduler.service.log.proposals import (
     Judged,
     NoProposal,
     Proposals,
+    Proposed,
     Wanted,
     write,
 )
@@ -257,3 +258,17 @@ def test_what_could_not_be_judged_is_proposed_again(store: Store, tmp_path: Path
     assert kept.one(again.name).state == "better"
     with pytest.raises(NoProposal, match="proposed already"):
         kept.propose(small_bundle(), "", [], by="olga", why="again", now=1.7e9 + 9)
+
+
+def test_going_back_is_never_seen_half_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, seen = Proposals(tmp_path), list[str]()
+
+    def looked(path: Path, what: Proposed | Wanted) -> None:
+        write(path, what)
+        seen.extend(one.state for one in kept.each())
+
+    monkeypatch.setattr(proposals, "write", looked)
+    kept.go_back(by="olga", why="worse", now=1.7e9)
+    assert seen == ["promoting"]
