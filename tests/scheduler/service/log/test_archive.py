@@ -127,3 +127,18 @@ def test_what_slurm_jobs_were_scored_by_is_moved_too(desk: Desk) -> None:
     assert texts[-1], "the last of its kind stays"
     told_of = [event.body for event in store.read() if event.kind is Kind.SCORED]
     assert told_of == [{"inputs": i} for i in range(21)]
+
+
+def test_who_is_waited_for_is_read_from_it(desk: Desk) -> None:
+    store = desk.store
+    for i in range(24):
+        desk.submit(f"more{i}", gpus=8)
+    desk.turn(1.0)
+    seen = Reads(store.engine).seen_by(OLGA)
+    before = seen.causes(desk.wall)
+    assert before.waited_for
+    archive.move(store, LATER)
+    with store.engine.connect() as connection:
+        moved = select(decisions.c.job_id).where(decisions.c.body == "")
+        assert {f"more{i}" for i in range(10, 14)} & set(connection.execute(moved).scalars())
+    assert seen.causes(desk.wall) == before
