@@ -214,15 +214,21 @@ class Spool:
         return self.output / f"{name}.log"
 
     def prune_output(self, most_mib: float, keep: Container[str]) -> None:
-        """Remove the oldest outputs, except those to `keep`, while all are too large together."""
-        files = [(path, path.stat()) for path in self.output.iterdir()]
-        size = sum(found.st_size for _, found in files)
-        for path, found in sorted(files, key=lambda item: item[1].st_mtime):
+        """Remove the oldest outputs, except those to `keep`, while all are too large together.
+        What was sampled of an attempt goes with its output.
+        """
+        attempts: dict[str, list[tuple[Path, os.stat_result]]] = {}
+        for path in self.output.iterdir():
+            attempts.setdefault(path.stem, []).append((path, path.stat()))
+        size = sum(found.st_size for files in attempts.values() for _, found in files)
+        ages = {stem: max(one.st_mtime for _, one in files) for stem, files in attempts.items()}
+        for stem in sorted(ages, key=lambda stem: ages[stem]):
             if size <= most_mib * 2**20:
                 return
-            if path.stem not in keep:
-                path.unlink(missing_ok=True)
-                size -= found.st_size
+            if stem not in keep:
+                for path, found in attempts[stem]:
+                    path.unlink(missing_ok=True)
+                    size -= found.st_size
 
     def ring(self, name: str) -> None:
         """Tell the service, if there is one, that something changed."""

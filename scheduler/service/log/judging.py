@@ -22,7 +22,7 @@ import pyarrow as pa
 import structlog
 
 from features.files import write_table
-from models.bundle import Bundle, BundleError
+from models.bundle import Bundle
 from scheduler.service.log.export import finished
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.proposals import (
@@ -80,30 +80,45 @@ def step(
     log = structlog.get_logger(LOG)
     for one in reversed(proposals.each()):
         if one.state == "judging":
-            found = _judged(store, one, desk, clock=clock, stopping=stopping)
-            if found is None:
+            try:
+                found = _judged(store, one, desk, clock=clock, stopping=stopping)
+            except (OSError, ValueError, pa.ArrowException) as error:
+                found = Judged(at=clock(), error=_said(error))
+            if found is None or not _written(one.folder / JUDGED, found):
                 return False
-            write(one.folder / JUDGED, found)
             log.info("judged", proposal=one.name, better=found.better, why=found.error)
             return True
         if one.state == "promoting":
-            done = _promoted(one, desk, clock, stopping)
-            if done is None:
+            try:
+                done = _promoted(one, desk, clock, stopping)
+            except (OSError, ValueError) as error:
+                done = Done(at=clock(), error=_said(error))
+            if done is None or not _written(one.folder / DONE, done):
                 return False
-            write(one.folder / DONE, done)
             log.info("promoted", proposal=one.name, by=one.proposed.by, why=done.error)
             return True
     return False
+
+
+def _said(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:500]
+
+
+def _written(path: Path, what: Judged | Done) -> bool:
+    """Write how it ended; False: the disk takes nothing now, and it is tried again."""
+    try:
+        write(path, what)
+    except OSError as error:
+        structlog.get_logger(LOG).warning("unwritten", path=str(path), why=str(error))
+        return False
+    return True
 
 
 def _judged(
     store: Store, one: Proposal, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> Judged | None:
     asked = ["--bundle", str(one.folder / BUNDLE), "--preview", "--why", one.proposed.why]
-    try:
-        trace = judged_on(store, one, desk)
-    except (BundleError, OSError, pa.ArrowException) as error:
-        return Judged(at=clock(), error=str(error).splitlines()[0])
+    trace = judged_on(store, one, desk)
     ran = _run(desk, [*asked, "--by", one.proposed.by, "--trace", str(trace)], stopping)
     if ran is None:
         return None

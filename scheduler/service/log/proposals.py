@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,9 +21,9 @@ from models.bundle import Bundle
 
 FOLDER, BUNDLE = "proposals", "bundle"  # in the state folder; in that of a proposal
 PROPOSED, JUDGED, WANTED, DONE = "proposed.json", "judged.json", "wanted.json", "done.json"
-SHOWN = 20  # the latest
 T = TypeVar("T")
-WORD = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}")  # names a proposal
+# names a proposal: when, of what, and which of them; older names lack the last
+WORD = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}(-[0-9a-f]{8})?")
 
 
 class NoProposal(ValueError):
@@ -131,11 +132,11 @@ class Proposals:
         now: float,
     ) -> Proposal:
         """Keep models that somebody proposes. Raises NoProposal."""
-        if not why.strip():
-            raise NoProposal("Say why: it is kept with the models.")
-        if any(one.proposed.digest == bundle.digest and not one.done for one in self.each()):
+        _check_why(why)
+        same = (one for one in self.each() if one.proposed.digest == bundle.digest)
+        if any(not one.done and one.state != "unjudged" for one in same):
             raise NoProposal("The same models are proposed already.")
-        name = f"{int(now)}-{bundle.digest[:8]}"
+        name = _new_name(now, bundle.digest)
         bundle.save(self.folder / name / BUNDLE)
         asked = Proposed(
             at=now,
@@ -150,18 +151,20 @@ class Proposals:
 
     def go_back(self, *, by: str, why: str, now: float) -> Proposal:
         """Ask for the former champion. Raises NoProposal."""
-        if not why.strip():
-            raise NoProposal("Say why: it is kept with the models.")
+        _check_why(why)
         if any(one.back and not one.done for one in self.each()):
             raise NoProposal("That is asked for already.")
-        name = f"{int(now)}-{'0' * 8}"
-        write(self.folder / name / PROPOSED, Proposed(at=now, by=by, why=why.strip()))
+        name = _new_name(now, "0" * 8)
+        # without PROPOSED it is none yet: nothing takes it for one that is to be judged
         write(self.folder / name / WANTED, Wanted(at=now, by=by, why=why.strip()))
+        write(self.folder / name / PROPOSED, Proposed(at=now, by=by, why=why.strip()))
         return self.one(name)
 
     def promote(self, name: str, *, by: str, why: str, anyway: bool, now: float) -> None:
         """Ask for a proposal to become champion. Raises NoProposal."""
         found = self.one(name)
+        if why.strip():
+            _check_why(why)
         if found.judged is None or found.judged.error or found.wanted is not None:
             raise NoProposal("It has not been judged, or is promoted already.")
         if not found.judged.better and not (anyway and why.strip()):
@@ -185,14 +188,26 @@ class Proposals:
         raise NoProposal("There is no such proposal.")
 
     def each(self) -> list[Proposal]:
-        """Return the latest proposals, the latest first."""
+        """Return all proposals, the latest first."""
         try:
             names = [one.name for one in self.folder.iterdir() if WORD.fullmatch(one.name)]
         except OSError:
             return []
         names.sort(key=lambda name: -int(name.partition("-")[0]))
         there = [name for name in names if (self.folder / name / PROPOSED).exists()]
-        return [self.one(name) for name in there[:SHOWN]]
+        return [self.one(name) for name in there]
+
+
+def _new_name(now: float, digest: str) -> str:
+    return f"{int(now)}-{digest[:8]}-{secrets.token_hex(4)}"
+
+
+def _check_why(why: str) -> None:
+    """Raises NoProposal where it says nothing, or cannot be handed to a program."""
+    if not why.strip():
+        raise NoProposal("Say why: it is kept with the models.")
+    if not why.strip().isprintable():
+        raise NoProposal("Say why in one line of text, without control characters.")
 
 
 def write(path: Path, what: Proposed | Judged | Wanted | Done) -> None:

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 
 from models.bundle import AdditiveModel, Bundle
 from scheduler.explain.stories import bundle_in_use
-from scheduler.service.api.auth import Operator, form
+from scheduler.service.api.auth import Authenticator, Operator, form
 from scheduler.service.log.beside import SHOWN, ended_with, uses
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Viewer
@@ -45,9 +45,13 @@ FILE = "edits.yaml"
 def try_edit(request: Request, viewer: Operator) -> Response:
     """A form for a change of a shape function; with a change, what it would do.
 
-    With `replay`, also which starts of last week it moves: that takes a while.
+    With `replay`, also which starts of last week it moves: that takes a while, and no other site
+    may ask for it.
     """
     given = request.query_params
+    if given.get("replay"):
+        authenticator: Authenticator = request.app.state.authenticator
+        authenticator.same_origin(request)
     return answer(request, viewer, given, parts=given.getlist("part"))
 
 

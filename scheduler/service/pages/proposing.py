@@ -19,6 +19,7 @@ from scheduler.service.pages.workbench import NoEdit, candidate
 from scheduler.service.settings import Settings
 
 router = APIRouter(include_in_schema=False)
+SHOWN = 20  # the latest
 
 
 @router.get("/models/proposals")
@@ -81,7 +82,7 @@ def _back(request: Request) -> Response:
 
 def _page(request: Request, viewer: Viewer, problem: str = "") -> Response:
     settings: Settings = request.app.state.settings
-    found = _kept(request).each()
+    found = _kept(request).each()[:SHOWN]
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         judges = settings.params is not None and settings.params.is_file()

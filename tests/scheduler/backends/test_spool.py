@@ -67,3 +67,17 @@ def test_a_process_that_ended_is_none_though_nobody_has_asked_how() -> None:
     finally:
         os.waitpid(process, 0)
     assert start_ticks(os.getpid()) is not None
+
+
+def test_the_oldest_outputs_go_with_what_was_sampled(tmp_path: Path) -> None:
+    spool, made = Spool(tmp_path / "spool"), 1000
+    for name in ("kept@1", "old@1", "young@1"):
+        for suffix, size in ((".log", 2**20), (".usage", 1000)):
+            path = spool.output / f"{name}{suffix}"
+            path.write_bytes(bytes(size))
+            made += 1
+            os.utime(path, (made, made))
+    spool.prune_output(2.1, {"kept@1"})
+    assert sorted(path.name for path in spool.output.iterdir()) == [
+        "kept@1.log", "kept@1.usage", "young@1.log", "young@1.usage",
+    ]  # fmt: skip

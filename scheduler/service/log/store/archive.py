@@ -26,7 +26,7 @@ OPEN = 4  # rows of the archive that a connection keeps uncompressed
 # kinds of which there are many; the others, and the last of each, stay for who looks for the last
 BULK = (
     Kind.SUBMITTED, Kind.DECIDED, Kind.STARTED, Kind.OBSERVED, Kind.PROFILED, Kind.ENDED,
-    Kind.FORECAST,
+    Kind.FORECAST, Kind.SCORED,
 )  # fmt: skip
 
 

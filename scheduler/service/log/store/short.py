@@ -249,26 +249,30 @@ class ShortRows(VisibleRows):
             slurms.field_of(decisions.c.body, name).label(name) for name in ("blocker", "held_by")
         )
         other = case((blocker != jobs.c.job_id, blocker), else_="").label("blocker")
+        source = jobs.join(decisions, decisions.c.seq == latest.scalar_subquery())
+        waits = live, jobs.c.phase.in_(WAITING), jobs.c.hold == "", self._mine()
         query = (
             select(other, held_by, func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
-            .select_from(jobs.join(decisions, decisions.c.seq == latest.scalar_subquery()))
-            .where(live, jobs.c.phase.in_(WAITING), jobs.c.hold == "", self._mine())
+            .select_from(source)
+            .where(*waits, decisions.c.body != "")
             .group_by(other, held_by)
         )
-        found = []
-        for row in self._all(query):
-            named = {row["blocker"], *json.loads(row["held_by"] or "[]")} - {""}
-            if named:
-                found.append(
-                    Waiting(
-                        job_id="",
-                        gpus=row["gpus"],
-                        code="",
-                        waits_for=frozenset(named),
-                        jobs=row["jobs"],
-                    )
-                )
-        return found
+        found = [
+            ({row["blocker"], *json.loads(row["held_by"] or "[]")}, row["jobs"], row["gpus"])
+            for row in self._all(query)
+        ]
+        columns = decisions.c.seq, decisions.c.body, jobs.c.job_id, jobs.c.gpus
+        moved = select(*columns).select_from(source).where(*waits, decisions.c.body == "")
+        rows = self._all(moved.order_by(decisions.c.seq))
+        for row, text in zip(rows, self._bodies(decisions, rows), strict=True):
+            body = json.loads(text)
+            named = {body.get("blocker") or "", *(body.get("held_by") or ())} - {row["job_id"]}
+            found.append((named, 1, row["gpus"]))
+        return [
+            Waiting(job_id="", gpus=gpus, code="", waits_for=frozenset(named - {""}), jobs=count)
+            for named, count, gpus in found
+            if named - {""}
+        ]
 
 
 def _together(row: RowMapping) -> Waiting:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from scheduler.backends.events import Kind
+from scheduler.backends.events import Event, Kind
 from scheduler.service.log import retention
 from scheduler.service.log.audit import audit
 from scheduler.service.log.export import finished
@@ -113,3 +113,32 @@ def test_maintenance_does_it_where_it_is_asked_to(
     monkeypatch.setattr(desk.store, "close", lambda: None)
     retention.keep_pruning("", 30.0, days, lambda _: next(rounds))
     assert asked == ([1e9 - 7 * 86_400] if days else [])
+
+
+def test_what_slurm_jobs_were_scored_by_is_moved_too(desk: Desk) -> None:
+    store = desk.store
+    scored = [Event(Kind.SCORED, LATER / 2, f"s{i}", body={"inputs": i}) for i in range(21)]
+    store.append(scored)
+    archive.move(store, LATER)
+    query = select(events.c.body).where(events.c.kind == Kind.SCORED.value).order_by(events.c.seq)
+    with store.engine.connect() as connection:
+        texts = connection.execute(query).scalars().all()
+    assert texts.count("") >= 20 - archive.BATCH
+    assert texts[-1], "the last of its kind stays"
+    told_of = [event.body for event in store.read() if event.kind is Kind.SCORED]
+    assert told_of == [{"inputs": i} for i in range(21)]
+
+
+def test_who_is_waited_for_is_read_from_it(desk: Desk) -> None:
+    store = desk.store
+    for i in range(24):
+        desk.submit(f"more{i}", gpus=8)
+    desk.turn(1.0)
+    seen = Reads(store.engine).seen_by(OLGA)
+    before = seen.causes(desk.wall)
+    assert before.waited_for
+    archive.move(store, LATER)
+    with store.engine.connect() as connection:
+        moved = select(decisions.c.job_id).where(decisions.c.body == "")
+        assert {f"more{i}" for i in range(10, 14)} & set(connection.execute(moved).scalars())
+    assert seen.causes(desk.wall) == before

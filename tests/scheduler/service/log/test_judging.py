@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from models.bundle import Bundle
 from models.training.judging import LEAST_ROWS
 from models.training.judging import LEAST_USERS as USERS
-from scheduler.service.log import judging
+from scheduler.service.log import judging, proposals
 from scheduler.service.log.judging import JOBS, LEAST_JOBS, LEAST_USERS, Desk, judged_on, step
-from scheduler.service.log.proposals import BUNDLE, NoProposal, Proposals
+from scheduler.service.log.proposals import (
+    BUNDLE,
+    JUDGED,
+    PROPOSED,
+    WANTED,
+    Judged,
+    NoProposal,
+    Proposals,
+    Proposed,
+    Wanted,
+    write,
+)
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.pages.bundle import small_bundle
 
@@ -153,3 +167,108 @@ def test_few_jobs_of_ours_are_not_judged_on(store: Store, tmp_path: Path) -> Non
     found = judged_on(store, one, desk(tmp_path, BETTER))
     assert found == tmp_path / "data/trace"
     assert not (one.folder / JOBS).exists()
+
+
+@pytest.mark.parametrize("why", ["a\0test", "two\nlines", "half \ud800"])
+def test_a_reason_is_one_line_of_text(why: str, store: Store, tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    (one,) = kept.each()
+    for ask in (
+        lambda: kept.propose(small_bundle(), "", [], by="olga", why=why, now=1.7e9),
+        lambda: kept.go_back(by="olga", why=why, now=1.7e9),
+        lambda: kept.promote(one.name, by="olga", why=why, anyway=True, now=1.7e9),
+    ):
+        with pytest.raises(NoProposal, match="one line of text"):
+            ask()
+
+
+def test_a_reason_that_no_program_takes_ends_its_proposal_only(
+    store: Store, tmp_path: Path
+) -> None:
+    kept = proposed(tmp_path)
+    (one,) = kept.each()
+    write(one.folder / PROPOSED, replace(one.proposed, why="a\0test"))
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    assert kept.one(one.name).state == "unjudged"
+    write(one.folder / JUDGED, Judged(at=1.7e9, version="7", better=True))
+    write(one.folder / WANTED, Wanted(at=1.7e9, by="olga", why="a\0test"))
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    assert kept.one(one.name).state == "failed"
+
+
+def test_a_missing_program_ends_its_proposal_only(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, program = proposed(tmp_path), desk(tmp_path, BETTER)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert step(store, kept, program, clock=now, stopping=never)
+    (one,) = kept.each()
+    assert one.judged is not None
+    assert "nice" in one.judged.error
+
+
+def test_a_window_that_is_no_date_ends_its_proposal_only(store: Store, tmp_path: Path) -> None:
+    kept = Proposals(tmp_path)
+    dated = {"duration": {"window_to": "last week"}}
+    bundle = Bundle(duration=small_bundle().duration, metadata=dated)
+    kept.propose(bundle, "", [], by="olga", why="a test", now=1.7e9)
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    (one,) = kept.each()
+    assert one.judged is not None
+    assert "last week" in one.judged.error
+
+
+def test_a_full_disk_leaves_it_for_later(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, program = proposed(tmp_path), desk(tmp_path, BETTER)
+
+    def full(path: Path, what: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(judging, "write", full)
+        assert not step(store, kept, program, clock=now, stopping=never)
+    assert step(store, kept, program, clock=now, stopping=never)
+    assert kept.each()[0].state == "better"
+
+
+def test_one_with_many_after_it_is_judged_first(store: Store, tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    (first,) = kept.each()
+    for i in range(25):
+        later = kept.folder / f"{1_700_000_001 + i}-{'a' * 8}"
+        write(later / PROPOSED, replace(first.proposed, digest=f"{i:064}"))
+    assert len(kept.each()) == 26
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    assert kept.one(first.name).state == "better"
+    with pytest.raises(NoProposal, match="proposed already"):
+        kept.propose(small_bundle(), "", [], by="olga", why="again", now=1.7e9 + 99)
+
+
+def test_what_could_not_be_judged_is_proposed_again(store: Store, tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    step(store, kept, desk(tmp_path, [], 2, "Error: no registry"), clock=now, stopping=never)
+    (first,) = kept.each()
+    again = kept.propose(small_bundle(), "", [], by="olga", why="again", now=1.7e9)
+    assert again.name != first.name, "though within the same second"
+    assert (kept.one(first.name).state, again.state) == ("unjudged", "judging")
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    assert kept.one(again.name).state == "better"
+    with pytest.raises(NoProposal, match="proposed already"):
+        kept.propose(small_bundle(), "", [], by="olga", why="again", now=1.7e9 + 9)
+
+
+def test_going_back_is_never_seen_half_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, seen = Proposals(tmp_path), list[str]()
+
+    def looked(path: Path, what: Proposed | Wanted) -> None:
+        write(path, what)
+        seen.extend(one.state for one in kept.each())
+
+    monkeypatch.setattr(proposals, "write", looked)
+    kept.go_back(by="olga", why="worse", now=1.7e9)
+    assert seen == ["promoting"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from scheduler.backends.base import Launch
 from scheduler.backends.simulated import JobOutcome
 from scheduler.core.cluster import ClusterSpec
 from scheduler.service.log.store.store import Store
-from scheduler.service.pages import lastweek
+from scheduler.service.pages import editing, lastweek
 from scheduler.service.pages.lastweek import MOVED_S, NoReplay, played_apart, read, starts
 from scheduler.service.pages.workbench import Asked
 from scheduler.simulation.work import Work
@@ -105,3 +106,36 @@ def test_the_page_lists_the_starts_that_move(contended: Lived) -> None:
     assert "Of 5 jobs, replayed with the models as they are" in page
     assert re.search(r'data-label="moves by">[^<]+ earlier</td>', page)
     assert re.search(r'data-label="moves by">[^<]+ later</td>', page)
+
+
+def test_no_other_site_has_it_played(contended: Lived, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = list[Asked]()
+
+    def none(_: object, __: object, asked: Asked, ___: float) -> None:
+        played.append(asked)
+        raise NoReplay("not now")
+
+    monkeypatch.setattr(editing, "played_apart", none)
+    browser = contended.browser("olga")
+    asked = {"feature": "gpus", "kind": "fix", "low": "4", "score": "-5", "why": "a test"}
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
+        page = browser.get(
+            "/models/edit", params={**asked, "replay": "1"}, headers={"Sec-Fetch-Site": site}
+        )
+        assert (page.status_code, len(played)) == (status, int(status == 200)), site
+    page = browser.get("/models/edit", params=asked, headers={"Sec-Fetch-Site": "cross-site"})
+    assert page.status_code == 200, "a link to the form is one like any other"
+
+
+def test_how_it_failed_is_for_the_log_alone(
+    contended: Lived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho 'no postgresql://zq:secret@db' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(NoReplay) as failed:
+        played_apart(contended.store, tmp_path, LARGE_FIRST, contended.world.now())
+    assert str(failed.value) == "The replay failed: the service's log says why."
+    assert "zq:secret@db" in caplog.text
