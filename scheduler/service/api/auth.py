@@ -238,7 +238,7 @@ class Authenticator:
         user = self._peer(request)
         if user == self._user:
             return Viewer(user, Role.OPERATOR, os_user=user)
-        if user is not None and os.geteuid() == 0:
+        if user and os.geteuid() == 0:
             vcs = Reads(self._store.engine).seen_by(Viewer(user, Role.VIEWER)).vcs()
             return Viewer(user, Role.SUBMITTER, tuple(vcs), os_user=user)
         raise Problem(
@@ -250,7 +250,7 @@ class Authenticator:
         if server is not None and not _is_address(server[0]):
             return self._user  # called inside this process, by no socket at all
         if client is None or server is None:
-            return None
+            return ""
         # The server hands out one object per connection: while it is kept here, no other
         # connection can have its id.
         known = self._peers.get(id(client))

@@ -8,6 +8,7 @@ from the others.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import pwd
 import socket
@@ -21,18 +22,22 @@ def peer_user(client: tuple[str, int], server: tuple[str, int]) -> str | None:
     """Return the name of the user whose process holds the client's end of a connection within this
     host.
 
-    None when that is unknown: the connection comes from elsewhere, or is over.
+    "" when that is unknown: it is over, or half closed, or of a user who has no name. None: the
+    connection comes from elsewhere.
     """
     try:
-        version = ipaddress.ip_address(client[0]).version
+        address = ipaddress.ip_address(client[0])
+        if _elsewhere(address):
+            return None
+        version = address.version
         ends = [_spelt(*client), _spelt(*server), ESTABLISHED]
     except (OSError, ValueError):
-        return None
+        return ""
     table = Path("/proc/net/tcp" if version == 4 else "/proc/net/tcp6")
     try:
         lines = table.read_text().splitlines()[1:]
     except OSError:
-        return None
+        return ""
     for line in lines:
         columns = line.split()
         # inode 0: no process holds the socket any more, and its user id means nothing
@@ -40,8 +45,23 @@ def peer_user(client: tuple[str, int], server: tuple[str, int]) -> str | None:
             try:
                 return pwd.getpwuid(int(columns[7])).pw_name
             except KeyError:
-                return None
-    return None
+                return ""
+    return ""
+
+
+def _elsewhere(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an address is none of this host's. Where `ip_nonlocal_bind` is set, none is known to
+    be. Raises OSError where it cannot be told."""
+    address = getattr(address, "ipv4_mapped", None) or address
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as tried:
+        try:
+            tried.bind((str(address), 0))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                return True
+            raise
+    return False
 
 
 def _spelt(host: str, port: int) -> str:

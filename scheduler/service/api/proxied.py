@@ -28,7 +28,8 @@ class Vouched:
     """Who the site's proxy vouches for, by the headers of a request.
 
     Args:
-        peer: the Unix user at the other end of a connection within this host, else None.
+        peer: the Unix user at the other end of a connection within this host, "" for one unknown;
+            None for a connection from another host.
     """
 
     def __init__(self, settings: Settings, peer: Callable[[Request], str | None]):
@@ -63,8 +64,8 @@ class Vouched:
         address = getattr(address, "ipv4_mapped", None) or address
         if not any(address in network for network in self._networks):
             return False
-        # a connection within this host has a user; one from another host has none
-        return (self._peer(request) or "") == self._settings.proxy_account
+        peer, account = self._peer(request), self._settings.proxy_account
+        return peer == account if account else peer is None
 
     def _of(self, name: str, groups: Sequence[str]) -> Viewer:
         """The rights of somebody: the most that one of their groups has."""

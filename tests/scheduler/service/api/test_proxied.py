@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -204,6 +205,32 @@ def test_on_this_host_only_the_proxys_account_is_believed(service: Service) -> N
         }  # fmt: skip
     assert answers == {"games": "200", "nobody": "401", "root": "401"}
     app.state.changes.close()
+
+
+@pytest.mark.parametrize("how", ["open", "half closed", "of no account"])
+def test_a_proxy_on_another_host_is_nobody_on_this_one(
+    service: Service, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """An address of this host's own among the proxy's lets none of its users in."""
+    reached = Reached(service, proxy_addresses="126.0.0.0/7")  # 127.0.0.1, by a network
+    forged = [(b"x-forwarded-user", b"olga"), (b"x-forwarded-groups", b"gpu-admins")]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+        with client, accepted:
+            if how == "half closed":
+                client.shutdown(socket.SHUT_WR)
+            if how == "of no account":
+                monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+            scope = {
+                "type": "http", "client": accepted.getpeername(), "server": accepted.getsockname(),
+                "method": "GET", "headers": forged,
+            }  # fmt: skip
+            with pytest.raises(Problem) as refused:
+                reached.app.state.authenticator.admit(Request(scope))
+    assert refused.value.status == 401
+    assert reached.by("126.0.0.7").get(WHO, headers=OAUTH2).json()["name"] == "ann"
+    reached.app.state.changes.close()
 
 
 @pytest.mark.parametrize(

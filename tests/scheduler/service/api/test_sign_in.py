@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from functools import partial
 from http.client import HTTPResponse, HTTPSConnection
@@ -131,7 +132,11 @@ def oauth2_proxy(path: str, _: str, headers: Any) -> tuple[int, dict[str, str], 
     if "_oauth2_proxy" not in session:
         return 401, {}, ""
     who, _, groups = session["_oauth2_proxy"][0].partition("|")
-    given = {"X-Auth-Request-User": who, "X-Auth-Request-Email": f"{who}@example.org"}
+    given = {
+        "X-Auth-Request-User": str(uuid.uuid5(uuid.NAMESPACE_DNS, who)),  # `sub`, as of Keycloak
+        "X-Auth-Request-Email": f"{who}@example.org",
+        "X-Auth-Request-Preferred-Username": who,
+    }
     return 202, given | ({"X-Auth-Request-Groups": groups} if groups else {}), ""
 
 
