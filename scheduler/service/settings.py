@@ -211,7 +211,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _vouched_for(self) -> Self:
         where = networks(self.proxy_addresses)
-        if any(network.is_loopback for network in where) and not self.proxy_account:
+        if any(map(holds_loopback, where)) and not self.proxy_account:
             raise ValueError(
                 f"proxy_addresses is {self.proxy_addresses}: on this host everybody could say who "
                 "they are; name the Unix account of the proxy in proxy_account"
@@ -258,6 +258,13 @@ def networks(addresses: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Netwo
     """
     given = [one.strip() for one in addresses.split(",")]
     return [ipaddress.ip_network(one) for one in given if one]
+
+
+def holds_loopback(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    """Return whether an address of this host alone is in a network."""
+    if isinstance(network, ipaddress.IPv4Network):
+        return network.overlaps(ipaddress.IPv4Network("127.0.0.0/8"))
+    return ipaddress.IPv6Address("::1") in network
 
 
 def read_settings(file: Path | None = None, **given: Any) -> Settings:

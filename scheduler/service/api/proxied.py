@@ -21,6 +21,7 @@ from scheduler.service.settings import EVERYBODY, Settings, networks
 
 LONGEST_NAME = 128  # as a token's
 FIRST_PERSON = 1000  # user ids below are the system's: whoever the proxy names is none of them
+NOBODY = 65_534  # nor the user without rights
 NO_ROLE = "no-role"
 
 
@@ -50,7 +51,7 @@ class Vouched:
         if len(name) > LONGEST_NAME or not name.isprintable():
             raise Problem(400, "malformed-request", "the name that the proxy gives is none")
         given = _once(request, self._settings.proxy_groups)
-        groups = [group.strip() for group in given.split(",")]
+        groups = [group.strip(" \t") for group in given.split(",")]
         return self._of(name, [group for group in groups if group])
 
     def by_proxy(self, request: Request) -> bool:
@@ -92,7 +93,8 @@ def _account(name: str) -> str:
     if os.geteuid() != 0:
         return ""  # all jobs run in the service's own, and for one person only: see `guard`
     try:
-        return name if pwd.getpwnam(name).pw_uid >= FIRST_PERSON else ""
+        uid = pwd.getpwnam(name).pw_uid
+        return name if uid >= FIRST_PERSON and uid != NOBODY else ""
     except (KeyError, ValueError):
         return ""
 
@@ -104,6 +106,6 @@ def _once(request: Request, header: str) -> str:
     if len(found) > 1:
         raise Problem(400, "malformed-request", f"{header} is there {len(found)} times")
     try:
-        return found[0].encode("latin-1").decode().strip() if found else ""
+        return found[0].encode("latin-1").decode().strip(" \t") if found else ""
     except UnicodeError:
         raise Problem(400, "malformed-request", f"{header} is not UTF-8") from None

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.traces import TraceError, ingest, read_dataset
-from pipeline.traces.described import MAPS, described, shipped
+from pipeline.traces.described import MAPS, _mebibytes, described, shipped
 from pipeline.traces.preview import lines_of
 
 SITE = """\
@@ -300,3 +300,9 @@ def test_totals_are_those_of_the_rows(tmp_path: Path) -> None:
     assert found[0] == "1 GPU-hours"  # 16 GPUs for 150 s
     assert found[1].startswith("duration: mean 150 s, median 150 s")
     assert found[2].startswith("wait: mean 60 s")
+
+
+def test_sizes_with_a_suffix_are_mebibytes() -> None:
+    sizes = {"512": 512.0, "2048K": 2.0, "1M": 1.0, "256Gn": 262_144.0, "1.5Tc": 1_572_864.0,
+             "1p": 1024.0**3, "x": None, "1X": None, "": None}  # fmt: skip
+    assert {text: _mebibytes(text) for text in sizes} == sizes

@@ -71,3 +71,10 @@ def test_those_whom_the_same_limit_of_slurms_keeps_are_of_one_cause() -> None:
 
 def test_where_nobody_waits_a_line_says_so() -> None:
     assert lines(causes_of([], {}, NOW)) == ["No job waits."]
+
+
+def test_a_row_of_several_jobs_counts_as_all_of_them_everywhere() -> None:
+    """What the database groups comes as one row; who waits for 7 is three jobs, not one."""
+    rows = [Waiting("1", 6, BUSY, jobs=3, waits_for=frozenset({"7"}))]
+    found = causes_of(rows, {"7": Other("7", "bob", "running")}, NOW)
+    assert (found.waiting, found.causes[0].jobs, found.waited_for[0].jobs) == (3, 3, 3)

@@ -124,3 +124,9 @@ def test_a_reader_is_asked_for_no_more_than_is_read() -> None:
     assert not needs_bound(replace(ROW, hold="owner"), None)
     assert not needs_bound(replace(ROW, slurm=SlurmReason(code="Priority")), None)
     assert not needs_bound(replace(ROW, phase="running"), None)
+
+
+def test_no_story_ends_before_its_job_was_submitted() -> None:
+    """The clock of whoever looks may be behind that of whoever submitted."""
+    assert a_dossier(replace(ROW, submitted_at=70.0), now=60.0).until == 70.0
+    assert a_dossier(now=60.0).until == 60.0

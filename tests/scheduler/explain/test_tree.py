@@ -120,3 +120,11 @@ def test_without_an_analysis_its_reason_is_told_and_an_analysis_stands_alone() -
     assert rows["not_examined"] == "what is in its way: no analyst runs."
     alone = render(Analysis(at=100.0, reason="GpusBusy"), Depth.WHOLE, Reader.PAGE)
     assert [row.kind for row in alone][:2] == ["dominant", "in_the_way"]
+
+
+def test_a_start_is_counted_from_when_the_job_could_have_started() -> None:
+    times = Times(0.0, 3600.0, 3660.0, None)
+    rows = render(replace(JOB, phase="running", times=times), Depth.WHOLE, Reader.PAGE, 7200.0)
+    assert next(row.text for row in rows if row.kind == "times") == (
+        "It was submitted 2 h ago, eligible 1 h later, started 60 s after that."
+    )

@@ -208,3 +208,11 @@ def test_where_a_gpu_of_a_lent_node_is_closed_the_last_whole_one_stays() -> None
     found += desk.submit(*(a_job(f"j{i}", gpus=8) for i in range(3)), a_job("small"), now=20.0)
     assert Reason.NODE_MISSED not in {one.reason for one in found}
     assert Action.PROFILE in {one.action for one in found}
+
+
+def test_one_node_stays_lent_though_the_wide_job_lacks_them_all() -> None:
+    desk = a_lender()
+    desk.submit(a_job("other", gpus=8, for_=900.0), now=1.0)
+    found = desk.submit(a_job("wide", gpus=24), now=10.0)
+    assert Action.RETURN not in {one.action for one in found}
+    assert desk.core.cluster.profiling.size == 2

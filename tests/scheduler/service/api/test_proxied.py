@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from fastapi.testclient import TestClient
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.limits import Limits
 from scheduler.service.api.problems import Problem
+from scheduler.service.api.proxied import FIRST_PERSON
 from scheduler.service.app import create_app
 from scheduler.service.settings import Settings, SettingsError, read_settings
 from tests.scheduler.service.api.conftest import Service, bearer, listening
@@ -212,7 +214,9 @@ def test_a_proxy_on_another_host_is_nobody_on_this_one(
     service: Service, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """An address of this host's own among the proxy's lets none of its users in."""
-    reached = Reached(service, proxy_addresses="126.0.0.0/7")  # 127.0.0.1, by a network
+    # stands for an address of this host's own: of one of loopback settings ask for an account
+    monkeypatch.setattr("scheduler.service.settings.holds_loopback", lambda _: False)
+    reached = Reached(service, proxy_addresses="126.0.0.0/7")
     forged = [(b"x-forwarded-user", b"olga"), (b"x-forwarded-groups", b"gpu-admins")]
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())
@@ -238,6 +242,9 @@ def test_a_proxy_on_another_host_is_nobody_on_this_one(
     [
         ({"proxy_addresses": "127.0.0.1"}, "proxy_account"),
         ({"proxy_addresses": "::1, 192.0.2.7"}, "proxy_account"),
+        ({"proxy_addresses": "0.0.0.0/0"}, "proxy_account"),
+        ({"proxy_addresses": "126.0.0.0/7"}, "proxy_account"),
+        ({"proxy_addresses": "::/0"}, "proxy_account"),
         ({"proxy_addresses": "192.0.2.7", "proxy_roles": {}}, "proxy_roles is empty"),
         ({"proxy_addresses": "192.0.2.700"}, "proxy_addresses"),
         ({"proxy_roles": {"a": "root"}}, "proxy_roles"),
@@ -259,3 +266,31 @@ def test_it_begins_for_nobody_who_could_not_be_kept_apart(
     with pytest.raises(SettingsError, match="several people submit"):
         create_app(settings(service, backend="local"), store=service.store)
     assert service_user()
+
+
+def test_only_who_submits_has_an_account_and_people_begin_at_1000(
+    reached: Reached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = {"ann": FIRST_PERSON, "daemon": FIRST_PERSON - 1}
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("pwd.getpwnam", lambda name: SimpleNamespace(pw_uid=ids[name]))
+    accounts = {
+        (name, group): reached.by().get(
+            WHO, headers={"X-Forwarded-User": name, "X-Forwarded-Groups": group}
+        ).json()["os_user"]
+        for name, group in (("ann", "talk"), ("ann", "staff"), ("daemon", "talk"))
+    }  # fmt: skip
+    assert accounts == {("ann", "talk"): "ann", ("ann", "staff"): "", ("daemon", "talk"): ""}
+
+
+def test_a_space_of_another_alphabet_is_part_of_a_name_and_of_a_group(reached: Reached) -> None:
+    odd = {"X-Forwarded-User": "\u3000ann".encode(), "X-Forwarded-Groups": "staff"}
+    assert reached.by().get(WHO, headers=odd).status_code == 400
+    odd = {"X-Forwarded-User": "ann", "X-Forwarded-Groups": "gpu-admins\u00a0".encode()}
+    assert reached.by().get(WHO, headers=odd).status_code == 403
+
+
+def test_nobody_is_nobodys_account(reached: Reached, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("pwd.getpwnam", lambda _: SimpleNamespace(pw_uid=65_534))
+    assert reached.by().get(WHO, headers=OAUTH2).json()["os_user"] == ""

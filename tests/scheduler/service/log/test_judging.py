@@ -8,7 +8,9 @@ import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 from models.bundle import Bundle
@@ -272,3 +274,43 @@ def test_going_back_is_never_seen_half_asked_for(
     monkeypatch.setattr(proposals, "write", looked)
     kept.go_back(by="olga", why="worse", now=1.7e9)
     assert seen == ["promoting"]
+
+
+def test_what_could_not_be_judged_is_promoted_by_nobody(store: Store, tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    step(store, kept, desk(tmp_path, [], 2, "Error: no registry"), clock=now, stopping=never)
+    (one,) = kept.each()
+    with pytest.raises(NoProposal, match="has not been judged"):
+        kept.promote(one.name, by="olga", why="because", anyway=True, now=1.7e9)
+
+
+def test_it_is_promoted_on_the_jobs_that_it_was_judged_on(store: Store, tmp_path: Path) -> None:
+    kept, program = proposed(tmp_path), desk(tmp_path, BETTER)
+    step(store, kept, program, clock=now, stopping=never)
+    (one,) = kept.each()
+    (one.folder / JOBS).write_bytes(b"")
+    kept.promote(one.name, by="olga", why="", anyway=False, now=1.7e9)
+    step(store, kept, program, clock=now, stopping=never)
+    promote = called(tmp_path)[-1]
+    assert promote[promote.index("--trace") + 1] == str(one.folder / JOBS)
+
+
+@pytest.mark.parametrize(
+    ("since_s", "jobs", "users", "ours"),
+    [(1, LEAST_JOBS, LEAST_USERS, True), (0, LEAST_JOBS, LEAST_USERS, False),
+     (1, LEAST_JOBS - 1, LEAST_USERS, False), (1, LEAST_JOBS, LEAST_USERS - 1, False)],
+)  # fmt: skip
+def test_only_jobs_that_came_since_it_learned_are_judged_on(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    since_s: int, jobs: int, users: int, ours: bool,
+) -> None:  # fmt: skip
+    (one,) = proposed(tmp_path).each()
+    about = {"duration": {"window_to": "2026-03-01T00:00:00+00:00"}}
+    monkeypatch.setattr(judging.Bundle, "load", lambda _: SimpleNamespace(metadata=about))
+    came = 1_772_323_200 + since_s
+    moments = pa.array([came * 1000] * jobs, pa.timestamp("ms"))
+    table = pa.table({"submit_time": moments, "user": [f"u{i % users}" for i in range(jobs)]})
+    monkeypatch.setattr(judging, "finished", lambda _: table)
+    found = judged_on(store, one, desk(tmp_path, BETTER))
+    assert (found == one.folder / JOBS) == ours
+    assert found.exists() == ours

@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,7 @@ from scheduler.service.pages import editing, lastweek
 from scheduler.service.pages.lastweek import MOVED_S, NoReplay, played_apart, read, starts
 from scheduler.service.pages.workbench import Asked
 from scheduler.simulation.work import Work
+from scheduler.testing.builders import a_job
 from tests.scheduler.service.pages.bundle import small_bundle
 from tests.scheduler.service.pages.conftest import Lived, begin
 
@@ -139,3 +141,29 @@ def test_how_it_failed_is_for_the_log_alone(
         played_apart(contended.store, tmp_path, LARGE_FIRST, contended.world.now())
     assert str(failed.value) == "The replay failed: the service's log says why."
     assert "zq:secret@db" in caplog.text
+
+
+def test_those_that_move_most_come_first_each_way() -> None:
+    job = a_job("a").job
+    jobs = [replace(job, job_id=name, submit_time=0.0) for name in "abcdef"]
+    moves = {"a": MOVED_S, "b": 300.0, "c": -MOVED_S, "d": -300.0, "e": 59.0, "f": -59.0}
+    week = lastweek._Week(
+        played=jobs, carried=frozenset(), work={}, learned=(), since=0.0, whole=True
+    )
+    as_is = {name: SimpleNamespace(start_time=1000.0) for name in moves}
+    then = {name: SimpleNamespace(start_time=1000.0 + by) for name, by in moves.items()}
+    found = lastweek._compared([as_is, then], week)  # type: ignore[list-item]
+    assert [one.job_id for one in found.later] == ["b", "a"]
+    assert [one.job_id for one in found.earlier] == ["d", "c"]
+    assert (found.count_later, found.count_earlier, found.jobs) == (2, 2, 6)
+    assert (found.wait_s, found.wait_then_s) == (1000.0, 1000.0)
+
+
+def test_who_waits_for_another_job_comes_when_that_one_ends(lived: Lived) -> None:
+    first = lived.submit("ada.byron", gpus=1, vc="vision")
+    lived.submit("ada.byron", gpus=1, vc="vision", after=first)
+    lived.settle(9000)
+    with lived.store.reading() as connection:
+        week = lastweek._week(connection, lived.world.now())
+    assert week.played[0].job_id == first
+    assert week.played[1].submit_time == lived.see("olga").job(first).ended_at

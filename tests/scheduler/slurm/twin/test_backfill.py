@@ -9,6 +9,7 @@ import pytest
 from scheduler.assembly import CoreSpec, assemble
 from scheduler.core.decisions import Action
 from scheduler.core.estimates import Estimator
+from scheduler.slurm.follow.checks import against_slurm
 from scheduler.slurm.read.parse import Node, SlurmJob
 from scheduler.slurm.read.shape import Shape
 from scheduler.slurm.read.snapshot import ClusterSnapshot, build_snapshot
@@ -246,3 +247,13 @@ def test_where_nothing_waits_nothing_is_due_again_and_again() -> None:
         assert at > now
         now, wakes = at, wakes + 1
         assert wakes < 5
+
+
+def test_slurm_contradicts_nothing_before_it_has_looked_at_a_job_that_may_start() -> None:
+    """A pass from before a job was eligible says nothing of it."""
+    waits = SlurmJob("1", "PENDING", "ada", "", "all", NOW - 900, priority=9, gpus=4)
+    for eligible, kept in ((NOW - 800.0, ["1"]), (NOW - 5.0, [])):
+        asked = replace(waits, eligible=eligible, reason="Priority")
+        snapshot, policy = seen(replace(SITE, backfilled=NOW - 10.0), [asked], NOW)
+        assert policy.soon == {"1"}
+        assert list(against_slurm(replace(snapshot, changed=NOW - 900.0), ["1"])) == kept

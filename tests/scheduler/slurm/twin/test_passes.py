@@ -11,7 +11,14 @@ import pytest
 
 from scheduler.slurm.twin.capacity import Capacity
 from scheduler.slurm.twin.limits import Hit, Usage, begin_to_age, first_hit
-from scheduler.slurm.twin.passes import Passes, closed_to, in_order, ranks
+from scheduler.slurm.twin.passes import (
+    NOT_AVAILABLE,
+    Passes,
+    PendingReason,
+    closed_to,
+    in_order,
+    ranks,
+)
 from scheduler.slurm.twin.priority import Multifactor, duration_s, fair_tree
 from scheduler.slurm.twin.site import (
     Ask,
@@ -24,7 +31,14 @@ from scheduler.slurm.twin.site import (
     Site,
     SiteNode,
 )
-from scheduler.slurm.twin.twin import SlurmTwin, limited, misplaced, refused
+from scheduler.slurm.twin.twin import (
+    SlurmTwin,
+    TwinOutlook,
+    limited,
+    misplaced,
+    refused,
+    shut_out,
+)
 from scheduler.slurm.twin.unmodelled import unforeseen, unmodelled
 
 NOW, HOUR = 1_000_000.0, 3600.0
@@ -474,3 +488,25 @@ def test_as_many_jobs_age_as_limits_let_those_that_came_first() -> None:
     free = replace(site, config={"AccountingStorageEnforce": "associations"})
     everybody = [ask.job_id for ask in (*new, *other, *bio)]
     assert begin_to_age([*new, ages, *other, *bio], free) == everybody
+
+
+def test_the_first_of_two_reservations_that_is_over_is_what_a_job_is_kept_for() -> None:
+    first, last = (Reservation(f"r{n}", frozenset({"a1"}), NOW, NOW + n * HOUR) for n in (1, 2))
+    past = Reservation("past", frozenset({"a1"}), NOW - HOUR, NOW - 1.0)
+    elsewhere = Reservation("else", frozenset({"gone"}), NOW, NOW + 60.0)
+    kept = PendingReason(NOT_AVAILABLE, reservation="r1")
+    twin = cast("SlurmTwin", SimpleNamespace(
+        reasons={"1": kept}, asked={"1": job("1")}.get, evidence=lambda *_: kept,
+        site=replace(SITE, reservations=(last, past, elsewhere, first)),
+    ))  # fmt: skip
+    assert TwinOutlook(twin).kept_until("1", NOW) == NOW + HOUR
+
+
+def test_shut_out_is_only_who_lacks_the_closed_nodes() -> None:
+    nodes = {**NODES, "a2": replace(NODES["a2"], open=False)}
+    asks = {
+        "1": job("1", gpus=(("a100", 1),)), "2": job("2"), "3": job("3", gpus=(("h100", 1),)),
+        "4": job("4", nodes=3), "5": job("5", nodes=2),
+    }  # fmt: skip
+    twin = cast("SlurmTwin", SimpleNamespace(asked=asks.get, site=replace(SITE, nodes=nodes)))
+    assert [one for one in asks if shut_out(twin, one)] == ["1", "4"]
