@@ -381,6 +381,7 @@ _EVENTS: dict[str, str] = {
     "lost": "lost",
     "not_started": "could not be started",
     "forecast": "forecast made",
+    "scored": "its duration predicted",
 }
 
 

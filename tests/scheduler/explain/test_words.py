@@ -11,6 +11,7 @@ from features.schema import State
 from features.state import FEATURES
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES
 from models.bundle.tree import Node, Tree
+from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.life import JobFacts
@@ -20,6 +21,7 @@ from scheduler.explain.words import (
     clock_time,
     comparison,
     ended,
+    event_words,
     has_gpus,
     phrase,
     roughly,
@@ -131,3 +133,10 @@ def test_how_a_job_ended_is_a_predicate_that_a_time_can_follow(state: str) -> No
     assert "_" not in words
     if state in list(State):
         assert words != f"ended ({phrase(state)})", "every state has words of its own"
+
+
+@pytest.mark.parametrize("kind", [Kind.SUBMITTED, Kind.ENDED, Kind.FORECAST, Kind.SCORED])
+def test_an_event_of_a_job_is_told_in_words(kind: Kind) -> None:
+    words = event_words(kind.value)
+    assert plain(words)
+    assert kind is not Kind.SCORED or words == "its duration predicted"
