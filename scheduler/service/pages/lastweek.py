@@ -7,6 +7,7 @@ answer meanwhile. What is asked goes in by standard input, what was found comes 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import resource
 import subprocess
@@ -44,6 +45,7 @@ MOVED_S = 60.0  # a start that moves by less is the same
 SHOWN = 10  # starts that move most, each way
 LIMIT_S = 60.0  # of the processor, and of time
 LIMIT_MIB = 2048
+log = logging.getLogger("pellucid.pages")
 _ONE = Lock()  # at a time, in each process that serves pages
 
 
@@ -117,17 +119,14 @@ def played_apart(store: Store, bundle: Path, asked: Asked, now: float) -> Starts
     except subprocess.TimeoutExpired:
         raise NoReplay(f"The replay took longer than {LIMIT_S:g} s, and was given up.") from None
     except (subprocess.CalledProcessError, OSError, ValueError) as error:
-        raise NoReplay(f"The replay failed: {_last_line(error)}.") from None
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace") or str(error)
+        log.warning("a replay failed: %s", said[-4000:])
+        raise NoReplay("The replay failed: the service's log says why.") from None
     finally:
         _ONE.release()
     if "why_not" in found:
         raise NoReplay(found["why_not"])
     return read(found)
-
-
-def _last_line(error: Exception) -> str:
-    text = (getattr(error, "stderr", None) or b"").decode(errors="replace") or str(error)
-    return (text.strip().splitlines() or [type(error).__name__])[-1][:200].rstrip(".")
 
 
 def read(document: Mapping[str, Any]) -> Starts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -124,3 +125,17 @@ def test_no_other_site_has_it_played(contended: Lived, monkeypatch: pytest.Monke
         assert (page.status_code, len(played)) == (status, int(status == 200)), site
     page = browser.get("/models/edit", params=asked, headers={"Sec-Fetch-Site": "cross-site"})
     assert page.status_code == 200, "a link to the form is one like any other"
+
+
+def test_how_it_failed_is_for_the_log_alone(
+    contended: Lived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho 'no postgresql://zq:secret@db' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(NoReplay) as failed:
+        played_apart(contended.store, tmp_path, LARGE_FIRST, contended.world.now())
+    assert str(failed.value) == "The replay failed: the service's log says why."
+    assert "zq:secret@db" in caplog.text
