@@ -124,8 +124,12 @@ def scored(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, float | int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--sites", default=",".join(SITES), help="names, with commas")
-    parser.add_argument("--seeds", default="20-24", help="names of sites, separated by commas")
+    parser.add_argument(
+        "--sites", default=",".join(SITES), help="Names of made-up sites, separated by commas."
+    )
+    parser.add_argument(
+        "--seeds", default="20-24", help="Range of seeds, FIRST-END; END is left out."
+    )
     parser.add_argument("--replays", type=int, default=6)
     parser.add_argument("--json", action="store_true")
     wanted = parser.parse_args()
