@@ -32,7 +32,8 @@ def promote(
         ),
     ] = None,
     back: Annotated[
-        bool, typer.Option("--back", help="Return to the former champion instead.")
+        bool,
+        typer.Option("--back", help="Return to the former champion instead; VERSION must be it."),
     ] = False,
     bundle: Annotated[
         Path | None,
@@ -124,6 +125,12 @@ def promote(
             accepted(candidate, registry).save(shadow)
             typer.echo(f"Version {candidate.number} is a shadow in {shadow}: pellucid beside.")
             return
+        named = yes and not preview and version is not None
+        if named and present is not None and present.digest == candidate.digest:
+            made = accepted(present, registry)  # perhaps it was broken off before it was saved
+            made.save(out)
+            typer.echo(f"Version {present.number} is champion already.", err=as_json)
+            return
         if present is not None and present.number == candidate.number:
             raise UserError(f"version {candidate.number} is champion already")
         if back:
@@ -172,21 +179,22 @@ def _jobs(path: Path) -> pa.Table:
 
 def _check_alone(bundle: Path | None, back: bool, version: str | None) -> None:
     """Raises UserError where more than one candidate is named."""
-    if back and version is not None:
-        raise UserError("--back returns to the former champion: it takes no VERSION")
     if bundle is not None and (back or version is not None):
         raise UserError("--bundle registers new models: it takes no VERSION and no --back")
 
 
 def _candidate(version: str | None, back: bool, registry: Registry) -> Version:
     """The version that is to become champion. Raises UserError when there is none."""
-    from models.training.tracking import former_champion, versions
+    from models.training.tracking import champion, former_champion, versions
 
     if back:
         former = former_champion(registry)
         if former is None:
             raise UserError("nobody was champion before: there is nothing to go back to")
-        return former
+        for one in (former, champion(registry)):
+            if one is not None and version in (None, one.number):
+                return one
+        raise UserError(f"version {version} is not the former champion: {former.number} is")
     known = versions(registry)
     for one in known:
         if version is None or one.number == version:

@@ -242,6 +242,13 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     assert asked("--back", "--yes")[0] == 0
     assert champion(registry) == one
     assert Bundle.load(tmp_path / "bundle").digest == good.digest
+    for again in (("1", "--yes"), ("--back", "1", "--yes")):  # as after a stop in between
+        bad.save(tmp_path / "bundle")
+        assert asked(*again)[0] == 0
+        assert (champion(registry), former_champion(registry)) == (one, two)
+        assert Bundle.load(tmp_path / "bundle").digest == good.digest
+    assert "is champion already" in asked("1")[1]
+    assert "version 9 is not the former champion: 2 is" in asked("--back", "9", "--yes")[1]
     assert "version 9" in asked("9")[1]
 
 

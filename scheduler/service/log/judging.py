@@ -119,7 +119,15 @@ def _judged(
 ) -> Judged | None:
     asked = ["--bundle", str(one.folder / BUNDLE), "--preview", "--why", one.proposed.why]
     trace = judged_on(store, one, desk)
-    ran = _run(desk, [*asked, "--by", one.proposed.by, "--trace", str(trace)], stopping)
+    return _previewed(
+        desk, [*asked, "--by", one.proposed.by, "--trace", str(trace)], clock, stopping
+    )
+
+
+def _previewed(
+    desk: Desk, asked: Sequence[str], clock: Callable[[], float], stopping: Stopping
+) -> Judged | None:
+    ran = _run(desk, asked, stopping)
     if ran is None:
         return None
     status, text, problem = ran
@@ -139,15 +147,24 @@ def _judged(
 def _promoted(
     one: Proposal, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> Done | None:
+    """Promote it. It names the version, so that nothing is done twice where it is run again."""
     assert one.wanted is not None
+    judged = one.judged
+    if one.back and judged is None:  # which version that is, before anything changes
+        judged = _previewed(desk, ["--back", "--preview"], clock, stopping)
+        if judged is None:
+            return None
+        if judged.error:
+            return Done(at=clock(), error=judged.error)
+        write(one.folder / JUDGED, judged)
+    assert judged is not None
     asked = ["--yes", "--by", one.wanted.by]
     asked += ["--why", one.wanted.why] if one.wanted.why else []
     if one.back:
-        asked.append("--back")
+        asked += ["--back", judged.version]
     else:
-        assert one.judged is not None
         own = one.folder / JOBS
-        asked += [one.judged.version, "--trace", str(own if own.exists() else _of_pipeline(desk))]
+        asked += [judged.version, "--trace", str(own if own.exists() else _of_pipeline(desk))]
         asked += ["--anyway"] if one.wanted.anyway else []
     ran = _run(desk, asked, stopping)
     if ran is None:

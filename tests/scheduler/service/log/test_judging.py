@@ -147,10 +147,40 @@ def test_the_former_champion_comes_back(store: Store, tmp_path: Path) -> None:
     kept.go_back(by="olga", why="worse", now=1.7e9)
     with pytest.raises(NoProposal, match="already"):
         kept.go_back(by="olga", why="worse", now=1.7e9 + 5)
-    assert step(store, kept, desk(tmp_path, {}), clock=now, stopping=never)
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
     (one,) = kept.each()
     assert (one.back, one.state) == (True, "promoted")
-    assert "--back" in called(tmp_path)[0]
+    preview, promote = called(tmp_path)
+    assert preview[-2:] == ["--back", "--preview"]
+    assert promote[-2:] == ["--back", "7"]
+
+
+def test_going_back_is_to_the_same_version_where_it_is_run_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former champion is another one once it has been gone back to."""
+    monkeypatch.setattr(judging, "POLL_S", 0.01)
+    kept = Proposals(tmp_path)
+    kept.go_back(by="olga", why="worse", now=1.7e9)
+    hangs = desk(tmp_path, BETTER)
+    program = Path(hangs.program[0])
+    program.write_text(
+        program.read_text().replace(
+            "print(", "'--yes' in sys.argv and __import__('time').sleep(60)\nprint(", 1
+        )
+    )
+
+    def once_promoting(_: float) -> bool:
+        return (tmp_path / "called").exists() and "--yes" in called(tmp_path)[-1]
+
+    assert not step(store, kept, hangs, clock=now, stopping=once_promoting)
+    assert kept.each()[0].state == "promoting"
+    other = desk(tmp_path, {**BETTER, "version": "8"})
+    assert step(store, kept, other, clock=now, stopping=never)
+    assert kept.each()[0].state == "promoted"
+    assert [one[-2:] for one in called(tmp_path)] == [
+        ["--back", "--preview"], ["--back", "7"], ["--back", "7"],
+    ]  # fmt: skip
 
 
 def test_names_are_ours_and_the_same_is_proposed_once(tmp_path: Path) -> None:
