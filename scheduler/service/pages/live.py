@@ -26,6 +26,7 @@ LISTENERS = 256  # streams per process
 OF_ONE = 24  # of them, per user
 BEAT_S = 15.0  # so often a reader hears that nothing changed: silence is a broken connection
 LIFE_S = 600.0  # a stream ends after this; the browser comes back, and shows its rights again
+VOUCHED_S = 15.0  # of somebody whom the proxy let in: only a new request says what it says by now
 TURN_S = 1.0  # at most one message per reader in this time
 
 _QUEUE, _CLUSTER, _HISTORY = "queue", "cluster", "history"
@@ -96,9 +97,11 @@ class Tail:
         if self._listeners.total() >= LISTENERS or self._listeners[user] >= OF_ONE:
             raise TooManyListeners
 
-    async def changes(self, after: int, job_id: str = "", user: str = "") -> AsyncIterator[Change]:
-        """Yield the changes after event `after` (0: from now), for at most `LIFE_S` seconds. Every
-        `BEAT_S` without any, yield one that has no topics.
+    async def changes(
+        self, after: int, job_id: str = "", user: str = "", *, vouched: bool = False
+    ) -> AsyncIterator[Change]:
+        """Yield the changes after event `after` (0: from now), for at most `LIFE_S` seconds, or
+        `VOUCHED_S`. Every `BEAT_S` without any, yield one that has no topics.
 
         Topic "job" is sent when something may have happened to `job_id`.
         """
@@ -110,7 +113,7 @@ class Tail:
             yield Change(last, ())
             now = asyncio.get_running_loop().time
             began = now()
-            while (left := began + LIFE_S - now()) > 0:
+            while (left := began + (VOUCHED_S if vouched else LIFE_S) - now()) > 0:
                 if last == self._seen:
                     moved = self._moved
                     try:

@@ -483,7 +483,9 @@ async def live(
     start = int(last) if last.isdecimal() and len(last) < 19 else max(after, 0)
     seen = bool(job) and await run_in_threadpool(_may_see, request, viewer, job)
     authenticator: Authenticator = request.app.state.authenticator
-    async for change in tail.changes(start, job if seen else "", viewer.name):
+    vouched = await run_in_threadpool(authenticator.vouched, request)
+    shown = job if seen else ""
+    async for change in tail.changes(start, shown, viewer.name, vouched=vouched):
         if not await run_in_threadpool(authenticator.still, request, viewer):
             return  # the token was revoked, or says otherwise by now
         yield ServerSentEvent(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,13 +14,17 @@ import yaml
 from typer.testing import CliRunner
 
 from pipeline.app import app as commands
+from scheduler.assembly import CoreSpec
+from scheduler.core.cluster import ClusterSpec
 from scheduler.service.app import create_app
+from scheduler.service.decide.begin import begin
 from scheduler.service.log.store.store import Store
-from scheduler.service.settings import Settings, read_settings
+from scheduler.service.settings import Settings, SettingsError, read_settings
 from tests.scheduler.service.api.conftest import address_of
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
+CORE = CoreSpec.of(ClusterSpec({"vision": 2}, gpus_per_node=4, gpu_type="V100"), "fifo")
 CONTAINERFILE = (DEPLOY / "container" / "Containerfile").read_text()
 
 
@@ -101,6 +106,45 @@ def test_it_fits_the_image_and_the_service(whole: dict[str, Any], store: Store) 
     metadata = whole["Deployment"]["spec"]["template"]["metadata"]["annotations"]
     assert metadata["prometheus.io/path"] in paths
     app.state.changes.close()
+
+
+def test_the_first_token_is_made_while_the_pod_waits_for_it(
+    whole: dict[str, Any], tmp_path: Path
+) -> None:
+    """What the containers run, and what settings.yaml says to type, in folders of the test."""
+    pod = whole["Deployment"]["spec"]["template"]["spec"]
+    text = (KUBERNETES / "settings.yaml").read_text()
+    (typed,) = (line for line in text.splitlines() if "kubectl" in line)
+    to, command = typed.split(" -- ")
+    waiting = next(one for one in pod["initContainers"] if f"-c {one['name']} " in f"{to} ")
+    (serving,) = pod["containers"]
+    assert waiting["volumeMounts"] == serving["volumeMounts"], "the same claim and settings"
+    config = tmp_path / "service.yaml"
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    config.write_text(text.replace("/var/lib/pellucid", str(state)))
+
+    def run(*words: str) -> int:
+        here = [word.replace("/etc/pellucid/service.yaml", str(config)) for word in words]
+        path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+        return subprocess.run(
+            here, env={"PATH": path, "HOME": str(state)}, cwd="/", timeout=300
+        ).returncode
+
+    (*shell, script) = waiting["command"]
+    assert "sleep 5" in script
+    once = [*shell, script.replace("sleep 5", "exit 9")]
+    assert run(*once) == 9, "there is none yet"
+    settings = read_settings(config)
+    with pytest.raises(SettingsError, match="no token to enter with"):
+        begin(settings, CORE)
+    assert run(*command.split()) == 0
+    assert run(*once) == 0
+    begin(settings, CORE)
+    assert run("pellucid", "token", "revoke", "me", "--config", str(config)) == 0
+    assert run(*once) == 9, "nobody can enter by it"
+    config.write_text(f"{text}proxy_addresses: 10.0.0.7\n")
+    assert run(*once) == 0, "the proxy signs in"
 
 
 def test_the_pod_may_do_little(whole: dict[str, Any]) -> None:

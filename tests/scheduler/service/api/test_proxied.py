@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +19,10 @@ from scheduler.service.api.limits import Limits
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.proxied import FIRST_PERSON
 from scheduler.service.app import create_app
+from scheduler.service.pages import live
 from scheduler.service.settings import Settings, SettingsError, read_settings
 from tests.scheduler.service.api.conftest import Service, bearer, listening
+from tests.waiting import PATIENCE_S
 
 WHO, JOBS = "/api/v1/whoami", "/api/v1/jobs"
 PROXY, US = "192.0.2.7", "http://192.0.2.1:8400"
@@ -166,6 +169,21 @@ def test_pages_name_who_is_signed_in_and_lead_to_the_proxys_way_out(service: Ser
     with_token = reached.by().get("/", headers=bearer(service.secrets["alice"])).text
     assert "/oauth2/sign_out" not in with_token
     reached.app.state.changes.close()
+
+
+def test_a_stream_ends_soon_so_that_the_proxy_is_asked_again(
+    reached: Reached, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its headers never change: who lost a role would keep it for as long as the stream lasts."""
+    assert live.VOUCHED_S <= live.BEAT_S
+    monkeypatch.setattr(live, "BEAT_S", 0.01)
+    monkeypatch.setattr(live, "VOUCHED_S", 0.0)
+    with reached.by() as client, ThreadPoolExecutor(1) as thread:
+        stream = thread.submit(client.get, "/live", headers=OAUTH2)
+        try:
+            assert "event: hello" in stream.result(PATIENCE_S).text
+        finally:
+            monkeypatch.setattr(live, "LIFE_S", 0.0)  # whatever is open ends
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs as their users")
