@@ -23,7 +23,7 @@ from benchmarks.chaos.slurm import Commands, InFront
 from profiler.progress import apart
 from scheduler.backends.events import Event, Kind
 from scheduler.service import app as apps
-from scheduler.service import backends, metrics
+from scheduler.service import metrics
 from scheduler.service.analyst import process as analysts
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
@@ -37,6 +37,7 @@ from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings as ServiceSettings
+from scheduler.slurm import entry
 from scheduler.slurm.follow import follower as followers
 from scheduler.slurm.follow.follower import Follower
 
@@ -139,7 +140,7 @@ def _install_supervisor(patches: system.Patches) -> None:
     patches.put(supervisors, "_stop_signals", system.told_by_signal)
     patches.put(supervisors, "_end_with_parent", system.end_with_parent)
     patches.put(supervisors, "notify", system.notify)
-    patches.put(supervisors, "run_api", lambda *args: PLAYED[0].run_api(*args))
+    patches.put(supervisors, "run_api", lambda *args, **more: PLAYED[0].run_api(*args, **more))
     patches.put(begin, "prepare", lambda _: None)  # it was, before it was copied
     threads = SimpleNamespace(Thread=system.Thread, Event=system.Event)
     patches.put(processes, "threading", threads)
@@ -205,7 +206,7 @@ def _watch(patches: system.Patches) -> None:
         return found
 
     patches.put(Follower, "look", looked)
-    patches.put(backends, "slurm_of", lambda _: Commands(PLAYED[0].controller))  # type: ignore[attr-defined]
+    patches.put(entry, "slurm_of", lambda _: Commands(PLAYED[0].controller))  # type: ignore[attr-defined]
     patches.put(Store, "__init__", begun)
     patches.put(Decider, "_folded", folds)
     patches.put(Decider, "turn", turned)
@@ -256,12 +257,12 @@ def _watch_leases(patches: system.Patches) -> None:
         return done
 
     def taken(
-        self: leases.Watch, connection: Connection, clock: Any, name: str, holder: str, *more: Any
+        self: leases.Watch, connection: Connection, clock: Any, name: str, holder: str, **more: Any
     ) -> leases.Lease | None:
         if active() is None:
-            return take(self, connection, clock, name, holder, *more)
+            return take(self, connection, clock, name, holder, **more)
         was = leases.lease_of(connection, name)
-        done = take(self, connection, clock, name, holder, *more)
+        done = take(self, connection, clock, name, holder, **more)
         if done is not None and was is not None and was.for_s and was.holder != holder:
             at = PLAYED[0].renewed.get((name, was.term, was.beats))
             if at is not None:

@@ -30,10 +30,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     before = structlog.get_config()
     quiet()
     url = os.environ.get("PELLUCID_TEST_DATABASE")
-    with Bench(tmp_path_factory.mktemp("chaos"), url) as made:
-        yield made
-    structlog.configure(**before)
-    logging.disable(logging.NOTSET)
+    try:
+        with Bench(tmp_path_factory.mktemp("chaos"), url) as made:
+            yield made
+    finally:  # who comes next hears what is logged
+        structlog.configure(**before)
+        logging.disable(logging.NOTSET)
 
 
 def test_a_seed_is_one_run(bench: Bench) -> None:

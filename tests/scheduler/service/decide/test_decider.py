@@ -344,7 +344,7 @@ class TestOrder:
     def test_a_pass_is_in_the_log_and_in_the_tables_or_in_neither(
         self, desk: Desk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def dies(*_: Any) -> None:
+        def dies(*_: Any, **__: Any) -> None:
             raise Died
 
         desk.submit("a")
