@@ -20,10 +20,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from itertools import accumulate, pairwise
-from math import ceil, exp, log, log1p, nan
+from math import ceil, log, log1p, nan
 from statistics import NormalDist
 from typing import Any
 
+from features import portable
 from features.repeats import Claim
 from features.survival import EDGES_S as STRETCHES_S
 from scheduler.core.curves import (
@@ -514,7 +515,8 @@ def _describe(
     ratios: _Ratios, ascending: Sequence[float], points: int, lasted: Sequence[float] = ()
 ) -> None:
     left = _left(ascending, lasted)
-    ratios.grid = tuple(map(exp, _levels(ascending, points, left, lasted)))
+    levels = _levels(ascending, points, left, lasted)
+    ratios.grid = tuple(portable.exp(one, portable.RATIO) for one in levels)
     ratios.even, ratios.seen = _between(ascending, left), len(ascending)
     ratios.stale = 0
     _derive(ratios)
@@ -557,7 +559,7 @@ def _between(ended: Sequence[float], left: Sequence[float]) -> tuple[float, ...]
 
     def at(level: float) -> float:
         beyond = log(goes_on / (1.0 - level)) if goes_on > 1.0 - level else 0.0
-        return exp(_straight(levels, ended, level) + beyond)
+        return portable.exp(_straight(levels, ended, level) + beyond, portable.RATIO)
 
     return tuple(at((i + 0.5) / EVEN) for i in range(EVEN))
 
