@@ -51,7 +51,7 @@ def peer_user(client: tuple[str, int], server: tuple[str, int]) -> str | None:
 
 def _elsewhere(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     """Whether an address is none of this host's. Where `ip_nonlocal_bind` is set, none is known to
-    be. Raises OSError where it cannot be told."""
+    be. Raises OSError where that is unknown."""
     address = getattr(address, "ipv4_mapped", None) or address
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as tried:

@@ -83,7 +83,7 @@ def step(
             try:
                 found = _judged(store, one, desk, clock=clock, stopping=stopping)
             except (OSError, ValueError, pa.ArrowException) as error:
-                found = Judged(at=clock(), error=_said(error))
+                found = Judged(at=clock(), error=_words_of(error))
             if found is None or not _written(one.folder / JUDGED, found):
                 return False
             log.info("judged", proposal=one.name, better=found.better, why=found.error)
@@ -92,7 +92,7 @@ def step(
             try:
                 done = _promoted(one, desk, clock, stopping)
             except (OSError, ValueError) as error:
-                done = Done(at=clock(), error=_said(error))
+                done = Done(at=clock(), error=_words_of(error))
             if done is None or not _written(one.folder / DONE, done):
                 return False
             log.info("promoted", proposal=one.name, by=one.proposed.by, why=done.error)
@@ -100,7 +100,7 @@ def step(
     return False
 
 
-def _said(error: Exception) -> str:
+def _words_of(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:500]
 
 

@@ -119,8 +119,8 @@ def played_apart(store: Store, bundle: Path, asked: Asked, now: float) -> Starts
     except subprocess.TimeoutExpired:
         raise NoReplay(f"The replay took longer than {LIMIT_S:g} s, and was given up.") from None
     except (subprocess.CalledProcessError, OSError, ValueError) as error:
-        said = (getattr(error, "stderr", None) or b"").decode(errors="replace") or str(error)
-        log.warning("a replay failed: %s", said[-4000:])
+        printed = (getattr(error, "stderr", None) or b"").decode(errors="replace") or str(error)
+        log.warning("a replay failed: %s", printed[-4000:])
         raise NoReplay("The replay failed: the service's log says why.") from None
     finally:
         _ONE.release()
