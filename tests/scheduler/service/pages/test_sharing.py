@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import string
 import time
@@ -12,8 +11,6 @@ from random import Random
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler.backends.local.spool import name_of
-from scheduler.backends.local.usage import Series
 from scheduler.service.api import shares, tokens
 from scheduler.service.api.limits import Limits
 from scheduler.service.app import create_app
@@ -264,23 +261,3 @@ def _refusal(lived: Lived) -> str:
     assert said[0] == 404
     assert GONE in said[1]
     return said[1]
-
-
-def test_gpu_use_is_shown_to_the_owner_and_to_no_guest(
-    lived: Lived, jobs: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = jobs[0]
-    link = _link(lived, "grace.hopper", job)
-    state = lived.app.state
-    here = state.settings.model_copy(update={"backend": "local"})
-    monkeypatch.setattr(state, "settings", here)
-    series = Series(1000.0, 4)
-    series.add(1000.0, [{"util_pct": 40.0}] * 4)
-    folder = here.state_dir / "local" / "output"
-    folder.mkdir(parents=True)
-    attempt = lived.see("grace.hopper").job(job).attempt
-    (folder / f"{name_of(job, attempt)}.usage").write_text(json.dumps(series.record()))
-    assert 'id="usage"' in lived.browser("grace.hopper").get(f"/jobs/{job}").text
-    status, page = _guest(lived, link)
-    assert status == 200
-    assert 'id="usage"' not in page
