@@ -125,6 +125,7 @@ class _Ahead(Future):
         self.began |= {one.job_id: now for one in decisions if one.action is Action.START}
 
     def _decided(self, now: float) -> None:
+        self._plan_wake(now)  # the policy's next moment may come before the next event
         due = self._heap[0][0] if self._heap else NEVER
         if self.reasons is None and self._moment < due:
             policy = twin_in(self.core.policy)

@@ -118,6 +118,7 @@ class _Until(Engine):
     until = 0.0
 
     def _decided(self, now: float) -> None:
+        self._plan_wake(now)  # the policy's next moment may come before the next event
         if not self._heap or self._heap[0][0] > self.until:
             raise _Reached
 
