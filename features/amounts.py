@@ -91,14 +91,14 @@ def of_command(command: Sequence[str]) -> Amount:
 
 def of_commands(commands: Sequence[Simple]) -> Amount:
     """Return how much the commands of a script ask for, as their training command states it. If
-    several state the same amount, each counts as one run. If they state different amounts, the
-    result is empty.
+    several state the same amount, each counts as one run, without those that run only where the one
+    before does not (`||`, `else`). If they state different amounts, the result is empty.
     """
     each = [(_of_words(one.words), one) for one in commands]
-    stated = [(found, one.times) for found, one in each if found.epochs or found.steps]
-    stated = stated or [
-        (found, one.times) for found, one in each if found.runs or _runs_script(one.words)
-    ]
+    stated = _counted([(found, one) for found, one in each if found.epochs or found.steps])
+    stated = stated or _counted(
+        [(found, one) for found, one in each if found.runs or _runs_script(one.words)]
+    )
     amount = stated[0][0] if stated else Amount()
     if not (amount.epochs or amount.steps):
         amount = next((found for found, _ in stated if any(found)), amount)
@@ -108,6 +108,15 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
     if any(other != amount for other, _ in stated):
         amount = Amount()
     return amount._replace(runs=runs if runs > 1 else None)
+
+
+def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, float]]:
+    """Return what commands state, and how often each is run; one that stands in for another adds no
+    run.
+    """
+    return [
+        (found, 0.0 if i and one.otherwise else one.times) for i, (found, one) in enumerate(stated)
+    ]
 
 
 def _of_words(command: Sequence[str]) -> Amount:
@@ -220,6 +229,8 @@ class Work:
         asked = of_commands(commands)
         if asked.runs and commands != [Simple(list(command))]:
             return None  # how long all of them take says nothing of one
+        if len({found for one in commands if any((found := _of_words(one.words))[:2])}) > 1:
+            return None  # which of them it is, is not known
         command = _that_trains(commands, command)
         whole = [f"{name}={value}" for name, value in (more or {}).items()] + list(command)
         amount, batch = _of_words(whole), None

@@ -40,10 +40,12 @@ class Simple(NamedTuple):
 
     Attributes:
         times: how often it is run; infinite where that is not known.
+        otherwise: it stands behind `||` or `else`, and runs where the one before does not.
     """
 
     words: list[str]
     times: float = 1.0
+    otherwise: bool = False
 
 
 def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
@@ -96,18 +98,36 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
     """
     found: list[Simple] = []
     loops: list[float] = []
-    for words in _commands(text[:MOST_CHARACTERS]):
+    branches: list[bool] = []
+    for sign, words in _commands(text[:MOST_CHARACTERS]):
         budget[0] -= 1
         if budget[0] < 0:
             break
+        _branched(words, branches)
+        otherwise = sign == "||" or any(branches)
         plain = _steered(words, loops, known)
         plain = _assigned([one for word in plain for one in _filled_all(word, known)], known)
         if plain:
             times = inf if inf in loops else prod(loops)
             times *= _repeated(plain)
             inner = _unwrapped(plain, known, depth, budget)
-            found += [Simple(one.words, one.times * times) for one in inner]
+            found += [
+                Simple(one.words, one.times * times, one.otherwise or otherwise) for one in inner
+            ]
     return found
+
+
+def _branched(words: Sequence[str], branches: list[bool]) -> None:
+    """Note for each `if` that is open whether its `else` has been reached."""
+    for word in words:
+        if word == "if":
+            branches.append(False)
+        elif word in ("else", "elif") and branches:
+            branches[-1] = True
+        elif word == "fi" and branches:
+            branches.pop()
+        if word not in _OPENS and word not in _CLOSES:
+            break
 
 
 def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> list[str]:
@@ -178,8 +198,10 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, word)[:LONGEST]
 
 
-def _commands(text: str) -> Iterable[list[str]]:
-    """The words of each simple command; what cannot be read as one is left out."""
+def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
+    """The sign before each simple command (`||`, `;`), and its words; what cannot be read as one is
+    left out.
+    """
     text = re.sub(r"\\\r?\n", " ", text)
     text = _SEQ.sub(
         lambda found: f"{{{found[1] if found[2] else 1}..{found[2] or found[1]}}}", text
@@ -192,17 +214,17 @@ def _commands(text: str) -> Iterable[list[str]]:
             continue
         lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
         lexer.whitespace_split, lexer.commenters = True, "#"
-        words: list[str] = []
+        sign, words = "", list[str]()
         try:
             for word in lexer:
                 if word and set(word) <= set(";&|()"):
-                    yield words
-                    words = []
+                    yield sign, words
+                    sign, words = word, []
                 else:
                     words.append(word)
         except ValueError:
             continue
-        yield words
+        yield sign, words
 
 
 def _counted(found: re.Match[str]) -> str:

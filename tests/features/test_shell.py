@@ -170,6 +170,23 @@ LAUNCHED = [
     ("bash -c 'set -e; source venv/bin/activate; python train.py --epochs 3'", Amount(3)),
     ("bash -c 'if [ -f a ]; then python train.py --epochs 3; fi'", Amount(3)),
     ("bash -c '[ -d out ] || mkdir out; python train.py --epochs 3 && echo done'", Amount(3)),
+    ("bash -c 'python t.py --epochs 3 || python t.py --resume --epochs 3'", Amount(3)),
+    ("bash -c 'python t.py --epochs 3 --resume || python t.py --epochs 5'", Amount()),
+    ("bash -c 'test -f done || python t.py --epochs 3'", Amount(3)),
+    (
+        "bash -c 'if [ -f a ]; then python t.py --epochs 3; else python t.py --epochs 3; fi'",
+        Amount(3),
+    ),
+    (
+        "bash -c 'if a; then python t.py --epochs 3; elif b; then python t.py --epochs 3; fi'",
+        Amount(3),
+    ),
+    ("bash -c 'if a; then python t.py --epochs 3; fi; python t.py --epochs 3'", Amount(3, runs=2)),
+    (
+        "bash -c 'if a; then b; else c; fi; python t.py --epochs 3; python t.py --epochs 3'",
+        Amount(3, runs=2),
+    ),
+    ("bash -c 'if a; then python t.py --epochs 3; else python t.py --epochs 5; fi'", Amount()),
     ("bash -c 'EPOCHS=9 python train.py --epochs $EPOCHS'", Amount()),
     ("bash -c 'EPOCHS=9; python train.py --epochs $EPOCHS'", Amount(9)),
     ("bash -c 'export EPOCHS=9 && python train.py --epochs=${EPOCHS}'", Amount(9)),
