@@ -1,0 +1,123 @@
+"""How long real trainings by real libraries will take, as the reader says it, and as it turned out.
+
+    python -m benchmarks.printed.libraries --json [--only keras lightning] [--seconds 60]
+
+Trains with each library of `trainings.py` that is installed, and plays what it printed, with the times
+at which it did, through the product's follower. Judged: what is said once a third of the run is over
+(a profiling pass sees less of a longer job), and what is said of a second run with another amount at
+its submission, from the first one. Those that are not installed are named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from math import log
+from typing import Any
+
+from benchmarks.printed.__main__ import play
+from benchmarks.printed.trainings import TRAININGS
+from features.amounts import Ran, Work, of_command
+from features.throughput import asked as at_submission
+
+NEAR, NEAR_AGAIN = 1.1, 1.15  # what counts as right: of a run seen, of one at its submission
+SEEN = 1 / 3  # share of a run after which it is judged
+TRIAL_EPOCHS = 2
+SECOND = 0.6  # share of the first run's epochs that the second asks for
+PROGRAM = [sys.executable, "-m", "benchmarks.printed.trainings"]
+NAMED = {"torch_plain": "torch", "torch_tqdm": "torch", "sklearn": "sklearn", "boosting": "sklearn"}
+
+
+def trained(name: str, epochs: int, rows: int) -> tuple[list[str], list[tuple[float, str]], float]:
+    """Train. Return the command, what was printed with its seconds, and how long it took."""
+    options = [name, "--epochs", str(epochs), "--rows", str(rows)]
+    parts, begun = list[tuple[float, str]](), time.monotonic()
+    with subprocess.Popen(
+        PROGRAM + options,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+    ) as process:
+        assert process.stdout is not None
+        while piece := os.read(process.stdout.fileno(), 65536):
+            parts.append((time.monotonic() - begun, piece.decode(errors="replace")))
+    took_s = time.monotonic() - begun
+    if process.returncode:
+        raise SystemExit(f"{name} failed:\n" + "".join(text for _, text in parts)[-2000:])
+    return ["python", "trainings.py", *options], parts, took_s
+
+
+def _an_epoch_s(name: str, rows: int) -> float:
+    """Return the CPU seconds of an epoch, by two short runs."""
+    cpu_s = []
+    for epochs in (TRIAL_EPOCHS, 3 * TRIAL_EPOCHS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        trained(name, epochs, rows)
+        cpu_s.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+    return max(0.05, (cpu_s[1] - cpu_s[0]) / (2 * TRIAL_EPOCHS))
+
+
+def row(name: str, seconds: float, rows: int) -> dict[str, Any]:
+    """Return what was said of two runs by a library: one of about so many seconds, and a second."""
+    epochs = max(4, round(seconds / _an_epoch_s(name, rows)))
+    command, parts, took_s = trained(name, epochs, rows)
+    played = play(parts, took_s, of_command(command))
+    bare = play(parts, took_s, None)
+    seen, unasked = played.at(SEEN), bare.at(SEEN)
+    again, _, again_s = trained(name, max(2, round(SECOND * epochs)), rows)
+    first, second = Work.of(command), Work.of(again)
+    assert first is not None
+    assert second is not None
+    foreseen = at_submission(second, 1, (Ran(first, 1, took_s),))
+    return {
+        "library": name,
+        "epochs": epochs,
+        "took_s": round(took_s, 1),
+        "said": round(seen.total_s / took_s, 3) if seen else None,
+        "said_without_command": round(unasked.total_s / took_s, 3) if unasked else None,
+        "interval_holds": seen.low_s <= took_s <= seen.high_s if seen else None,
+        "second_took_s": round(again_s, 1),
+        "second_foreseen": round(foreseen.total_s / again_s, 3) if foreseen else None,
+    }
+
+
+def _right(of: list[float | None], near: float) -> float:
+    return round(sum(x is not None and abs(log(x)) <= log(near) for x in of) / max(1, len(of)), 3)
+
+
+def main() -> None:
+    """Measure every library that is installed. Print a row each, and how many were right."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", nargs="*", default=sorted(TRAININGS), choices=sorted(TRAININGS))
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the first run, about")
+    parser.add_argument(
+        "--rows", type=int, default=4000, help="of the data set: sets an epoch's length"
+    )
+    wanted = parser.parse_args()
+    missing = [name for name in wanted.only if find_spec(NAMED.get(name, name)) is None]
+    rows = list[dict[str, Any]]()
+    for name in wanted.only:
+        if name not in missing:
+            rows.append(row(name, wanted.seconds, wanted.rows))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    figures = {
+        "libraries": len(rows),
+        "right": _right([one["said"] for one in rows], NEAR),
+        "right_without_command": _right([one["said_without_command"] for one in rows], NEAR),
+        "second_right": _right([one["second_foreseen"] for one in rows], NEAR_AGAIN),
+        "not_installed": missing,
+    }
+    if not wanted.json:
+        print(*rows, sep="\n")
+    print(json.dumps(figures | ({"rows": rows} if wanted.json else {})))
+
+
+if __name__ == "__main__":
+    main()
