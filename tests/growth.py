@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import pairwise
@@ -28,6 +28,7 @@ PACKAGES = ("features", "models", "profiler", "scheduler", "pipeline")
 SHORT, LONG = 1024, 65_536  # characters
 # below SHORT: an exponential pattern would never come back from it
 SIZES = (12, 16, 20, 24, 32, 64, 256, SHORT, 8 * SHORT, LONG)
+FARTHER, SURE = 16, 1.5  # times LONG, where the exponent is no more than this
 EXPONENT = 1.1  # of the growth from SHORT to LONG, at most
 FLOOR_S = 0.002  # no quadratic reading of 8 * SHORT costs less: it is 3 * 10^7 steps
 _ENDS = ("", "\x00\n!")
@@ -58,8 +59,12 @@ def growth(read: Read, make: Callable[[int], str]) -> float:
         found = log(much / few) / log(LONG / SHORT)
         if found <= EXPONENT:
             return found
-    # a short text may fit into a cache where a long one does not: that is no growth of the work
-    longer = log(_least_s(read, make(4 * LONG), 3) / _least_s(read, make(LONG), 3)) / log(4)
+    if found > SURE:
+        return found
+    # a short text may fit into a cache where a long one does not, and another program may take it:
+    # neither is growth of the work, which shows all the more on longer texts
+    much = _least_s(read, make(FARTHER * LONG), 5)
+    longer = log(much / _least_s(read, make(LONG), 20)) / log(FARTHER)
     return min(found, longer)
 
 
@@ -98,7 +103,9 @@ class Found:
             given = text.encode("latin-1", "replace") if binary else text
             if use in ("sub", "subn"):
                 return method(given[:0], given)
-            return list(method(given)) if use == "finditer" else method(given)
+            if use == "finditer":
+                return deque(method(given), maxlen=0)  # as they come, without holding them
+            return method(given)
 
         return apply
 
