@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from features.job import Profile
+from features.portable import RATIO
 from models.interference import contended_speed
 from scheduler.core.cluster import Run
 from scheduler.simulation.work import Work
@@ -32,11 +33,10 @@ class SimulatedContention:
         if speed is None:
             if len(self._speeds) >= REMEMBERED:
                 self._speeds.clear()
-            speed = self._speeds[a, b] = float(
-                contended_speed(
-                    np.float64(a.gpu_util_pct / 100),
-                    np.float64(b.gpu_util_pct / 100),
-                    np.float64((a.gpu_mem_util_pct + b.gpu_mem_util_pct) / 100),
-                )
+            found = contended_speed(
+                np.float64(a.gpu_util_pct / 100),
+                np.float64(b.gpu_util_pct / 100),
+                np.float64((a.gpu_mem_util_pct + b.gpu_mem_util_pct) / 100),
             )
+            speed = self._speeds[a, b] = round(float(found), RATIO)
         return speed

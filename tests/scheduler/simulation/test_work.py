@@ -60,6 +60,7 @@ def test_simulated_contention_slows_both_and_whoever_asks_for_less_less(
     if a.gpu_util_pct < b.gpu_util_pct:
         assert mine >= theirs
     assert model.rate(one, run, other) == mine, "asked again, answered alike"
+    assert round(mine, 9) == mine, "no bit on which processors differ"
 
 
 def test_simulated_contention_of_the_unknown_is_the_stated_speed() -> None:
