@@ -29,6 +29,7 @@ from mlflow import MlflowClient
 from mlflow.data.dataset_source import DatasetSource
 from mlflow.data.dataset_source_registry import resolve_dataset_source
 from mlflow.data.meta_dataset import MetaDataset
+from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema
@@ -54,6 +55,7 @@ VIEW = "errors"  # of the table of runs: metrics in view
 ROWS = "evaluation_rows"  # tag: what the figures are of
 DIGEST = "bundle_digest"  # tag of a version
 REPLACES = "replaces"  # tag of a version that becomes champion: whose alias moves next
+WEEK_MS = 7 * 86_400_000
 CANDIDATE = "A candidate: it decides nothing before `pellucid promote`."
 
 
@@ -304,6 +306,22 @@ def promote(
             client.set_model_version_tag(name, version.number, REPLACES, before.number)
         client.set_registered_model_alias(name, CHAMPION, version.number)
         _mended(client, name)
+
+
+def log_serving(
+    version: Version, week: int, figures: Mapping[str, float], registry: Registry = HERE
+) -> None:
+    """Log what a version did in a service in a week with its run, a step for each week. What was
+    logged already stays as it is.
+
+    Args:
+        week: its number since the epoch.
+        figures: by name; those of the run are called "serving/NAME".
+    """
+    at = (week + 1) * WEEK_MS  # the same each time, so that it is kept once
+    found = [Metric(f"serving/{name}", float(value), at, week) for name, value in figures.items()]
+    with _store(registry.tracking_uri) as client:
+        client.log_batch(version.run_id, metrics=found)
 
 
 def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:

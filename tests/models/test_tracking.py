@@ -21,6 +21,7 @@ from models.training.tracking import (
     bundle_of,
     champion,
     former_champion,
+    log_serving,
     log_training,
     promote,
     registered,
@@ -221,3 +222,15 @@ def test_a_promotion_stopped_between_its_two_aliases_is_completed_by_the_next_st
     assert (champion(registry), former_champion(registry)) == (two, three)
     client.set_registered_model_alias(MODEL_NAME, "champion", one.number)  # by hand, in the UI
     assert (champion(registry), former_champion(registry)) == (one, three)
+
+
+def test_what_a_version_served_is_a_step_each_week_and_is_kept_once(fresh, bundle, tmp_path):
+    registry = Registry(
+        tracking_uri=f"sqlite:///{fresh / 'mlflow.db'}", artifact_root=tmp_path / "artifacts"
+    )
+    version = candidate(bundle, tmp_path / "one", registry, 5.0)
+    for week, jobs in ((2900, 12.0), (2901, 30.0), (2900, 12.0)):
+        log_serving(version, week, {"jobs decided": jobs, "error": 0.5}, registry)
+    client = mlflow.MlflowClient(registry.tracking_uri, registry.tracking_uri)
+    held = client.get_metric_history(version.run_id, "serving/jobs decided")
+    assert sorted((one.step, one.value) for one in held) == [(2900, 12.0), (2901, 30.0)]
