@@ -47,6 +47,7 @@ LEAST_JOBS, LEAST_USERS = 200, 8  # of ours that are judged on; fewer: those of 
 JOBS = "jobs.parquet"
 TRACE = Path("data/trace")  # of the pipeline, beside its parameters
 LOG = "judging"
+TRACK_EVERY = 150  # turns: five minutes
 AGAIN_S = 3600.0  # after a week could not be logged
 LOGGED, TRIED = ".logged", "tried.txt"  # marks, beside the weeks
 Stopping = Callable[[float], bool]
@@ -69,13 +70,16 @@ class Desk:
 
 
 def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping) -> None:
-    """Judge and promote what is asked for, until stopped."""
+    """Judge and promote what is asked for, and have weeks logged, until stopped."""
     store = Store(database)
     clock = service_clock(store)
+    turns = 0
     try:
         while not stopping(POLL_S):
             step(store, Proposals(state_dir), desk, clock=clock, stopping=stopping)
-            track(state_dir, desk, clock(), stopping)
+            turns += 1
+            if turns % TRACK_EVERY == 1:
+                track(state_dir, desk, clock(), stopping)
     finally:
         store.close()
 
