@@ -10,8 +10,9 @@ many were refused and promoted. A draw takes about a minute of a core.
 - twice: the champion learned from the later half, the candidate from all of it.
 
 `--watch` promotes the bad ones instead, by hand, and counts after how many jobs the service's watch
-returns to the former champion (`shuffled`; `turned`: every shape upside down; `minutes`: in place
-of seconds).
+returns to the former champion (`shuffled`; `dealt`: learned from a trace whose durations were dealt
+out before histories were made of them; `turned`: every shape upside down; `minutes`: in place of
+seconds).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from pipeline.stages.common import test_from
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds.cluster_file import read_cluster
 from scheduler.core.estimates import _text
-from scheduler.service.log.beside import Ended, beside
+from scheduler.service.log.beside import Began, as_of, beside
 from scheduler.service.log.watch_models import FIRST, due
 
 CLUSTER = Path(__file__).resolve().parents[1] / "pipeline/worlds/clusters/demo.yaml"
@@ -66,6 +67,23 @@ class Draw:
         y, ended = self.rows.y.copy(), np.flatnonzero(np.isfinite(self.rows.y))
         y[ended] = self.draw.permutation(y[ended])
         return self.fitted(replace(self.rows, y=y))
+
+    def dealt(self) -> Bundle:
+        """Return a bundle fitted on a trace whose durations were dealt out among the jobs, before
+        anybody's history was made of them.
+        """
+        ran = self.trace.column("duration_s").to_numpy(zero_copy_only=False).copy()
+        ended = np.flatnonzero(np.isfinite(ran))
+        ran[ended] = self.draw.permutation(ran[ended])
+        kind = self.trace.schema.field("end_time").type
+        start = self.trace.column("start_time").cast(pa.int64()).to_numpy(zero_copy_only=False)
+        over = pa.array(start + 1000.0 * ran, from_pandas=True).cast(pa.int64(), safe=False)
+        trace = self.trace
+        for name, column in (("duration_s", pa.array(ran, from_pandas=True)), ("end_time", over)):
+            wanted = kind if name == "end_time" else column.type
+            at = trace.schema.get_field_index(name)
+            trace = trace.set_column(at, trace.schema.field(name), column.cast(wanted))
+        return self.fitted(training_rows(trace, families=FAMILIES))
 
     def broken(self) -> Bundle:
         """Return a bundle fitted with one feature shuffled."""
@@ -108,26 +126,24 @@ def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, i
     """
     day = (draw.rows.time >= draw.cut) & (draw.rows.time < draw.cut + DAY_S)
     after = draw.rows.where((draw.rows.time >= draw.cut) & np.isfinite(draw.rows.y))
-    jobs, order = int(day.sum()), np.argsort(after.end_time)
-    user = dict(
-        zip(
-            draw.trace.column("job_id").to_pylist(),
-            draw.trace.column("user").to_pylist(),
-            strict=True,
-        )
-    )
+    jobs = int(day.sum())
+    ids, users = draw.trace.column("job_id").to_pylist(), draw.trace.column("user").to_pylist()
+    user = dict(zip(ids, users, strict=True))
     names = [spec.name for spec in promoted.duration.features]
     columns = {name: after.X[name].tolist() for name in names}
-    ended = [
-        Ended(
-            user[after.job_id[i]],
-            tuple(_text(columns[name][i]) for name in names),
-            float(after.y[i]),
+    known = [
+        Began(
+            user=user[after.job_id[i]],
+            inputs=tuple(_text(columns[name][i]) for name in names),
+            job_id=after.job_id[i],
+            started=float(after.end_time[i] - after.y[i]),
+            ended=float(after.end_time[i]),
+            counts=True,
         )
-        for i in order[:jobs].tolist()
+        for i in range(len(after))
     ]
     for count in sorted({due(n) or 0 for n in range(FIRST, jobs + 1)}):
-        if beside("former", former, promoted, ended[:count]).verdict == "better":
+        if beside("former", former, promoted, as_of(known, count)).verdict == "better":
             return count, jobs
     return None, jobs
 
@@ -144,13 +160,28 @@ def compared(draw: Draw, candidate: Bundle, champion: Bundle, draws: int) -> tup
     return figures + replayed(candidate, champion, draw.trace, spec, since, draws=draws).figures
 
 
+def turned_round(one: Paired) -> Paired:
+    """Return the figure with candidate and champion in each other's place."""
+    return replace(
+        one,
+        candidate=one.champion,
+        champion=one.candidate,
+        gain=-one.gain,
+        low=-one.high,
+        high=-one.low,
+    )
+
+
 def outcomes(draw: Draw, kinds: list[str], draws: int) -> Iterator[dict[str, Any]]:
     """Yield the fate of each candidate."""
     whole = draw.fitted(draw.rows)
     half = draw.half() if {"half", "twice"} & set(kinds) else whole
-    for kind in kinds:
+    twice: tuple[Paired, ...] = ()
+    for kind in sorted(kinds, key=lambda kind: kind == "half"):
         if kind == "twice":
-            figures = compared(draw, whole, half, draws)
+            figures = twice = compared(draw, whole, half, draws)
+        elif kind == "half" and twice:
+            figures = tuple(map(turned_round, twice))
         else:
             worse = half if kind == "half" else getattr(draw, kind)()
             figures = compared(draw, worse, whole, draws)
@@ -179,7 +210,12 @@ def main() -> None:
             draw = Draw(seed, wanted.preset)
             good = draw.fitted(draw.rows)
             half = draw.half()
-            bad = {"shuffled": draw.shuffled(), "turned": turned(good), "minutes": in_minutes(good)}
+            bad = {
+                "dealt": draw.dealt(),
+                "shuffled": draw.shuffled(),
+                "turned": turned(good),
+                "minutes": in_minutes(good),
+            }
             for kind, promoted in bad.items():
                 count, jobs = watched(draw, promoted, good)
                 print(f"{seed} {kind}: returned after {count} of {jobs} jobs of a day", flush=True)

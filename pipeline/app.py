@@ -65,6 +65,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         _one("token", "Make, list and revoke the tokens that let people in."),
         _one("slurm", "In front of Slurm: take back an order, erase a user.", function="app"),
         _one("beside", "Show how a shadow and the former models turn out beside those in use."),
+        _one("served", "Show which models decided each week, and how that turned out."),
         _one("audit", "Recompute every decision of the log and compare."),
         _one("restore", "Put a backup where a damaged database is."),
         _one("mend-clock", "Put right times that a wrong clock wrote.", "mend_clock"),

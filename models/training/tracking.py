@@ -29,6 +29,7 @@ from mlflow import MlflowClient
 from mlflow.data.dataset_source import DatasetSource
 from mlflow.data.dataset_source_registry import resolve_dataset_source
 from mlflow.data.meta_dataset import MetaDataset
+from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema
@@ -53,6 +54,8 @@ PICTURE = "get-artifact?path=shapes.png&run_uuid="  # as the UI's own server giv
 VIEW = "errors"  # of the table of runs: metrics in view
 ROWS = "evaluation_rows"  # tag: what the figures are of
 DIGEST = "bundle_digest"  # tag of a version
+REPLACES = "replaces"  # tag of a version that becomes champion: whose alias moves next
+WEEK_MS = 7 * 86_400_000
 CANDIDATE = "A candidate: it decides nothing before `pellucid promote`."
 
 
@@ -226,12 +229,20 @@ def _dataset(bundle: Bundle, digest: str, source: str | Path | None) -> MetaData
 
 
 def champion(registry: Registry = HERE) -> Version | None:
-    """Return the champion; None while there is none."""
+    """Return the champion; None while there is none. A promotion that was stopped after the
+    champion's alias and before the former one's is completed first.
+    """
+    with _store(registry.tracking_uri) as client:
+        _mended(client, registry.name)
     return _aliased(registry, CHAMPION)
 
 
 def former_champion(registry: Registry = HERE) -> Version | None:
-    """Return the former champion, or None when there was none."""
+    """Return the former champion, or None when there was none. See `champion` for what was
+    stopped.
+    """
+    with _store(registry.tracking_uri) as client:
+        _mended(client, registry.name)
     return _aliased(registry, FORMER)
 
 
@@ -274,7 +285,7 @@ def promote(
 ) -> None:
     """Make a version the champion. Its reason and evidence are kept with it."""
     with _store(registry.tracking_uri) as client:
-        name, before = registry.name, _aliased(registry, CHAMPION)
+        name, before = registry.name, champion(registry)
         client.log_dict(version.run_id, dict(evidence), f"promotion-of-{version.number}.json")
         for key, value in (("promoted", "true"), ("promotion_reason", reason)):
             client.set_model_version_tag(name, version.number, key, value)
@@ -291,9 +302,26 @@ def promote(
             client.log_metric(version.run_id, f"promotion/{name_of}", gain)
         client.set_tag(version.run_id, NOTE, about)
         client.update_model_version(name, version.number, about)
-        client.set_registered_model_alias(name, CHAMPION, version.number)
         if before is not None and before.number != version.number:
-            client.set_registered_model_alias(name, FORMER, before.number)
+            client.set_model_version_tag(name, version.number, REPLACES, before.number)
+        client.set_registered_model_alias(name, CHAMPION, version.number)
+        _mended(client, name)
+
+
+def log_serving(
+    version: Version, week: int, figures: Mapping[str, float], registry: Registry = HERE
+) -> None:
+    """Log what a version did in a service in a week with its run, a step for each week. What was
+    logged already stays as it is.
+
+    Args:
+        week: its number since the epoch.
+        figures: by name; those of the run are called "serving/NAME".
+    """
+    at = (week + 1) * WEEK_MS  # the same each time, so that it is kept once
+    found = [Metric(f"serving/{name}", float(value), at, week) for name, value in figures.items()]
+    with _store(registry.tracking_uri) as client:
+        client.log_batch(version.run_id, metrics=found)
 
 
 def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:
@@ -304,6 +332,18 @@ def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:
         for part in parts
         for title, figure in part.get("figures", {}).items()
     }
+
+
+def _mended(client: MlflowClient, name: str) -> None:
+    """Move the former champion's alias where the champion says that it replaces one."""
+    try:
+        found = client.get_model_version_by_alias(name, CHAMPION)
+    except MlflowException:
+        return
+    replaces = found.tags.get(REPLACES)
+    if replaces and replaces != str(found.version):
+        client.set_registered_model_alias(name, FORMER, replaces)
+        client.delete_model_version_tag(name, found.version, REPLACES)
 
 
 def _aliased(registry: Registry, alias: str) -> Version | None:

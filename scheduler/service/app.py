@@ -149,6 +149,7 @@ def _routes(pages: bool) -> list[BaseRoute]:
     if pages:
         from scheduler.service.pages import acting as acting_pages
         from scheduler.service.pages import (
+            comparing,
             editing,
             operations,
             proposing,
@@ -159,6 +160,7 @@ def _routes(pages: bool) -> list[BaseRoute]:
 
         for page in (
             routes,
+            comparing,
             editing,
             proposing,
             operations,

@@ -47,4 +47,6 @@ def addresses(
     if operator:
         yield "edit", "/models/edit?feature=gpus&kind=clip&low=-1&high=1&why=test"
         yield "proposals", "/models/proposals"
+        yield "compare", "/models/compare"
+        yield "moved", "/models/moved?owner=ada"
         yield "drain", "/nodes/change?node=node000&reason=fan"

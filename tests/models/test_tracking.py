@@ -21,6 +21,7 @@ from models.training.tracking import (
     bundle_of,
     champion,
     former_champion,
+    log_serving,
     log_training,
     promote,
     registered,
@@ -186,3 +187,50 @@ def test_the_folder_can_be_moved_and_goes_back_a_version(fresh, bundle, tmp_path
     assert Path(picture).read_bytes().startswith(b"\x89PNG")
     client.set_registered_model_alias(MODEL_NAME, "champion", "1")  # as its page does
     assert bundle_of(champion(registry), registry, "back").duration.intercept == 1.0
+
+
+def test_a_promotion_stopped_between_its_two_aliases_is_completed_by_the_next_start(
+    fresh, bundle, tmp_path, monkeypatch
+):
+    registry = Registry(
+        tracking_uri=f"sqlite:///{fresh / 'mlflow.db'}", artifact_root=tmp_path / "artifacts"
+    )
+    one, two, three = (
+        candidate(bundle, tmp_path / str(i), registry, intercept)
+        for i, intercept in enumerate((5.0, 5.5, 6.0))
+    )
+    promote(one, "the first", {}, registry)
+    promote(two, "the second", {}, registry)
+    assert former_champion(registry) == one
+    moves = mlflow.MlflowClient.set_registered_model_alias
+
+    def stopped(self, name, alias, version):
+        if alias == "former-champion":
+            raise KeyboardInterrupt
+        moves(self, name, alias, version)
+
+    with monkeypatch.context() as during:
+        during.setattr(mlflow.MlflowClient, "set_registered_model_alias", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            promote(three, "the third", {}, registry)
+    client = mlflow.MlflowClient(registry.tracking_uri, registry.tracking_uri)
+    held = client.get_model_version_by_alias(MODEL_NAME, "former-champion")
+    assert str(held.version) == one.number, "as the stop left it"
+    assert champion(registry) == three
+    assert former_champion(registry) == two
+    promote(two, "back", {}, registry)
+    assert (champion(registry), former_champion(registry)) == (two, three)
+    client.set_registered_model_alias(MODEL_NAME, "champion", one.number)  # by hand, in the UI
+    assert (champion(registry), former_champion(registry)) == (one, three)
+
+
+def test_what_a_version_served_is_a_step_each_week_and_is_kept_once(fresh, bundle, tmp_path):
+    registry = Registry(
+        tracking_uri=f"sqlite:///{fresh / 'mlflow.db'}", artifact_root=tmp_path / "artifacts"
+    )
+    version = candidate(bundle, tmp_path / "one", registry, 5.0)
+    for week, jobs in ((2900, 12.0), (2901, 30.0), (2900, 12.0)):
+        log_serving(version, week, {"jobs decided": jobs, "error": 0.5}, registry)
+    client = mlflow.MlflowClient(registry.tracking_uri, registry.tracking_uri)
+    held = client.get_metric_history(version.run_id, "serving/jobs decided")
+    assert sorted((one.step, one.value) for one in held) == [(2900, 12.0), (2901, 30.0)]

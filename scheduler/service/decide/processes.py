@@ -23,6 +23,7 @@ from scheduler.service.log.header import LogHeader
 from scheduler.service.log.judging import Desk, keep_judging
 from scheduler.service.log.notices import keep_notifying
 from scheduler.service.log.retention import keep_pruning
+from scheduler.service.log.served import keep_counting
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.checkpoint import keep_checkpointed
 from scheduler.service.log.store.soundness import keep_looking
@@ -153,6 +154,7 @@ def run_maintenance(settings: Settings, stopping: Stopping) -> None:
         ),
         partial(keep_checkpointed, settings.database, over.wait),
         partial(keep_looking, settings.database, over.wait),
+        partial(keep_counting, settings.database, settings.state_dir, over.wait),
     ]
     if settings.export_every:
         path = settings.state_dir / "export" / "finished.parquet"

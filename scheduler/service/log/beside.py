@@ -10,10 +10,10 @@ Intervals are those of a bootstrap over users, who are drawn with all their jobs
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from math import log1p, nan
+from math import inf, log1p, nan
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +48,7 @@ class Beside:
         role: "shadow", or "former": the one that decided before.
         digest, in_use: of the two bundles.
         jobs, users: how many ended since, and were scored by both.
+        running: how many more still ran, and count with what is known of them.
         error, error_in_use: mean |ln(true / predicted)| of each.
         gain, low, high: by how much the error of the one in use is larger, and its 99 % interval.
         verdict: "better", "worse", "as good" or "too few"; of the one beside.
@@ -58,6 +59,7 @@ class Beside:
     digest: str
     in_use: str
     jobs: int = 0
+    running: int = 0
     users: int = 0
     error: float | None = None
     error_in_use: float | None = None
@@ -131,11 +133,11 @@ def _stands(
         return Beside(role=role, digest=folder.name, in_use=used.name, why_not=str(error))
     if other.digest == in_use.digest:
         return None
-    after = max(since, _learned_to(other)) if role == SHADOW else since
+    after = max(since, learned_to(other)) if role == SHADOW else since
     return beside(role, other, in_use, ended_with(connection, in_use.digest, after, SHOWN))
 
 
-def _learned_to(bundle: Bundle) -> float:
+def learned_to(bundle: Bundle) -> float:
     """Return when the last job was submitted that a bundle learned from; long ago: it does not
     say.
     """
@@ -148,21 +150,67 @@ def _learned_to(bundle: Bundle) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ended, and the inputs of the score that it was decided with."""
+    """A job that ended, and the inputs of the score that it was decided with.
+
+    Attributes:
+        running: it still ran: `ran_s` is for how long by then.
+    """
 
     user: str
     inputs: tuple[str, ...]
     ran_s: float
     job_id: str = ""
+    running: bool = False
 
 
-def ended_with(connection: Connection, digest: str, since: float, most: int = MOST) -> list[Ended]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Began:
+    """A job that was started, and the inputs of the score that it was decided with.
+
+    Attributes:
+        ended: when; None: it runs.
+        counts: it ended by itself.
+    """
+
+    user: str
+    inputs: tuple[str, ...]
+    job_id: str
+    started: float
+    ended: float | None
+    counts: bool
+
+
+def ended_with(
+    connection: Connection, digest: str, since: float, most: int = MOST, until: float = inf
+) -> list[Ended]:
     """Return the jobs that were scored by a bundle and have ended, in the order of their ends.
 
     Args:
         since: when the bundle came into use: older decisions are not looked at.
+        until: when another one did; likewise.
     """
-    found: dict[str, tuple[float, Ended]] = {}
+    known = began_with(connection, digest, since, most, until=until, over=True)
+    return [
+        Ended(one.user, one.inputs, max(0.0, ended - one.started), one.job_id)
+        for ended, one in in_order(known)
+    ][-most:]
+
+
+def began_with(
+    connection: Connection,
+    digest: str,
+    since: float,
+    most: int = MOST,
+    *,
+    until: float = inf,
+    over: bool = False,
+) -> list[Began]:
+    """Return the jobs that were scored by a bundle and started; see `ended_with`.
+
+    Args:
+        over: only those that ended by themselves.
+    """
+    found: dict[str, Began] = {}
     for table in (decisions, events):
         what = (
             table.c.action == "enqueue" if table is decisions else table.c.kind == Kind.SCORED.value
@@ -170,29 +218,63 @@ def ended_with(connection: Connection, digest: str, since: float, most: int = MO
         scored = (
             select(
                 table.c.seq, table.c.job_id, table.c.body,
-                jobs.c.owner, jobs.c.started_at, jobs.c.ended_at,
+                jobs.c.owner, jobs.c.started_at, jobs.c.ended_at, jobs.c.state,
             )
             .join(jobs, jobs.c.job_id == table.c.job_id)
-            .where(what, table.c.at >= since)
-            .where(jobs.c.state.in_(STATES), jobs.c.started_at.is_not(None))
+            .where(what, table.c.at >= since, table.c.at <= until)
+            .where(jobs.c.started_at.is_not(None))
             .order_by(table.c.seq.desc())
             .limit(2 * most)
         )  # fmt: skip
+        if over:
+            scored = scored.where(jobs.c.state.in_(STATES))
         rows = connection.execute(scored).mappings().all()
         for row, body in zip(rows, bodies(connection, table, rows), strict=True):
             given = json.loads(body)
             score = given if table is events else given.get("score") or {}
             if score.get("bundle") == digest and score.get("inputs"):
-                ran_s = max(0.0, row["ended_at"] - row["started_at"])
-                one = Ended(row["owner"], tuple(score["inputs"]), ran_s, row["job_id"])
-                found[row["job_id"]] = row["ended_at"], one  # the first of its scores is last here
-    return [one for _, one in sorted(found.values(), key=lambda pair: pair[0])][-most:]
+                found[row["job_id"]] = Began(  # the first of its scores is last here
+                    user=row["owner"],
+                    inputs=tuple(score["inputs"]),
+                    job_id=row["job_id"],
+                    started=row["started_at"],
+                    ended=row["ended_at"],
+                    counts=row["state"] in STATES,
+                )
+    return list(found.values())
+
+
+def in_order(known: Iterable[Began]) -> list[tuple[float, Began]]:
+    """Return the jobs that ended by themselves, and when, in the order of their ends."""
+    ended = [(one.ended, one) for one in known if one.counts and one.ended is not None]
+    return sorted(ended, key=lambda pair: pair[0])
+
+
+def as_of(known: Sequence[Began], count: int) -> list[Ended]:
+    """Return the first `count` jobs that ended, and those that ran when the last of them did.
+
+    What has ended soon is short. Those that still run are there so that models are not the better
+    the shorter they predict.
+    """
+    ended = in_order(known)[:count]
+    now = ended[-1][0] if ended else 0.0
+    found = [
+        Ended(one.user, one.inputs, max(0.0, at - one.started), one.job_id) for at, one in ended
+    ]
+    found += [
+        Ended(one.user, one.inputs, now - one.started, one.job_id, running=True)
+        for one in known
+        if one.started < now and (one.ended is None or one.ended > now)
+    ]
+    return found
 
 
 def beside(
     role: str, other: Bundle, in_use: Bundle, ended: Sequence[Ended], *, level: float = LEVEL
 ) -> Beside:
-    """Compare two bundles on jobs that ended."""
+    """Compare two bundles on jobs that ended, and on what is known of those that run: one that was
+    predicted shorter than it has run is wrong by that much at least.
+    """
     found = Beside(role=role, digest=other.digest, in_use=in_use.digest)
     try:
         picks = _picks(other, in_use)
@@ -201,15 +283,19 @@ def beside(
     names = [spec.kind for spec in in_use.duration.features]
     _, who = np.unique([one.user for one in ended] or [""], return_inverse=True)
     users = int(who.max()) + 1 if ended else 0
-    if len(ended) < LEAST or users < LEAST_USERS:
-        return replace(found, jobs=len(ended), users=users)
+    running = sum(one.running for one in ended)
+    found = replace(found, jobs=len(ended) - running, running=running, users=users)
+    if found.jobs < LEAST or users < LEAST_USERS:
+        return found
     errors = np.empty((2, len(ended)))
     for i, one in enumerate(ended):
         texts = one.inputs[: len(names)]
         row = [_value(text, kind) for text, kind in zip(texts, names, strict=True)]
         truth = log1p(one.ran_s)
-        errors[0, i] = abs(other.duration.score([row[at] for at in picks]) - truth)
-        errors[1, i] = abs(in_use.duration.score(row) - truth)
+        scores = other.duration.score([row[at] for at in picks]), in_use.duration.score(row)
+        errors[:, i] = [
+            max(0.0, truth - score) if one.running else abs(score - truth) for score in scores
+        ]
     gains = errors[1] - errors[0]
     count = np.bincount(who, minlength=users).astype(np.float64)
     total = np.bincount(who, gains, minlength=users)
@@ -218,8 +304,6 @@ def beside(
     low, high = np.quantile(spread, [(1 - level) / 2, (1 + level) / 2]).tolist()
     return replace(
         found,
-        jobs=len(ended),
-        users=users,
         error=float(errors[0].mean()),
         error_in_use=float(errors[1].mean()),
         gain=float(gains.mean()),

@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -21,8 +22,10 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from features.files import write_table
+from features.files import write_table, write_whole
+from features.given import read_text
 from models.bundle import Bundle
+from scheduler.service.log import served
 from scheduler.service.log.export import finished
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.proposals import (
@@ -35,6 +38,7 @@ from scheduler.service.log.proposals import (
     Proposals,
     write,
 )
+from scheduler.service.log.served import weeks
 from scheduler.service.log.store.store import Store
 
 POLL_S = 2.0
@@ -43,6 +47,9 @@ LEAST_JOBS, LEAST_USERS = 200, 8  # of ours that are judged on; fewer: those of 
 JOBS = "jobs.parquet"
 TRACE = Path("data/trace")  # of the pipeline, beside its parameters
 LOG = "judging"
+TRACK_EVERY = 150  # turns: five minutes
+AGAIN_S = 3600.0  # after a week could not be logged
+LOGGED, TRIED = ".logged", "tried.txt"  # marks, beside the weeks
 Stopping = Callable[[float], bool]
 Ran = tuple[int, str, str]  # exit status, standard output, the last line of standard error
 
@@ -63,12 +70,16 @@ class Desk:
 
 
 def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping) -> None:
-    """Judge and promote what is asked for, until stopped."""
+    """Judge and promote what is asked for, and have weeks logged, until stopped."""
     store = Store(database)
     clock = service_clock(store)
+    turns = 0
     try:
         while not stopping(POLL_S):
             step(store, Proposals(state_dir), desk, clock=clock, stopping=stopping)
+            turns += 1
+            if turns % TRACK_EVERY == 1:
+                track(state_dir, desk, clock(), stopping)
     finally:
         store.close()
 
@@ -100,6 +111,38 @@ def step(
     return False
 
 
+def track(state_dir: Path, desk: Desk, now: float, stopping: Stopping) -> bool:
+    """Have `pellucid served --log` log the weeks that are over, once each, and an hour after what
+    failed. Returns whether it did.
+    """
+    log = structlog.get_logger(LOG)
+    over = next((week.number for week in weeks(state_dir) if week.whole), None)
+    marks = state_dir / served.FOLDER
+    if over is None or (marks / f"{over}{LOGGED}").exists() or now < _tried(marks) + AGAIN_S:
+        return False
+    try:
+        write_whole(marks / TRIED, json.dumps(now))
+        asked = ["--state-dir", str(state_dir), "--params", str(desk.params), "--log"]
+        ran = _run(desk, ["served", *asked], stopping)
+        if ran is None or ran[0] != 0:
+            log.warning("not_logged", week=over, why=ran[2] if ran else "stopped")
+            return False
+        write_whole(marks / f"{over}{LOGGED}", "")
+    except OSError as error:
+        log.warning("not_logged", week=over, why=str(error))
+        return False
+    log.info("logged", week=over)
+    return True
+
+
+def _tried(marks: Path) -> float:
+    """When it was last tried."""
+    try:
+        return float(json.loads(read_text(marks / TRIED)))
+    except (OSError, ValueError, TypeError):
+        return -math.inf
+
+
 def _words_of(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:500]
 
@@ -127,7 +170,7 @@ def _judged(
 def _previewed(
     desk: Desk, asked: Sequence[str], clock: Callable[[], float], stopping: Stopping
 ) -> Judged | None:
-    ran = _run(desk, asked, stopping)
+    ran = _promote(desk, asked, stopping)
     if ran is None:
         return None
     status, text, problem = ran
@@ -166,7 +209,7 @@ def _promoted(
         own = one.folder / JOBS
         asked += [judged.version, "--trace", str(own if own.exists() else _of_pipeline(desk))]
         asked += ["--anyway"] if one.wanted.anyway else []
-    ran = _run(desk, asked, stopping)
+    ran = _promote(desk, asked, stopping)
     if ran is None:
         return None
     status, _, problem = ran
@@ -193,11 +236,16 @@ def _of_pipeline(desk: Desk) -> Path:
     return desk.params.parent / TRACE
 
 
-def _run(desk: Desk, asked: Sequence[str], stopping: Stopping) -> Ran | None:
+def _promote(desk: Desk, asked: Sequence[str], stopping: Stopping) -> Ran | None:
     """Run `pellucid promote`; None: it was broken off, because the service stops."""
     files = ["--params", str(desk.params), "--out", str(desk.out), "--json"]
+    return _run(desk, ["promote", *files, *asked], stopping)
+
+
+def _run(desk: Desk, asked: Sequence[str], stopping: Stopping) -> Ran | None:
+    """Run `pellucid`; None: it was broken off, because the service stops."""
     process = subprocess.Popen(
-        ["nice", *desk.program, "promote", *files, *asked],
+        ["nice", *desk.program, *asked],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -1,9 +1,10 @@
 """After a promotion, returns to the former models when the new ones are worse beyond chance.
 
-What ended since the new ones came into use is scored by both (`scheduler.service.log.beside`), at
-`FIRST` ended jobs and each time there are half as many again, so that looking often makes no false
-alarm likely. The return is an event, as a promotion is: whoever decides follows it, and a restart
-changes nothing. Models that were left so are not taken from the champion's folder again.
+What ended since the new ones came into use, and what runs, is scored by both
+(`scheduler.service.log.beside`), at `FIRST` ended jobs and each time there are half as many again,
+so that looking often makes no false alarm likely. The return is an event, as a promotion is:
+whoever decides follows it, and a restart changes nothing. Models that were left so are not taken
+from the champion's folder again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from sqlalchemy.exc import DBAPIError
 
 from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind
-from scheduler.service.log.beside import FORMER, Beside, beside, ended_with, returned, uses
+from scheduler.service.log.beside import (
+    FORMER,
+    Beside,
+    as_of,
+    began_with,
+    beside,
+    in_order,
+    returned,
+    uses,
+)
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.store.store import Store
@@ -56,12 +66,12 @@ def look(store: Store, bundle_store: BundleStore, now: float) -> Beside | None:
         if len(used) < 2 or last.get("to") == used[-1][0]:
             return None
         (former, _, _), (present, since, seq) = used[-2:]
-        ended = ended_with(connection, present, since)
-    count = due(len(ended))
+        known = began_with(connection, present, since)
+    count = due(len(in_order(known)))
     if count is None:
         return None
     other, in_use = (bundle_store.find({"digest": digest}) for digest in (former, present))
-    found = beside(FORMER, other, in_use, ended[:count])
+    found = beside(FORMER, other, in_use, as_of(known, count))
     if found.verdict == "better":
         _return(store, bundle_store, found, seq=seq, now=now)
     return found
@@ -93,7 +103,8 @@ def _return(store: Store, bundles: BundleStore, found: Beside, seq: int, now: fl
     assert found.error is not None
     assert found.error_in_use is not None
     why = (
-        f"worse beyond chance on {found.jobs} jobs of {found.users} users that ended since: "
+        f"worse beyond chance on {found.jobs} jobs of {found.users} users that ended since, and "
+        f"{found.running} that ran: "
         f"mean |ln(true / predicted)| {found.error_in_use:.3f}, the former's {found.error:.3f}"
     )
     back = {"digest": found.digest, "path": str(bundles.folder / found.digest)}

@@ -186,7 +186,7 @@ def tried(model: AdditiveModel, asked: Asked, ended: Sequence[Ended]) -> Tried:
         replace(shape(model, term, "before"), title="As it is"),
         replace(shape(after, after.terms[place], "after"), title="As it would be"),
     )
-    rows = [_row(model, one.inputs) for one in ended]
+    rows = [row_of(model, one.inputs) for one in ended]
     scores = np.array([[m.score(row) for row in rows] for m in (model, after)]).reshape(2, -1)
     truth = np.log1p([one.ran_s for one in ended])
     errors = np.abs(scores - truth)
@@ -204,7 +204,7 @@ def tried(model: AdditiveModel, asked: Asked, ended: Sequence[Ended]) -> Tried:
     )
     return Tried(
         charts=charts,
-        groups=tuple(_groups(model, rows, errors)),
+        groups=tuple(groups_of(model, rows, errors)),
         moved=moved,
         changed=int((shift > math.log(1.1)).sum()),
     )
@@ -332,9 +332,10 @@ def isotonic(values: Floats, weights: Floats, direction: int) -> Floats:
     return direction * np.repeat([b[0] for b in blocks], [b[2] for b in blocks])
 
 
-def _groups(
+def groups_of(
     model: AdditiveModel, rows: Sequence[Sequence[Value]], errors: Floats
 ) -> Sequence[Group]:
+    """Return the errors of two models, (2, rows), of all rows and by the size of the gang."""
     names = [spec.name for spec in model.features]
     all_of = np.ones(len(rows), dtype=bool)
     found = [("all jobs", all_of)]
@@ -357,7 +358,8 @@ def _groups(
     ]
 
 
-def _row(model: AdditiveModel, inputs: Sequence[str]) -> list[Value]:
+def row_of(model: AdditiveModel, inputs: Sequence[str]) -> list[Value]:
+    """Return the inputs of a score as its model takes them."""
     return [
         (float(text) if text else math.nan) if spec.kind == "continuous" else text or None
         for spec, text in zip(model.features, inputs, strict=False)

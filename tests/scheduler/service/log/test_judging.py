@@ -13,11 +13,21 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from features.codec import encode
 from models.bundle import Bundle
 from models.training.judging import LEAST_ROWS
 from models.training.judging import LEAST_USERS as USERS
-from scheduler.service.log import judging, proposals
-from scheduler.service.log.judging import JOBS, LEAST_JOBS, LEAST_USERS, Desk, judged_on, step
+from scheduler.service.log import judging, proposals, served
+from scheduler.service.log.judging import (
+    AGAIN_S,
+    JOBS,
+    LEAST_JOBS,
+    LEAST_USERS,
+    Desk,
+    judged_on,
+    step,
+    track,
+)
 from scheduler.service.log.proposals import (
     BUNDLE,
     JUDGED,
@@ -344,3 +354,26 @@ def test_only_jobs_that_came_since_it_learned_are_judged_on(
     found = judged_on(store, one, desk(tmp_path, BETTER))
     assert (found == one.folder / JOBS) == ours
     assert found.exists() == ours
+
+
+def test_each_week_that_is_over_is_logged_once_and_tried_again_an_hour_after_it_failed(
+    tmp_path: Path,
+) -> None:
+    failing = desk(tmp_path, {}, 1, "no registry")
+    assert not track(tmp_path, failing, 1.0e9, never), "no week is over"
+    folder = tmp_path / served.FOLDER
+    folder.mkdir()
+    for number, whole in ((2900, True), (2901, False)):
+        week = served.Week(number=number, whole=whole)
+        (folder / f"{number}.json").write_text(json.dumps(encode(week)))
+    assert not track(tmp_path, failing, 1.0e9, never)
+    program = desk(tmp_path, {})
+    assert not track(tmp_path, program, 1.0e9 + AGAIN_S - 1, never), "not before an hour has passed"
+    assert track(tmp_path, program, 1.0e9 + AGAIN_S, never)
+    assert not track(tmp_path, program, 2.0e9, never), "it is logged"
+    assert len(called(tmp_path)) == 2
+    asked = called(tmp_path)[-1]
+    assert asked[0] == "served"
+    assert asked[asked.index("--state-dir") + 1] == str(tmp_path)
+    assert "--log" in asked
+    assert [week.number for week in served.weeks(tmp_path)] == [2901, 2900]

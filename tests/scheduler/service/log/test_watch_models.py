@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Bundle
 from scheduler.backends.events import Kind
 from scheduler.service.log.audit import audit
-from scheduler.service.log.beside import beside, ended_with, standing
+from scheduler.service.log.beside import Began, as_of, beside, ended_with, standing
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.watch_models import FIRST, due, look
 from scheduler.service.metrics import Metrics
@@ -144,3 +145,33 @@ def test_one_of_other_features_says_so(desk: Desk) -> None:
     other = Bundle(duration=AdditiveModel((*model.axes, odd), model.terms, 1.0))
     found = beside("shadow", other, in_use, [])
     assert "wants a feature 'shoe_size' that the one in use does not" in found.words
+
+
+def test_what_still_runs_counts_so_that_models_are_not_better_the_shorter_they_predict() -> None:
+    """Of jobs of a minute and of hours only the short ones have ended soon."""
+    small = small_bundle().duration
+    inputs = ("1", "5", "V100")
+    score = small.score([1.0, 5.0, "V100"]) - small.intercept
+
+    def job(i: int, ran_s: float) -> Began:
+        return Began(
+            user=f"user{i // 2 % 8}", inputs=inputs, job_id=str(i),
+            started=0.0, ended=ran_s, counts=True,
+        )  # fmt: skip
+
+    known = [job(i, 60.0 if i % 2 else 36_000.0) for i in range(FIRST * 2)]
+    short, right = believing(RIGHT - score), believing(WRONG - score)
+    known = [replace(one, ended=(60.0 if i % 2 else 36_000.0) + i) for i, one in enumerate(known)]
+    early = as_of(known, FIRST)
+    running = [one for one in early if one.running]
+    assert (len(early) - len(running), len(running)) == (FIRST, FIRST)
+    assert {one.ran_s for one in running} == {60.0 + 2 * FIRST - 1}
+    found = beside("former", right, short, early)
+    assert (found.jobs, found.running, found.users) == (FIRST, FIRST, 8)
+    alone = beside("former", right, short, early[:FIRST])
+    assert found.gain is not None
+    assert alone.gain is not None
+    assert alone.gain < found.gain - 1.0, "those that run speak for the longer one"
+    cancelled = [one if i % 2 else replace(one, ended=10.0, counts=False)
+                 for i, one in enumerate(known)]  # fmt: skip
+    assert len(as_of(cancelled, FIRST)) == FIRST, "one that was cancelled by then says nothing"

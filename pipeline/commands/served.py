@@ -1,0 +1,90 @@
+"""`pellucid served`: which models decided how many jobs, and how their predictions turned out."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.console import user_errors
+from pipeline.printed import aligned
+from scheduler.service.log.served import WEEK_S, Served, Week, weeks
+
+
+def served(
+    state_dir: Annotated[
+        Path, typer.Option(help="The service's state folder, where it counts each week.")
+    ] = Path("data/service"),
+    log: Annotated[
+        bool,
+        typer.Option(
+            "--log", help="Log whole weeks with the registered versions in MLflow, each once."
+        ),
+    ] = False,
+    params: Annotated[
+        Path, typer.Option(help="Parameters that name the registry.", metavar="FILE")
+    ] = Path("params.yaml"),
+) -> None:
+    """Show which models decided how many jobs each week, and how their predictions turned out.
+
+    Error is the mean |ln(true / predicted)| of the jobs that ended by themselves in the week. A
+    service whose pages promote (setting params) logs each week by itself; else a timer may.
+
+    Examples:
+
+      pellucid served
+
+      pellucid served --log
+    """
+    found = weeks(state_dir)
+    if not log:
+        for line in lines(found):
+            typer.echo(line)
+        return
+    with user_errors():
+        from models.training.tracking import log_serving, registered
+        from pipeline.stages.common import read_params
+        from pipeline.stages.evaluate import registry_of
+
+        registry = registry_of(read_params(params))
+        for week in reversed(found):
+            for one in week.bundles if week.whole else ():
+                version = registered(one.digest, registry)
+                name = "is no registered version"
+                if version is not None:
+                    log_serving(version, week.number, figures(one), registry)
+                    name = f"version {version.number}"
+                typer.echo(f"{_day(week)} {one.digest[:12]} {name}: {one.decided} jobs decided")
+
+
+def figures(one: Served) -> dict[str, float]:
+    """Return what is logged of a bundle's week, by name."""
+    known = {
+        "jobs decided": one.decided,
+        "jobs ended": one.ended,
+        "error": one.error,
+        "median of true over predicted": one.ratio,
+        "share within half to twice": one.twice,
+    }
+    return {name: float(value) for name, value in known.items() if value is not None}
+
+
+def lines(found: list[Week]) -> list[str]:
+    """Return the lines that show weeks, the latest first."""
+    table = [["WEEK OF", "BUNDLE", "DECIDED", "ENDED", "ERROR", "TRUE/PREDICTED", "HALF TO TWICE"]]
+    for week in found:
+        for one in week.bundles:
+            known = ["-", "-", "-"]
+            if one.error is not None and one.ratio is not None and one.twice is not None:
+                known = [f"{one.error:.3f}", f"{one.ratio:.2f}", f"{one.twice:.0%}"]
+            day = _day(week) + ("" if week.whole else " *")
+            table.append([day, one.digest[:12], str(one.decided), str(one.ended), *known])
+    if len(table) == 1:
+        return ["No week was counted yet: the service counts once an hour."]
+    return [*aligned(table), *(["* until now"] if not all(w.whole for w in found) else [])]
+
+
+def _day(week: Week) -> str:
+    return str(datetime.fromtimestamp(week.number * WEEK_S, UTC).date())

@@ -1,0 +1,190 @@
+"""Which models decided how many jobs, week by week, and how their predictions turned out.
+
+Counted from the log once an hour, into a file for each week in the state folder: pages show them,
+and `pellucid served` logs those of whole weeks with the registered versions in MLflow. Where the
+pages promote (setting `params`), that is done each week; the service itself needs no MLflow.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, log, log1p
+from pathlib import Path
+from statistics import fmean, median
+
+import structlog
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import DBAPIError
+
+from features.codec import decode, encode
+from features.files import write_whole
+from features.given import read_text
+from scheduler.backends.events import Kind
+from scheduler.service.log.beside import STATES
+from scheduler.service.log.header import service_clock
+from scheduler.service.log.store.archive import bodies
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import decisions, events, jobs
+
+FOLDER = "served"  # in the state folder
+WEEK_S = 7 * 86_400.0
+POLL_S = 3600.0
+KEPT = 9  # weeks that are counted: two months, and the one that runs
+BATCH = 500  # jobs whose scores are read at once
+WORD = re.compile(r"[0-9]{1,6}\.json")
+TWICE = log(2.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What a bundle did in a week.
+
+    Attributes:
+        digest: of the bundle.
+        decided: jobs that were scored with it when they came.
+        ended: jobs scored with it that ended by themselves in the week; the figures are of these.
+        users: of them.
+        error: mean |ln(true / predicted)|; ratio: the median of true / predicted.
+        twice: share that lasted between half and twice as long as predicted.
+    """
+
+    digest: str
+    decided: int = 0
+    ended: int = 0
+    users: int = 0
+    error: float | None = None
+    ratio: float | None = None
+    twice: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Week:
+    """What the bundles of a service did in a week.
+
+    Attributes:
+        number: of the week, since the epoch; `number * WEEK_S` is when it began.
+        whole: it is over, and nothing of it changes any more.
+        bundles: those that decided in it, or whose jobs ended in it; most jobs first.
+    """
+
+    number: int
+    whole: bool = False
+    bundles: tuple[Served, ...] = ()
+
+    @property
+    def since(self) -> float:
+        """Return when it began, seconds since the epoch."""
+        return self.number * WEEK_S
+
+
+def counted(connection: Connection, number: int, *, whole: bool) -> Week:
+    """Return what the bundles of a service did in a week."""
+    since = number * WEEK_S
+    came = jobs.c.submitted_at >= since, jobs.c.submitted_at < since + WEEK_S
+    over = jobs.c.ended_at >= since, jobs.c.ended_at < since + WEEK_S
+    decided: dict[str, int] = {}
+    ids = list(connection.execute(select(jobs.c.job_id).where(*came)).scalars())
+    for i in range(0, len(ids), BATCH):
+        for digest, _ in _scores(connection, ids[i : i + BATCH]).values():
+            decided[digest] = decided.get(digest, 0) + 1
+    query = select(jobs.c.job_id, jobs.c.owner, jobs.c.started_at, jobs.c.ended_at).where(
+        *over, jobs.c.started_at.is_not(None), jobs.c.state.in_(STATES)
+    )
+    misses: dict[str, list[tuple[str, float]]] = {digest: [] for digest in decided}
+    rows = connection.execute(query).all()
+    for i in range(0, len(rows), BATCH):
+        scores = _scores(connection, [row.job_id for row in rows[i : i + BATCH]])
+        for row in rows[i : i + BATCH]:
+            digest, score = scores.get(row.job_id, ("", 0.0))
+            if digest:
+                ran = log1p(max(0.0, row.ended_at - row.started_at))
+                misses.setdefault(digest, []).append((row.owner, ran - score))
+    found = [_served(digest, decided.get(digest, 0), of) for digest, of in misses.items()]
+    found.sort(key=lambda one: (-one.decided, -one.ended, one.digest))
+    return Week(number=number, whole=whole, bundles=tuple(found))
+
+
+def _served(digest: str, decided: int, misses: Sequence[tuple[str, float]]) -> Served:
+    if not misses:
+        return Served(digest=digest, decided=decided)
+    off = [miss for _, miss in misses]
+    return Served(
+        digest=digest,
+        decided=decided,
+        ended=len(misses),
+        users=len({user for user, _ in misses}),
+        error=fmean(map(abs, off)),
+        ratio=exp(median(off)),
+        twice=sum(abs(miss) <= TWICE for miss in off) / len(off),
+    )
+
+
+def _scores(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str, float]]:
+    """Bundle and score of the first score of each job, of those that had one."""
+    found: dict[str, tuple[str, float]] = {}
+    for table in (decisions, events):
+        scored = (
+            table.c.action == "enqueue" if table is decisions else table.c.kind == Kind.SCORED.value
+        )
+        query = select(table.c.seq, table.c.job_id, table.c.body).where(
+            table.c.job_id.in_(ids), scored
+        )
+        rows = connection.execute(query.order_by(table.c.seq)).all()
+        for row, body in zip(rows, bodies(connection, table, rows), strict=True):
+            given = json.loads(body)
+            score = given if table is events else given.get("score") or {}
+            if score.get("bundle"):
+                found.setdefault(row.job_id, (score["bundle"], float(score["value"])))
+    return found
+
+
+def keep_counting(database: str, state_dir: Path, stopping: Callable[[float], bool]) -> None:
+    """Count what the models did each week, once an hour, until stopped."""
+    store, clock = Store(database), None
+    try:
+        while True:
+            try:
+                clock = clock or service_clock(store)
+                count(store, state_dir, clock())
+            except (DBAPIError, OSError, ValueError) as error:  # tried again the next time
+                why = str(error).splitlines()[0]
+                structlog.get_logger(FOLDER).warning("count_failed", why=why)
+            if stopping(POLL_S):
+                return
+    finally:
+        store.close()
+
+
+def count(store: Store, state_dir: Path, now: float) -> None:
+    """Write the files of the weeks that are not counted whole yet, the running one among them."""
+    this = int(now // WEEK_S)
+    known = {week.number for week in weeks(state_dir) if week.whole}
+    with store.reading() as connection:
+        first = connection.execute(select(events.c.at).order_by(events.c.seq).limit(1)).scalar()
+    if first is None:
+        return
+    for number in range(max(int(first // WEEK_S), this - KEPT + 1), this + 1):
+        if number not in known:
+            with store.reading() as connection:
+                found = counted(connection, number, whole=number < this)
+            write_whole(state_dir / FOLDER / f"{number}.json", json.dumps(encode(found)))
+
+
+def weeks(state_dir: Path) -> list[Week]:
+    """Return the weeks that were counted, the latest first."""
+    return sorted(_read(state_dir / FOLDER), key=lambda week: -week.number)
+
+
+def _read(folder: Path) -> Iterator[Week]:
+    try:
+        names = [one.name for one in folder.iterdir() if WORD.fullmatch(one.name)]
+    except OSError:
+        return
+    for name in names:
+        try:
+            yield decode(Week, json.loads(read_text(folder / name)))
+        except (OSError, ValueError, TypeError):
+            continue  # counted again, where it is not too long ago
