@@ -207,6 +207,7 @@ class Direct:
             budget_s=TRIAL_S,
             question_s=QUESTION_S,
             against=against_slurm(self._snapshot, self._first),
+            asks=self._slurm.tried,
         )
         jobs = nearby(self._snapshot, self._first)
         return Trials(

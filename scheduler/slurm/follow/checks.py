@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from scheduler.explain.effect import Eta, Tried
@@ -53,15 +53,14 @@ def against_trial(found: Eta, printed: str) -> Eta:
     Args:
         printed: what it printed of a job that asks for the partitions that were named.
     """
-    starts, refuses = _STARTS.search(printed), _REFUSES.search(printed)
-    where = _IN.search(printed)
-    at = _instant(starts[1]) if starts else None
+    said = Said.of(printed)
+    at, where = said.starts, said.partition
     one = [t for t in found.tried if t.partition in found.asked]
-    if refuses is not None:
-        why = f"sbatch --test-only refuses it: {refuses[1].strip().rstrip('.')}"
+    if said.refuses:
+        why = f"sbatch --test-only refuses it: {said.refuses}"
         tried = [_withdrawn(t, why) if t.partition in found.asked else t for t in found.tried]
         return replace(found, tried=tried) if any(t.start_p50 is not None for t in one) else found
-    if at is None or len(one) != 1 or (where is not None and where[1] != one[0].partition):
+    if at is None or len(one) != 1 or (where and where != one[0].partition):
         return found
     at_once_there, now = at <= found.now + NOW_S, clock_time(at, found.now)
     (own,) = one
@@ -73,6 +72,42 @@ def against_trial(found: Eta, printed: str) -> Eta:
     else:
         return found
     return replace(found, tried=[_withdrawn(t, why) if t is own else t for t in found.tried])
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What `sbatch --test-only` says of a job: when it starts and in which partition, or why it is
+    refused. All is empty where it said neither.
+    """
+
+    starts: float | None = None
+    partition: str = ""
+    refuses: str = ""
+
+    @classmethod
+    def of(cls, printed: str) -> Said:
+        """Return what is said in the text that it printed."""
+        starts, refuses = _STARTS.search(printed), _REFUSES.search(printed)
+        where = _IN.search(printed)
+        return cls(
+            starts=_instant(starts[1]) if starts else None,
+            partition=where[1] if where else "",
+            refuses=refuses[1].strip().rstrip(".") if refuses else "",
+        )
+
+    @property
+    def anything(self) -> bool:
+        """Whether it answered."""
+        return self.starts is not None or bool(self.refuses)
+
+    def contradicts(self, made: Tried, now: float) -> bool:
+        """Return whether a forecast cannot be so by this: the job is refused, or does not start at
+        once. It takes running jobs to use all of their time limits, and knows of no line.
+        """
+        if self.refuses:
+            return True
+        at_once = not made.reason and made.start_p50 is not None
+        return at_once and self.starts is not None and self.starts > now + LOOSE_S
 
 
 def _withdrawn(one: Tried, why: str) -> Tried:
