@@ -456,6 +456,8 @@ def _of_one_job(one: LimitReached) -> str:
     most = f"{_much(one, one.limit)} {one.tres}"
     return {
         "MinTRES": f"takes no job of fewer than {most}",
+        "MaxTRES": f"gives a job {most} at most",
+        "MaxTRESPerJob": f"gives a job {most} at most",
         "MaxTRESPerNode": f"gives a job {most} on a node at most",
         "MaxTRESMins": f"gives a job {most} minutes at most, by its time limit",
     }.get(one.name, "")

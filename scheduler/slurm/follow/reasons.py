@@ -67,6 +67,7 @@ def reasons(
     accounts, found = Accounts(policy, now), {}
     for job_id, job in jobs.items():
         pending = policy.evidence(job_id, now)
+        never = pending.hit if pending is not None else None
         if pending is not None and pending.reason != slurm_word(job.reason):
             pending = None
         at = places.get(job_id, ())
@@ -77,6 +78,7 @@ def reasons(
             pending=pending,
             places=at,
             accounts=accounts,
+            never=never if never is not None and not never.ever else None,
         )
         found[job_id] = _with_place(reason, job, policy, places=at, now=now, own=own)
     found |= _in_turn(found, policy.line())
@@ -201,10 +203,13 @@ def _reason(
     pending: PendingReason | None,
     places: Places,
     accounts: Accounts,
+    never: Hit | None = None,
 ) -> SlurmReason:
-    """Slurm's reason with what explains it, where that is sure."""
+    """Slurm's reason with what explains it, where that is sure. Backfill says that a job waits for
+    nodes also of one that is over a limit by itself (`never`), and the next main pass that limit.
+    """
     site, ask, plain = policy.site, policy.asked(job.id), briefly(replace(job, reason=word))
-    hit = pending.hit if pending is not None else None
+    hit = pending.hit if pending is not None else never if word in CAPACITY else None
     if word in PLAIN or plain.begins is not None:
         return plain
     if word == "PartitionTimeLimit":
