@@ -52,6 +52,7 @@ class Case:
         qos, account: limits of a QOS, an account of its own, as sacctmgr takes them.
         then: commands after it was submitted, ``{job}``.
         starts: whether it starts as it is once others have ended.
+        turns: Slurm's word between two main passes, which is backfill's.
     """
 
     code: str
@@ -62,6 +63,7 @@ class Case:
     account: str = ""
     then: Sequence[str] = ()
     starts: str = LATER
+    turns: str = ""
 
 
 def together(
@@ -76,7 +78,8 @@ def together(
 
 def alone(of: str, limit: str, code: str, asks: str, says: Sequence[str]) -> Case:
     """Return a case of a limit on a job by itself, which can never start as it is."""
-    return Case(code=code, asks=asks, says=says, starts=NEVER, **{of: limit})
+    turns = "Resources" if "-N" in asks else ""
+    return Case(code=code, asks=asks, says=says, starts=NEVER, turns=turns, **{of: limit})
 
 
 def at_once(name: str, what: str, much: str = "1") -> list[str]:
@@ -385,7 +388,10 @@ OTHERS = (
     Case(
         code="PartitionNodeLimit",
         asks="-p small -N2",
-        says=["it asks for 2 nodes, which its partition does not give."],
+        says=[
+            "it asks for 2 nodes, and partition small gives a job 1 node at most (MaxNodes). It "
+            "never starts so: ask for 1 (`scontrol update jobid={job} numnodes=1`)."
+        ],
         starts=NEVER,
     ),
     Case(
@@ -464,7 +470,6 @@ class Asked:
     own: str = ""
     hog: str = ""
     seen: str = ""
-    words: set[str] = field(default_factory=set)  # all that Slurm said, in turn
     offer: Tried | None = None
     refused: str = ""
     stayed: str = ""  # what it waited for after it was to start at once
@@ -538,11 +543,11 @@ class Suite:
         over = time.monotonic() + WAIT_S
         while time.monotonic() < over and any(one.seen != one.case.code for one in asked):
             time.sleep(1.0)
-            found = self._words(asked)
+            found = self._words()
             for one in asked:
                 one.seen = found.get(one.job, "")
 
-    def _words(self, asked: Sequence[Asked]) -> dict[str, str]:
+    def _words(self) -> dict[str, str]:
         """What Slurm says of waiting jobs now."""
         printed = self.slurm.run("squeue", "-h", "-r", "-o", "%i|%t|%r").stdout
         found = dict[str, str]()
@@ -550,8 +555,6 @@ class Suite:
             number, state, reason = line.split("|", 2)
             if state == "PD":
                 found[number.partition("_")[0]] = reason.split(",")[0].strip("()")
-        for one in asked:
-            one.words.add(found.get(one.job, ""))
         return found
 
     def _judge(self, asked: Sequence[Asked]) -> Follower:
@@ -562,7 +565,6 @@ class Suite:
         )
         follower = Follower(header, shape, of, None, Following(table=Table(of)))
         follower.look()
-        self._words(asked)
         by_job = {job_id.partition("_")[0]: job_id for job_id in follower.reasons}
         for one in asked:
             job_id = by_job.get(one.job, one.job)
@@ -588,9 +590,9 @@ class Suite:
             one.refused = " ".join(done.stderr.split()) or "refused" * bool(done.returncode)
         at_once = {one.job for one, offer in offered if not offer.reason and not one.refused}
         over = time.monotonic() + WAIT_S
-        while time.monotonic() < over and at_once & self._words(asked).keys():
+        while time.monotonic() < over and at_once & self._words().keys():
             time.sleep(1.0)
-        waits = self._words(asked)
+        waits = self._words()
         for one in asked:
             one.stayed = waits.get(one.job, "") if one.job in at_once else ""
 
@@ -598,8 +600,8 @@ class Suite:
 def judge(one: Asked, reason: SlurmReason, job_id: str, made: StartForecast | None) -> None:
     """Write down what of an answer is false, and what it lacks. `made` is the forecast."""
     one.answer = sentence(reason, job_id, time.time())
-    # backfill's word and that of a main pass take turns
-    if one.seen == one.case.code and reason.code.partition(",")[0] not in one.words:
+    words = {one.seen, one.case.turns or one.seen}
+    if one.seen == one.case.code and reason.code.partition(",")[0] not in words:
         one.false.append(f"another word: {reason.code}")
     if "There is room" in one.answer:
         one.false.append("room in a limit that is used up")

@@ -28,6 +28,7 @@ def sooner_lines(sooner: Sooner) -> list[str]:
     """
     if sooner.unavailable:
         return []
+    from scheduler.explain.render import tried_by
     from scheduler.explain.words import record_words, starts
 
     found = []
@@ -37,12 +38,8 @@ def sooner_lines(sooner: Sooner) -> list[str]:
         if record := record_words(one.held, one.judged):
             when += f" ({record})"
         found.append(_row("You could", f"{one.words} it {when}: {one.command}"))
-    shown = sooner.tried[:MOST_TRIED]
-    both = sum(one.by_slurm for one in shown)
-    if shown:
-        on_copy = "tried on a copy of the queue"
-        slurm = f"by sbatch --test-only{'' if both == len(shown) else f' ({both} of {len(shown)})'}"
-        found.append(_row("", f"{on_copy} and {slurm}" if both else f"{on_copy} alone"))
+    if by := tried_by(sooner.tried[:MOST_TRIED]):
+        found.append(_row("", by))
     return found
 
 

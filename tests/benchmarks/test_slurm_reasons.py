@@ -14,13 +14,15 @@ from scheduler.slurm.twin.known import lines
 
 LIMIT = LimitReached("MaxTRESPU", "gres/gpu", "user u in QOS q", limit=1.0, used=1.0, asked=1.0)
 RIGHT = SlurmReason("QOSMaxGRESPerUser", limit=LIMIT)
+ONE = LimitReached("MaxTRESPerJob", "node", "QOS q", limit=1.0, used=0.0, asked=2.0, ever=False)
+WIDE = SlurmReason("QOSMaxNodePerJobLimit", limit=ONE)
 STARTS = StartForecast(0.0, 5.0, 9.0)
 NEVER = kept_back(0.0, WhyNot.LIMITED)
 
 
 def asked(code: str) -> Asked:
     (case,) = (case for case in CASES if case.code == code)
-    return Asked(case, "7", own="QOS q", seen=code, words={code, "Resources"})
+    return Asked(case, "7", own="QOS q", seen=code)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +32,8 @@ def asked(code: str) -> Asked:
         ("QOSMaxGRESPerUser", RIGHT, NEVER, 1, 0),
         ("QOSMaxGRESPerUser", replace(RIGHT, limit=None, lapsed=True), None, 1, 1),
         ("QOSMaxGRESPerUser", replace(RIGHT, code="Priority"), None, 1, 0),
-        ("QOSMaxGRESPerUser", replace(RIGHT, code="Resources"), None, 0, 0),  # said before
+        ("QOSMaxNodePerJobLimit", replace(WIDE, code="Resources"), None, 0, 0),  # backfill's
+        ("QOSMaxNodePerJobLimit", replace(WIDE, code="Priority"), None, 1, 0),
         ("QOSMaxGRESPerUser", replace(RIGHT, limit=replace(LIMIT, used=3.0)), None, 0, 1),
         ("JobHeldUser", SlurmReason("JobHeldUser"), None, 0, 0),
         ("JobHeldUser", SlurmReason("JobHeldUser"), STARTS, 1, 0),

@@ -25,6 +25,7 @@ from scheduler.slurm.reason import (
     LimitReached,
     Needed,
     NodeNames,
+    NodesAllowed,
     PlaceInLine,
     PlannedStart,
     PriorityTerm,
@@ -210,6 +211,8 @@ def _reason(
     """
     site, ask, plain = policy.site, policy.asked(job.id), briefly(replace(job, reason=word))
     hit = pending.hit if pending is not None else never if word in CAPACITY else None
+    if word == "PartitionNodeLimit":
+        return replace(plain, nodes_allowed=_nodes_allowed(job, site))
     if word in PLAIN or plain.begins is not None:
         return plain
     if word == "PartitionTimeLimit":
@@ -321,6 +324,19 @@ def _too_long(job: SlurmJob, site: Site) -> TimeLimitTooLong | None:
         and not closed_to_user(job, part, site)
     ]
     return TimeLimitTooLong(job.time_limit_s, allowed, tuple(sorted(longer)))
+
+
+def _nodes_allowed(job: SlurmJob, site: Site) -> tuple[NodesAllowed, ...]:
+    """Return what its partitions give, where by none of them it may have as many nodes."""
+    named = [site.partitions[n] for n in job.partition.split(",") if n in site.partitions]
+    found = tuple(
+        NodesAllowed(part.name, part.min_nodes, part.max_nodes, len(part.nodes)) for part in named
+    )
+    fits = any(
+        one.least <= job.num_nodes <= min(one.there, one.there if one.most is None else one.most)
+        for one in found
+    )
+    return () if fits else found
 
 
 def _licences(ask: Ask | None, policy: SlurmTwin) -> tuple[LicenceAsked, ...]:
