@@ -161,11 +161,12 @@ class Direct:
         """
         if self._alone:
             return Eta(unavailable=UNSEEN)
+        trials = self._trials()
         try:
-            found = replace(self._trials().eta(options, self.user), own="")
+            found = replace(trials.eta(options, self.user), own="")
         except Refused as error:
             raise SlurmError(str(error)) from None
-        return against_trial(found, self._slurm.tried(options))
+        return against_trial(found, self._slurm.tried(options), trials.put_back_s)
 
     def queue(self, *, everybody: bool = False) -> list[JobRow]:
         """Return the user's jobs that have not ended, latest first; with `everybody`, all that

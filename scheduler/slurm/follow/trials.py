@@ -15,7 +15,7 @@ from scheduler.explain.effect import ClosedPartition, Eta, Sooner, Tried
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, too_late
 from scheduler.explain.whatif.memory import Memory
 from scheduler.slurm.follow.changes import Change, changes
-from scheduler.slurm.follow.checks import Said
+from scheduler.slurm.follow.checks import Said, put_back_s
 from scheduler.slurm.follow.partitions import closed_to_user
 from scheduler.slurm.follow.reasons import by_own_policy, expected
 from scheduler.slurm.read.parse import SlurmJob
@@ -192,14 +192,20 @@ class Trials:
             return list(found), []
         kept, refused = list[Tried](), list[str]()
         for one in found:
-            said = Said() if self._asked_enough(kept, until) else self._asked(changed[one.command])
+            then = changed[one.command]
+            said = Said() if self._asked_enough(kept, until) else self._asked(then)
             if said.refuses and as_it_is.refuses:
                 said = Said()
-            if said.contradicts(one, self._clock.now()):
+            back_s = self.put_back_s(said.partition or then.partition)
+            if said.contradicts(one, self._clock.now(), back_s):
                 refused.append(one.words)
             else:
                 kept.append(replace(one, by_slurm=said.anything))
         return kept, refused
+
+    def put_back_s(self, partition: str) -> float:
+        """Return how much later than it thinks `sbatch --test-only` says that a job starts."""
+        return put_back_s(self.site, self.jobs, partition)
 
     def _asked_enough(self, kept: Sequence[Tried], until: float) -> bool:
         """Whether as many were asked for as are shown, or there is no time left."""

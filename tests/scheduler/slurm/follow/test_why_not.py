@@ -15,7 +15,7 @@ from pipeline.printed.why import sooner_lines
 from scheduler.explain.effect import Eta, Sooner, Tried
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.service.log.questions import ETA, NODES, TRIED
-from scheduler.slurm.follow.checks import against_trial
+from scheduler.slurm.follow.checks import against_trial, put_back_s
 from scheduler.slurm.follow.reasons import _limit
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.site import QOS
@@ -141,6 +141,48 @@ def test_a_limit_that_a_job_is_over_by_itself_is_named_whatever_backfill_says(sc
     assert text == (
         "QOS one gives a job 1 node at most (MaxTRESPerJob), and it asks for 2: it cannot start so."
     )
+
+
+@pytest.mark.parametrize(
+    ("partition", "limit", "asked", "offered"),
+    [
+        ("MaxTime=10", "", {}, "timelimit=10"),
+        ("MaxNodes=1", "", {"num_nodes": 2, "max_nodes": 2, "cpus": 2}, "numnodes=1"),
+        ("", "MaxWall=7", {}, "timelimit=7"),
+        ("", "MaxTRESMins=cpu=11", {}, "timelimit=11"),
+        ("", "MaxTRES=gres/gpu=3", {"gpus": 4}, "gres:gpu:3"),
+        ("", "MaxTRESPerNode=cpu=3", {"cpus": 8, "min_cpus": 8}, "numcpus=3 cpuspertask=3"),
+        ("", "MaxTRES=mem=300M", {"least_mib": 1024.0, "memory_mib": 1024.0}, "memorynode=300"),
+    ],
+)
+def test_as_much_as_a_limit_allows_is_tried(
+    scene: Scene, partition: str, limit: str, asked: dict[str, Any], offered: str
+) -> None:
+    """Nothing was offered to jobs that could never start as they were."""
+    config = "\nAccountingStorageEnforce = limits,qos\nSLURM_VERSION = 22.05.8"
+    scene.slurm.says["scontrol show config"] += config
+    named = f"PartitionName=main Nodes=n[1-2] State=UP {partition}"
+    scene.slurm.says["scontrol -a show partition"] = named
+    name, _, value = limit.partition("=")
+    row = [value if column == name else "" for column in QOS]
+    scene.slurm.says["qos"] = "|".join(["one", "0", *row[2:]])
+    scene.restart()
+    tres = {"cpu": float(asked.get("cpus", 1)), "mem": asked.get("memory_mib", 0.0)}
+    tres |= {"gres/gpu": float(asked.get("gpus", 1)), "node": float(asked.get("num_nodes", 1))}
+    scene.look(waits(scene, qos="one", tres=tuple(tres.items()), reason="x", **asked))
+    assert [one for one in commands(scene) if one.endswith(offered)], commands(scene)
+
+
+def test_a_waiting_hour_puts_others_back_by_half_an_hour_where_there_are_two_nodes(
+    scene: Scene,
+) -> None:
+    scene.look(waits(scene), runs(scene, 1, "n1", cpus=6))
+    site = scene.follower._planner.site
+    assert site is not None
+    assert put_back_s(site, scene.slurm.queue, "main") == 1800.0
+    assert put_back_s(site, [], "main") == 0.0
+    assert put_back_s(site, [waits(scene)] * 512, "main") == inf  # more may wait
+    assert put_back_s(site, [waits(scene, time_limit_s=None)], "main") == inf
 
 
 def test_cpus_are_named_where_they_are_short(scene: Scene) -> None:
@@ -388,7 +430,7 @@ def test_what_sbatch_test_only_contradicts_is_withdrawn(
     start: float | None, said: str, words: str
 ) -> None:
     before = _eta(start)
-    found = against_trial(before, said)
+    found = against_trial(before, said, lambda _: 1800.0)
     assert found.tried[1] == before.tried[1]
     if not words:
         assert found == before
