@@ -390,7 +390,7 @@ OTHERS = (
         asks="-p small -N2",
         says=[
             "it asks for 2 nodes, and partition small gives a job 1 node at most (MaxNodes). It "
-            "never starts so: ask for 1 (`scontrol update jobid={job} numnodes=1`)."
+            "never starts so: ask for 1 (`scontrol update jobid={job} numnodes=1-1`)."
         ],
         starts=NEVER,
     ),

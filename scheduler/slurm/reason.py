@@ -455,7 +455,7 @@ def _nodes(asked: int, allowed: Sequence[NodesAllowed], job_id: str) -> str:
         parts.append(f"partition {one.partition} {gives}")
         could |= {one.least if asked < one.least else most} if one.least <= most else set()
     n = min(could, default=0)
-    ask = f": ask for {n} (`scontrol update jobid={job_id} numnodes={n}`)" * bool(n)
+    ask = f": ask for {n} (`scontrol update jobid={job_id} numnodes={n}-{n}`)" * bool(n)
     return f"it asks for {count(asked, 'node')}, and {', '.join(parts)}. It never starts so{ask}"
 
 

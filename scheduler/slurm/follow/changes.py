@@ -104,7 +104,7 @@ def _within(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[
     near = {min(max(job.num_nodes, least), most) for least, most in ranges if least <= most}
     if near and job.num_nodes not in near:
         nodes = min(near, key=lambda one: abs(one - job.num_nodes))
-        command = f"scontrol update jobid={job.id} numnodes={nodes}"
+        command = f"scontrol update jobid={job.id} numnodes={nodes}-{nodes}"
         changed = replace(job, num_nodes=nodes, max_nodes=nodes, tres=_of(job, "node", nodes))
         yield Change(f"on {count(nodes, 'node')}", command, changed, nodes)
     pending = twin.evidence(job.id, now)
@@ -151,7 +151,7 @@ def _cpus(job: SlurmJob, many: int) -> Change | None:
     if not many or job.num_nodes != 1 or job.min_cpus != job.cpus or job.cpus_per_gpu:
         return None
     changed = replace(job, cpus=many, min_cpus=many, tres=_of(job, "cpu", many))
-    command = f"scontrol update jobid={job.id} numcpus={many} cpuspertask={many}"
+    command = f"scontrol update jobid={job.id} numcpus={many} cpuspertask={many} mincpusnode={many}"
     return Change(f"with {count(many, 'CPU')}", command, changed, many)
 
 

@@ -52,7 +52,7 @@ SENTENCES = [
     (
         SlurmReason("PartitionNodeLimit", nodes=3, nodes_allowed=(NodesAllowed("a", 0, 2, 9),)),
         "it asks for 3 nodes, and partition a gives a job 2 nodes at most (MaxNodes). It never "
-        "starts so: ask for 2 (`scontrol update jobid=7_1 numnodes=2`).",
+        "starts so: ask for 2 (`scontrol update jobid=7_1 numnodes=2-2`).",
     ),
     (
         SlurmReason(
@@ -62,7 +62,7 @@ SENTENCES = [
         ),
         "it asks for 1 node, and partition a gives a job 4 nodes or more (MinNodes), partition b "
         "gives a job 2 nodes or more (MinNodes). It never starts so: ask for 2 (`scontrol update "
-        "jobid=7_1 numnodes=2`).",
+        "jobid=7_1 numnodes=2-2`).",
     ),
     (
         SlurmReason("PartitionNodeLimit", nodes=9, nodes_allowed=(NodesAllowed("a", 5, None, 4),)),

@@ -147,11 +147,11 @@ def test_a_limit_that_a_job_is_over_by_itself_is_named_whatever_backfill_says(sc
     ("partition", "limit", "asked", "offered"),
     [
         ("MaxTime=10", "", {}, "timelimit=10"),
-        ("MaxNodes=1", "", {"num_nodes": 2, "max_nodes": 2, "cpus": 2}, "numnodes=1"),
+        ("MaxNodes=1", "", {"num_nodes": 2, "max_nodes": 2, "cpus": 2}, "numnodes=1-1"),
         ("", "MaxWall=7", {}, "timelimit=7"),
         ("", "MaxTRESMins=cpu=11", {}, "timelimit=11"),
         ("", "MaxTRES=gres/gpu=3", {"gpus": 4}, "gres:gpu:3"),
-        ("", "MaxTRESPerNode=cpu=3", {"cpus": 8, "min_cpus": 8}, "numcpus=3 cpuspertask=3"),
+        ("", "MaxTRESPerNode=cpu=3", {"cpus": 8, "min_cpus": 8}, "cpuspertask=3 mincpusnode=3"),
         ("", "MaxTRES=mem=300M", {"least_mib": 1024.0, "memory_mib": 1024.0}, "memorynode=300"),
     ],
 )
@@ -189,7 +189,7 @@ def test_cpus_are_named_where_they_are_short(scene: Scene) -> None:
     only_n1(scene)
     text = why(scene, runs(scene, 1, "n1", cpus=6), waits(scene, cpus=4, min_cpus=4))
     assert text.startswith("GPUs are free (4 of 4 on n1), CPUs are not: 2 of 8 free, it asks for 4")
-    assert "scontrol update jobid=9 numcpus=2 cpuspertask=2" in commands(scene)
+    assert "scontrol update jobid=9 numcpus=2 cpuspertask=2 mincpusnode=2" in commands(scene)
 
 
 def test_free_gpus_on_several_nodes_are_not_free_on_one(scene: Scene) -> None:
