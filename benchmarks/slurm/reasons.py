@@ -4,8 +4,9 @@
 cluster at a time, and holds the answer of one look against it. An answer is *false* where it
 says what is not so: room in a limit that is used up, a start of a job that can never start, no
 start ever of one that can, a code that is not Slurm's. It is *short* where it lacks a part of the
-right answer, such as the figures of a limit. Exit status 1: a code did not come about, or an answer
-is false.
+right answer, such as the figures of a limit. Then the best change that is offered to each job is
+made by its owner: Slurm must take it, and a start at once must come. Exit status 1: a code did not
+come about, an answer is false, or an offer is refused.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from pathlib import Path
 from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.config import Own
 from benchmarks.slurm.processes import until
+from features.codec import decode
 from scheduler.assembly import CoreSpec
+from scheduler.explain.effect import Sooner, Tried
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.words import ForecastKind
 from scheduler.service.log.header import FOLLOWED, LogHeader
+from scheduler.service.log.questions import TRIED
 from scheduler.slurm.follow.follower import Follower, Following
 from scheduler.slurm.read.client import Slurm
 from scheduler.slurm.read.shape import Shape
@@ -31,7 +35,8 @@ from scheduler.slurm.read.table import Table
 from scheduler.slurm.reason import SlurmReason, sentence
 
 USER = "backup"
-WAIT_S = 60.0  # for all codes to come about
+WAIT_S = 60.0  # for all codes to come about, and for starts at once
+NO = "it cannot start so"
 NEVER, LATER = "never", "later"  # whether it starts as it is; "": nothing is held against it
 
 
@@ -47,6 +52,7 @@ class Case:
         qos, account: limits of a QOS, an account of its own, as sacctmgr takes them.
         then: commands after it was submitted, ``{job}``.
         starts: whether it starts as it is once others have ended.
+        turns: Slurm's word between two main passes, which is backfill's.
     """
 
     code: str
@@ -57,6 +63,7 @@ class Case:
     account: str = ""
     then: Sequence[str] = ()
     starts: str = LATER
+    turns: str = ""
 
 
 def together(
@@ -71,7 +78,8 @@ def together(
 
 def alone(of: str, limit: str, code: str, asks: str, says: Sequence[str]) -> Case:
     """Return a case of a limit on a job by itself, which can never start as it is."""
-    return Case(code=code, asks=asks, says=says, starts=NEVER, **{of: limit})
+    turns = "Resources" if "-N" in asks else ""
+    return Case(code=code, asks=asks, says=says, starts=NEVER, turns=turns, **{of: limit})
 
 
 def at_once(name: str, what: str, much: str = "1") -> list[str]:
@@ -87,26 +95,25 @@ def jobs_at_once(name: str) -> list[str]:
 
 def by_itself(name: str, what: str, most: str = "1", asked: str = "2") -> list[str]:
     """Return what is said of a limit that a job alone is over."""
-    over = f"and it asks for {asked} by itself: it cannot start so"
-    return [f"{{own}} may have {most} {what} at once ({name}), {over}"]
+    return [f"{{own}} gives a job {most} {what} at most ({name}), and it asks for {asked}: {NO}"]
 
 
 def on_a_node(what: str) -> list[str]:
     """Return what is said of a limit on what a job has of one node."""
     most = f"{{own}} gives a job 1 {what} on a node at most (MaxTRESPerNode)"
-    return [f"{most}, and it asks for 2: it cannot start so"]
+    return [f"{most}, and it asks for 2: {NO}"]
 
 
 def at_least(what: str, least: str, asked: str) -> list[str]:
     """Return what is said of a limit that takes no job of less."""
     takes = f"{{own}} takes no job of fewer than {least} {what} (MinTRES)"
-    return [f"{takes}, and it asks for {asked}: it cannot start so"]
+    return [f"{takes}, and it asks for {asked}: {NO}"]
 
 
 def by_its_limit(what: str) -> list[str]:
     """Return what is said of minutes that a job may ask for."""
     most = f"{{own}} gives a job 10 {what} minutes at most, by its time limit (MaxTRESMins)"
-    return [f"{most}, and it asks for 60: it cannot start so"]
+    return [f"{most}, and it asks for 60: {NO}"]
 
 
 def left(what: str) -> list[str]:
@@ -192,23 +199,33 @@ LIMITS = (
         left("gres/gpu"),
     ),
     alone("qos", "GrpTRESMins=cpu=0", "QOSGrpCPUMinutesLimit", f"-c1 {_HOUR}", USED_UP),
-    alone("qos", "MaxTRESPerJob=cpu=1", "QOSMaxCpuPerJobLimit", "-c2", by_itself("MaxTRES", "cpu")),
+    alone(
+        "qos",
+        "MaxTRESPerJob=cpu=1",
+        "QOSMaxCpuPerJobLimit",
+        "-c2",
+        by_itself("MaxTRESPerJob", "cpu"),
+    ),
     alone(
         "qos",
         "MaxTRESPerJob=gres/gpu=1",
         "QOSMaxGRESPerJob",
         "--gpus=2",
-        by_itself("MaxTRES", "gres/gpu"),
+        by_itself("MaxTRESPerJob", "gres/gpu"),
     ),
     alone(
-        "qos", "MaxTRESPerJob=node=1", "QOSMaxNodePerJobLimit", "-N2", by_itself("MaxTRES", "node")
+        "qos",
+        "MaxTRESPerJob=node=1",
+        "QOSMaxNodePerJobLimit",
+        "-N2",
+        by_itself("MaxTRESPerJob", "node"),
     ),
     alone(
         "qos",
         "MaxTRESPerJob=mem=100M",
         "QOSMaxMemoryPerJob",
         "--mem=2000",
-        by_itself("MaxTRES", "mem", LITTLE, MUCH),
+        by_itself("MaxTRESPerJob", "mem", LITTLE, MUCH),
     ),
     alone(
         "qos",
@@ -371,7 +388,10 @@ OTHERS = (
     Case(
         code="PartitionNodeLimit",
         asks="-p small -N2",
-        says=["it asks for 2 nodes, which its partition does not give."],
+        says=[
+            "it asks for 2 nodes, and partition small gives a job 1 node at most (MaxNodes). It "
+            "never starts so: ask for 1 (`scontrol update jobid={job} numnodes=1-1`)."
+        ],
         starts=NEVER,
     ),
     Case(
@@ -450,6 +470,11 @@ class Asked:
     own: str = ""
     hog: str = ""
     seen: str = ""
+    offer: Tried | None = None
+    refused: str = ""
+    stayed: str = ""  # what it waited for after it was to start at once
+    took_s: float = 0.0  # of the question what would help
+    cpu_s: float = 0.0
     answer: str = ""
     false: list[str] = field(default_factory=list)
     short: list[str] = field(default_factory=list)
@@ -479,7 +504,8 @@ class Suite:
             own = f"QOS q{i}" if case.qos else f"account a{i}" if case.account else ""
             asked.append(Asked(case, job, own=own, hog=hogs.get(i, "")))
         self._until_waiting(asked)
-        self._judge(asked)
+        follower = self._judge(asked)
+        self._offers(asked, follower)
         return asked
 
     def _accounts(self) -> None:
@@ -517,16 +543,21 @@ class Suite:
         over = time.monotonic() + WAIT_S
         while time.monotonic() < over and any(one.seen != one.case.code for one in asked):
             time.sleep(1.0)
-            printed = self.slurm.run("squeue", "-h", "-r", "-o", "%i|%t|%r").stdout
-            found = dict[str, str]()
-            for line in printed.splitlines():
-                number, state, reason = line.split("|", 2)
-                if state == "PD":
-                    found[number.partition("_")[0]] = reason.split(",")[0].strip("()")
+            found = self._words()
             for one in asked:
                 one.seen = found.get(one.job, "")
 
-    def _judge(self, asked: Sequence[Asked]) -> None:
+    def _words(self) -> dict[str, str]:
+        """What Slurm says of waiting jobs now."""
+        printed = self.slurm.run("squeue", "-h", "-r", "-o", "%i|%t|%r").stdout
+        found = dict[str, str]()
+        for line in printed.splitlines():
+            number, state, reason = line.split("|", 2)
+            if state == "PD":
+                found[number.partition("_")[0]] = reason.split(",")[0].strip("()")
+        return found
+
+    def _judge(self, asked: Sequence[Asked]) -> Follower:
         of = Slurm(self.slurm.environment)
         shape = Shape.followed(of.nodes())
         header = LogHeader(
@@ -543,12 +574,34 @@ class Suite:
                 continue
             made = None if job_id in follower._withheld else follower._forecasts.get(job_id)
             judge(one, reason, job_id, made)
+        return follower
+
+    def _offers(self, asked: Sequence[Asked], follower: Follower) -> None:
+        """Ask for all offers of one look, then make the first that each job is offered."""
+        for one in asked:
+            began, used = time.monotonic(), time.process_time()
+            answer = follower.answer(TRIED, {"job_id": one.job})
+            one.took_s, one.cpu_s = time.monotonic() - began, time.process_time() - used
+            found = decode(Sooner, answer)
+            one.offer = found.tried[0] if found.tried else None
+        offered = [(one, one.offer) for one in asked if one.offer is not None]
+        for one, offer in offered:
+            done = self.slurm.run(*offer.command.split(), user=USER, check=False)
+            one.refused = " ".join(done.stderr.split()) or "refused" * bool(done.returncode)
+        at_once = {one.job for one, offer in offered if not offer.reason and not one.refused}
+        over = time.monotonic() + WAIT_S
+        while time.monotonic() < over and at_once & self._words().keys():
+            time.sleep(1.0)
+        waits = self._words()
+        for one in asked:
+            one.stayed = waits.get(one.job, "") if one.job in at_once else ""
 
 
 def judge(one: Asked, reason: SlurmReason, job_id: str, made: StartForecast | None) -> None:
     """Write down what of an answer is false, and what it lacks. `made` is the forecast."""
     one.answer = sentence(reason, job_id, time.time())
-    if one.seen == one.case.code and reason.code.partition(",")[0] != one.seen:
+    words = {one.seen, one.case.turns or one.seen}
+    if one.seen == one.case.code and reason.code.partition(",")[0] not in words:
         one.false.append(f"another word: {reason.code}")
     if "There is room" in one.answer:
         one.false.append("room in a limit that is used up")
@@ -570,6 +623,10 @@ def report(asked: Sequence[Asked], took_s: float) -> Iterator[str]:
             yield f"{one.case.code}: did not come about (Slurm says {one.seen or 'nothing'})"
         for what in one.false:
             yield f"{one.case.code}: FALSE: {what}; answered: {one.answer!r}"
+        if one.offer is not None and one.refused:
+            yield f"{one.case.code}: offer REFUSED: {one.offer.command}: {one.refused}"
+        if one.offer is not None and one.stayed:
+            yield f"{one.case.code}: not at once: {one.offer.command}: {one.stayed}"
         if one.short:
             yield f"{one.case.code}: short of {one.short}; answered: {one.answer!r}"
     about = [one for one in asked if one.seen == one.case.code]
@@ -578,6 +635,17 @@ def report(asked: Sequence[Asked], took_s: float) -> Iterator[str]:
     yield (
         f"{len(about)} of {len(asked)} codes came about in {took_s:.0f} s: {right} answers right, "
         f"{len(about) - right - false} short, {false} false"
+    )
+    made = [one for one in asked if one.offer is not None]
+    by_slurm = sum(one.offer is not None and one.offer.by_slurm for one in made)
+    taken = [one for one in made if not one.refused]
+    at_once = [one for one in taken if one.offer is not None and not one.offer.reason]
+    came = sum(not one.stayed for one in at_once)
+    yield (
+        f"{len(made)} offers ({by_slurm} by sbatch --test-only, too), {len(made) - len(taken)} "
+        f"refused; {came} of {len(at_once)} that were to start at once did; a question took "
+        f"{max(one.took_s for one in asked):.1f} s at most ({max(one.cpu_s for one in asked):.1f} "
+        "of processor)"
     )
 
 
@@ -593,7 +661,7 @@ def main(codes: Sequence[str]) -> int:
             until(lambda: not slurm.run("squeue", "-h", "-t", "R,CG").stdout, "all to be gone")
     for line in report(asked, time.monotonic() - began):
         print(line)
-    return int(any(one.false or one.seen != one.case.code for one in asked))
+    return int(any(one.false or one.refused or one.seen != one.case.code for one in asked))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ SETTLED_S = 8.0  # after the first submissions, until slurmctld has looked at th
 REST = follower.REST / 60.0
 WATCHED_S = 150.0  # after the last look, until forecasts have come true or not
 PAST_S = 7200.0  # before the first look, in which jobs ran that accounting knows
+ADVICE, ASKED, STARTS_S = 6, 4, 45.0  # changes that are made, of so many jobs each
 LOST_AT = 3  # the look after which a node is gone
 BUSY = "Requested nodes are busy"  # no refusal: so are licences that others have
 NOT_THERE = ("node configuration is not available", "not in partition", "excluded", "Invalid node")
@@ -95,6 +96,8 @@ class Found:
             ("answers alike without a service", "same", "looks", 0.95),
             ("offers that are allowed and sooner", "sooner", "offers", 1.0),
             ("partitions that eta has as Slurm does", "right", "etas", 0.99),
+            ("changes that Slurm takes", "taken", "offered", 0.95),
+            ("jobs that start at once as was said", "started", "taken", 0.9),
         )
         n = self.counts
         found = [f"{what}: {n[a]} of {n[b]}" for what, a, b, share in aims if n[a] < share * n[b]]
@@ -268,6 +271,7 @@ class _Run:
         kept.sacct = self.slurm.run(*SACCT).stdout
         kept.site = "\n".join(self.slurm.run(*words).stdout for words in SITE)
         kept.conf = (self.slurm.folder / "slurm.conf").read_text()
+        self.follow_advice(facts)
 
     def keep(self, facts: Facts) -> None:
         """When jobs that had a forecast began, if they did."""
@@ -427,6 +431,50 @@ class _Run:
                 found.fault(where, one)
         if self.before:
             self.eta(self.where(number), self.before[number], direct)
+
+    def follow_advice(self, facts: Facts) -> None:
+        """Make changes that are to start a job at once, one after the other, each of a look of its
+        own, and see whether it starts.
+        """
+        waiting = [j for j, row in facts.by_id.items() if row["JobState"] == "PENDING"]
+        self.chance.shuffle(waiting)
+        for _ in range(ADVICE):
+            self.client.printed = {}
+            direct = Direct(self.client, "root")
+            offered = ((job_id, self.at_once(direct, job_id)) for job_id in waiting[:ASKED])
+            job_id, command = next((one for one in offered if one[1]), ("", ""))
+            waiting = waiting[waiting.index(job_id) + 1 :] if job_id else waiting[ASKED:]
+            if not command:
+                continue
+            where, user = self.where(LOOKS, job_id), self.of_job(job_id).user
+            done = self.slurm.run(*command.split(), user=user, check=False)
+            self.found.counts.update(offered=1, taken=int(not done.returncode))
+            if done.returncode:
+                self.found.fault(where, f"refused: {command}: {' '.join(done.stderr.split())}")
+                continue
+            started = self.starts(job_id)
+            self.found.counts["started"] += started
+            if not started:
+                self.found.fault(where, f"advice: {command}: {self.facts().word(job_id)}")
+
+    @staticmethod
+    def at_once(direct: Direct, job_id: str) -> str:
+        """Return the command after which a job is to start at once; "": there is none."""
+        try:
+            tried = direct.sooner(job_id).tried
+        except KeyError:  # it runs by now, or is gone
+            return ""
+        return next((one.command for one in tried if not one.reason), "")
+
+    def starts(self, job_id: str) -> bool:
+        """Return whether a job starts in what stands for three quarters of an hour."""
+        over = time.time() + STARTS_S
+        while time.time() < over:
+            row = self.facts().by_id.get(job_id)
+            if row is None or row["JobState"] != "PENDING":
+                return True
+            time.sleep(1.0)
+        return False
 
     def eta(self, where: str, order: Order, direct: Direct) -> None:
         if any(one.startswith("--constraint=[") for one in order.options):

@@ -28,6 +28,7 @@ def sooner_lines(sooner: Sooner) -> list[str]:
     """
     if sooner.unavailable:
         return []
+    from scheduler.explain.render import tried_by
     from scheduler.explain.words import record_words, starts
 
     found = []
@@ -37,6 +38,8 @@ def sooner_lines(sooner: Sooner) -> list[str]:
         if record := record_words(one.held, one.judged):
             when += f" ({record})"
         found.append(_row("You could", f"{one.words} it {when}: {one.command}"))
+    if by := tried_by(sooner.tried[:MOST_TRIED]):
+        found.append(_row("", by))
     return found
 
 

@@ -81,6 +81,7 @@ class WhatIfAnswer:
     guessed: bool = _about("That speed is of jobs as usual: one of the two was not watched.", False)
     held: int = _about("Offers of this kind that were taken, and held.", 0)
     judged: int = _about("Offers of this kind that were taken.", 0)
+    by_slurm: bool = _about("By sbatch --test-only, too; else on a copy alone.", False)
 
     def contract(self, now: float) -> str:
         """Return what starts, at which speed, and when it ends: "at once beside another job, at 58%
@@ -191,6 +192,7 @@ class Tried:
     amount: float | None = _about("Of what was otherwise: seconds, MiB, CPUs or GPUs.")
     held: int = _about("Offers of this kind that were taken, and held.", 0)
     judged: int = _about("Offers of this kind that were taken.", 0)
+    by_slurm: bool = _about("By sbatch --test-only, too; else on a copy alone.", False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,4 +271,5 @@ class Sooner:
     as_it_is: Tried | None = None
     tried: list[Tried] = field(default_factory=list)
     not_tried: list[str] = _about("Changes that there was no time for.", list)
+    refused: list[str] = _about("Changes that sbatch --test-only contradicts.", list)
     unavailable: str = ""

@@ -4,7 +4,7 @@ agents, the report and Slurm's comment. `render` is what all of them call."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, auto
 
@@ -25,7 +25,7 @@ from scheduler.explain.answer import (
     ShutNode,
 )
 from scheduler.explain.causes import Causes
-from scheduler.explain.effect import ByNode, Eta, WhatIfAnswer
+from scheduler.explain.effect import ByNode, Eta, Tried, WhatIfAnswer
 from scheduler.explain.explanation import Compared, Explanation, StartForecastRow
 from scheduler.explain.reasons import SHARING, sentence
 from scheduler.explain.words import (
@@ -748,6 +748,15 @@ def of_partitions(answer: Eta) -> list[str]:
     if answer.own:
         found.append(f"Pellucid: {answer.own}")
     return found + [f"Not in {one.partition}: it {one.why}." for one in answer.closed]
+
+
+def tried_by(offers: Sequence[Tried]) -> str:
+    """Return on what offered changes were tried; "" where there are none."""
+    both, copy = sum(one.by_slurm for one in offers), "tried on a copy of the queue"
+    if not both:
+        return f"{copy} alone" if offers else ""
+    some = "" if both == len(offers) else f" ({both} of {len(offers)})"
+    return f"{copy} and by sbatch --test-only{some}"
 
 
 def of_nodes(answer: ByNode) -> list[str]:

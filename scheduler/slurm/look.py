@@ -161,11 +161,12 @@ class Direct:
         """
         if self._alone:
             return Eta(unavailable=UNSEEN)
+        trials = self._trials()
         try:
-            found = replace(self._trials().eta(options, self.user), own="")
+            found = replace(trials.eta(options, self.user), own="")
         except Refused as error:
             raise SlurmError(str(error)) from None
-        return against_trial(found, self._slurm.tried(options))
+        return against_trial(found, self._slurm.tried(options), trials.put_back_s)
 
     def queue(self, *, everybody: bool = False) -> list[JobRow]:
         """Return the user's jobs that have not ended, latest first; with `everybody`, all that
@@ -207,6 +208,7 @@ class Direct:
             budget_s=TRIAL_S,
             question_s=QUESTION_S,
             against=against_slurm(self._snapshot, self._first),
+            asks=self._slurm.tried,
         )
         jobs = nearby(self._snapshot, self._first)
         return Trials(

@@ -5,7 +5,7 @@ Everybody with the right to see a job may read its reason, so no other job is na
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.plural import count
@@ -176,6 +176,18 @@ class PlannedStart:
 
 
 @dataclass(frozen=True, slots=True)
+class NodesAllowed:
+    """A partition that does not give as many nodes as the job asks for: `least` or more, `most` at
+    most; it has `there`.
+    """
+
+    partition: str
+    least: int
+    most: int | None
+    there: int
+
+
+@dataclass(frozen=True, slots=True)
 class Withdrawn:
     """At `since` it was stated that a limit had room for the job, but Slurm did not start it, so it
     is no longer stated. Of `judged` such statements `held` were right.
@@ -195,7 +207,8 @@ class SlurmReason:
         started: Slurm has started it; the rest is of the last look before that.
         dependency, reservation, begins: what it waits for: jobs, as Slurm has them; a reservation;
             a moment (epoch seconds).
-        nodes, time_limit_s: that it asks for, where these are the reason.
+        nodes, time_limit_s: that it asks for, where these are the reason. nodes_allowed: by its
+            partitions.
         limit: the limit it would go beyond. lapsed: there is room in that limit now, after
             `ahead` jobs that wait for the same; `withdrawn`: it was not so.
         stopped: what holds it because another waits. shortage: what it lacks, node by node.
@@ -233,6 +246,7 @@ class SlurmReason:
     account: str = ""
     qos: str = ""
     withdrawn: Withdrawn | None = None
+    nodes_allowed: tuple[NodesAllowed, ...] = ()
 
     def as_of(self, now: float) -> SlurmReason:
         """Return the reason without moments that have passed since it was found."""
@@ -290,6 +304,8 @@ def sentence(reason: SlurmReason, job_id: str, now: float) -> str:
 
 def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
     """Return what explains Slurm's word, as clauses. The first by itself is the reason."""
+    if reason.nodes_allowed:
+        return [_nodes(reason.nodes or 0, reason.nodes_allowed, job_id)]
     words = PLAIN.get(reason.code, ())
     if words and (reason.reservation is not None or "{reservation}" not in words[0]):
         asked = {
@@ -426,6 +442,23 @@ def _too_long(one: TimeLimitTooLong, job_id: str) -> str:
     )
 
 
+def _nodes(asked: int, allowed: Sequence[NodesAllowed], job_id: str) -> str:
+    parts, could = [], set[int]()
+    for one in allowed:
+        most = one.there if one.most is None else min(one.most, one.there)
+        if asked < one.least:
+            gives = f"gives a job {count(one.least, 'node')} or more (MinNodes)"
+        elif one.most is not None and asked > one.most:
+            gives = f"gives a job {count(one.most, 'node')} at most (MaxNodes)"
+        else:
+            gives = f"has {count(one.there, 'node')}"
+        parts.append(f"partition {one.partition} {gives}")
+        could |= {one.least if asked < one.least else most} if one.least <= most else set()
+    n = min(could, default=0)
+    ask = f": ask for {n} (`scontrol update jobid={job_id} numnodes={n}-{n}`)" * bool(n)
+    return f"it asks for {count(asked, 'node')}, and {', '.join(parts)}. It never starts so{ask}"
+
+
 def _licence(one: LicenceAsked) -> str:
     return f"{one.asked} of {one.name}, of which {one.there} exist and running jobs have {one.used}"
 
@@ -456,6 +489,8 @@ def _of_one_job(one: LimitReached) -> str:
     most = f"{_much(one, one.limit)} {one.tres}"
     return {
         "MinTRES": f"takes no job of fewer than {most}",
+        "MaxTRES": f"gives a job {most} at most",
+        "MaxTRESPerJob": f"gives a job {most} at most",
         "MaxTRESPerNode": f"gives a job {most} on a node at most",
         "MaxTRESMins": f"gives a job {most} minutes at most, by its time limit",
     }.get(one.name, "")

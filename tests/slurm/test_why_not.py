@@ -117,6 +117,7 @@ def test_what_is_short_is_named_and_with_less_of_it_the_job_starts(
     commands = [one["command"] for one in tried if not one["reason"]]
     if mends:
         (command,) = [one for one in commands if one.endswith(mends)]
+        assert [one["by_slurm"] for one in tried if one["command"] == command] == [True]
         slurm.run(*command.split())
         until(lambda: state(slurm, job) == "RUNNING", "it to start")
 

@@ -20,6 +20,7 @@ from scheduler.slurm.twin.twin import SlurmTwin
 
 MOST_FITTED = 3  # time limits that end before something, and nodes whose free part is asked for
 SPARE_S = 120.0  # until a change is made; of long limits a twentieth
+MANY = 1_000_000  # nodes: no limit
 MIB = 256  # memory is asked for in steps of so many MiB
 
 
@@ -45,11 +46,12 @@ def changes(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[
         parts = (site.partitions[name] for name in ask.partitions if name in site.partitions)
         nodes = [node for part in parts for node in accounts.nodes(ask, part)[0]]
         yield from _before(job, ask, nodes, site, twin=twin, now=now)
-        yield from _less(job, nodes, update)
+        yield from _less(job, nodes)
     if job.req_nodes and not job.nodes:
         anywhere = replace(job, req_nodes=())
         yield Change("without --nodelist", f"{update} reqnodelist=", anywhere)
-    yield from _fewer(job, nodes, site, update)
+    yield from _within(job, site, twin, now)
+    yield from _fewer(job, _free_gpus(nodes), site)
     for name, partition in site.partitions.items():
         there = partition.hidden or name in job.partition.split(",")
         if not there and not closed_to_user(job, partition, site):
@@ -91,39 +93,89 @@ def _before(
     yield from (_shorter(job, minutes) for minutes in sorted(fitted, reverse=True)[:MOST_FITTED])
 
 
-def _less(job: SlurmJob, nodes: list[NodeShort], update: str) -> Iterator[Change]:
+def _within(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[Change]:
+    """As much as a limit allows that the job is over by itself: it never starts as it is."""
+    parts = [site.partitions[name] for name in job.partition.split(",") if name in site.partitions]
+    limit = job.time_limit_s or 0.0
+    longest = [part.max_time_s for part in parts if part.max_time_s is not None]
+    if len(longest) == len(parts) and parts and limit > max(longest):
+        yield _shorter(job, int(max(longest) // 60))
+    ranges = [(part.min_nodes or 1, min(part.max_nodes or MANY, len(part.nodes))) for part in parts]
+    near = {min(max(job.num_nodes, least), most) for least, most in ranges if least <= most}
+    if near and job.num_nodes not in near:
+        nodes = min(near, key=lambda one: abs(one - job.num_nodes))
+        command = f"scontrol update jobid={job.id} numnodes={nodes}-{nodes}"
+        changed = replace(job, num_nodes=nodes, max_nodes=nodes, tres=_of(job, "node", nodes))
+        yield Change(f"on {count(nodes, 'node')}", command, changed, nodes)
+    pending = twin.evidence(job.id, now)
+    hit = pending.hit if pending is not None else None
+    if hit is None:
+        return
+    name, _, tres = hit.name.partition(" ")
+    if name == "MaxWall":
+        yield _shorter(job, int(hit.limit // 60))
+    elif name == "MaxTRESMins" and hit.asked:
+        yield _shorter(job, int(limit / 60 * hit.limit / hit.asked))
+    elif not hit.ever and not name.startswith("Min"):
+        yield from _at_most(job, tres, hit.limit, name, site=site)
+
+
+def _at_most(job: SlurmJob, tres: str, most: float, name: str, site: Site) -> Iterator[Change]:
+    """With so much of what is limited, in all or (`MaxTRESPerNode`) on a node."""
+    each = 1 if name == "MaxTRESPerNode" else job.num_nodes
+    if tres == "gres/gpu":
+        yield from _fewer(job, int(most // (each if job.gpus_per_node else 1)), site)
+    of = {"cpu": lambda: _cpus(job, int(most)), "mem": lambda: _memory(job, most // each)}
+    if tres in of and (change := of[tres]()):
+        yield change
+
+
+def _free_gpus(nodes: list[NodeShort]) -> int:
+    """The most GPUs that a node has free that lacks nothing else."""
+    short = (n for n in nodes if not n.shut and [one.what for one in n.lacks] == [GPU])
+    return max((int(one.lacks[0].free) for one in short), default=0)
+
+
+def _memory(job: SlurmJob, free: float) -> Change | None:
+    if job.per != "node" or not free:
+        return None
+    shown = f"{free / 1024:.3g} GiB" if free >= 1024 else f"{free:.0f} MiB"
+    changed = replace(
+        job, least_mib=free, memory_mib=free * job.num_nodes, tres=_of(job, "mem", free)
+    )
+    command = f"scontrol update jobid={job.id} minmemorynode={free:.0f}"
+    return Change(f"with {shown} of memory", command, changed, free)
+
+
+def _cpus(job: SlurmJob, many: int) -> Change | None:
+    if not many or job.num_nodes != 1 or job.min_cpus != job.cpus or job.cpus_per_gpu:
+        return None
+    changed = replace(job, cpus=many, min_cpus=many, tres=_of(job, "cpu", many))
+    command = f"scontrol update jobid={job.id} numcpus={many} cpuspertask={many} mincpusnode={many}"
+    return Change(f"with {count(many, 'CPU')}", command, changed, many)
+
+
+def _less(job: SlurmJob, nodes: list[NodeShort]) -> Iterator[Change]:
     """As much memory, or as many CPUs, as a node has free that lacks nothing else."""
     alone = [node for node in nodes if len(node.lacks) == 1 and not node.shut]
     memory = {n.lacks[0].free // MIB * MIB for n in alone if n.lacks[0].what == MEMORY}
-    for free in sorted((free for free in memory if free), reverse=True)[:MOST_FITTED]:
-        if job.per == "node":
-            shown = f"{free / 1024:.3g} GiB" if free >= 1024 else f"{free:.0f} MiB"
-            changed = replace(
-                job, least_mib=free, memory_mib=free * job.num_nodes, tres=_of(job, "mem", free)
-            )
-            command = f"{update} minmemorynode={free:.0f}"
-            yield Change(f"with {shown} of memory", command, changed, free)
     cpus = {int(n.lacks[0].free) for n in alone if n.lacks[0].what == CPU}
-    for many in sorted((n for n in cpus if n), reverse=True)[:MOST_FITTED]:
-        if job.num_nodes == 1 and job.min_cpus == job.cpus and not job.cpus_per_gpu:
-            changed = replace(job, cpus=many, min_cpus=many, tres=_of(job, "cpu", many))
-            command = f"{update} numcpus={many} cpuspertask={many}"
-            yield Change(f"with {count(many, 'CPU')}", command, changed, many)
+    less = [_memory(job, free) for free in sorted(memory, reverse=True)[:MOST_FITTED]]
+    less += [_cpus(job, many) for many in sorted(cpus, reverse=True)[:MOST_FITTED]]
+    yield from filter(None, less)
 
 
 def _of(job: SlurmJob, name: str, amount: float) -> tuple[tuple[str, float], ...]:
     return tuple((tres, amount if tres == name else n) for tres, n in job.tres)
 
 
-def _fewer(job: SlurmJob, nodes: list[NodeShort], site: Site, update: str) -> Iterator[Change]:
-    """As many GPUs as a node has free, and half of them, where all are of one type."""
+def _fewer(job: SlurmJob, free: int, site: Site) -> Iterator[Change]:
+    """As many GPUs as are `free`, and half of them, where all are of one type."""
     if len(job.gpu_types) != 1 or job.gpu_types[0][1] < 2:
         return
     ((kind, many),) = job.gpu_types
-    short = (n for n in nodes if not n.shut and [one.what for one in n.lacks] == [GPU])
-    free = max((int(one.lacks[0].free) for one in short), default=0)
     release = release_in(site.config.get("SLURM_VERSION", ""))
-    for fewer in sorted({free, many // 2} - {0, many}, reverse=True):
+    for fewer in sorted((n for n in {free, many // 2} if 0 < n < many), reverse=True):
         gpus = job.gpus * fewer // many
         tres = tuple((n, gpus if n.startswith("gres/gpu") else v) for n, v in job.tres)
         changed = replace(job, gpus=gpus, gpu_types=((kind, fewer),), tres=tres)
@@ -131,7 +183,7 @@ def _fewer(job: SlurmJob, nodes: list[NodeShort], site: Site, update: str) -> It
         option = "trespernode" if job.gpus_per_node else "tresperjob"
         others = "".join(f",{_gres_word(release, *one)}" for one in job.gres)
         gres = gpus_word(release, kind, fewer) + others * job.gpus_per_node
-        command = f"{update} {option}={gres}"
+        command = f"scontrol update jobid={job.id} {option}={gres}"
         yield Change(f"with {count(fewer, 'GPU')}{where}", command, changed, fewer)
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
+from math import inf
 
 from scheduler.explain.effect import Eta, Tried
 from scheduler.explain.words import clock_time
+from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.site import slurm_word
 from scheduler.slurm.read.snapshot import ClusterSnapshot
+from scheduler.slurm.twin.site import Site
 from scheduler.slurm.twin.twin import twin_in
 
 SETTLES_S = 2.0  # after a change Slurm's next look may be of before it
 NOW_S = 60.0  # what starts within is "at once"
-LOOSE_S = 2400.0  # a trial puts a job half an hour back where others wait in its partition (22.05)
+MOST_BEHIND = 512  # jobs that wait, from which on not all of them are known here
 _STARTS = re.compile(r"Job \d+ to start at (\S{1,40}) using")
 _IN = re.compile(r" in partition (\S{1,200})")
 _REFUSES = re.compile(r"(?:allocation failure|[Bb]atch job submission failed): (.{1,200})")
@@ -44,7 +47,29 @@ def against_slurm(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str
     return found
 
 
-def against_trial(found: Eta, printed: str) -> Eta:
+def put_back_s(site: Site, jobs: Iterable[SlurmJob], partition: str) -> float:
+    """Return how much later than it thinks `sbatch --test-only` says that a job starts, at most.
+
+    It adds what the waiting jobs of the partition would take of all its CPUs, each with all CPUs
+    of its nodes for all of its time limit, though they may wait for something else: one of an hour
+    puts others back by half an hour where there are two nodes (`_delayed_job_start_time`).
+    """
+    part = site.partitions.get(partition)
+    nodes = [site.nodes[name] for name in part.nodes if name in site.nodes] if part else []
+    cpus = sum(node.cpus for node in nodes)
+    waits = [
+        job for job in jobs if job.state == "PENDING" and partition in job.partition.split(",")
+    ]
+    if part is None or not cpus or len(waits) >= MOST_BEHIND:
+        return inf
+    limits = [part.max_time_s if job.time_limit_s is None else job.time_limit_s for job in waits]
+    longest = [inf if limit is None else limit for limit in limits]
+    each = cpus / len(nodes)
+    sizes = [max(1, job.num_nodes) * each for job in waits]
+    return sum(size * limit for size, limit in zip(sizes, longest, strict=True)) / cpus
+
+
+def against_trial(found: Eta, printed: str, put_back: Callable[[str], float]) -> Eta:
     """Return an answer without what `sbatch --test-only` contradicts, and with what it says.
 
     Slurm's trial takes running jobs to use all of their time limits: an earlier forecast is no
@@ -52,27 +77,63 @@ def against_trial(found: Eta, printed: str) -> Eta:
 
     Args:
         printed: what it printed of a job that asks for the partitions that were named.
+        put_back: by how much later than it thinks it says that a job starts in a partition.
     """
-    starts, refuses = _STARTS.search(printed), _REFUSES.search(printed)
-    where = _IN.search(printed)
-    at = _instant(starts[1]) if starts else None
+    said = Said.of(printed)
+    at, where = said.starts, said.partition
     one = [t for t in found.tried if t.partition in found.asked]
-    if refuses is not None:
-        why = f"sbatch --test-only refuses it: {refuses[1].strip().rstrip('.')}"
+    if said.refuses:
+        why = f"sbatch --test-only refuses it: {said.refuses}"
         tried = [_withdrawn(t, why) if t.partition in found.asked else t for t in found.tried]
         return replace(found, tried=tried) if any(t.start_p50 is not None for t in one) else found
-    if at is None or len(one) != 1 or (where is not None and where[1] != one[0].partition):
+    if at is None or len(one) != 1 or (where and where != one[0].partition):
         return found
     at_once_there, now = at <= found.now + NOW_S, clock_time(at, found.now)
     (own,) = one
     at_once = not own.reason and own.start_p50 is not None and own.start_p50 <= found.now + NOW_S
-    if at_once and at > found.now + LOOSE_S:
+    if at_once and at > found.now + NOW_S + put_back(own.partition):
         why = f"sbatch --test-only has it start {now} at the latest: what keeps it is not known"
     elif at_once_there and not at_once and own.start_p50 is None:
         why = "sbatch --test-only has it start at once: what was found against it is not so"
     else:
         return found
     return replace(found, tried=[_withdrawn(t, why) if t is own else t for t in found.tried])
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What `sbatch --test-only` says of a job: when it starts and in which partition, or why it is
+    refused. All is empty where it said neither.
+    """
+
+    starts: float | None = None
+    partition: str = ""
+    refuses: str = ""
+
+    @classmethod
+    def of(cls, printed: str) -> Said:
+        """Return what is said in the text that it printed."""
+        starts, refuses = _STARTS.search(printed), _REFUSES.search(printed)
+        where = _IN.search(printed)
+        return cls(
+            starts=_instant(starts[1]) if starts else None,
+            partition=where[1] if where else "",
+            refuses=refuses[1].strip().rstrip(".") if refuses else "",
+        )
+
+    @property
+    def anything(self) -> bool:
+        """Whether it answered."""
+        return self.starts is not None or bool(self.refuses)
+
+    def contradicts(self, made: Tried, now: float, put_back_s: float) -> bool:
+        """Return whether a forecast cannot be so by this: the job is refused, or does not start at
+        once. It takes running jobs to use all of their time limits.
+        """
+        if self.refuses:
+            return True
+        at_once = not made.reason and made.start_p50 is not None
+        return at_once and self.starts is not None and self.starts > now + NOW_S + put_back_s
 
 
 def _withdrawn(one: Tried, why: str) -> Tried:

@@ -43,7 +43,7 @@ from scheduler.service.log.fold import encoded
 from scheduler.service.log.forecasts import never
 from scheduler.service.log.forecasts import write as write_forecasts
 from scheduler.service.log.header import LogHeader, followed_header
-from scheduler.service.log.questions import ETA, LEASE, NODES, SHARES
+from scheduler.service.log.questions import ETA, LEASE, NODES, SHARES, TRIED
 from scheduler.service.log.store import chain
 from scheduler.service.log.store.claims import record_of, refute
 from scheduler.service.log.store.decided import write_decisions
@@ -90,6 +90,7 @@ NODES_EVERY = 10  # polls of the queue per poll of the nodes
 FORECAST_JOBS = 64  # waiting jobs, first in line, whose start is forecast
 SAMPLES = 24  # futures
 BUDGET_S = 6.0  # processor seconds for them: fewer are too few for a line of some sixty jobs
+OFFER_S, OFFERS_S = 0.4, 1.6  # processor seconds of one offer; after which no other is tried
 REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
 NICE = 19
 PING_S = 8.0  # between looks, from question to question whether Slurm is there
@@ -339,8 +340,10 @@ class Follower:
             return asdict(Accounts(twin, snapshot.now).by_node(str(asked["job_id"])))
         means = Means(
             planner.trial, planner.own, self._renew, self._promises.put_off,
-            against=self._against,
+            against=self._against, asks=self.slurm.tried,
         )  # fmt: skip
+        if kind == TRIED:
+            means = replace(means, budget_s=OFFER_S, question_s=OFFERS_S)
         jobs = nearby(snapshot, first)
         trials = Trials(
             site=planner.site,

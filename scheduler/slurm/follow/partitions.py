@@ -21,7 +21,7 @@ def closed_to_user(job: SlurmJob, part: Partition, site: Site) -> str:
         return {
             "PartitionTimeLimit": f"allows {duration(part.max_time_s or 0.0)} at most",
             "PartitionDown": "is down",
-            "PartitionNodeLimit": f"does not give {count(ask.nodes, 'node')}",
+            "PartitionNodeLimit": _nodes(ask.nodes, part),
             "AccountNotAllowed": f"does not take account {ask.account}",
             "QOSNotAllowed": f"does not take {qos}",
         }.get(word, word)
@@ -38,6 +38,15 @@ def closed_to_user(job: SlurmJob, part: Partition, site: Site) -> str:
     names = [n for n in names if suits(ask, site.nodes[n])]
     fits = choose(ask, Capacity.of(site), names, site)
     return "" if fits is not None else "has no nodes that suit, were they empty"
+
+
+def _nodes(asked: int, part: Partition) -> str:
+    """How many nodes a partition gives."""
+    if asked < part.min_nodes:
+        return f"gives a job {count(part.min_nodes, 'node')} or more (MinNodes)"
+    if part.max_nodes is not None and asked > part.max_nodes:
+        return f"gives a job {count(part.max_nodes, 'node')} at most (MaxNodes)"
+    return f"has {count(len(part.nodes), 'node')}"
 
 
 def _beyond(job: SlurmJob, part: Partition, site: Site) -> str:

@@ -25,6 +25,7 @@ from scheduler.slurm.reason import (
     LimitReached,
     Needed,
     NodeNames,
+    NodesAllowed,
     PlaceInLine,
     PlannedStart,
     PriorityTerm,
@@ -67,6 +68,7 @@ def reasons(
     accounts, found = Accounts(policy, now), {}
     for job_id, job in jobs.items():
         pending = policy.evidence(job_id, now)
+        never = pending.hit if pending is not None else None
         if pending is not None and pending.reason != slurm_word(job.reason):
             pending = None
         at = places.get(job_id, ())
@@ -77,6 +79,7 @@ def reasons(
             pending=pending,
             places=at,
             accounts=accounts,
+            never=never if never is not None and not never.ever else None,
         )
         found[job_id] = _with_place(reason, job, policy, places=at, now=now, own=own)
     found |= _in_turn(found, policy.line())
@@ -201,10 +204,15 @@ def _reason(
     pending: PendingReason | None,
     places: Places,
     accounts: Accounts,
+    never: Hit | None = None,
 ) -> SlurmReason:
-    """Slurm's reason with what explains it, where that is sure."""
+    """Slurm's reason with what explains it, where that is sure. Backfill says that a job waits for
+    nodes also of one that is over a limit by itself (`never`), and the next main pass that limit.
+    """
     site, ask, plain = policy.site, policy.asked(job.id), briefly(replace(job, reason=word))
-    hit = pending.hit if pending is not None else None
+    hit = pending.hit if pending is not None else never if word in CAPACITY else None
+    if word == "PartitionNodeLimit":
+        return replace(plain, nodes_allowed=_nodes_allowed(job, site))
     if word in PLAIN or plain.begins is not None:
         return plain
     if word == "PartitionTimeLimit":
@@ -316,6 +324,19 @@ def _too_long(job: SlurmJob, site: Site) -> TimeLimitTooLong | None:
         and not closed_to_user(job, part, site)
     ]
     return TimeLimitTooLong(job.time_limit_s, allowed, tuple(sorted(longer)))
+
+
+def _nodes_allowed(job: SlurmJob, site: Site) -> tuple[NodesAllowed, ...]:
+    """Return what its partitions give, where by none of them it may have as many nodes."""
+    named = [site.partitions[n] for n in job.partition.split(",") if n in site.partitions]
+    found = tuple(
+        NodesAllowed(part.name, part.min_nodes, part.max_nodes, len(part.nodes)) for part in named
+    )
+    fits = any(
+        one.least <= job.num_nodes <= min(one.there, one.there if one.most is None else one.most)
+        for one in found
+    )
+    return () if fits else found
 
 
 def _licences(ask: Ask | None, policy: SlurmTwin) -> tuple[LicenceAsked, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from time import process_time
 
 from features.clock import Clock
 from scheduler.core.decisions import Action
@@ -14,10 +15,11 @@ from scheduler.explain.effect import ClosedPartition, Eta, Sooner, Tried
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, too_late
 from scheduler.explain.whatif.memory import Memory
 from scheduler.slurm.follow.changes import Change, changes
+from scheduler.slurm.follow.checks import Said, put_back_s
 from scheduler.slurm.follow.partitions import closed_to_user
 from scheduler.slurm.follow.reasons import by_own_policy, expected
 from scheduler.slurm.read.parse import SlurmJob
-from scheduler.slurm.read.request import RequestError, refusal, request
+from scheduler.slurm.read.request import RequestError, options_of, refusal, request
 from scheduler.slurm.read.snapshot import ClusterSnapshot, without_start
 from scheduler.slurm.reason import own_policy, sentence
 from scheduler.slurm.twin.site import Site
@@ -25,8 +27,10 @@ from scheduler.slurm.twin.twin import twin_in
 
 NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
 SAMPLES, BUDGET_S = 16, 5.0  # futures of one trial, processor seconds
-QUESTION_S = 8.0  # after which no other trial of a question begins: jobs wait for this process
+QUESTION_S = 8.0  # of processor, after which no other trial of a question begins
+PATIENT = 2.0  # times as long on a busy host: polls wait for this process, and whoever asked
 AT_ONCE = "it would start at once"
+ASKING_S, MOST_ASKED = 0.8, 4  # for asking Slurm, of so many offers: as many as are shown
 SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not shown
 
 
@@ -46,8 +50,9 @@ class Means:
         own: has Pellucid's own policy decide about them; None where it is not installed.
         between: called between two futures.
         put_off: turns a forecast into the one shown to users.
-        budget_s, question_s: processor seconds of one trial, seconds after which none begins.
+        budget_s, question_s: processor seconds of one trial, and those after which none begins.
         against: returns the jobs that start here but that Slurm does not start, with that in words.
+        asks: has `sbatch --test-only` try options for a user, and returns what it prints.
     """
 
     draw: Draw
@@ -57,6 +62,7 @@ class Means:
     budget_s: float = BUDGET_S
     question_s: float = QUESTION_S
     against: Mapping[str, str] = field(default_factory=dict)
+    asks: Callable[[Sequence[str], str], str] | None = None
 
 
 class Trials:
@@ -82,11 +88,12 @@ class Trials:
         self.site, self.jobs, self.memory, self.now = site, jobs, memory, now
         self.offered: list[tuple[Tried, SlurmJob]] = []
         self._means = means
-        self._clock, self._until = clock, clock.monotonic() + means.question_s
+        self._clock, self._until = clock, clock.monotonic() + PATIENT * means.question_s
+        self._used = process_time() + means.question_s
 
     @property
     def _late(self) -> bool:
-        return self._clock.monotonic() >= self._until
+        return process_time() >= self._used or self._clock.monotonic() >= self._until
 
     # --- before submission --------------------------------------------------------------------
 
@@ -167,8 +174,49 @@ class Trials:
         as_it_is = _not_before(now, as_it_is)
         found = [one for one in (_not_before(now, f) for f in found) if _sooner(one, as_it_is, now)]
         found.sort(key=lambda one: one.start_p50 or 0.0)
+        found, refused = self._by_slurm(job, found, asked)
         self.offered = [(one, asked[one.command]) for one in found]
-        return Sooner(now, as_it_is, found, not_tried)
+        return Sooner(now, as_it_is, found, not_tried=not_tried, refused=refused)
+
+    def _by_slurm(
+        self, job: SlurmJob, found: Sequence[Tried], changed: Mapping[str, SlurmJob]
+    ) -> tuple[list[Tried], list[str]]:
+        """Return the offers that `sbatch --test-only` does not contradict, and the others in words.
+
+        A refusal counts only where the job as it is is taken: it may be of what its user has in
+        the queue already, of which it is a part.
+        """
+        until = self._clock.monotonic() + ASKING_S
+        as_it_is = self._asked(job)
+        if not as_it_is.anything:
+            return list(found), []
+        kept, refused = list[Tried](), list[str]()
+        for one in found:
+            then = changed[one.command]
+            said = Said() if self._asked_enough(kept, until) else self._asked(then)
+            if said.refuses and as_it_is.refuses:
+                said = Said()
+            back_s = self.put_back_s(said.partition or then.partition)
+            if said.contradicts(one, self._clock.now(), back_s):
+                refused.append(one.words)
+            else:
+                kept.append(replace(one, by_slurm=said.anything))
+        return kept, refused
+
+    def put_back_s(self, partition: str) -> float:
+        """Return how much later than it thinks `sbatch --test-only` says that a job starts."""
+        return put_back_s(self.site, self.jobs, partition)
+
+    def _asked_enough(self, kept: Sequence[Tried], until: float) -> bool:
+        """Whether as many were asked for as are shown, or there is no time left."""
+        return self._clock.monotonic() >= until or sum(one.by_slurm for one in kept) >= MOST_ASKED
+
+    def _asked(self, job: SlurmJob) -> Said:
+        """What `sbatch --test-only` says of a job like this one; nothing where it is not asked."""
+        if self._means.asks is None:
+            return Said()
+        options = options_of(job, self.site, self.now)
+        return Said() if options is None else Said.of(self._means.asks(options, job.user))
 
     def _changes(self, job: SlurmJob) -> list[Change]:
         twin = twin_in(self._drawn(job).core.policy)

@@ -7,6 +7,7 @@ A controller that does not answer costs a command nine seconds (22.05), so every
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import secrets
 import selectors
@@ -170,12 +171,18 @@ class Slurm:
         rows = (row.split(f"|{mark}|") for row in text.split(f"|{mark}.\n")[:-1])
         return {job_id: (number, path) for job_id, number, path in rows}
 
-    def tried(self, options: Sequence[str]) -> str:
+    def tried(self, options: Sequence[str], user: str = "") -> str:
         """Return what `sbatch --test-only` says of a job with these options: nothing is submitted.
 
-        Slurm judges it with the rights of this account. "" where it does not answer in time.
+        Slurm judges it with the rights of this account, or of `user`, for whom only root may ask.
+        "" where it does not answer in time, or this account may not ask for that user.
         """
-        command = ("sbatch", "--test-only", *options, "--wrap", "true")
+        whose: tuple[str, ...] = ()
+        if user and user != _own_name():
+            if os.geteuid():
+                return ""
+            whose = (f"--uid={user}", "--chdir=/")  # not all may read this folder
+        command = ("sbatch", "--test-only", *whose, *options, "--wrap", "true")
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, env=self._environment, capture_output=True,
@@ -377,6 +384,14 @@ def to_stdout(line: str) -> None:
 def unreachable(printed: str) -> bool:
     """Return whether a printed text is that of a Slurm that cannot be reached."""
     return _UNREACHABLE.search(printed) is not None
+
+
+def _own_name() -> str:
+    """Return the name of this account; "" where it has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def _steers(name: str) -> bool:

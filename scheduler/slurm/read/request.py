@@ -10,10 +10,11 @@ import argparse
 import re
 import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
+from operator import attrgetter
 from typing import NamedTuple, NoReturn
 
 from features.clock import LAST_S
@@ -239,6 +240,56 @@ def refusal(options: Sequence[str], site: Site, user: str) -> str:
     allowed = {qos.lower() for key in asked for qos in known[key].qos}
     wrong = [name for name in args.qos.split(",") if name.lower() not in allowed]
     return f"there is no QOS {wrong[0][:64]} that {user} may use" if wrong and allowed else ""
+
+
+_PLACES = attrgetter(
+    "partition", "account", "qos", "time_limit_s", "num_nodes", "cpus", "min_cpus", "least_mib",
+    "per", "gpus", "gpu_types", "gpus_per_node", "gres", "features", "licences", "req_nodes",
+    "exc_nodes", "exclusive", "reservation",
+)  # fmt: skip
+
+
+def options_of(job: SlurmJob, site: Site, now: float) -> list[str] | None:
+    """Return options of sbatch that ask for what a waiting job asks for, begin time and
+    dependencies apart. Return None where no options are known to do so.
+    """
+    if job.odd or "+" in job.id or job.deadline is not None:
+        return None
+    found = [f"--{name}={value}" for name, value in _worded(job) if value]
+    found += ["--exclusive"] * job.exclusive
+    try:
+        made = request(found, site, job.user, job_id=job.id, now=now)
+    except RequestError:
+        return None
+    return found if _PLACES(made) == _PLACES(job) else None
+
+
+def _worded(job: SlurmJob) -> Iterator[tuple[str, str]]:
+    """Yield names of options with their values; those without one are left out."""
+    yield "partition", job.partition
+    yield "account", job.account
+    yield "qos", job.qos
+    yield "time", "" if job.time_limit_s is None else f"{ceil(job.time_limit_s / 60)}"
+    most = f"-{job.max_nodes}" if job.num_nodes < job.max_nodes else ""
+    yield "nodes", f"{job.num_nodes}{most}" if 0 < job.max_nodes <= MOST else ""
+    tasks, rest = divmod(job.cpus, job.min_cpus)
+    if job.cpus_per_gpu:
+        yield "cpus-per-gpu", f"{job.cpus_per_gpu}"
+    elif not rest:
+        yield "ntasks", f"{tasks}"
+        yield "cpus-per-task", f"{job.min_cpus}"
+    of = {"node": "mem", "cpu": "mem-per-cpu", "gpu": "mem-per-gpu"}[job.per]
+    yield of, f"{job.least_mib:.0f}M" if job.least_mib else ""
+    kinds = [(":".join(filter(None, ("gpu", kind))), n) for kind, n in job.gpu_types]
+    on_nodes = [*job.gres, *(kinds if job.gpus_per_node else ())]
+    yield "gres", ",".join(f"{name}:{n}" for name, n in on_nodes)
+    gpus = (f"{name.removeprefix('gpu').lstrip(':')}:{n}".lstrip(":") for name, n in kinds)
+    yield "gpus", "" if job.gpus_per_node else ",".join(gpus)
+    yield "constraint", job.features
+    yield "licenses", job.licences
+    yield "nodelist", ",".join(job.req_nodes)
+    yield "exclude", ",".join(job.exc_nodes)
+    yield "reservation", job.reservation
 
 
 def _job(

@@ -16,6 +16,7 @@ from scheduler.slurm.reason import (
     LimitReached,
     Needed,
     NodeNames,
+    NodesAllowed,
     PlaceInLine,
     PlannedStart,
     PriorityTerm,
@@ -47,6 +48,25 @@ SENTENCES = [
     (
         SlurmReason("AssocMaxWall", limit=LimitReached("MaxWall", "", "QOS wall", 3600, 0, 7200)),
         "QOS wall may ask for 1 h at most, and it asks for 2 h.",
+    ),
+    (
+        SlurmReason("PartitionNodeLimit", nodes=3, nodes_allowed=(NodesAllowed("a", 0, 2, 9),)),
+        "it asks for 3 nodes, and partition a gives a job 2 nodes at most (MaxNodes). It never "
+        "starts so: ask for 2 (`scontrol update jobid=7_1 numnodes=2-2`).",
+    ),
+    (
+        SlurmReason(
+            "PartitionNodeLimit",
+            nodes=1,
+            nodes_allowed=(NodesAllowed("a", 4, None, 9), NodesAllowed("b", 2, None, 9)),
+        ),
+        "it asks for 1 node, and partition a gives a job 4 nodes or more (MinNodes), partition b "
+        "gives a job 2 nodes or more (MinNodes). It never starts so: ask for 2 (`scontrol update "
+        "jobid=7_1 numnodes=2-2`).",
+    ),
+    (
+        SlurmReason("PartitionNodeLimit", nodes=9, nodes_allowed=(NodesAllowed("a", 5, None, 4),)),
+        "it asks for 9 nodes, and partition a has 4 nodes. It never starts so.",
     ),
     (
         SlurmReason("QOSGrpGRES", lapsed=True),

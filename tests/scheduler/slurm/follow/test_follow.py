@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -82,6 +82,8 @@ class Told:
         self.answer, self.dry, self.down = "", False, False
         self.database = True  # slurmdbd answers
         self.says = dict(SAYS)  # what commands print
+        self.asked: list[tuple[str, list[str]]] = []  # of whom `sbatch --test-only` was asked
+        self.judge: Callable[[Sequence[str]], str] = lambda _: ""  # what it says then
         self.paths: dict[str, str] = {}  # of the output of running jobs
         self.has = [Node(name, 4, "", ("main",), True, "IDLE") for name in ("n1", "n2")]
 
@@ -94,8 +96,9 @@ class Told:
     def outputs(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         return {job_id: (job_id, self.paths.get(job_id, "")) for job_id in job_ids}
 
-    def tried(self, options: Sequence[str]) -> str:
-        return self.says.get(f"sbatch {' '.join(options)}", "")
+    def tried(self, options: Sequence[str], user: str = "") -> str:
+        self.asked += [(user, list(options))] * bool(user)
+        return self.judge(options) if user else self.says.get(f"sbatch {' '.join(options)}", "")
 
     def script(self, job_id: str) -> str:
         return self.says.get(f"script {job_id}", "")

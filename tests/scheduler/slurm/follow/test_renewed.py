@@ -81,7 +81,7 @@ def test_what_its_partition_never_takes_has_no_start_however_crude(
     assert (found["3"].start_p50, found["3"].estimate) == (None, ForecastKind.IMPOSSIBLE)
     answer = explained(scene.pages(), "3", scene.now)
     assert "it cannot start as it is: its partition does not take what it asks for" in str(answer)
-    assert "it asks for 3 nodes, which its partition does not give" in answer.detail
+    assert "asks for 3 nodes, and partition main has 2 nodes. It never starts so" in answer.detail
 
 
 def test_the_last_task_of_a_throttled_array_waits_for_those_that_run(store: Store) -> None:

@@ -111,7 +111,7 @@ def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.Monk
     draw = scene.follower._planner.trial
 
     def slowly(jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
-        scene.now += 1.5
+        scene.now += 3.0
         return draw(jobs, now)
 
     monkeypatch.setattr(scene.follower._planner, "trial", slowly)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from math import inf
 from typing import Any
 
 import pytest
 
-from scheduler.explain.effect import Eta, Tried
+from features.codec import decode
+from pipeline.printed.why import sooner_lines
+from scheduler.explain.effect import Eta, Sooner, Tried
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.service.log.questions import ETA, NODES, TRIED
-from scheduler.slurm.follow.checks import against_trial
+from scheduler.slurm.follow.checks import against_trial, put_back_s
 from scheduler.slurm.follow.reasons import _limit
 from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.site import QOS
 from scheduler.slurm.reason import sentence
 from scheduler.slurm.twin.limits import Hit
 from tests.scheduler.slurm.follow.test_follow import NOW, SAYS, Scene, twin
@@ -75,11 +79,117 @@ def test_memory_is_named_where_it_is_short_and_as_much_as_is_free_is_tried(scene
     assert "scontrol update jobid=9 minmemorynode=5120" in commands(scene)
 
 
+def _hogged(scene: Scene) -> dict[str, Any]:
+    """Return what would help a job of 32 GiB where 5 are free."""
+    only_n1(scene)
+    hog = runs(scene, 1, "n1", gpus=1, memory=120 * GIB)
+    scene.look(hog, waits(scene, least_mib=32 * GIB, memory_mib=32 * GIB))
+    return scene.follower.answer(TRIED, {"job_id": "9"})
+
+
+LESS = "scontrol update jobid=9 minmemorynode=5120"
+
+
+@pytest.mark.parametrize(
+    ("as_it_is", "with_less", "offered", "by_slurm"),
+    [
+        ("", "", True, False),  # this account may not ask, or there was no answer
+        ("at {later}", "at {now}", True, True),
+        ("at {later}", "at {later}", False, False),
+        ("at {later}", "no", False, False),
+        ("no", "no", True, False),  # refused for what is no matter of the change, perhaps
+        ("no", "at {now}", True, True),
+        ("at {later}", "", True, False),
+    ],
+)
+def test_an_offer_that_sbatch_test_only_contradicts_is_none(
+    scene: Scene, as_it_is: str, with_less: str, offered: bool, by_slurm: bool
+) -> None:
+    def judge(options: Sequence[str]) -> str:
+        text = with_less if "--mem=5120M" in options else as_it_is
+        text = text.format(now=int(scene.now), later=int(scene.now + 18_000))
+        if text.startswith("at "):
+            return TRIAL.format(at=text[3:])
+        return "allocation failure: Job violates accounting/QOS policy" if text else ""
+
+    scene.slurm.judge = judge
+    told = _hogged(scene)
+    found = {one["command"]: one for one in told["tried"]}
+    assert (LESS in found) is offered
+    assert ("with 5 GiB of memory" in told["refused"]) is not offered
+    assert not offered or found[LESS]["by_slurm"] is by_slurm
+    (user, options), *_ = scene.slurm.asked
+    assert (user, options[:1]) == ("u9", ["--partition=main"])
+    assert {"--gres=gpu:1", "--mem=32768M", "--time=60", "--nodes=1"} <= set(options)
+    *_, which = sooner_lines(decode(Sooner, told)) or [""]
+    words = "on a copy of the queue and by sbatch --test-only" if by_slurm else "the queue alone"
+    assert not offered or words in which
+
+
+def test_a_limit_that_a_job_is_over_by_itself_is_named_whatever_backfill_says(scene: Scene) -> None:
+    scene.slurm.says["scontrol show config"] += "\nAccountingStorageEnforce = limits,qos"
+    scene.slurm.says["qos"] = f"one|0{'|' * 22}"
+    scene.restart()
+    asked = waits(scene, qos="one", num_nodes=2, max_nodes=2, tres=(("cpu", 2.0), ("node", 2.0)))
+    before = why(scene, runs(scene, 1, "n1", gpus=4), asked)
+    assert "at most" not in before
+    limits = ["one", "0", *[""] * 22]
+    limits[QOS.index("MaxTRES")] = "node=1"
+    scene.slurm.says["qos"] = "|".join(limits)
+    scene.restart()
+    text = why(scene, runs(scene, 1, "n1", gpus=4), asked)
+    assert text == (
+        "QOS one gives a job 1 node at most (MaxTRESPerJob), and it asks for 2: it cannot start so."
+    )
+
+
+@pytest.mark.parametrize(
+    ("partition", "limit", "asked", "offered"),
+    [
+        ("MaxTime=10", "", {}, "timelimit=10"),
+        ("MaxNodes=1", "", {"num_nodes": 2, "max_nodes": 2, "cpus": 2}, "numnodes=1-1"),
+        ("", "MaxWall=7", {}, "timelimit=7"),
+        ("", "MaxTRESMins=cpu=11", {}, "timelimit=11"),
+        ("", "MaxTRES=gres/gpu=3", {"gpus": 4}, "gres:gpu:3"),
+        ("", "MaxTRESPerNode=cpu=3", {"cpus": 8, "min_cpus": 8}, "cpuspertask=3 mincpusnode=3"),
+        ("", "MaxTRES=mem=300M", {"least_mib": 1024.0, "memory_mib": 1024.0}, "memorynode=300"),
+    ],
+)
+def test_as_much_as_a_limit_allows_is_tried(
+    scene: Scene, partition: str, limit: str, asked: dict[str, Any], offered: str
+) -> None:
+    """Nothing was offered to jobs that could never start as they were."""
+    config = "\nAccountingStorageEnforce = limits,qos\nSLURM_VERSION = 22.05.8"
+    scene.slurm.says["scontrol show config"] += config
+    named = f"PartitionName=main Nodes=n[1-2] State=UP {partition}"
+    scene.slurm.says["scontrol -a show partition"] = named
+    name, _, value = limit.partition("=")
+    row = [value if column == name else "" for column in QOS]
+    scene.slurm.says["qos"] = "|".join(["one", "0", *row[2:]])
+    scene.restart()
+    tres = {"cpu": float(asked.get("cpus", 1)), "mem": asked.get("memory_mib", 0.0)}
+    tres |= {"gres/gpu": float(asked.get("gpus", 1)), "node": float(asked.get("num_nodes", 1))}
+    scene.look(waits(scene, qos="one", tres=tuple(tres.items()), reason="x", **asked))
+    assert [one for one in commands(scene) if one.endswith(offered)], commands(scene)
+
+
+def test_a_waiting_hour_puts_others_back_by_half_an_hour_where_there_are_two_nodes(
+    scene: Scene,
+) -> None:
+    scene.look(waits(scene), runs(scene, 1, "n1", cpus=6))
+    site = scene.follower._planner.site
+    assert site is not None
+    assert put_back_s(site, scene.slurm.queue, "main") == 1800.0
+    assert put_back_s(site, [], "main") == 0.0
+    assert put_back_s(site, [waits(scene)] * 512, "main") == inf  # more may wait
+    assert put_back_s(site, [waits(scene, time_limit_s=None)], "main") == inf
+
+
 def test_cpus_are_named_where_they_are_short(scene: Scene) -> None:
     only_n1(scene)
     text = why(scene, runs(scene, 1, "n1", cpus=6), waits(scene, cpus=4, min_cpus=4))
     assert text.startswith("GPUs are free (4 of 4 on n1), CPUs are not: 2 of 8 free, it asks for 4")
-    assert "scontrol update jobid=9 numcpus=2 cpuspertask=2" in commands(scene)
+    assert "scontrol update jobid=9 numcpus=2 cpuspertask=2 mincpusnode=2" in commands(scene)
 
 
 def test_free_gpus_on_several_nodes_are_not_free_on_one(scene: Scene) -> None:
@@ -320,7 +430,7 @@ def test_what_sbatch_test_only_contradicts_is_withdrawn(
     start: float | None, said: str, words: str
 ) -> None:
     before = _eta(start)
-    found = against_trial(before, said)
+    found = against_trial(before, said, lambda _: 1800.0)
     assert found.tried[1] == before.tried[1]
     if not words:
         assert found == before

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from features.clock import LAST_S
 from scheduler.slurm.read import parse
 from scheduler.slurm.read.parse import SlurmJob
-from scheduler.slurm.read.request import RequestError, request
+from scheduler.slurm.read.request import RequestError, options_of, request
 from scheduler.slurm.read.site import asks_of
 from scheduler.slurm.twin.site import Assoc, Partition, Site
 
@@ -49,6 +51,30 @@ def test_numbers_that_a_job_can_have_are_taken() -> None:
         assert (job.name, job.array_limit) == ("wrap", 0)
     job = request(["-J", "train", "-a", "1-9%2"], SITE, "alice", "1", 0.0)
     assert (job.name, job.array_limit) == ("train", 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-t 60", "-N 2 --gres=gpu:a100:4,nvme:40 --mem=40G -c 8", "-N 2-4 -n 8 -c 2 -L a:2",
+        "-G 4 --mem-per-gpu=8G --cpus-per-gpu=4", "-n 6 --mem-per-cpu=2G -C big&fast -x n[1-2]",
+        "-w n3 --exclusive --reservation=later -A bio -q high", "--gpus-per-node=h100:2",
+    ],
+)  # fmt: skip
+def test_options_of_a_job_ask_for_what_it_asks_for(options: str) -> None:
+    job = request(options.split(), SITE, "alice", "1", 0.0)
+    found = options_of(job, SITE, 0.0)
+    assert found is not None
+    again = request(found, SITE, "alice", "1", 0.0)
+    assert replace(again, max_nodes=job.max_nodes, cpus_per_gpu=job.cpus_per_gpu) == job
+
+
+@pytest.mark.parametrize("more", [{"odd": ("--hint",)}, {"id": "1+0"}, {"cpus": 7, "min_cpus": 2}])
+def test_no_options_are_given_that_ask_for_something_else(
+    more: dict[str, Any],
+) -> None:
+    job = replace(request(["-n8"], SITE, "alice", "1", 0.0), **more)
+    assert options_of(job, SITE, 0.0) is None
 
 
 def test_a_begin_beyond_any_calendar_is_its_end() -> None:
