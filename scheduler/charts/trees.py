@@ -109,9 +109,10 @@ def hinged(hinge: PairHinge, lit: bool | None = None) -> Branch:
     Args:
         lit: the answer that the decision looked at had; None where none is looked at.
     """
-    slower = f"each point above costs either {f'{100 * hinge.slope:.2g} %'} of its speed"
+    name, unit = _READ[ACTIVE_SUM]
+    slower = f"−{100 * hinge.slope:.2g} % a point"
     return Branch(
-        text=f"SM activity of both ≤ {hinge.knee_pct:.4g} %",
+        text=f"{name} ≤ {hinge.knee_pct:.4g}{unit}",
         rows=0,
         yes=Branch(text="full speed", rows=0, short="100 %", lit=lit is True),
         no=Branch(text=slower, rows=0, short="less", lit=lit is False),
@@ -142,6 +143,7 @@ _READ = {
     "gpu_mem_mib": ("GPU memory", " MiB"),
     "gpu_util_sum_pct": ("both utilisations", " %"),
     "gpu_mem_util_sum_pct": ("both memory activities", " %"),
+    ACTIVE_SUM: ("both SM activities", " %"),
     "gpu_util_minus_partner_pct": ("own − partner's utilisation", " %"),
 }
 

@@ -102,7 +102,7 @@ def test_steps_of_another_tree_light_nothing(bundle: Bundle) -> None:
     assert lit_by(bundle, []) is None
 
 
-@pytest.mark.parametrize(("step", "answer"), [("> 60", "each point above"), ("<= 60", "full")])
+@pytest.mark.parametrize(("step", "answer"), [("> 60", "−0.5 % a point"), ("<= 60", "full")])
 def test_the_hinge_is_drawn_with_the_side_that_decided_lit(
     bundle: Bundle, step: str, answer: str
 ) -> None:
@@ -111,7 +111,7 @@ def test_the_hinge_is_drawn_with_the_side_that_decided_lit(
     assert trees(bundle)[2] is not None
     found = lit_by(bundle, [TreeStep.of(f"sm_active_sum_pct 60 {step}"), TreeStep.of("speed 0.9")])
     assert found is not None
-    assert "SM activity of both ≤ 60 %" in found.path[0]
+    assert "both SM activities ≤ 60 %" in found.path[0]
     assert found.path[-1].startswith(answer)
     other = [TreeStep.of("sm_active_sum_pct 60 > 55"), TreeStep.of("speed 0.9")]
     assert lit_by(bundle, other) is None, "of another model"
