@@ -9,6 +9,15 @@ from dataclasses import dataclass
 
 from features.amounts import Work
 
+# of the profile's fields: what the driver counts where the GPU has the counters, with their most
+COUNTERS = {
+    "sm_active_pct": 100.0,
+    "sm_occupancy_pct": 100.0,
+    "dram_pct": 100.0,
+    "tensor_pct": 100.0,
+    "power_w": 5_000.0,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -19,12 +28,22 @@ class Profile:
         gpu_mem_util_pct: share of time the memory was read or written, percent (0-100).
         gpu_mem_mib: peak memory in use on one GPU, MiB.
         amp: whether mixed precision is in use; None when it could not be inferred.
+        sm_active_pct: share of cycles in which an SM had a warp, mean over SMs, percent (0-100).
+        sm_occupancy_pct: warps resident on the SMs, percent of the most there can be (0-100).
+        dram_pct: share of cycles in which memory was read or written, percent (0-100).
+        tensor_pct: share of cycles in which tensor cores worked, percent (0-100).
+        power_w: watts. This and the four before: None where the GPU has no such counters.
     """
 
     gpu_util_pct: float
     gpu_mem_util_pct: float
     gpu_mem_mib: float
     amp: bool | None = None
+    sm_active_pct: float | None = None
+    sm_occupancy_pct: float | None = None
+    dram_pct: float | None = None
+    tensor_pct: float | None = None
+    power_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from features.job import Job, Profile
+from features.job import COUNTERS, Job, Profile
 from features.replay import Lifetime
 from features.state import FeatureError
 from features.states import State
@@ -166,11 +166,14 @@ def _profiles(trace: pa.Table) -> list[Profile | None]:
         _numbers(trace, name).tolist()
         for name in ("gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib")
     ]
+    counted = [_values(trace, name) for name in COUNTERS]
     return [
-        Profile(util, activity, used, amp)
+        Profile(util, activity, used, amp, *counters)
         if any(number == number for number in (util, activity, used))
         else None
-        for util, activity, used, amp in zip(*measured, _values(trace, "amp"), strict=True)
+        for util, activity, used, amp, *counters in zip(
+            *measured, _values(trace, "amp"), *counted, strict=True
+        )
     ]
 
 

@@ -6,8 +6,11 @@ Times are UTC; durations are seconds; memory is MiB; utilisation is percent. A n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
+from features.job import COUNTERS
 from features.states import State as State  # a column's values
 
 # Raised when a column is added or changes meaning; stands in every dataset's provenance.json.
@@ -54,7 +57,17 @@ TRACE_SCHEMA = pa.schema(
         pa.field("gpu_util_pct", pa.float32()),
         pa.field("gpu_mem_util_pct", pa.float32()),
         pa.field("gpu_mem_mib", pa.float32()),
+        # what the driver counted meanwhile, where the GPU has the counters
+        *(pa.field(name, pa.float32()) for name in COUNTERS),
         # 1-based line (or element) of the source this row came from
         pa.field("source_line", pa.int64()),
     ]
 )
+
+
+def is_of_a_trace(names: Sequence[str]) -> bool:
+    """Return whether a table with these columns follows `TRACE_SCHEMA`, of this release or of an
+    earlier one, which had none of the counters of a profile.
+    """
+    had = [name for name in TRACE_SCHEMA.names if name not in COUNTERS]
+    return [name for name in names if name not in COUNTERS] == had

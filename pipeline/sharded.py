@@ -25,7 +25,7 @@ from features.codec import Json
 from features.rows import Rows, streamed_rows
 from models.bundle import Bundle
 from models.training.metrics import duration_metrics
-from models.training.packing import fit_packing, fit_pair_speed
+from models.training.packing import fit_packing, fit_pair_hinge, fit_pair_speed
 from models.training.pairs import PairMeasurements
 from models.training.sharded import fit_sharded
 from pipeline.cluster import Keep, mapped, question_of, workers_at
@@ -231,8 +231,10 @@ def train_sharded(
     figures["test_jobs"] = len(test)
     if len(test):
         figures["test"] = duration_metrics(model.score_batch(test.X), test.y, test.gpus)
+    hinge = fit_pair_hinge(pairs)
     bundle = Bundle(
         duration=model,
+        pair_hinge=None if hinge is None else hinge.model,
         packing=fit_packing(pairs, seed=fit.seed).model,
         pair_speed=fit_pair_speed(pairs).model,
         # what it cost is not of the model: the same rows make the same bundle

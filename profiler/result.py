@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from features.files import write_json
-from features.job import Profile
+from features.job import COUNTERS, Profile
 from features.progress import Progress
 from profiler.period import StepTime
 from profiler.precision import Precision
@@ -165,9 +165,11 @@ def scheduler_profile(
     ]
     if not channels or all(math.isnan(value) for value in memory):
         return None
+    counted = {name: mean(name) for name in COUNTERS}
     return Profile(
         gpu_util_pct=mean("util_pct", "engine_pct"),  # engine_pct: the same quantity, under MIG
         gpu_mem_util_pct=mean("mem_util_pct"),
         gpu_mem_mib=float(np.nanmax(memory)),
         amp=amp,
+        **{name: None if math.isnan(value) else value for name, value in counted.items()},
     )

@@ -3,16 +3,19 @@
 from models.bundle.additive import AdditiveModel, Axis, Explanation, Term
 from models.bundle.errors import BundleError
 from models.bundle.packing import (
+    ACTIVE_SUM,
     PACKING_FEATURES,
     PAIR_FEATURES,
     SHARING_SCORES,
     PackingModel,
+    PairHinge,
     PairSpeedModel,
 )
 from models.bundle.store import Bundle
 from models.bundle.tree import Node, Tree
 
 __all__ = [
+    "ACTIVE_SUM",
     "PACKING_FEATURES",
     "PAIR_FEATURES",
     "SHARING_SCORES",
@@ -23,6 +26,7 @@ __all__ = [
     "Explanation",
     "Node",
     "PackingModel",
+    "PairHinge",
     "PairSpeedModel",
     "Term",
     "Tree",

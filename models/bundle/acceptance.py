@@ -12,7 +12,7 @@ from models.bundle.errors import BundleError
 from models.bundle.store import Bundle
 
 PLAIN_JOB = Job("probe", 0.0, 1)
-PLAIN_PROFILE = Profile(50.0, 50.0, 1000.0, False)
+PLAIN_PROFILE = Profile(50.0, 50.0, 1000.0, False, sm_active_pct=50.0)
 
 
 def check(bundle: Bundle) -> None:
@@ -56,5 +56,7 @@ def _tried(bundle: Bundle) -> float:
         bundle.packing.classify(PLAIN_PROFILE)
     if "pair_speed" in bundle.parts:
         bundle.pair_speed(PLAIN_PROFILE, PLAIN_PROFILE)
+    if "pair_hinge" in bundle.parts:
+        bundle.pair_hinge(PLAIN_PROFILE, PLAIN_PROFILE)
     row = state.row(PLAIN_JOB, 0.0)
     return float(bundle.duration.seconds(bundle.duration.score([row[i] for i in picks])))

@@ -32,7 +32,7 @@ from models.bundle.additive import AdditiveModel, Axis, Floats, Term
 from models.bundle.arrivals import ArrivalModel
 from models.bundle.errors import BundleError
 from models.bundle.gputypes import GpuTypeSpeed
-from models.bundle.packing import PackingModel, PairSpeedModel
+from models.bundle.packing import PackingModel, PairHinge, PairSpeedModel
 from models.bundle.tree import Node, Tree
 
 FORMAT = "pellucid-bundle"
@@ -55,6 +55,7 @@ class _Part(Protocol):
 _READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, AdditiveModel]], Any]] = {
     "arrivals": ArrivalModel.from_parts,
     "gpu_types": GpuTypeSpeed.from_parts,
+    "pair_hinge": PairHinge.from_parts,
 }
 
 
@@ -67,6 +68,7 @@ class Bundle:
         pair_speed: speeds of two jobs on the same GPUs, a tree.
         arrivals: jobs and GPUs about to be asked for.
         gpu_types: speeds on other types of GPU.
+        pair_hinge: speeds of two jobs on the same GPUs whose profiles have counters.
         metadata: plain JSON values: training-data digest, window, metrics, where the pairs
             come from. Numbers that are not finite are kept as null.
         created_by: distribution and version that trained it.
@@ -82,11 +84,13 @@ class Bundle:
         pair_speed: PairSpeedModel | None = None,
         arrivals: ArrivalModel | None = None,
         gpu_types: GpuTypeSpeed | None = None,
+        pair_hinge: PairHinge | None = None,
         metadata: Mapping[str, Any] | None = None,
         created_by: str = "pellucid",
     ) -> None:
         models = {"duration": duration, "packing": packing, "pair_speed": pair_speed,
-                  "arrivals": arrivals, "gpu_types": gpu_types}  # fmt: skip
+                  "arrivals": arrivals, "gpu_types": gpu_types,
+                  "pair_hinge": pair_hinge}  # fmt: skip
         self._models: dict[str, Any] = {k: v for k, v in models.items() if v is not None}
         self.metadata: Document = _plain(dict(metadata or {}))
         self.created_by = created_by
@@ -116,6 +120,11 @@ class Bundle:
     def gpu_types(self) -> GpuTypeSpeed:
         """Speeds on other types of GPU; BundleError when the bundle has none."""
         return self._model("gpu_types", GpuTypeSpeed)
+
+    @property
+    def pair_hinge(self) -> PairHinge:
+        """The hinge of pair speeds; BundleError when the bundle has none."""
+        return self._model("pair_hinge", PairHinge)
 
     @property
     def parts(self) -> tuple[str, ...]:

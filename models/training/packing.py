@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.tree import DecisionTreeRegressor
 
-from models.bundle import PACKING_FEATURES, PAIR_FEATURES, PackingModel, PairSpeedModel
+from models.bundle import PACKING_FEATURES, PAIR_FEATURES, PackingModel, PairHinge, PairSpeedModel
 from models.training.errors import TrainingError
 from models.training.pairs import Members, PairMeasurements
 from models.training.trees import exported_tree
@@ -185,6 +185,90 @@ def fit_pair_speed(
         "leaves": model.tree.leaves,
     }
     return FittedPairSpeed(model, metadata)
+
+
+KNEES = np.arange(0.0, 200.0, 2.5)  # percent of SM activity of both, tried
+
+
+@dataclass(frozen=True, slots=True)
+class FittedHinge:
+    """The hinge of pair speeds, and the settings and data of its fit."""
+
+    model: PairHinge
+    metadata: Mapping[str, Any]
+
+
+def fit_pair_hinge(
+    pairs: PairMeasurements, *, exclude_families: Collection[str] = ()
+) -> FittedHinge | None:
+    """Fit the speed of a pair on the SM activity of both, by the least absolute error of the sum of
+    both speeds. Return None where fewer than `MIN_PAIRS` pairs have the counter.
+
+    Args:
+        pairs: what was measured.
+        exclude_families: pairs with one of these are not looked at.
+    """
+    members = pairs.members.without(exclude_families)
+    n = len(members.speed) // 2
+    active, both = members.active[:n], (members.speed + members.partner_speed)[:n]
+    counted = np.isfinite(active)
+    if counted.sum() < MIN_PAIRS:
+        return None
+    model = _hinge(active[counted], both[counted])
+    metadata = {
+        **pairs.provenance(exclude_families),
+        "pairs": int(counted.sum()),
+        "measured": [[round(float(x), 2), round(float(y) / 2, 4)]
+                     for x, y in zip(active[counted], both[counted], strict=True)],
+    }  # fmt: skip
+    return FittedHinge(model, metadata)
+
+
+def _hinge(active: Floats, both: Floats) -> PairHinge:
+    """The knee of the least error among `KNEES`, with the slope of the least error for it."""
+    least = max(0.05, round(float(both.min()) / 2, 4))
+    found = list[tuple[float, float, float]]()
+    for knee in KNEES.tolist():
+        beyond = np.maximum(0.0, active - knee)
+        above = beyond > 0
+        slope = 0.0
+        if above.any():  # the weighted median of what each point asks for: of the least error
+            asked, weight = (2.0 - both[above]) / beyond[above], beyond[above]
+            order = np.argsort(asked, kind="stable")
+            middle = np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)
+            slope = max(0.0, round(float(asked[order][middle]) / 2, 6))
+        guess = np.maximum(2 * least, 2.0 - 2 * slope * beyond)
+        found.append((round(float(np.abs(guess - both).mean()), 6), knee, slope))
+    _, knee, slope = min(found)
+    return PairHinge(knee_pct=knee, slope=slope, least=least)
+
+
+def evaluate_pair_hinge(pairs: PairMeasurements) -> dict[str, float]:
+    """Return errors on the pairs with counters both of whose families were left out of the fit.
+
+    Returns mean absolute error of the sum of both (capped) speeds, and how often "sum > 1.8" is
+    judged rightly, for the hinge, for the tree of utilisations on the same pairs (`tree_...`), and
+    for the one-line rule "sum of GPU utilisation <= 120 %" (`rule_accuracy`). Empty where fewer
+    than `MIN_PAIRS` pairs have the counter.
+    """
+    members, n = pairs.members, len(pairs)
+    if np.isfinite(members.active[:n]).sum() < MIN_PAIRS:
+        return {}
+    both = (members.speed + members.partner_speed)[:n]
+    guess = np.full(n, np.nan)
+    for unseen, test in family_pairs(members):
+        fitted = fit_pair_hinge(pairs, exclude_families=unseen)
+        if fitted is not None:
+            active = members.active[:n][test].tolist()
+            guess[test] = [2 * fitted.model.speed(x) if x == x else np.nan for x in active]
+    by_tree = unseen_speeds(pairs)[0].sum(axis=0)
+    tested = np.isfinite(guess) & np.isfinite(by_tree)
+    worth, rule = both > WORTH_SHARING, _pair_columns(members)[:n, 1] <= 120.0
+    result = {"pairs": float(tested.sum()), "rule_accuracy": float((rule == worth)[tested].mean())}
+    for prefix, sums in {"": guess, "tree_": by_tree}.items():
+        result[f"{prefix}mae_sum"] = float(np.abs(sums - both)[tested].mean())
+        result[f"{prefix}accuracy"] = float(((sums > WORTH_SHARING) == worth)[tested].mean())
+    return result
 
 
 def evaluate_packing(

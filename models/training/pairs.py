@@ -43,6 +43,7 @@ PAIR_SCHEMA = pa.schema(
 )
 _CONFIGURATION = ("model", "dataset", "batch", "amp")
 _PROFILE = ("gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib")
+ACTIVE = "sm_active_pct"  # of a member, where its GPU counted it: a column that pairs may have
 _ORIGIN_KEY = b"pellucid_pairs"
 # How two processes share a GPU: their kernels run at once under NVIDIA MPS, else in turns.
 SHARING = ("mps", "time-slicing")
@@ -98,11 +99,17 @@ class PairMeasurements:
     def digest(self) -> str:
         """sha256 of origin and pairs, hex, to the digits on which all processors agree."""
         digest = hashlib.sha256(self.origin.encode())
-        frame = self.frame[PAIR_SCHEMA.names]
+        frame = self.frame[self._schema.names]
         agreed = frame.astype(dict.fromkeys(frame.select_dtypes("float64"), np.float32))
         rows = agreed.astype(str)
         digest.update(pd.util.hash_pandas_object(rows, index=False).to_numpy().tobytes())
         return digest.hexdigest()
+
+    @property
+    def _schema(self) -> pa.Schema:
+        """`PAIR_SCHEMA`, and the counters where there are any."""
+        counted = [name for name in (f"{ACTIVE}_a", f"{ACTIVE}_b") if name in self.frame.columns]
+        return pa.schema([*PAIR_SCHEMA, *(pa.field(name, pa.float64()) for name in counted)])
 
     @cached_property
     def members(self) -> Members:
@@ -133,7 +140,7 @@ class PairMeasurements:
             b"source": self.source.encode(),
             b"sharing": self.sharing.encode(),
         }
-        table = pa.Table.from_pandas(self.frame, schema=PAIR_SCHEMA, preserve_index=False)
+        table = pa.Table.from_pandas(self.frame, schema=self._schema, preserve_index=False)
         return table.replace_schema_metadata(described)
 
 
@@ -149,6 +156,8 @@ class Members:
         partner: the profile of the other member, (2n, 4).
         speed: relative to running alone and capped at 1, (2n,): sharing cannot make a job
             faster, what is above 1 is noise of the measurement.
+        active: SM activity of both members of the pair together, percent, (2n,); NaN where it was
+            not counted of both.
     """
 
     family: NDArray[np.object_]
@@ -157,6 +166,7 @@ class Members:
     profile: Floats
     partner: Floats
     speed: Floats
+    active: Floats
 
     def without(self, families: Collection[str]) -> Members:
         """Return the members of pairs in which none of `families` takes part."""
@@ -221,7 +231,9 @@ def read_bench(folder: str | Path, *, sharing: str = "time-slicing") -> PairMeas
     folder = Path(folder)
     key = ["model", "dataset", "batch_size", "amp"]
     profile = ["gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib"]
-    singles = _read_parquet(folder / "solo.parquet", [*key, *profile, "device", "device_name"])
+    singles = _read_parquet(
+        folder / "solo.parquet", [*key, *profile, "device", "device_name"], more=ACTIVE
+    )
     members = [f"{name}_{i}" for i in (1, 2) for name in (*key, "speed")]
     pairs = _read_parquet(folder / "pairs.parquet", [*members, "sharing"])
     if len(singles) and (singles["device"] != "gpu").all():
@@ -243,6 +255,8 @@ def read_bench(folder: str | Path, *, sharing: str = "time-slicing") -> PairMeas
         columns[f"batch_{side}"] = pairs.loc[known, f"batch_size_{i}"].astype("int32").to_numpy()
         for name in profile:
             columns[f"{name}_{side}"] = found[name].to_numpy(dtype=np.float64)
+        if ACTIVE in found.columns:
+            columns[f"{ACTIVE}_{side}"] = found[ACTIVE].to_numpy(dtype=np.float64)
         columns[f"speed_{side}"] = pairs.loc[known, f"speed_{i}"].to_numpy(dtype=np.float64)
     device = ", ".join(sorted(set(singles["device_name"].astype(str))))
     return PairMeasurements(pd.DataFrame(columns), "measured", f"{device}, {sharing}", sharing)
@@ -323,7 +337,8 @@ def _first_line(error: Exception) -> str:
     return reason or str(error).splitlines()[0]
 
 
-def _read_parquet(path: Path, columns: list[str]) -> pd.DataFrame:
+def _read_parquet(path: Path, columns: list[str], more: str = "") -> pd.DataFrame:
+    """Return columns of a file, and the column `more` where it has one. Raises TrainingError."""
     try:
         with arrow_file(path) as file:
             frame: pd.DataFrame = pq.read_table(file).to_pandas()
@@ -332,7 +347,7 @@ def _read_parquet(path: Path, columns: list[str]) -> pd.DataFrame:
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise TrainingError(f"pairs {path}: column {missing[0]!r} is missing")
-    return frame[columns]
+    return frame[[*columns, *([more] if more in frame.columns else [])]]
 
 
 def _numbers(frame: pd.DataFrame, column: str) -> Floats:
@@ -354,6 +369,9 @@ def _members(frame: pd.DataFrame) -> Members:
             for side in "ab"
         ]
     )
+    active = np.full(len(frame), np.nan)
+    if {f"{ACTIVE}_a", f"{ACTIVE}_b"} <= set(frame.columns):
+        active = _numbers(frame, f"{ACTIVE}_a") + _numbers(frame, f"{ACTIVE}_b")
     family = {side: frame[f"model_{side}"].to_numpy(dtype=object) for side in "ab"}
     speed = np.concatenate([_numbers(frame, f"speed_{side}") for side in "ab"])
     number = keys.groupby(list(_CONFIGURATION), dropna=False).ngroup().to_numpy()
@@ -364,4 +382,5 @@ def _members(frame: pd.DataFrame) -> Members:
         profile=np.concatenate([sides["a"], sides["b"]]),
         partner=np.concatenate([sides["b"], sides["a"]]),
         speed=np.minimum(speed, 1.0),
+        active=np.concatenate([active, active]),
     )

@@ -172,7 +172,10 @@ def _jobs(path: Path) -> pa.Table:
 
     try:
         with arrow_file(path) as file:
-            return pq.read_table(file).cast(TRACE_SCHEMA).sort_by("submit_time")
+            found = pa.concat_tables(
+                [TRACE_SCHEMA.empty_table(), pq.read_table(file)], promote_options="permissive"
+            )
+            return found.cast(TRACE_SCHEMA).sort_by("submit_time")
     except (OSError, pa.ArrowException, ValueError) as error:
         raise UserError(f"{path}: no jobs that a service exported ({error})") from None
 

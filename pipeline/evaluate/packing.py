@@ -16,6 +16,7 @@ from features.job import Job
 from models.training.packing import (
     WORTH_SHARING,
     evaluate_packing,
+    evaluate_pair_hinge,
     evaluate_pair_speed,
     unseen_speeds,
 )
@@ -122,6 +123,7 @@ def _transfer(pairs: PairMeasurements, profiles: Path) -> dict[str, dict[str, di
     found = {}
     for mode, other in others.items():
         found[mode] = {
+            **({"by_sm_activity": counted} if (counted := evaluate_pair_hinge(other)) else {}),
             "to_profiles": evaluate_transfer(pairs, other),
             "from_profiles": evaluate_transfer(other, pairs),
             **{

@@ -50,6 +50,7 @@ class ModelFacts:
     of_pairs: int
     packing: Drawing | None
     pair_speed: Drawing | None
+    pair_hinge: Drawing | None
     sharing: str
 
     def described(self, part: str) -> Mapping[str, Any]:

@@ -31,6 +31,7 @@ from models.training.packing import (
     evaluate_packing,
     evaluate_pair_speed,
     fit_packing,
+    fit_pair_hinge,
     fit_pair_speed,
 )
 from models.training.pairs import PairMeasurements, read_pairs
@@ -110,11 +111,14 @@ def fit(
         edited = apply_edits(model, edits, measure=measure, guard="tail_auc")
         model, corrected = edited.model, dict(edited.metadata)
     packing, speed = fit_packing(pairs, seed=seed), fit_pair_speed(pairs)
+    hinge = fit_pair_hinge(pairs)
     metadata: Json = {
         "duration": dict(duration.metadata) | corrected,
         "packing": dict(packing.metadata),
         "pair_speed": dict(speed.metadata),
     }
+    if hinge is not None:
+        metadata["pair_hinge"] = dict(hinge.metadata)
     if beside.histories:
         metadata[HISTORIES] = [one.plain() for one in beside.histories]
     coming, arrivals = None, beside.arrivals
@@ -126,6 +130,7 @@ def fit(
             duration=model,
             packing=packing.model,
             pair_speed=speed.model,
+            pair_hinge=None if hinge is None else hinge.model,
             arrivals=coming,
             gpu_types=beside.gpu_types,
             metadata=metadata,

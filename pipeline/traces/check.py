@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.job import COUNTERS
 from features.schema import LABEL, TIME, TRACE_SCHEMA, State
 from pipeline.traces.base import Batch, Reject, add
 from pipeline.traces.cast import Mask, constant_label, floats, from_floats, mask
@@ -42,6 +43,7 @@ _RANGES: dict[str, tuple[float, bool]] = {
     "gpu_util_pct": (100.0, False),
     "gpu_mem_util_pct": (100.0, False),
     "gpu_mem_mib": (1e9, False),
+    **{name: (most, False) for name, most in COUNTERS.items()},
     "batch_size": (MAX_COUNT, True),
     "exit_code": (MAX_COUNT, True),
 }

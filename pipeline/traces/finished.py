@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from features.given import arrow_file
-from features.schema import TRACE_SCHEMA
+from features.schema import is_of_a_trace
 from pipeline.traces.base import Adapter, Batch, Options, TraceError, head
 from pipeline.traces.check import Draft
 
@@ -29,7 +29,7 @@ class Finished(Adapter):
             return 0.0
         try:
             with arrow_file(path) as file:
-                return 1.0 if pq.read_schema(file).names == TRACE_SCHEMA.names else 0.0
+                return float(is_of_a_trace(pq.read_schema(file).names))
         except (pa.ArrowInvalid, OSError):
             return 0.0
 
@@ -40,7 +40,7 @@ class Finished(Adapter):
         try:
             for batch in _batches(path):
                 lines = np.arange(line + 1, line + 1 + len(batch))
-                columns = {name: batch.column(name) for name in TRACE_SCHEMA.names}
+                columns = {name: batch.column(name) for name in batch.schema.names}
                 line += len(batch)
                 yield Draft(columns, lines, path.name, lambda line: f"row {line}").batch()
         except (pa.ArrowInvalid, OSError) as error:
@@ -50,6 +50,6 @@ class Finished(Adapter):
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     with arrow_file(path) as source:
         file = pq.ParquetFile(source)
-        if file.schema_arrow.names != TRACE_SCHEMA.names:
+        if not is_of_a_trace(file.schema_arrow.names):
             raise TraceError(f"{path.name}: is not what `pellucid export` writes")
         yield from file.iter_batches(ROWS)

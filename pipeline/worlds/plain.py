@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from features.job import Job, Profile
+from features.job import COUNTERS, Job, Profile
 from features.schema import State
 from models.bundle import Bundle
 from pipeline.online import OnlineEstimator
@@ -45,7 +45,7 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
         for f in (
             "job_id", "user", "vc", "name", "gpus", "cpus", "memory_mib", "gpu_type",
             "time_limit_s", "state", "duration_s", "model", "dataset", "batch_size", "amp",
-            "gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib",
+            "gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib", *COUNTERS,
         )
     }  # fmt: skip
     submit = table.column("submit_time").cast(pa.int64()).to_pylist()
@@ -87,7 +87,8 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
                 model, row["dataset"] or "", row["batch_size"] or 0, bool(row["amp"])
             )
         used = row["gpu_util_pct"], row["gpu_mem_util_pct"], row["gpu_mem_mib"]
-        profile = None if None in used else Profile(*used, row["amp"])
+        counted = [row[name] for name in COUNTERS]
+        profile = None if None in used else Profile(*used, row["amp"], *counted)
         work[job_id] = Work(row["duration_s"], State(row["state"]), made, profile)
         if ends[i] is not None:
             recorded[job_id] = ends[i] / 1000

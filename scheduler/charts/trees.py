@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import isclose
 
-from models.bundle import SHARING_SCORES, Bundle, Tree
+from models.bundle import ACTIVE_SUM, SHARING_SCORES, Bundle, PairHinge, Tree
 from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.words import percent
 
@@ -70,11 +70,14 @@ class Drawing:
     path: Sequence[str] = ()
 
 
-def trees(bundle: Bundle) -> tuple[Drawing | None, Drawing | None]:
-    """Return the packing tree and the pair-speed tree; None for one that the bundle lacks."""
+def trees(bundle: Bundle) -> tuple[Drawing | None, Drawing | None, Drawing | None]:
+    """Return the packing tree, the pair-speed tree and the hinge of pair speeds; None for one that
+    the bundle lacks.
+    """
     return (
         drawing(_branch(bundle.packing.tree, _score)) if "packing" in bundle.parts else None,
         drawing(_branch(bundle.pair_speed.tree, _speed)) if "pair_speed" in bundle.parts else None,
+        drawing(hinged(bundle.pair_hinge)) if "pair_hinge" in bundle.parts else None,
     )
 
 
@@ -87,6 +90,10 @@ def lit_by(bundle: Bundle, steps: Iterable[TreeStep]) -> Drawing | None:
     None where no tree of the bundle asks what the steps compare: they are another model's.
     """
     compared = [step.compared for step in steps if step.compared is not None]
+    if [name for name, *_ in compared] == [ACTIVE_SUM] and "pair_hinge" in bundle.parts:
+        _, _, below, cut = compared[0]
+        same = isclose(bundle.pair_hinge.knee_pct, cut, rel_tol=1e-4)
+        return drawing(hinged(bundle.pair_hinge, lit=below)) if same else None
     for part, answer in (("pair_speed", _speed), ("packing", _score)):
         if compared and part in bundle.parts:
             tree: Tree = getattr(bundle, part).tree
@@ -94,6 +101,23 @@ def lit_by(bundle: Bundle, steps: Iterable[TreeStep]) -> Drawing | None:
             if way is not None:
                 return drawing(_branch(tree, answer, lit=way))
     return None
+
+
+def hinged(hinge: PairHinge, lit: bool | None = None) -> Branch:
+    """Return the hinge of pair speeds as a tree of one question.
+
+    Args:
+        lit: the answer that the decision looked at had; None where none is looked at.
+    """
+    name, unit = _READ[ACTIVE_SUM]
+    slower = f"−{100 * hinge.slope:.2g} % a point"
+    return Branch(
+        text=f"{name} ≤ {hinge.knee_pct:.4g}{unit}",
+        rows=0,
+        yes=Branch(text="full speed", rows=0, short="100 %", lit=lit is True),
+        no=Branch(text=slower, rows=0, short="less", lit=lit is False),
+        lit=lit is not None,
+    )
 
 
 Compared = tuple[str, float | None, bool, float]
@@ -119,6 +143,7 @@ _READ = {
     "gpu_mem_mib": ("GPU memory", " MiB"),
     "gpu_util_sum_pct": ("both utilisations", " %"),
     "gpu_mem_util_sum_pct": ("both memory activities", " %"),
+    ACTIVE_SUM: ("both SM activities", " %"),
     "gpu_util_minus_partner_pct": ("own − partner's utilisation", " %"),
 }
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from features.job import Profile
-from models.bundle import SHARING_SCORES, Bundle, PackingModel, PairSpeedModel
+from models.bundle import SHARING_SCORES, Bundle, PackingModel, PairHinge, PairSpeedModel
 from scheduler.core.decisions import PairPrediction
 from scheduler.core.findings import NotExamined
 from scheduler.core.queue import QueuedJob
@@ -52,10 +52,18 @@ class BundlePairPredictor:
 
     Args:
         sharing: how GPUs were shared where its pairs were measured; "" where that is not known.
+        hinge: judges the speeds of a pair both of whose profiles have counters.
     """
 
-    def __init__(self, packing: PackingModel, speed: PairSpeedModel | None, sharing: str = ""):
+    def __init__(
+        self,
+        packing: PackingModel,
+        speed: PairSpeedModel | None,
+        sharing: str = "",
+        hinge: PairHinge | None = None,
+    ):
         self.sharing = sharing
+        self._hinge = hinge
         self._packing = packing
         self._speed = speed
         self._predictions: dict[tuple[Profile, Profile], PairPrediction] = {}
@@ -70,14 +78,25 @@ class BundlePairPredictor:
             if len(self._predictions) >= REMEMBERED:  # profiles of a real cluster never repeat
                 self._predictions.clear()
                 self._classes.clear()
-            speeds = self._speed(own, other) if self._speed is not None else None
+            speeds, by_speed = self._speeds(own, other)
             score, path, _ = self._class(own)
             other_score, _, other_path = self._class(other)
             scores = score, other_score
-            by_speed = () if self._speed is None else _speed_path(self._speed, own, other)
             prediction = PairPrediction(scores, speeds, path + other_path, by_speed)
             self._predictions[own, other] = prediction
         return prediction
+
+    def _speeds(
+        self, own: Profile, other: Profile
+    ) -> tuple[tuple[float, float] | None, tuple[str, ...]]:
+        """Both speeds, and the comparisons behind them: by counters where both have them."""
+        counted = self._hinge and self._hinge.explain(own, other)
+        if counted:
+            speed, steps = counted
+            return (speed, speed), (*steps, speed_step(speed))
+        if self._speed is None:
+            return None, ()
+        return self._speed(own, other), _speed_path(self._speed, own, other)
 
     def _class(self, profile: Profile) -> _Class:
         found = self._classes.get(profile)
@@ -107,7 +126,8 @@ def pair_predictor_of(bundle: Bundle) -> BundlePairPredictor | None:
     if "packing" not in bundle.parts:
         return None
     speed = bundle.pair_speed if "pair_speed" in bundle.parts else None
-    return BundlePairPredictor(bundle.packing, speed, bundle.sharing)
+    hinge = bundle.pair_hinge if "pair_hinge" in bundle.parts else None
+    return BundlePairPredictor(bundle.packing, speed, bundle.sharing, hinge)
 
 
 class _Marked:

@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 MISSING = "missing, taken as"  # as `models.bundle.tree` writes it
 WITHHELD = "not shown"
 # features of a pair: who knows one of the two jobs could work out the other's
-OF_BOTH = ("gpu_util_minus_partner_pct", "gpu_util_sum_pct", "gpu_mem_util_sum_pct")
+OF_BOTH = (
+    "gpu_util_minus_partner_pct",
+    "gpu_util_sum_pct",
+    "gpu_mem_util_sum_pct",
+    "sm_active_sum_pct",
+)
 _NUMBER = r"-?\d[\d.e+-]*"
 _PARTNER = "partner: "
 _SCORE = re.compile(r"sharing score (\d) \(\w+\)")

@@ -286,6 +286,7 @@ _MEASURED = {
     "gpu_util_minus_partner_pct": ("GPU utilisation less the partner's", "%"),
     "gpu_util_sum_pct": ("GPU utilisation of both", "%"),
     "gpu_mem_util_sum_pct": ("memory utilisation of both", "%"),
+    "sm_active_sum_pct": ("SM activity of both", "%"),
 }
 
 

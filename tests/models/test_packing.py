@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from features.job import Profile
-from models.bundle import PAIR_FEATURES, BundleError, Node, Tree
+from models.bundle import PAIR_FEATURES, Bundle, BundleError, Node, PairHinge, Tree
 from models.bundle.packing import pair_values
 from models.training.errors import TrainingError
 from models.training.packing import (
@@ -19,8 +21,10 @@ from models.training.packing import (
     _pair_columns,
     configurations,
     evaluate_packing,
+    evaluate_pair_hinge,
     evaluate_pair_speed,
     fit_packing,
+    fit_pair_hinge,
     fit_pair_speed,
 )
 from models.training.pairs import (
@@ -44,6 +48,9 @@ PROFILES = st.builds(
 @pytest.fixture(scope="module")
 def pairs() -> PairMeasurements:
     return simulated_pairs(1, pairs=500)
+
+
+Row = dict[str, object]
 
 
 def pair(a: str, b: str, speed_a: float, speed_b: float) -> dict[str, object]:
@@ -239,3 +246,68 @@ def test_measured_pairs_of_the_artifact(shared_data):
     assert packing["unseen_family_accuracy"] > 0.75
     assert packing["label_decision_accuracy"] > 0.89
     assert speed["rule_accuracy"] == pytest.approx(0.866, abs=0.002)
+
+
+# --- pairs whose GPUs have counters ---------------------------------------------------------------
+
+H100 = Path(__file__).resolve().parents[2] / "data" / "profiles" / "h100"
+
+
+def counted(active: tuple[float, float], *, models: str = "ab", speed: float = 1.0) -> Row:
+    sides = {f"sm_active_pct_{side}": pct for side, pct in zip("ab", active, strict=True)}
+    return pair(models[0], models[1], speed, speed) | sides
+
+
+def test_a_hinge_is_found_again_from_what_it_made() -> None:
+    true = PairHinge(knee_pct=70.0, slope=0.004, least=0.2)
+    rows = [
+        counted((x, y), models=f"{m}{n}", speed=true.speed(x + y))
+        for m, x in zip("abcdef", np.linspace(5, 95, 6), strict=True)
+        for n, y in zip("abcdef", np.linspace(10, 90, 6), strict=True)
+    ]
+    fitted = fit_pair_hinge(PairMeasurements(pd.DataFrame(rows), "measured", "here"))
+    assert fitted is not None
+    assert fitted.model.knee_pct == 70.0
+    assert fitted.model.slope == pytest.approx(0.004, rel=0.01)
+
+
+def test_without_the_counter_of_both_there_is_no_hinge() -> None:
+    rows = [counted((50.0, np.nan)) for _ in range(40)]
+    some = PairMeasurements(pd.DataFrame(rows), "measured", "here")
+    none = PairMeasurements(pd.DataFrame([pair("a", "b", 1, 1)] * 40), "measured", "here")
+    for pairs in (some, none):
+        assert fit_pair_hinge(pairs) is None
+        assert evaluate_pair_hinge(pairs) == {}
+    assert none.digest != some.digest
+
+
+@pytest.mark.parametrize(("mode", "mae"), [("time-slicing", 0.08), ("mps", 0.055)])
+def test_counters_judge_pairs_of_unseen_families_better_than_utilisation(
+    mode: str, mae: float
+) -> None:
+    """On pairs measured on a real GPU."""
+    found = evaluate_pair_hinge(read_pairs(H100, sharing=mode))
+    assert found["mae_sum"] <= mae < found["tree_mae_sum"]
+    assert found["accuracy"] >= 0.94 > found["rule_accuracy"]
+
+
+def test_a_bundle_keeps_its_hinge(tmp_path: Path) -> None:
+    hinge = PairHinge(knee_pct=67.5, slope=0.0045, least=0.55)
+    assert Bundle.load(Bundle(pair_hinge=hinge).save(tmp_path / "b")).pair_hinge == hinge
+    assert "pair_hinge" not in Bundle.load(Bundle().save(tmp_path / "c")).parts
+    with pytest.raises(BundleError, match="impossible"):
+        PairHinge(knee_pct=67.5, slope=-0.1, least=0.5)
+
+
+@given(st.floats(0, 100), st.floats(0, 100), st.floats(0, 100))
+def test_more_activity_never_makes_a_pair_faster(a: float, b: float, more: float) -> None:
+    hinge = PairHinge(knee_pct=60.0, slope=0.005, least=0.3)
+    one, other, busier = (
+        Profile(0.0, 0.0, 0.0, sm_active_pct=x) for x in (a, b, min(100, b + more))
+    )
+    slower, faster = hinge(one, busier), hinge(one, other)
+    assert slower is not None
+    assert faster is not None
+    assert 0 < slower[0] <= faster[0] <= 1
+    assert hinge(one, other) == hinge(other, one)
+    assert hinge(one, Profile(0.0, 0.0, 0.0)) is None

@@ -249,6 +249,12 @@ def test_several_gpus_are_averaged_and_memory_is_the_highest() -> None:
     base = {"gpu0": 100.0, "gpu1": 500.0}
     found = scheduler_profile(["gpu0", "gpu1"], metrics, peaks, base, None)
     assert found == Profile(70.0, 30.0, 6500.0, None)
+    counted = {"sm_active_pct": (60.0, 40.0), "power_w": (300.0, 500.0), "dram_pct": (NAN, NAN)}
+    for name, values in counted.items():
+        for channel, value in zip(("gpu0", "gpu1"), values, strict=True):
+            metrics[f"{channel}.{name}"] = replace(metrics["gpu0.util_pct"], mean=value)
+    found = scheduler_profile(["gpu0", "gpu1"], metrics, peaks, base, None)
+    assert found == Profile(70.0, 30.0, 6500.0, None, sm_active_pct=50.0, power_w=400.0)
     assert scheduler_profile([], {}, {}, {}, None) is None
     assert scheduler_profile(["gpu0"], metrics, {}, {}, None) is None
 

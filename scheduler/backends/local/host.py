@@ -18,7 +18,7 @@ from typing import Any
 
 from features.files import write_json
 from features.given import read_text
-from features.job import Profile
+from features.job import COUNTERS, Profile
 from profiler import environment
 from profiler.errors import DriverMissing
 from profiler.samplers.nvml import Survey, open_nvml, survey
@@ -68,6 +68,15 @@ def _declared(entry: Any, where: str) -> Declared:
         value = entry.get(name)
         if not isinstance(value, int | float) or not 0 <= value <= most:
             raise HostError(f"{where}: {name} is {value!r}; it has to be a number from 0 to {most}")
+        numbers[name] = float(value)
+    for name, most in COUNTERS.items():
+        value = entry.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, int | float) or not 0 <= value <= most:
+            raise HostError(
+                f"{where}: {name} is {value!r}; it has to be a number from 0 to {most:g}"
+            )
         numbers[name] = float(value)
     amp = entry.get("amp")
     if amp not in (None, True, False):

@@ -30,6 +30,8 @@ class _Seen:
     mem_util_pct: float = 0.0
     mem_mib: float = 0.0  # the most
     amp: int = 0
+    counted: int = 0  # of them on GPUs with counters
+    active_pct: float = 0.0
     at: int = 0
     believed: Profile | None = field(default=None)
 
@@ -41,6 +43,9 @@ class _Seen:
         more = profile.gpu_mem_mib > self.mem_mib
         self.mem_mib = max(self.mem_mib, profile.gpu_mem_mib)
         self.amp += bool(profile.amp)
+        if profile.sm_active_pct is not None:
+            self.counted += 1
+            self.active_pct += profile.sm_active_pct
         if self.count < LEAST or not (more or self.count >= 2 * self.at):
             return False
         self.at = self.count
@@ -49,6 +54,9 @@ class _Seen:
             float(round(self.mem_util_pct / self.count)),
             self.mem_mib * MARGIN,
             2 * self.amp > self.count,
+            sm_active_pct=(
+                float(round(self.active_pct / self.counted)) if self.counted >= LEAST else None
+            ),
         )
         return True
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DBAPIError
 
 from features.files import write_table
+from features.job import COUNTERS
 from features.schema import TRACE_SCHEMA
 from scheduler.backends.events import Kind
 from scheduler.backends.submission import Submission
@@ -124,6 +125,7 @@ def _line(
         "gpu_mem_util_pct": profile.get("gpu_mem_util_pct"),
         "gpu_mem_mib": profile.get("gpu_mem_mib"),
         "amp": profile.get("amp"),
+        **{name: profile.get(name) for name in COUNTERS},
         "source_line": number,
     }
 

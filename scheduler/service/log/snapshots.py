@@ -23,6 +23,7 @@ from sqlalchemy import Connection
 
 from features.files import write_whole
 from features.given import LARGEST, read_given
+from features.job import COUNTERS
 from features.state import FAMILIES, FeatureState
 from models.bundle import Bundle
 from scheduler.assembly import assemble
@@ -39,9 +40,15 @@ from scheduler.service.log.store.store import Store
 
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 8
+VERSION = 9
 OLDEST = 5  # of those before it a core decided with objects of its own, which no other can read
 MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
+    9: Migration(
+        new={
+            "features.job:Profile": dict.fromkeys(COUNTERS),
+            "scheduler.policies.pellucid.usual:_Seen": {"active_pct": 0.0, "counted": 0},
+        }
+    ),
     8: Migration(new={"scheduler.core.profiling:StageMemory": {"spared": ()}}),
     7: Migration(
         new={
@@ -80,7 +87,10 @@ FIELDS = {
         "after after_any cpus expect gpu_type gpus job_id like memory_mib name profile share "
         "submit_time time_limit_s user vc work"
     ),
-    "features.job:Profile": "amp gpu_mem_mib gpu_mem_util_pct gpu_util_pct",
+    "features.job:Profile": (
+        "amp dram_pct gpu_mem_mib gpu_mem_util_pct gpu_util_pct power_w sm_active_pct "
+        "sm_occupancy_pct tensor_pct"
+    ),
     "features.queue:VcQueue": "queued queued_gpus running running_gpus",
     "features.state:FeatureState": (  # which features there are is for the code to say
         "_now _users _user_gpus _templates _vcs _queues _bursts _lives _everyone _vc_gpus _live "

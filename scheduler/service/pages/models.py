@@ -45,6 +45,7 @@ class Models:
     pairs: Sequence[Chart] = ()
     packing: Drawing | None = None
     pair_speed: Drawing | None = None
+    pair_hinge: Drawing | None = None
     hidden: int = 0
     drift: Sequence[Drift] = ()
     drift_jobs: int = 0

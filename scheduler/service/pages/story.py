@@ -249,4 +249,6 @@ def _particulars(body: Mapping[str, Any]) -> str:
             f"GPU utilisation {profile['gpu_util_pct']:.0f} %, memory activity "
             f"{profile['gpu_mem_util_pct']:.0f} %, GPU memory {profile['gpu_mem_mib']:,.0f} MiB"
         )
+        if profile.get("sm_active_pct") is not None:
+            parts.append(f"SM activity {profile['sm_active_pct']:.0f} %")
     return "; ".join(parts)

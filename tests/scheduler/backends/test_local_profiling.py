@@ -25,7 +25,7 @@ from tests.scheduler.backends.test_local import ThisHost, crash, sh
 from tests.waiting import until
 
 LIMIT_S = 0.7
-DECLARED = Profile(70.0, 35.0, 9000.0, True)
+DECLARED = Profile(70.0, 35.0, 9000.0, True, sm_active_pct=55.0)
 SOON = {"grace_s": 0.2, "check_s": 0.05}
 
 
@@ -66,7 +66,7 @@ def a_look(script: str = "exec sleep 100", **more: Any) -> Launch:
 def fake(tmp_path: Path) -> Iterator[Lab]:
     """Fake GPUs; a profile is declared for `train_*`."""
     path = tmp_path / "profiles.json"
-    entry = {"command": "*train_*", "gpu_util_pct": 70, "gpu_mem_util_pct": 35}
+    entry = {"command": "*train_*", "gpu_util_pct": 70, "gpu_mem_util_pct": 35, "sm_active_pct": 55}
     path.write_text(json.dumps([{**entry, "gpu_mem_mib": 9000, "amp": True}]))
     lab = Lab(tmp_path, Host.with_fake([2], read_declared(path)))
     yield lab
@@ -232,6 +232,11 @@ def test_gpus_are_dealt_out_to_nodes() -> None:
         ('[{"gpu_util_pct": 1}]', "entry 0: expected an object with a command"),
         ('[{"command": "x", "gpu_util_pct": 101}]', "gpu_util_pct is 101"),
         ('[{"command": "x", "gpu_util_pct": "a"}]', "gpu_util_pct is 'a'"),
+        (
+            '[{"command": "x", "gpu_util_pct": 1, "gpu_mem_util_pct": 1, "gpu_mem_mib": 1,'
+            ' "sm_active_pct": 101}]',
+            "sm_active_pct is 101",
+        ),
         (
             '[{"command": "x", "gpu_util_pct": 1, "gpu_mem_util_pct": 1, "gpu_mem_mib": 1,'
             ' "amp": 2}]',

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from features.job import Profile
-from models.bundle.packing import PACKING_FEATURES, PackingModel
+from models.bundle.packing import (
+    PACKING_FEATURES,
+    PAIR_FEATURES,
+    PackingModel,
+    PairHinge,
+    PairSpeedModel,
+)
 from models.bundle.tree import Node, Tree
 from scheduler.core.findings import NotExamined
 from scheduler.core.pairs import BundlePairPredictor, TablePairPredictor, believed
@@ -54,6 +62,25 @@ def test_a_tree_judges_both_members_and_shows_the_path_of_each() -> None:
     steps, theirs = prediction.path[:own], prediction.path[own + 1 : other]
     assert any("gpu_util_pct" in step for step in steps)
     assert all(step.startswith("partner: ") for step in theirs)
+
+
+def test_speeds_come_of_counters_where_both_profiles_have_them() -> None:
+    speeds = PairSpeedModel(Tree(PAIR_FEATURES, [Node(-1, 0.0, -1, -1, True, (0.7,), 5)]))
+    hinge = PairHinge(knee_pct=60.0, slope=0.005, least=0.3)
+    predictor = BundlePairPredictor(by_utilisation(), speeds, "mps", hinge)
+    one, other, bare = a_queued("a"), a_queued("b"), a_queued("c")
+    assert one.profile is not None
+    assert other.profile is not None
+    one.profile = replace(one.profile, sm_active_pct=50.0)
+    other.profile = replace(other.profile, sm_active_pct=30.0)
+    found = predictor.predict_pair(one, other)
+    assert found is not None
+    assert found.speeds == (0.9, 0.9)
+    assert found.speed_path == ("sm_active_sum_pct 80 > 60", "speed 0.9")
+    without = predictor.predict_pair(one, bare)
+    assert without is not None
+    assert without.speeds == (0.7, 0.7), "the tree's"
+    assert without.speed_path
 
 
 def test_without_a_profile_there_is_no_verdict() -> None:

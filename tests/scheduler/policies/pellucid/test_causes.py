@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 import pytest
 
 from features.job import Profile
-from models.bundle.packing import PACKING_FEATURES, PAIR_FEATURES, PackingModel, PairSpeedModel
+from models.bundle.packing import (
+    ACTIVE_SUM,
+    PACKING_FEATURES,
+    PAIR_FEATURES,
+    PackingModel,
+    PairSpeedModel,
+)
 from models.bundle.tree import Node, Tree
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.estimates import TableEstimator
@@ -125,4 +131,4 @@ def test_a_sum_over_both_is_not_shown_to_who_knows_one_of_them(name: str, step: 
     assert shown.compared == (name, None, *written.compared[2:])
     assert "95" not in str(shown)
     assert TreeStep.of(str(shown)) == shown
-    assert OF_BOTH == PAIR_FEATURES
+    assert (*PAIR_FEATURES, ACTIVE_SUM) == OF_BOTH

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from features.files import write_table
+from features.job import COUNTERS
 from features.schema import TRACE_SCHEMA, State
 from pipeline.app import app
 from pipeline.traces import TraceError, adapter_for, ingest, read_dataset
@@ -91,6 +92,18 @@ def test_the_pipeline_takes_it(desk: Desk, tmp_path: Path) -> None:
     assert [p.read_bytes() for p in sorted(again.glob("month=*/*"))] == [
         p.read_bytes() for p in sorted(out.glob("month=*/*"))
     ]
+
+
+def test_a_file_of_a_release_that_counted_less_is_taken_too(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "older.parquet"
+    table = finished(desk.store)
+    write_table(path, table.drop_columns(list(COUNTERS)))
+    assert adapter_for(path).name == "pellucid"
+    assert ingest(path, tmp_path / "dataset").kept == 5
+    assert read_dataset(tmp_path / "dataset").schema.equals(TRACE_SCHEMA)
+    write_table(path, table.drop_columns(["gpu_mem_mib"]))
+    with pytest.raises(TraceError):
+        ingest(path, tmp_path / "none", format="pellucid")
 
 
 @pytest.mark.parametrize("content", [b"PAR1", b"PAR1" + bytes(300) + b"PAR1", b"job_id,user\n"])

@@ -13,6 +13,7 @@ from models.bundle import (
     Bundle,
     Node,
     PackingModel,
+    PairHinge,
     PairSpeedModel,
     Tree,
 )
@@ -50,7 +51,7 @@ def bundle() -> Bundle:
 
 
 def test_every_leaf_has_a_column_and_a_question_stands_over_its_answers(bundle: Bundle) -> None:
-    _, speeds = trees(bundle)
+    _, speeds, _ = trees(bundle)
     assert speeds is not None
     leaves = [node for node in speeds.nodes if node.short]
     assert [leaf.short for leaf in sorted(leaves, key=lambda n: n.x)] == ["97 %", "70 %", "50 %"]
@@ -62,7 +63,7 @@ def test_every_leaf_has_a_column_and_a_question_stands_over_its_answers(bundle: 
 
 
 def test_a_question_whose_answers_lead_to_the_same_is_not_asked(bundle: Bundle) -> None:
-    packing, _ = trees(bundle)
+    packing, *_ = trees(bundle)
     assert packing is not None
     assert [node.short for node in packing.nodes if node.short] == ["tiny", "jumbo"]
     assert [node.text for node in packing.nodes if not node.short] == ["GPU utilisation ≤ 43 %?"]
@@ -99,3 +100,18 @@ def test_steps_of_another_tree_light_nothing(bundle: Bundle) -> None:
     assert lit_by(bundle, other) is None
     assert lit_by(bundle, [TreeStep.of("gpu_util_sum_pct 130 > 119.252")]) is None  # not to a leaf
     assert lit_by(bundle, []) is None
+
+
+@pytest.mark.parametrize(("step", "answer"), [("> 60", "−0.5 % a point"), ("<= 60", "full")])
+def test_the_hinge_is_drawn_with_the_side_that_decided_lit(
+    bundle: Bundle, step: str, answer: str
+) -> None:
+    hinge = PairHinge(knee_pct=60.0, slope=0.005, least=0.3)
+    bundle = Bundle(packing=bundle.packing, pair_speed=bundle.pair_speed, pair_hinge=hinge)
+    assert trees(bundle)[2] is not None
+    found = lit_by(bundle, [TreeStep.of(f"sm_active_sum_pct 60 {step}"), TreeStep.of("speed 0.9")])
+    assert found is not None
+    assert "both SM activities ≤ 60 %" in found.path[0]
+    assert found.path[-1].startswith(answer)
+    other = [TreeStep.of("sm_active_sum_pct 60 > 55"), TreeStep.of("speed 0.9")]
+    assert lit_by(bundle, other) is None, "of another model"
