@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, isfinite
 
+from scheduler.slurm.codes import CODES, family
 from scheduler.slurm.follow.partitions import closed_to_user
 from scheduler.slurm.follow.shortages import Accounts
 from scheduler.slurm.read.parse import SlurmJob
@@ -33,7 +34,6 @@ from scheduler.slurm.reason import (
     Stopped,
     TimeLimitTooLong,
 )
-from scheduler.slurm.twin.known import CODES, family
 from scheduler.slurm.twin.limits import Hit, is_kept
 from scheduler.slurm.twin.passes import (
     CAPACITY,
