@@ -1,4 +1,4 @@
-"""What the codes mean by which Slurm says why a job waits: from squeue's manual page and slurm.h."""
+"""What the codes mean by which Slurm says why a job waits: of squeue's manual page and slurm.h."""
 
 from __future__ import annotations
 
@@ -39,6 +39,12 @@ def family(reason: str) -> Family | None:
     if what == "Grp" or per in ("PerUser", "PerAccount") or tres == "Jobs":
         return Family.TOGETHER
     return Family.OF_A_JOB
+
+
+def meaning(code: str) -> str:
+    """Return what a reason code means by Slurm's manual, or "" where what was found says it."""
+    kind = family(code)
+    return f"a limit on {kind}" if kind is not None else CODES.get(code, "")
 
 
 def limit_codes() -> Iterator[str]:
