@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from rapidfuzz import fuzz, process
-
+from features.alike_texts import most_alike
 from features.history import KeyHistory
 from features.job import Job
 from features.names import MAX_LENGTH, normalise
@@ -91,5 +90,4 @@ def _template(job: Job, book: OrderedDict[Template, KeyHistory]) -> Template:
         return name
     # A newcomer joins the founder it resembles most; founders stay, so groups do not drift.
     known = [template for template in book if isinstance(template, str)]
-    match = process.extractOne(name, known, scorer=fuzz.ratio, score_cutoff=SIMILARITY)
-    return match[0] if match else name
+    return most_alike(name, known, SIMILARITY) or name

@@ -64,12 +64,12 @@ def policies(command: str) -> list[str]:
 def settings_of(policy: str) -> str:
     """Return the settings of a policy, one a line, with default, unit and limits."""
     from pipeline.systems import allocating
-    from scheduler.core.settings import UnknownPolicy, describe
+    from scheduler.core.settings import UnknownPolicy, accepted_by, describe
     from scheduler.policies import POLICIES, policy_named
 
     try:
         peer = None if policy in POLICIES else allocating().get(policy)
-        settings = (peer or policy_named(policy)).Settings
+        settings = accepted_by(peer or policy_named(policy))
     except UnknownPolicy as error:
         return str(error)
     lines = []

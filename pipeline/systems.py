@@ -11,10 +11,10 @@ from typing import Any, Protocol, cast
 
 from pipeline import runs
 from pipeline.errors import UserError
-from pipeline.worlds.policy_options import Configurable
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import Venus
 from scheduler.core.estimates import Estimator
+from scheduler.core.settings import Configurable
 
 ENTRY = "reproductions.entry"
 

@@ -20,6 +20,7 @@ from scheduler.core.settings import (
     InvalidSettings,
     PolicySettings,
     ProfilingPartition,
+    accepted_by,
     read,
 )
 from scheduler.policies import build, policy_named
@@ -103,7 +104,7 @@ class CoreSpec:
 def settings_of(policy: str, values: Mapping[str, Any]) -> PolicySettings:
     """Return the settings of a policy from plain values. Raises UnknownPolicy, InvalidSettings."""
     try:
-        return read(policy_named(policy).Settings, values)
+        return read(accepted_by(policy_named(policy)), values)
     except InvalidSettings as error:
         raise InvalidSettings(f"policy {policy}: {error}") from None
 

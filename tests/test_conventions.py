@@ -225,7 +225,7 @@ SENTENCES_LEFT = {
     "scheduler/service/api/": 49,
     "scheduler/charts/": 5,
     "scheduler/service/pages/": 49,
-    "scheduler/slurm/twin/": 46,
+    "scheduler/slurm/twin/": 6,
     "pipeline/printed/": 0,
     "pipeline/report/": 79,
     "pipeline/replay/": 60,

@@ -20,9 +20,7 @@ ENTRY = "pipeline.onefile.asking"
 ROOTS = frozenset(("features", "models", "scheduler", "pipeline"))
 NEVER = ("models", "features.posterior")  # no bundle is in use there, and no script ran before
 AT = (1980, 1, 1, 0, 0, 0)
-MAIN = """from pipeline.onefile import absent
-absent.install()
-from pipeline.onefile.asking import main
+MAIN = """from pipeline.onefile.asking import main
 raise SystemExit(main())
 """
 
@@ -70,7 +68,7 @@ def modules() -> set[str]:
     """Return every module of ours that the one file can import, except those that a question about
     Slurm never reaches.
     """
-    found, left = set[str](), [ENTRY, "pipeline.onefile.absent"]
+    found, left = set[str](), [ENTRY]
     while left:
         name = left.pop()
         if name in found or name.split(".")[0] not in ROOTS or not _exists(name):

@@ -10,6 +10,7 @@ from pipeline.errors import UserError
 from pipeline.replay.printed import read_printed
 from scheduler.assembly import CoreSpec
 from scheduler.explain.effect import Eta
+from scheduler.slurm.follow.cores import Assembled
 from scheduler.slurm.follow.planner import Planner
 from scheduler.slurm.follow.trials import Means, Refused, Trials
 from scheduler.slurm.read.shape import Shape
@@ -39,7 +40,7 @@ def eta_of(paths: Iterable[Path], options: Sequence[str], user: str) -> Eta:
         accounts=given.accounts,
     )
     shape = Shape.followed(given.nodes)
-    planner = Planner(CoreSpec.of(shape.spec, "slurm"), shape)
+    planner = Planner(Assembled(CoreSpec.of(shape.spec, "slurm")), shape)
     planner.nodes, planner.site = given.nodes, site
     means = Means(planner.trial, planner.own, lambda: None, lambda made: made)
     clock = Clock()

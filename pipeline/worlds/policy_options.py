@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 from features.codec import Json
 from pipeline.errors import UserError
 from scheduler.core.settings import (
+    Configurable,
     InvalidSettings,
-    PolicySettings,
     UnknownPolicy,
+    accepted_by,
     read,
     with_assignments,
 )
 from scheduler.policies import policy_named
-
-
-class Configurable(Protocol):
-    """The part of a policy's class that options need."""
-
-    Settings: ClassVar[type[PolicySettings]]
-
 
 Named = Callable[[str], type[Configurable]]
 
@@ -36,7 +30,7 @@ def given(policy: str, options: Sequence[str], named: Named = policy_named) -> J
     try:
         kind = named(policy)
         values = with_assignments({}, options)
-        read(kind.Settings, values)
+        read(accepted_by(kind), values)
     except UnknownPolicy as error:
         raise UserError(f"--policy: {error}") from None
     except InvalidSettings as error:
@@ -53,7 +47,7 @@ def given_to_all(
     UserError: there is no such policy, or none with such a setting, or a value cannot be.
     """
     try:
-        fields = {policy: named(policy).Settings.model_fields for policy in policies}
+        fields = {policy: accepted_by(named(policy)).model_fields for policy in policies}
     except UnknownPolicy as error:
         raise UserError(f"--policies: {error}") from None
     for option in options:

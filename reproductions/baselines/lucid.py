@@ -93,6 +93,7 @@ class Lucid(Policy):
     """The policy `lucid`. Without a pair predictor no job shares."""
 
     Settings = LucidSettings
+    settings: LucidSettings
     name = "lucid"
     first_partner = False  # a defect of the published one: the oldest that will do, not the best
     capabilities = Capabilities(profiles=True, packs=True, estimates=True)

@@ -67,6 +67,7 @@ class Tiresias(Policy):
     """Queues by attained GPU-time, first come first served inside each, in rounds."""
 
     Settings = TiresiasSettings
+    settings: TiresiasSettings
     name = "tiresias"
     capabilities = Capabilities(preemptive=True)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from features.job import Job
 
 GPU_SHARING_CAPACITY = 2  # jobs per GPU at most
+MOST_GPUS, MOST_MIB = 1024, 1e9  # of one node, and memory of one GPU: more is a mistake
 
 
 @dataclass(frozen=True, slots=True)

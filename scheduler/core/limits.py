@@ -7,9 +7,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from scheduler.core.cluster import MOST_MIB
+
 # as hosts are named; a number names a node already
 HOST = re.compile(r"[A-Za-z0-9]+((\.|[_-]+)[A-Za-z0-9]+)*")
-MOST_GPUS, MOST_MIB = 1024, 1e9  # of one node, and memory of one GPU: more is a mistake
 
 # no control characters (C0, C1), none that turn the direction of text, none of no width
 PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"

@@ -19,12 +19,12 @@ from scheduler.core.findings import Findings, Lack, Promise
 from scheduler.core.queue import QueuedJob
 from scheduler.core.receipts import Plain
 from scheduler.core.rules import PolicyViolation
-from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
 
 if TYPE_CHECKING:
     from models.bundle import Bundle
     from scheduler.core.pairs import PairPredictor
+    from scheduler.core.settings import PolicySettings
 
 OrderTerms = tuple[tuple[str, float], ...]  # (what, seconds); the smaller sum goes first
 
@@ -164,7 +164,7 @@ class Policy:
         predictors: predictors and forecasters.
 
     Attributes:
-        Settings: the model of its settings.
+        Settings: the model of its settings; None: it has none.
         learned: what it remembers beside what its jobs and queues say, and how.
         name: as given on the command line.
         distribution: what it learned of how long jobs run beside their prediction; None: nothing.
@@ -172,7 +172,7 @@ class Policy:
         capabilities: what it can do and wants, for those around it; an instance may state its own.
     """
 
-    Settings: ClassVar[type[PolicySettings]] = PolicySettings
+    Settings: ClassVar[type[PolicySettings] | None] = None
     name = ""
     capabilities = Capabilities()
     distribution: DurationDistribution | None = None
@@ -195,7 +195,7 @@ class Policy:
         cluster: ClusterSpec = NO_CLUSTER,
         predictors: Predictors = NO_PREDICTORS,
     ):
-        self.settings = settings or self.Settings()
+        self.settings: Any = settings or (self.Settings() if self.Settings else None)
 
     @property
     def outlook(self) -> Outlook | None:

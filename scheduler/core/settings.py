@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from reprlib import Repr
 from types import NoneType
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, get_args, get_origin
 
 import yaml
 from annotated_types import Ge, Gt, Le, Lt
@@ -70,6 +70,17 @@ class Settings(BaseModel):
 
 class PolicySettings(Settings):
     """Settings of a policy; this one has none."""
+
+
+class Configurable(Protocol):
+    """The part of a policy's class that says what can be set. None: nothing can."""
+
+    Settings: ClassVar[type[PolicySettings] | None]
+
+
+def accepted_by(kind: type[Configurable]) -> type[PolicySettings]:
+    """Return the model of the settings of a policy's class; of one without any, the empty one."""
+    return kind.Settings or PolicySettings
 
 
 Kind = TypeVar("Kind", bound=Settings)

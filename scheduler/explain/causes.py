@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from scheduler.core.decisions import Reason
 from scheduler.explain.reasons import next_step
 from scheduler.explain.words import phrase
-from scheduler.slurm.reason import SlurmReason
+from scheduler.slurm.reason import SlurmReason, meaning
 
 HOLDERS = 8  # shown of those who are waited for
 _JOB = re.compile(r"\d+(?:[_+]\d+)?")  # in a dependency, as Slurm has it
@@ -105,7 +105,7 @@ def of_slurm(job_id: str, gpus: int, since: float | None, reason: SlurmReason) -
     if limit is not None:
         words = f"{limit.whose} ({' '.join(filter(None, (limit.name, limit.tres)))})"
     else:
-        words = reason.meaning or _WORDS.get(reason.code, "")
+        words = meaning(reason.code) or _WORDS.get(reason.code, "")
     return Waiting(
         job_id=job_id,
         gpus=gpus,

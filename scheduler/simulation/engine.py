@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from features.job import Job
 from scheduler.core.core import Core
@@ -26,10 +26,14 @@ from scheduler.simulation.loop import (
     Outcome,
 )
 from scheduler.simulation.quirks import NONE, Quirks
-from scheduler.simulation.stating import FIRST_S, Stating
 from scheduler.simulation.work import SpeedModel, Work
 
+if TYPE_CHECKING:
+    from scheduler.simulation.stating import Stating
+
 __all__ = ["Engine", "JobResult", "Outcome"]
+
+FIRST_S = 300.0  # after which a job that was not profiled says it first; then each time it doubles
 
 
 class Progress:

@@ -18,7 +18,6 @@ from features.progress import Progress, Z
 from features.states import State
 from scheduler.simulation.work import Work
 
-FIRST_S = 300.0  # after which a job that was not profiled says it first; then each time it doubles
 LEAST_DONE = 0.05  # share of what it was to do, of a job that was stopped
 # scripts differ in seconds an epoch on one GPU (median, deviation of the logarithm), and in how it
 # falls with GPUs (exponent, deviation): from hardly at all to linearly

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import structlog
+
 from scheduler.policies import policy_named
 from scheduler.service.settings import Settings, SettingsError
 from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError, to_stdout
@@ -19,7 +21,8 @@ def slurm_of(settings: Settings) -> Slurm:
     """Return the connection to Slurm, which is reached through SLURM_CONF, as its own commands
     are.
     """
-    return Slurm(show=to_stdout if settings.dry_run else None)
+    warn = structlog.get_logger("slurm").warning
+    return Slurm(show=to_stdout if settings.dry_run else None, warn=warn)
 
 
 def read_shape(settings: Settings) -> Shape:

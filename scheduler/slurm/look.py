@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from importlib.util import find_spec
 
 from features.clock import Clock
-from scheduler.assembly import CoreSpec
 from scheduler.core.capacity import nodes_of
 from scheduler.core.phase import Phase
 from scheduler.core.receipts import Receipt
@@ -23,13 +21,12 @@ from scheduler.explain.share import Shares
 from scheduler.explain.stories import names_of_terms
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.explain.why import explain
-from scheduler.job_rows import job_row
 from scheduler.slurm.follow.checks import against_slurm, against_trial
 from scheduler.slurm.follow.histories import Histories
-from scheduler.slurm.follow.planner import LINE, Planner, nearby
+from scheduler.slurm.follow.planner import LINE, Planner, TwinAlone, nearby
 from scheduler.slurm.follow.promises import Promises
-from scheduler.slurm.follow.rows import JobRows
 from scheduler.slurm.follow.shortages import Accounts
+from scheduler.slurm.follow.standing import seen_rows
 from scheduler.slurm.follow.trials import Means, Refused, Trials
 from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
 from scheduler.slurm.read.parse import SlurmJob
@@ -48,7 +45,6 @@ SAMPLES, BUDGET_S = 24, 0.6  # futures, and processor seconds for them
 TRIAL_S, QUESTION_S = 0.3, 0.8  # of one trial; after which none begins
 UNSEEN = "other users' jobs are hidden from you (PrivateData=jobs)"
 PAST_DAYS = 30  # of the user's own ended jobs
-_NEW = {"attempt": 0, "cancel_asked": False, "exit_code": None}
 HIDDEN: Mapping[str, str] = {
     "jobs": f"{UNSEEN}: no place in the order and no start can be estimated",
     "usage": "usage of others: fair shares, and so priorities, may differ",
@@ -81,7 +77,7 @@ class Direct:
         self.user, self._clock, self._slurm = user, clock or Clock(), slurm
         nodes = slurm.nodes()
         shape = Shape.followed(nodes)
-        self._planner = planner = Planner(CoreSpec.of(shape.spec, "slurm"), shape)
+        self._planner = planner = Planner(TwinAlone(), shape)
         planner.nodes, planner.site = nodes, read_site(slurm, nodes)
         self.site: Site = planner.site
         _check_known(release_in(self.site.config.get("SLURM_VERSION", "")))  # the controller's
@@ -106,8 +102,7 @@ class Direct:
             reasons = {
                 job_id: replace(one, places=(), goes_first=None) for job_id, one in reasons.items()
             }
-        rows = JobRows(lambda names: planner.shape.vc_of(names))
-        self._rows = rows.of(self._snapshot, reasons, by_slurm=True)
+        self._rows = seen_rows(self._snapshot, reasons)
         self._decisions = {d.job_id: d for d in self._snapshot.decisions}
         self._made: dict[str, StartForecast] = {}
 
@@ -142,7 +137,7 @@ class Direct:
         """Return what would let a waiting job start sooner, each change tried."""
         if self._alone:
             return Sooner(unavailable=UNSEEN)
-        if self._rows[job_id]["owner"] != self.user and self.user != "root":
+        if self._rows[job_id].owner != self.user and self.user != "root":
             return Sooner(unavailable="it is another user's, and not yours to change")
         return self._trials().what_if(job_id)
 
@@ -163,7 +158,7 @@ class Direct:
             return Eta(unavailable=UNSEEN)
         trials = self._trials()
         try:
-            found = replace(trials.eta(options, self.user), own="")
+            found = trials.eta(options, self.user)
         except Refused as error:
             raise SlurmError(str(error)) from None
         return against_trial(found, self._slurm.tried(options), trials.put_back_s)
@@ -172,7 +167,7 @@ class Direct:
         """Return the user's jobs that have not ended, latest first; with `everybody`, all that
         Slurm shows.
         """
-        own = [j for j, row in self._rows.items() if everybody or row["owner"] == self.user]
+        own = [j for j, row in self._rows.items() if everybody or row.owner == self.user]
         self._foresee(own)
         found = sorted(map(self.job, own), key=lambda job: -job.submitted_at)
         return [job for job in found if not Phase(job.phase).over]
@@ -199,10 +194,9 @@ class Direct:
 
     def _trials(self) -> Trials:
         planner = self._planner
-        own = planner.own if find_spec("scheduler.policies.pellucid") else None
         means = Means(
             draw=planner.trial,
-            own=own,
+            own=None,
             between=lambda: None,
             put_off=self._promises.put_off,
             budget_s=TRIAL_S,
@@ -246,9 +240,7 @@ class Direct:
             return parts[0]
         array = job_id.partition("_[")[0]
         tasks = [j for j in self._rows if array.isdecimal() and j.startswith(f"{array}_")]
-        order = [
-            (not Phase(self._rows[j]["phase"]).waits, int(j.partition("_")[2]), j) for j in tasks
-        ]
+        order = [(not Phase(self._rows[j].phase).waits, int(j.partition("_")[2]), j) for j in tasks]
         if not order:
             raise NotThere(f"job {job_id[:64]!r}: Slurm shows you no such job that waits or runs")
         return min(order)[2]
@@ -274,7 +266,7 @@ class Direct:
         return Dossier(facts=facts_of(row), own=own, beside=beside, stands=stands)
 
     def job(self, job_id: str) -> JobRow:
-        made = job_row(_NEW | self._rows[job_id], ())
+        made = self._rows[job_id]
         forecast = self._made.get(job_id)
         if forecast is None:
             return made
@@ -285,13 +277,13 @@ class Direct:
         """Return a job's partition as squeue shows it; several with commas."""
         of = self._snapshot
         found = of.running.get(job_id) or of.waiting.get(job_id) or of.aside.get(job_id)
-        return found.partition if found is not None else self._rows[job_id]["vc"]
+        return found.partition if found is not None else self._rows[job_id].vc
 
     def standing(self, job_id: str) -> Standing | None:
         row = self._rows[job_id]
-        if self._alone or row["phase"] != Phase.QUEUED.value:
+        if self._alone or row.phase != Phase.QUEUED:
             return None
-        places = self._places[row["vc"]]
+        places = self._places[row.vc]
         return Standing(places[job_id], len(places))
 
     @cached_property
@@ -299,9 +291,10 @@ class Direct:
         """Of each virtual cluster the place from 1 of whoever waits in it."""
         lines: dict[str, list[tuple[float, float, int, str]]] = {}
         for job_id, row in self._rows.items():
-            if row["phase"] == Phase.QUEUED.value:
-                place = (-row["priority"], row["key"] or 0.0, row["submitted_seq"], job_id)
-                lines.setdefault(row["vc"], []).append(place)
+            if row.phase == Phase.QUEUED:
+                key = self._snapshot.core.jobs[job_id].key or 0.0
+                place = (-row.priority, key, int(row.submitted_at), job_id)
+                lines.setdefault(row.vc, []).append(place)
         return {
             vc: {place[-1]: n for n, place in enumerate(sorted(line), 1)}
             for vc, line in lines.items()
@@ -313,7 +306,7 @@ class Direct:
 
     def _forecast(self, job_id: str) -> StartForecastRow | None:
         made = self._made.get(job_id)
-        if self._alone and Phase(self._rows[job_id]["phase"]).waits:
+        if self._alone and Phase(self._rows[job_id].phase).waits:
             return StartForecastRow(
                 made_at=self.now,
                 start_p50=None,

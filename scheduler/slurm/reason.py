@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from scheduler.core.plural import count
 from scheduler.explain.shortage import Shortage, clauses
 from scheduler.explain.words import clock_time, duration
+from scheduler.slurm.codes import meaning as meaning
 
 SHOWN = 6  # nodes that are named
 
@@ -212,7 +213,6 @@ class SlurmReason:
         limit: the limit it would go beyond. lapsed: there is room in that limit now, after
             `ahead` jobs that wait for the same; `withdrawn`: it was not so.
         stopped: what holds it because another waits. shortage: what it lacks, node by node.
-        meaning: what the word means by Slurm's manual, where nothing of the job explains it.
         places: by partition. priority: Slurm's; its `terms`, the largest first, sum to it.
         own: what Pellucid's own policy would do: "start", "wait"; "": it was not asked.
         left_out: why Pellucid could not place it at all.
@@ -241,7 +241,6 @@ class SlurmReason:
     ahead: int = 0
     stopped: Stopped | None = None
     shortage: Shortage | None = None
-    meaning: str = ""
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -326,7 +325,7 @@ def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
         return found
     if reason.shortage is not None and (found := clauses(reason.shortage, now)):
         return found
-    return _by_place(reason, now) or [reason.meaning] * bool(reason.meaning)
+    return _by_place(reason, now) or _by_code(reason.code)
 
 
 def _dependency(text: str) -> str:
@@ -334,6 +333,11 @@ def _dependency(text: str) -> str:
     if text.startswith("singleton"):
         return "every earlier job of its user with the same name to end (--dependency=singleton)"
     return text
+
+
+def _by_code(code: str) -> list[str]:
+    """What a code means, where nothing was found of the job that explains it."""
+    return [part for part in meaning(code).split("; ") if part]
 
 
 def _by_limit(reason: SlurmReason, now: float) -> list[str]:

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
-from scheduler.core.cluster import ClusterSpec, Node, same_type
-from scheduler.core.limits import MOST_GPUS, MOST_MIB
+from scheduler.core.cluster import MOST_GPUS, MOST_MIB, ClusterSpec, Node, same_type
 from scheduler.core.request import is_change
 from scheduler.service.log.store.tables import Columns
 

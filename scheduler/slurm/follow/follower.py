@@ -56,6 +56,7 @@ from scheduler.slurm.follow.answers import answer_questions
 from scheduler.slurm.follow.audit import Audit, Held
 from scheduler.slurm.follow.checks import against_slurm
 from scheduler.slurm.follow.claims import Claims
+from scheduler.slurm.follow.cores import Assembled
 from scheduler.slurm.follow.database import Database
 from scheduler.slurm.follow.histories import Ended, Histories, Over
 from scheduler.slurm.follow.models import Models
@@ -138,7 +139,7 @@ class Follower:
         clock: Clock | None = None,
     ) -> None:
         self.header, self.slurm, self.store = header, slurm, store
-        self._planner = Planner(header.spec, shape, asked.partitions)
+        self._planner = Planner(Assembled(header.spec), shape, asked.partitions)
         self.order, self.clock = asked.order, clock or (Clock() if store is None else store.clock)
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
@@ -625,7 +626,7 @@ def run_follower(
         asked=Following(
             order=order,
             partitions=[name for name in settings.slurm_partitions.split(",") if name],
-            table=None if order else Table(slurm),
+            table=None if order else Table(slurm, warn=structlog.get_logger("slurm").warning),
             outputs=Outputs(slurm) if settings.slurm_read_progress else None,
         ),
         models=Models(

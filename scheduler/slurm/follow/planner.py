@@ -7,23 +7,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, zip_longest
+from typing import Protocol
 
 from features.garbage import uncollected
 from features.progress import Progress
-from scheduler.assembly import CoreSpec, assemble
+from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import Reason
-from scheduler.core.estimates import LiveEstimator
+from scheduler.core.estimates import Estimator, LiveEstimator
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.slurm.follow.reasons import reasons
-from scheduler.slurm.read.client import SlurmError
 from scheduler.slurm.read.parse import Node, SlurmJob
 from scheduler.slurm.read.shape import Shape
 from scheduler.slurm.read.site import Asks
 from scheduler.slurm.read.snapshot import Asking, Before, ClusterSnapshot, build_snapshot
 from scheduler.slurm.reason import SlurmReason
 from scheduler.slurm.twin.passes import JobFault
+from scheduler.slurm.twin.policy import Slurm
 from scheduler.slurm.twin.site import Site
 from scheduler.slurm.twin.twin import twin_in
 
@@ -31,11 +32,43 @@ LINE = 512  # jobs first in line that futures are made of
 MOST_FAULTS = 64  # jobs that one look goes on without
 
 
+class Cores(Protocol):
+    """Makes the cores that decide about a queue.
+
+    Attributes:
+        by_slurm: whether Slurm's priorities order it.
+    """
+
+    @property
+    def by_slurm(self) -> bool: ...
+
+    def following(self, cluster: ClusterSpec, estimator: Estimator) -> Core:
+        """Return a core of the policy that is followed by. Raises SlurmError."""
+
+    def own(self, cluster: ClusterSpec, estimator: Estimator) -> Core:
+        """Return a core of Pellucid's own policy."""
+
+
+class TwinAlone:
+    """Cores that decide as Slurm does. There is no policy but that: what another would do is not
+    asked.
+    """
+
+    by_slurm = True
+
+    def following(self, cluster: ClusterSpec, estimator: Estimator) -> Core:
+        """Return a core that decides as Slurm does."""
+        return Core(Cluster(cluster), Slurm(cluster=cluster), estimator)
+
+    def own(self, cluster: ClusterSpec, estimator: Estimator) -> Core:
+        raise NotImplementedError("Pellucid's own policy is not loaded here")
+
+
 class Planner:
     """Plans one queue after another of the same Slurm.
 
     Args:
-        spec: what decides; its cluster gives way to the shape's.
+        cores: makes what decides.
         shape: nodes by the core's numbers.
         partitions: partitions to follow; all when empty.
 
@@ -45,8 +78,8 @@ class Planner:
         progress: of running jobs, how long they will have run by what they say themselves.
     """
 
-    def __init__(self, spec: CoreSpec, shape: Shape, partitions: Sequence[str] = ()) -> None:
-        self.spec, self.shape, self._partitions = spec, shape, partitions
+    def __init__(self, cores: Cores, shape: Shape, partitions: Sequence[str] = ()) -> None:
+        self._cores, self.shape, self._partitions = cores, shape, partitions
         self.nodes: list[Node] = []
         self.site: Site | None = None
         self.faults: dict[str, tuple[SlurmJob, str]] = {}
@@ -63,7 +96,7 @@ class Planner:
 
     @property
     def by_slurm(self) -> bool:
-        return self.spec.kind.capabilities.keeps_priorities
+        return self._cores.by_slurm
 
     def progressed(
         self, found: Mapping[str, Progress], jobs: Iterable[SlurmJob], now: float
@@ -93,7 +126,7 @@ class Planner:
                 self.nodes,
                 partitions=self._partitions,
                 together=sorted(self._together),
-                gpu_memory_mib=self.spec.cluster.gpu_memory_mib,
+                gpu_memory_mib=self.shape.spec.gpu_memory_mib,
             )
             self._seen = seen
 
@@ -155,15 +188,12 @@ class Planner:
 
     def own(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         """Return a snapshot in which Pellucid's own policy has decided about these jobs."""
-        core = assemble(CoreSpec.of(self.shape.spec), self.asking)
+        core = self._cores.own(self.shape.spec, self.asking)
         before = Before(progress=self.progress)
         return build_snapshot(core, self.shape, jobs, self.nodes, now=now, before=before)
 
     def _core(self) -> Core:
-        try:
-            core = assemble(replace(self.spec, cluster=self.shape.spec), self.asking)
-        except ValueError as error:  # a node of another type of GPU came
-            raise SlurmError(f"{error}: use policy slurm or pellucid") from None
+        core = self._cores.following(self.shape.spec, self.asking)
         if isinstance(self.memory.inner, LiveEstimator) and self.memory.inner.bundle is not None:
             core.policy.use(self.memory.inner.bundle)
         return core

@@ -34,7 +34,6 @@ from scheduler.slurm.reason import (
     Stopped,
     TimeLimitTooLong,
 )
-from scheduler.slurm.twin.known import CODES, family
 from scheduler.slurm.twin.limits import Hit, is_kept
 from scheduler.slurm.twin.passes import (
     CAPACITY,
@@ -224,12 +223,12 @@ def _reason(
     if pending is not None and is_kept(word) and pending.set:
         return replace(plain, lapsed=True)
     if ask is None or not places:
-        return replace(plain, meaning=meaning(word))
+        return plain
     if word == PRIORITY:
         return _by_priority(plain, ask, policy, places, now=accounts.now)
     if word in (RESOURCES, NOT_AVAILABLE):  # the latter of nodes that are down, among others
         return _by_nodes(plain, ask, pending, part=places[0][1].partition, accounts=accounts)
-    return replace(plain, meaning=meaning(word))
+    return plain
 
 
 def _by_nodes(
@@ -263,12 +262,6 @@ def _by_priority(
     wait = {one.partition.name for one in others}
     first = _goes_first(before, places[0][1].partition, policy.site, wait)
     return replace(plain, goes_first=first)
-
-
-def meaning(word: str) -> str:
-    """Return what a reason of Slurm's means by its manual, or "" where what was found says it."""
-    kind = family(word)
-    return f"a limit on {kind}" if kind is not None else CODES.get(word, "")
 
 
 def _stopped(ask: Ask, policy: SlurmTwin, now: float) -> Stopped | None:

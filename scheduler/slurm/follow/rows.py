@@ -15,12 +15,19 @@ from scheduler.explain.words import progress_words
 from scheduler.job_rows import JobColumns
 from scheduler.slurm.follow.histories import Over
 from scheduler.slurm.follow.reasons import briefly
+from scheduler.slurm.follow.standing import (
+    STARTED,
+    Standings,
+    command,
+    may_share,
+    named,
+    queued_at,
+    seen_as,
+)
 from scheduler.slurm.read.job_states import STATES
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.snapshot import HOLDING, ClusterSnapshot
 from scheduler.slurm.reason import SlurmReason
-
-MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
 
 # what a submission is made of: Slurm's priority of a job may change at every look, this does not
 _SHOWN = attrgetter(
@@ -28,24 +35,18 @@ _SHOWN = attrgetter(
     "time_limit_s", "comment",
 )  # fmt: skip
 
-ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
-
 Rows = dict[str, JobColumns]
 
 
 def _json(job: SlurmJob, reason: SlurmReason) -> str:
-    of = replace(reason, partition=job.partition, account=job.account, qos=job.qos)
-    return canonical(encode(of))
-
-
-_STARTED = SlurmReason(started=True)
+    return canonical(encode(named(job, reason)))
 
 
 def submission(job: SlurmJob, vc: str) -> Submission:
     """Return a job of Slurm as a submission to the service."""
     return Submission(
         job_id=job.id,
-        command=("sbatch", job.name[:200] or "batch"),
+        command=command(job),
         owner=job.user[:128],
         vc=vc,
         gpus=job.gpus,
@@ -56,7 +57,7 @@ def submission(job: SlurmJob, vc: str) -> Submission:
         memory_mib=job.memory_mib,
         gpu_type=job.gpu_type or None,
         time_limit_s=job.time_limit_s,
-        share=ALONE not in job.comment.split(),
+        share=may_share(job),
         profile=False,
     )
 
@@ -81,8 +82,7 @@ class JobRows:
             why: what is known of why some wait.
             by_slurm: show Slurm's priorities.
         """
-        reasons = {d.job_id: d.reason.value for d in snapshot.decisions}
-        ranks = ranked(snapshot.waiting) if by_slurm else {}
+        standings = Standings(snapshot, by_slurm=by_slurm)
         found: Rows = {}
         plain: dict[str, tuple[SlurmJob, JobColumns]] = {}
         for job in (
@@ -101,26 +101,22 @@ class JobRows:
                 alone = replace(briefly(job), left_out=snapshot.left_out[job_id])
                 found[job_id] = known[1] | {"slurm": self._slurm(job, why.get(job_id, alone))}
                 continue
-            queued = snapshot.core.jobs[job_id]
-            still = queued.reason.value if queued.reason is not None else ""  # no new decision
-            before = self.rows.get(job_id, {}).get("reason", "")
+            stands = standings.of(job, self.rows.get(job_id, {}).get("reason", ""))
             more: JobColumns = {
-                "reason": reasons.get(job_id) or still or before,
-                "priority": ranks.get(job_id, 0),
-                "key": queued.key,
-                "estimate_s": queued.estimate_s,
+                "phase": stands.phase.value,
+                "reason": stands.reason,
+                "priority": stands.priority,
+                "key": stands.key,
+                "estimate_s": stands.estimate_s,
             }
             if job_id in snapshot.running:
-                run = snapshot.core.cluster.runs.get(job_id)
-                held = zip(run.nodes, run.gpus, strict=True) if run is not None else ()
-                more["nodes"] = canonical([[node, _indices(mask)] for node, mask in held])
-                more["partner"] = run.partner.job.job_id if run and run.partner else None
+                more["nodes"] = canonical([[node, gpus] for node, gpus in stands.placement.items()])
+                more["partner"] = stands.partner
                 more["slurm"] = self._slurm(job)
-                more["detail"] = progress_words(queued.progress, self.unread.get(job_id, ""))
-            else:
-                more["phase"] = Phase.QUEUED.value
-                if job_id in why:
-                    more["slurm"] = _json(job, why[job_id])
+                progress = snapshot.core.jobs[job_id].progress
+                more["detail"] = progress_words(progress, self.unread.get(job_id, ""))
+            elif job_id in why:
+                more["slurm"] = _json(job, why[job_id])
             found[job_id] = known[1] | more
         self._plain = plain
         return found
@@ -133,8 +129,8 @@ class JobRows:
             return _json(job, why)
         before = self.rows.get(job.id)
         if before is None or before["phase"] == Phase.RUNNING.value:
-            return (before and before["slurm"]) or _json(job, _STARTED)
-        found = decode(SlurmReason, json.loads(before["slurm"])) if before["slurm"] else _STARTED
+            return (before and before["slurm"]) or _json(job, STARTED)
+        found = decode(SlurmReason, json.loads(before["slurm"])) if before["slurm"] else STARTED
         return _json(job, replace(found, started=True, plan=None, own="", left_out=""))
 
     def changed(self, rows: Rows) -> list[JobColumns]:
@@ -163,7 +159,6 @@ class JobRows:
 def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
     """The row of a job that is seen, and not decided about; `spec`: its own, as it was."""
     runs = job.state in HOLDING
-    waits = not runs and job.priority != 0 and not job.dependency
     return {
         "job_id": job.id,
         "submitted_seq": int(job.submit),
@@ -172,7 +167,7 @@ def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
         "name": job.name[:256],
         "gpus": job.gpus,
         "spec": spec or canonical(submission(job, vc).body()),
-        "phase": (Phase.RUNNING if runs else Phase.SUBMITTED).value,
+        "phase": seen_as(job).value,
         "reason": "",
         "priority": 0,
         "key": None,
@@ -180,26 +175,10 @@ def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
         "nodes": "[]",
         "partner": None,
         "submitted_at": job.submit,
-        "queued_at": job.eligible if runs or waits else None,
+        "queued_at": queued_at(job),
         "started_at": job.start if runs else None,
         "ended_at": None,
         "state": None,
         "detail": "",
-        "slurm": _json(job, _STARTED if runs else briefly(job)),
+        "slurm": _json(job, STARTED if runs else briefly(job)),
     }
-
-
-def ranked(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:
-    """Return Slurm's priorities, all lowered by the same amount where one exceeds what the column
-    holds.
-
-    Slurm's have 32 bits and no sign (`priority/basic` counts down from near the top), the column
-    31 and a sign: as many values, in the same order.
-    """
-    high = max((job.priority for job in waiting.values()), default=0)
-    lower = MOST + 1 if high > MOST else 0
-    return {job_id: min(job.priority - lower, MOST) for job_id, job in waiting.items()}
-
-
-def _indices(mask: int) -> list[int]:
-    return [i for i in range(mask.bit_length()) if mask >> i & 1]

@@ -47,7 +47,7 @@ class Means:
 
     Attributes:
         draw: makes a core of jobs and lets it decide.
-        own: has Pellucid's own policy decide about them; None where it is not installed.
+        own: has Pellucid's own policy decide about them; None where that is not asked.
         between: called between two futures.
         put_off: turns a forecast into the one shown to users.
         budget_s, question_s: processor seconds of one trial, and those after which none begins.
@@ -132,7 +132,7 @@ class Trials:
         )
 
     def _own(self, job: SlurmJob) -> str:
-        """Return what Pellucid's own policy would do with a job; "" where it is not installed."""
+        """Return what Pellucid's own policy would do with a job; "" where that is not asked."""
         if self._means.own is None:
             return ""
         return own_policy(by_own_policy(NEW, self._means.own([*self.jobs, job], self.now)))

@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import structlog
-
 from scheduler.slurm.read import parse
 from scheduler.slurm.read.versions import OLDEST, Release, release_in
 
@@ -53,6 +51,13 @@ _PLAIN = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 _SAFE_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,:=[]/")
 
 
+Warn = Callable[..., None]  # called with an event and its named values
+
+
+def unheard(event: str, **values: object) -> None:
+    """Called with a warning that nobody keeps a log for: nothing is done."""
+
+
 class SlurmError(ValueError):
     """Raised when Slurm refused; one line, in its own words."""
 
@@ -66,12 +71,12 @@ class Turns:
 
     Args:
         clock: seconds, never going back.
+        warn: is told of each time that it was not answered.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._again_at = clock, 0.0
+    def __init__(self, clock: Callable[[], float], warn: Warn = unheard) -> None:
+        self._clock, self._again_at, self._warn = clock, 0.0, warn
         self.failures = 0  # since it last answered
-        self.log = structlog.get_logger("slurm")
 
     def left_s(self) -> float:
         return max(0.0, self._again_at - self._clock())
@@ -79,7 +84,7 @@ class Turns:
     def failed(self, why: str) -> None:
         pause = PAUSES_S[min(self.failures, len(PAUSES_S) - 1)]
         self.failures, self._again_at = self.failures + 1, self._clock() + pause
-        self.log.warning("slurm_down", why=why, again_in_s=pause)
+        self._warn("slurm_down", why=why, again_in_s=pause)
 
     def answered(self) -> None:
         self.failures = 0
@@ -93,6 +98,7 @@ class Slurm:
         show: dry run: called with every command that would change something, which is then not run.
         clock: seconds, never going back; for the pauses.
         patience_s: for an answer to a question.
+        warn: is told that Slurm does not answer.
     """
 
     def __init__(
@@ -102,13 +108,14 @@ class Slurm:
         show: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         patience_s: float = READ_PATIENCE_S,
+        warn: Warn = unheard,
     ) -> None:
         self._patience_s = patience_s
         plain = {name: value for name, value in os.environ.items() if not _steers(name)}
         self._environment = {**plain, **(environment or {}), **_PLAIN}
         self._show, self._clock = show, clock
         self._pen: _Pen | None = None
-        self._turns = Turns(clock)
+        self._turns = Turns(clock, warn)
         self.reads = 0  # commands that asked the controller for a list
 
     @property

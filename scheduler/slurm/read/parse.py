@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from features.clock import LAST_S
-from scheduler.core.limits import MOST_GPUS
+from scheduler.core.cluster import MOST_GPUS
 from scheduler.slurm.read.job_states import OVER
 from scheduler.slurm.read.tres import ParseError as ParseError
 from scheduler.slurm.read.tres import counts, gpu_types, other_gres

@@ -15,10 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-import structlog
-
 from scheduler.slurm.read import parse
-from scheduler.slurm.read.client import Slurm, SlurmError
+from scheduler.slurm.read.client import Slurm, SlurmError, Warn, unheard
 from scheduler.slurm.read.job_states import RUNNING
 from scheduler.slurm.read.parse import Node, ParseError, SlurmJob
 from scheduler.slurm.read.tres import counts, mib
@@ -73,17 +71,18 @@ Held = tuple[tuple[int, ...], ...]
 
 
 class Table:
-    """The queue, read poll after poll. With `numbered`, it asks on which GPUs each job runs."""
+    """The queue, read poll after poll. With `numbered`, it asks on which GPUs each job
+    runs. `warn` is told that a table could not be read.
+    """
 
-    def __init__(self, slurm: Slurm, *, numbered: bool = True) -> None:
-        self._slurm, self._numbered = slurm, numbered
+    def __init__(self, slurm: Slurm, *, numbered: bool = True, warn: Warn = unheard) -> None:
+        self._slurm, self._numbered, self._warn = slurm, numbered, warn
         self._kept: dict[tuple[str, ...], list[SlurmJob]] = {}
         self._limits: dict[str, int] = {}  # of arrays; no longer shown when one task is left
         self._release: Release | None = None
         self._excluded: dict[str, tuple[str, ...]] = {}  # nodes, by job or array
         self._warned = False
         self.unread: list[str] = []  # records of which not even the job is known
-        self.log = structlog.get_logger("slurm")
 
     def jobs(self) -> list[SlurmJob]:
         """Return every job the controller knows, as `Slurm.jobs` has it but for `admin_comment`;
@@ -97,7 +96,7 @@ class Table:
             return self._read()
         except (ParseError, SlurmError) as error:  # a version that prints otherwise, perhaps
             if not self._warned:
-                self.log.warning("slurm_table_unread", why=str(error), instead="squeue --json")
+                self._warn("slurm_table_unread", why=str(error), instead="squeue --json")
             self._warned, self._release = True, None
             return self._slurm.jobs()
 

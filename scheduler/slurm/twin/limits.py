@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from scheduler.slurm.twin.known import Family, family
+from scheduler.slurm.codes import Family, family
 from scheduler.slurm.twin.priority import accounts_of
 from scheduler.slurm.twin.site import (
     Ask,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import floor, inf
+from typing import TYPE_CHECKING
 
 from features.job import Job
 from scheduler.core.capabilities import Capabilities
@@ -18,7 +19,6 @@ from scheduler.core.decisions import Reason
 from scheduler.core.estimates import Estimator
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy, Predictors
 from scheduler.core.queue import QueuedJob
-from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
 from scheduler.slurm.twin.capacity import Books, Capacity
 from scheduler.slurm.twin.clock import Clock, Rhythm
@@ -49,6 +49,9 @@ from scheduler.slurm.twin.preemption import CANCEL, Preemption
 from scheduler.slurm.twin.priority import FairShare, Multifactor
 from scheduler.slurm.twin.site import Ask, Partition, Running, Share, Site, SiteNode
 from scheduler.slurm.twin.twin import TwinOutlook
+
+if TYPE_CHECKING:
+    from scheduler.core.settings import PolicySettings
 
 # Slurm's own defaults of SchedulerParameters
 WINDOW_MIN, DEPTH, BACKFILL_DEPTH = 1440, 100, 100

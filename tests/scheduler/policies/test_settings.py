@@ -16,14 +16,14 @@ from reproductions.registry import ALLOCATING
 from scheduler.assembly import settings_of
 from scheduler.backends.events import canonical
 from scheduler.core.core import Core
-from scheduler.core.settings import InvalidSettings, describe, flat, read
+from scheduler.core.settings import InvalidSettings, accepted_by, describe, flat, read
 from scheduler.policies import POLICIES
 from scheduler.testing.policy import PolicyContract
 from scheduler.testing.worlds import World, a_cluster, worlds
 
-WITH_SETTINGS = [name for name, kind in POLICIES.items() if kind.Settings.model_fields]
+WITH_SETTINGS = [name for name, kind in POLICIES.items() if accepted_by(kind).model_fields]
 
-MODELS = [one.Settings for one in POLICIES.values()] + [one.Settings for one in ALLOCATING.values()]
+MODELS = [accepted_by(one) for one in (*POLICIES.values(), *ALLOCATING.values())]
 NUMBERS = [0.0, 1e-300, 1e-6, 0.5, 1.0, 2.0, 1e12, 1e13, 1.7e308, -1e12, 0, 1, 10**12, 10**400]
 WORDS = ["", "V100", "ann", "vca", "\ud800", "a\nb"]
 ANYTHING: list[Any] = [
@@ -51,7 +51,7 @@ def over(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 @cache
 def accepted(policy: str) -> dict[str, list[Any]]:
     """By setting, what of `ANYTHING` it may be."""
-    names = [one.name for one in describe(POLICIES[policy].Settings) if not one.section]
+    names = [one.name for one in describe(accepted_by(POLICIES[policy])) if not one.section]
     found: dict[str, list[Any]] = {name: [] for name in names}
     for name, value in product(names, ANYTHING):
         try:

@@ -106,8 +106,8 @@ SENTENCES = [
         "starts.",
     ),
     (
-        SlurmReason("Cleaning", meaning="its last run is still being cleaned up"),
-        "its last run is still being cleaned up.",
+        SlurmReason("Cleaning"),
+        "its last run is still being cleaned up: it is begun again after that.",
     ),
     (
         SlurmReason("Resources", needed=replace(NEEDS, would_do=NodeNames.of("dcab"))),
@@ -133,9 +133,22 @@ SENTENCES = [
         "it asks for 2 h, and partition s allows 1 h. It never starts so: give it less (`scontrol "
         "update jobid=7_1 timelimit=60`), or another partition (long).",
     ),
-    (SlurmReason("BadConstraints"), ""),
+    (
+        SlurmReason("BadConstraints"),
+        "no node can do what it asks for; change it or cancel it.",
+    ),
+    (
+        SlurmReason("AssocGrpGRES"),
+        "a limit on what all its jobs have at once.",
+    ),
+    (SlurmReason("NobodyKnows"), ""),
     (SlurmReason("Reservation"), ""),  # backfill says so of a job that asks for none
 ]
+
+
+def test_a_row_that_held_the_words_of_its_code_is_read() -> None:
+    older = decode(SlurmReason, {"code": "NodeDown", "meaning": "as it was worded then"})
+    assert older == SlurmReason("NodeDown")
 
 
 @pytest.mark.parametrize(("reason", "text"), SENTENCES)

@@ -41,7 +41,7 @@ from scheduler.core.decisions import Decision, Reason
 from scheduler.core.estimates import Estimator, LiveEstimator
 from scheduler.core.pairs import pair_predictor_of
 from scheduler.core.policy import Policy
-from scheduler.core.settings import ProfilingPartition, describe
+from scheduler.core.settings import ProfilingPartition, accepted_by, describe
 from scheduler.policies import POLICIES
 from scheduler.service.log.header import LogHeader, runnable
 from scheduler.simulation.contention import SimulatedContention
@@ -263,7 +263,9 @@ def test_every_setting_is_here_or_it_is_said_why_not() -> None:
             assert policy not in runnable()
             continue
         wanted = {
-            one.name for one in describe(kind.Settings) if not one.section or one.default is None
+            one.name
+            for one in describe(accepted_by(kind))
+            if not one.section or one.default is None
         }
         assert wanted == set(CASES.get(policy, {})) | set(reasons)
 

@@ -43,7 +43,7 @@ from scheduler.slurm.follow.erase import erase
 from scheduler.slurm.follow.follower import NODES_EVERY, Follower, Following
 from scheduler.slurm.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
 from scheduler.slurm.follow.reasons import terms_shown
-from scheduler.slurm.follow.rows import MOST
+from scheduler.slurm.follow.standing import MOST
 from scheduler.slurm.follow.tables import promises_of
 from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
 from scheduler.slurm.read.parse import Node, ParseError, SlurmJob

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.slurm.codes import Family, family, limit_codes
 from scheduler.slurm.read.tres import ENDLESS, other_gres
-from scheduler.slurm.twin.known import Family, Known, family, limit_codes, lines, parameter
+from scheduler.slurm.twin.known import Known, lines, parameter
 from scheduler.slurm.twin.limits import Usage, _named, first_hit, is_set, minutes_hit
 from scheduler.slurm.twin.site import (
     Ask,

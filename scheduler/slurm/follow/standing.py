@@ -1,0 +1,164 @@
+"""Where a job of a followed Slurm stands, by a snapshot: what a row of the tables and an answer
+without tables are both made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler.core.decisions import ANOTHER
+from scheduler.core.phase import Phase
+from scheduler.explain.job import JobRow
+from scheduler.slurm.follow.reasons import briefly
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.snapshot import HOLDING, ClusterSnapshot
+from scheduler.slurm.reason import SlurmReason
+
+MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
+STARTED = SlurmReason(started=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a job stands; the defaults are of one that was not decided about.
+
+    Attributes:
+        placement: GPU indices by node. partner: the job it shares them with.
+    """
+
+    phase: Phase
+    reason: str = ""
+    priority: int = 0
+    key: float | None = None
+    estimate_s: float | None = None
+    placement: Mapping[int, list[int]] = field(default_factory=dict)
+    partner: str | None = None
+
+
+class Standings:
+    """The standings of a snapshot's jobs.
+
+    Args:
+        by_slurm: show Slurm's priorities.
+    """
+
+    def __init__(self, snapshot: ClusterSnapshot, *, by_slurm: bool) -> None:
+        self._of = snapshot
+        self._reasons = {d.job_id: d.reason.value for d in snapshot.decisions}
+        self._ranks = ranked(snapshot.waiting) if by_slurm else {}
+
+    def of(self, job: SlurmJob, before: str = "") -> Standing:
+        """Return where a job stands; `before`: the code of its reason as it was shown last."""
+        job_id = job.id
+        if job_id in self._of.left_out:
+            return Standing(phase=seen_as(job))
+        queued, runs = self._of.core.jobs[job_id], job_id in self._of.running
+        still = queued.reason.value if queued.reason is not None else ""  # no new decision
+        run = self._of.core.cluster.runs.get(job_id) if runs else None
+        held = zip(run.nodes, run.gpus, strict=True) if run is not None else ()
+        return Standing(
+            phase=seen_as(job) if runs else Phase.QUEUED,
+            reason=self._reasons.get(job_id) or still or before,
+            priority=self._ranks.get(job_id, 0),
+            key=queued.key,
+            estimate_s=queued.estimate_s,
+            placement={node: _indices(mask) for node, mask in held},
+            partner=run.partner.job.job_id if run and run.partner else None,
+        )
+
+
+def seen_as(job: SlurmJob) -> Phase:
+    """Return the phase of a job that is seen, and not decided about."""
+    return Phase.RUNNING if job.state in HOLDING else Phase.SUBMITTED
+
+
+def queued_at(job: SlurmJob) -> float | None:
+    """Return since when nothing but GPUs keeps a job; None while something else does."""
+    waits = job.priority != 0 and not job.dependency
+    return job.eligible if job.state in HOLDING or waits else None
+
+
+def named(job: SlurmJob, reason: SlurmReason) -> SlurmReason:
+    """Return a reason with the job's partition, account and QOS."""
+    return replace(reason, partition=job.partition, account=job.account, qos=job.qos)
+
+
+def seen_rows(snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason]) -> dict[str, JobRow]:
+    """Return the jobs of a snapshot that stands alone: nothing was shown of them before.
+
+    Args:
+        why: what is known of why some wait.
+    """
+    standings, found = Standings(snapshot, by_slurm=True), {}
+    for job in (*snapshot.running.values(), *snapshot.waiting.values(), *snapshot.aside.values()):
+        alone = briefly(job)
+        if job.id in snapshot.left_out:
+            alone = replace(alone, left_out=snapshot.left_out[job.id])
+        reason = STARTED if job.state in HOLDING else why.get(job.id, alone)
+        found[job.id] = _seen_row(job, snapshot, standings.of(job), named(job, reason))
+    return found
+
+
+def _seen_row(
+    job: SlurmJob, snapshot: ClusterSnapshot, stands: Standing, reason: SlurmReason
+) -> JobRow:
+    return JobRow(
+        job_id=job.id,
+        command=command(job),
+        owner=job.user[:128],
+        user=job.user,
+        vc=snapshot.shape.vc_of(job.partition),
+        name=job.name[:256],
+        gpus=job.gpus,
+        cpus=float(job.cpus),
+        memory_mib=job.memory_mib,
+        gpu_type=job.gpu_type or None,
+        time_limit_s=job.time_limit_s,
+        share=may_share(job),
+        profile=False,
+        phase=stands.phase.value,
+        reason=stands.reason,
+        priority=stands.priority,
+        estimate_s=stands.estimate_s,
+        placement=dict(stands.placement),
+        partner=stands.partner and ANOTHER,
+        submitted_at=job.submit,
+        queued_at=queued_at(job),
+        started_at=job.start if job.state in HOLDING else None,
+        slurm=reason,
+        attempt=0,
+        ended_at=None,
+        state=None,
+        exit_code=None,
+        detail="",
+        cancel_asked=False,
+    )
+
+
+ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
+
+
+def command(job: SlurmJob) -> tuple[str, ...]:
+    """Return what stands for a job's command, which Slurm does not show."""
+    return "sbatch", job.name[:200] or "batch"
+
+
+def may_share(job: SlurmJob) -> bool:
+    """Return whether a job may share its GPUs, by its comment."""
+    return ALONE not in job.comment.split()
+
+
+def ranked(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:
+    """Return Slurm's priorities, all lowered by the same amount where one exceeds what the column
+    holds.
+
+    Slurm's have 32 bits and no sign (`priority/basic` counts down from near the top), the column
+    31 and a sign: as many values, in the same order.
+    """
+    high = max((job.priority for job in waiting.values()), default=0)
+    lower = MOST + 1 if high > MOST else 0
+    return {job_id: min(job.priority - lower, MOST) for job_id, job in waiting.items()}
+
+
+def _indices(mask: int) -> list[int]:
+    return [i for i in range(mask.bit_length()) if mask >> i & 1]
