@@ -34,8 +34,9 @@ from pipeline.report.models import (
     slice_tables,
 )
 from pipeline.report.page import page, release
-from pipeline.report.samples import HOLDERS, Sample, samples
+from pipeline.report.samples import HOLDERS, Sample, beside, samples
 from pipeline.report.schedule import Schedule, read_schedule
+from pipeline.report.told import Told, told
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
 from scheduler.explain.terms import TOLERANCE
@@ -62,7 +63,8 @@ class Inputs:
         metrics: JSON with the errors of the duration model and its baselines.
         learning: JSON with errors and average JCT by jobs of history.
         coming: draws of the same comparison that are still to come: no verdict before.
-        tried: what would have started the first job explained is tried, which takes seconds.
+        tried: of how many of the jobs explained what would have started them is tried, which takes
+            seconds each.
         public: the month of the public trace stands beside the comparison.
     """
 
@@ -72,7 +74,7 @@ class Inputs:
     metrics: Path | None = None
     learning: Path | None = None
     coming: int = 0
-    tried: bool = False
+    tried: int = 0
     public: bool = False
 
 
@@ -118,11 +120,13 @@ def build(inputs: Inputs) -> Report:
     ]
     headline = _headline(comparison, facts)
     went = policies.results(comparison) if comparison else None
+    shown = (
+        columns(*went, {s.view.story.job.job_id: s.view.anchor for s in stories}) if went else None
+    )
     html = page(
         "report.html",
-        columns=columns(*went, {s.view.story.job.job_id: s.view.anchor for s in stories})
-        if went
-        else None,
+        columns=shown,
+        told=_told(inputs, comparison, schedule, stories, shown),
         charts=models is not None or facts is not None,
         title=_title(comparison, facts),
         lead=_lead(comparison, stories, schedule),
@@ -228,6 +232,24 @@ def _stories(inputs: Inputs, c: Comparison | None, schedule: Schedule | None) ->
     return samples(c, policies.colours_of(c), schedule, bundle, tried=inputs.tried)
 
 
+def _told(
+    inputs: Inputs,
+    c: Comparison | None,
+    schedule: Schedule | None,
+    stories: Sequence[Sample],
+    shown: Mapping[str, Any] | None,
+) -> Told | None:
+    """What a reader may ask of any job; the page's columns hold its waits."""
+    if c is None or shown is None:
+        return None
+    tried = {s.view.story.job.job_id: s.tried for s in stories if s.tried}
+    bundle = Bundle.load(inputs.bundle) if inputs.bundle else None
+    found = told(c.own, shown["id"], schedule, bundle, tried)
+    names = [one["name"] for one in shown["results"]]
+    found.data["beside"] = [names.index(r.name) for r in (c.own, *beside(c)) if r.name in names]
+    return found
+
+
 def _title(comparison: Comparison | None, facts: trace.TraceFacts | None) -> str:
     kind = facts.kind if facts else ""
     if comparison:
@@ -256,7 +278,7 @@ def _schedule_view(s: Schedule | None, stories: Sequence[Sample]) -> SimpleNames
     """The whole schedule, the first job explained in it."""
     if s is None:
         return None
-    until = s.last + 0.02 * (s.last - s.first) + 1.0
+    until = s.end
     first = stories[0].view.story if stories else None
     holds = [one.job_id for one in first.held[:HOLDERS]] if first else []
     own = first.job.job_id if first else ""

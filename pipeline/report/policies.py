@@ -20,7 +20,7 @@ from scheduler.core.plural import count
 from scheduler.explain.words import HOUR_S, duration, listed, number, percent
 
 SHOWN_VCS = 12
-SHOWN_GROUPS = 3  # that gain or lose, in words
+SHOWN_GROUPS = 2  # that gain or lose, in words
 RIVALS = ("lucid", "fifo")  # whom the sentences are about, where they are there
 JCT = "avg_jct_s"
 MOVED_S = 1.0  # of a job's end, from which on it is sooner or later
@@ -107,7 +107,7 @@ TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
                 key="packed_jobs", heading="shared", meaning="jobs started beside another",
                 show=number, better=0,
             ),
-            Figure("mean_slowdown_packed", "sharing jobs ran", "times as long as alone", _ratio),
+            Figure("mean_slowdown_packed", "slowdown of sharing jobs", "over time alone", _ratio),
             Figure(
                 key="preemptions", heading="preemptions", meaning="jobs stopped and requeued",
                 show=number, better=0,
@@ -163,9 +163,9 @@ def compared(c: Comparison, rival: PolicyRun) -> str:
     interval = f"{found.change}, 95 % interval {found.interval}"
     if not found.verdict:
         why = _coming(c) or f": a verdict needs {SURE} draws"
-        return f"{who} so far {found.tally} (mean JCT {interval}). No verdict yet{why}."
+        return f"{who} so far {found.tally} (submission to end {interval}). No verdict yet{why}."
     mean = "level on the mean" if found.verdict == LEVEL else f"{found.verdict} on the mean"
-    return f"{who} {found.tally}; {mean} (JCT {interval}, paired by draw)."
+    return f"{who} {found.tally}; {mean} (submission to end {interval}, paired by draw)."
 
 
 def change_words(ratio: float) -> str:
