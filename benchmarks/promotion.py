@@ -12,7 +12,9 @@ many were refused and promoted. A draw takes about a minute of a core.
 `--watch` promotes the bad ones instead, by hand, and counts after how many jobs the service's watch
 returns to the former champion (`shuffled`; `dealt`: learned from a trace whose durations were dealt
 out before histories were made of them; `turned`: every shape upside down; `minutes`: in place of
-seconds).
+seconds). A model keeps what the histories alone say, whatever else it learned: shuffled durations
+cost it 2 to 4 % of its error (seeds 9201 to 9208), and to see that beyond chance takes 300 to 750
+jobs that have nothing to do with each other; a day has 150 to 700, of some 25 users.
 """
 
 from __future__ import annotations

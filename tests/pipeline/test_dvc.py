@@ -77,6 +77,17 @@ def test_what_a_stage_imports_is_hashed(stage: str) -> None:
     assert rooms(stage) - seen <= NEUTRAL
 
 
+def test_no_module_of_training_is_hashed_that_no_stage_reads() -> None:
+    graph = grimp.build_graph(*PACKAGES)
+    read = frozenset[str]().union(
+        *(graph.find_upstream_modules(f"pipeline.stages.{stage}") for stage in STAGES)
+    )
+    lines = (ROOT / ".dvcignore").read_text().splitlines()
+    names = {file.stem for file in (ROOT / "models/training").glob("[!_]*.py")}
+    hashed = {name for name in names if f"/models/training/{name}.py" not in lines}
+    assert {name for name in hashed if f"models.training.{name}" not in read} == set()
+
+
 def test_ignored_rooms_exist_and_bytecode_is_none() -> None:
     assert [name for name in IGNORED if not (ROOT / name).is_dir()] == []
     assert "__pycache__/" in (ROOT / ".dvcignore").read_text().splitlines()

@@ -134,7 +134,8 @@ def _stands(
     if other.digest == in_use.digest:
         return None
     after = max(since, learned_to(other)) if role == SHADOW else since
-    return beside(role, other, in_use, ended_with(connection, in_use.digest, after, SHOWN))
+    known = began_with(connection, in_use.digest, after, SHOWN)
+    return beside(role, other, in_use, as_of(known, len(in_order(known))))
 
 
 def learned_to(bundle: Bundle) -> float:

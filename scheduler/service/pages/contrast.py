@@ -186,7 +186,7 @@ class Movement:
             long they ran (None: too few ended).
         movers: the terms, those that moved most first; rest: all others together.
         models: what the change of the models did; None: they did not change.
-        enough: jobs of both times are; else nothing is said but their numbers.
+        enough: both times have jobs enough; else there are only their numbers.
     """
 
     then: int = 0

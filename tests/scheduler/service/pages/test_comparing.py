@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from features.spec import Value
 from models.bundle import AdditiveModel, Bundle
 from scheduler.service.log.beside import Ended
 from scheduler.service.log.served import count
@@ -64,7 +65,7 @@ def test_a_term_that_one_lacks_is_said() -> None:
 def scored(
     i: int, age_s: float, gpus: str, of: Bundle = SMALL, ran_s: float | None = 60.0
 ) -> Scored:
-    values = [float(gpus), 5.0, "V100"]
+    values: list[Value] = [float(gpus), 5.0, "V100"]
     return Scored(
         job_id=f"job-{i}-{age_s}",
         at=NOW - age_s,
