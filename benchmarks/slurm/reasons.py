@@ -11,6 +11,7 @@ come about, an answer is false, or an offer is refused.
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import time
@@ -651,6 +652,7 @@ def report(asked: Sequence[Asked], took_s: float) -> Iterator[str]:
 
 def main(codes: Sequence[str]) -> int:
     """Run the cases of these codes, or all where none is named. Return the exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is taken down
     cases = [case for case in CASES if not codes or case.code in codes]
     began = time.monotonic()
     with SlurmCluster(accounting=True, own=Own(4, gres, lines)) as slurm:

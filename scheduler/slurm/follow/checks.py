@@ -19,7 +19,7 @@ from scheduler.slurm.twin.twin import twin_in
 SETTLES_S = 2.0  # after a change Slurm's next look may be of before it
 NOW_S = 60.0  # what starts within is "at once"
 MOST_BEHIND = 512  # jobs that wait, from which on not all of them are known here
-_STARTS = re.compile(r"Job \d+ to start at (\S{1,40}) using")
+_STARTS = re.compile(r"Job \d+ to start at (\S{1,40})(?: a)? using")  # 24.11 has the "a"
 _IN = re.compile(r" in partition (\S{1,200})")
 _REFUSES = re.compile(r"(?:allocation failure|[Bb]atch job submission failed): (.{1,200})")
 
@@ -79,11 +79,11 @@ def against_trial(found: Eta, printed: str, put_back: Callable[[str], float]) ->
         printed: what it printed of a job that asks for the partitions that were named.
         put_back: by how much later than it thinks it says that a job starts in a partition.
     """
-    said = Said.of(printed)
-    at, where = said.starts, said.partition
+    verdict = Verdict.of(printed)
+    at, where = verdict.starts, verdict.partition
     one = [t for t in found.tried if t.partition in found.asked]
-    if said.refuses:
-        why = f"sbatch --test-only refuses it: {said.refuses}"
+    if verdict.refuses:
+        why = f"sbatch --test-only refuses it: {verdict.refuses}"
         tried = [_withdrawn(t, why) if t.partition in found.asked else t for t in found.tried]
         return replace(found, tried=tried) if any(t.start_p50 is not None for t in one) else found
     if at is None or len(one) != 1 or (where and where != one[0].partition):
@@ -101,9 +101,9 @@ def against_trial(found: Eta, printed: str, put_back: Callable[[str], float]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Verdict:
     """What `sbatch --test-only` says of a job: when it starts and in which partition, or why it is
-    refused. All is empty where it said neither.
+    refused. All is empty where it prints neither.
     """
 
     starts: float | None = None
@@ -111,8 +111,8 @@ class Said:
     refuses: str = ""
 
     @classmethod
-    def of(cls, printed: str) -> Said:
-        """Return what is said in the text that it printed."""
+    def of(cls, printed: str) -> Verdict:
+        """Return the verdict in the text that it printed."""
         starts, refuses = _STARTS.search(printed), _REFUSES.search(printed)
         where = _IN.search(printed)
         return cls(

@@ -15,7 +15,7 @@ from scheduler.explain.effect import ClosedPartition, Eta, Sooner, Tried
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, too_late
 from scheduler.explain.whatif.memory import Memory
 from scheduler.slurm.follow.changes import Change, changes
-from scheduler.slurm.follow.checks import Said, put_back_s
+from scheduler.slurm.follow.checks import Verdict, put_back_s
 from scheduler.slurm.follow.partitions import closed_to_user
 from scheduler.slurm.follow.reasons import by_own_policy, expected
 from scheduler.slurm.read.parse import SlurmJob
@@ -147,12 +147,14 @@ class Trials:
         if job is None or job.held:
             why = "it runs or is over, is held, waits for other jobs, or is too far behind"
             return Sooner(unavailable=why)
-        as_it_is = self.forecast(job)
+        drawn = self._drawn(job)
+        as_it_is = self.forecast(job, drawn)
         if unknown := self._means.against.get(job_id):  # then nothing can be trusted of it
             return Sooner(self._clock.now(), Tried(reason=job.reason, why=unknown))
         found, slower, not_tried = list[Tried](), list[tuple[Change, SlurmJob]](), list[str]()
         asked = dict[str, SlurmJob]()
-        for change in self._changes(job):
+        twin = twin_in(drawn.core.policy)
+        for change in changes(job, self.site, twin, self.now) if twin is not None else ():
             asked[change.command] = change.job
             if self._late:
                 not_tried.append(change.words)
@@ -193,14 +195,14 @@ class Trials:
         kept, refused = list[Tried](), list[str]()
         for one in found:
             then = changed[one.command]
-            said = Said() if self._asked_enough(kept, until) else self._asked(then)
-            if said.refuses and as_it_is.refuses:
-                said = Said()
-            back_s = self.put_back_s(said.partition or then.partition)
-            if said.contradicts(one, self._clock.now(), back_s):
+            verdict = Verdict() if self._asked_enough(kept, until) else self._asked(then)
+            if verdict.refuses and as_it_is.refuses:
+                verdict = Verdict()
+            back_s = self.put_back_s(verdict.partition or then.partition)
+            if verdict.contradicts(one, self._clock.now(), back_s):
                 refused.append(one.words)
             else:
-                kept.append(replace(one, by_slurm=said.anything))
+                kept.append(replace(one, by_slurm=verdict.anything))
         return kept, refused
 
     def put_back_s(self, partition: str) -> float:
@@ -211,16 +213,12 @@ class Trials:
         """Whether as many were asked for as are shown, or there is no time left."""
         return self._clock.monotonic() >= until or sum(one.by_slurm for one in kept) >= MOST_ASKED
 
-    def _asked(self, job: SlurmJob) -> Said:
+    def _asked(self, job: SlurmJob) -> Verdict:
         """What `sbatch --test-only` says of a job like this one; nothing where it is not asked."""
         if self._means.asks is None:
-            return Said()
+            return Verdict()
         options = options_of(job, self.site, self.now)
-        return Said() if options is None else Said.of(self._means.asks(options, job.user))
-
-    def _changes(self, job: SlurmJob) -> list[Change]:
-        twin = twin_in(self._drawn(job).core.policy)
-        return [] if twin is None else list(changes(job, self.site, twin, self.now))
+        return Verdict() if options is None else Verdict.of(self._means.asks(options, job.user))
 
     def _drawn(self, job: SlurmJob) -> ClusterSnapshot:
         others = [other for other in self.jobs if other.id != job.id]
@@ -236,9 +234,13 @@ class Trials:
 
     # --- one trial ----------------------------------------------------------------------------
 
-    def forecast(self, job: SlurmJob) -> Tried:
-        """Return when a job would start among the others, p50 and p90, and why it would wait."""
-        snapshot = self._drawn(job)
+    def forecast(self, job: SlurmJob, drawn: ClusterSnapshot | None = None) -> Tried:
+        """Return when a job would start among the others, p50 and p90, and why it would wait.
+
+        Args:
+            drawn: the queue with it, where that was drawn before.
+        """
+        snapshot = drawn or self._drawn(job)
         policy = twin_in(snapshot.core.policy)
         assert policy is not None
         if job.id in snapshot.left_out:

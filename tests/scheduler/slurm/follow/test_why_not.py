@@ -415,6 +415,7 @@ def _eta(start: float | None, reason: str = "") -> Eta:
     ("start", "said", "words"),
     [
         (NOW, TRIAL.format(at=int(NOW + 7200)), "at the latest: what keeps it is not known"),
+        (NOW, TRIAL.format(at=f"{int(NOW + 7200)} a"), "at the latest: what keeps it"),  # 24.11
         (NOW, TRIAL.format(at=int(NOW)), ""),
         (NOW, TRIAL.format(at=int(NOW + 1800)), ""),  # others wait in its partition
         (NOW + 600, TRIAL.format(at=int(NOW + 7200)), ""),  # limits end later than jobs
