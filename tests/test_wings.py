@@ -59,7 +59,7 @@ WINGS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "service": (
         ("scheduler.service",),
         ("pipeline", "reproductions", "scheduler.slurm", *TRAINING),
-        ("scheduler.slurm.reason",),
+        ("scheduler.slurm.reason", "scheduler.slurm.codes"),
     ),
     "profiler": (("profiler",), ("models", "pipeline", "reproductions", "scheduler"), ()),
     "training": (
