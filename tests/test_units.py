@@ -26,6 +26,7 @@ UNITS = sorted(DEPLOY.rglob("*.service"))
 NAMES = [str(unit.relative_to(DEPLOY)) for unit in UNITS]
 ONCE = "systemd/pellucid-tune.service"
 IMAGE = DEPLOY / "container"
+ROOT = DEPLOY.parent
 
 
 def said_by(unit: Path) -> dict[str, str]:
@@ -121,6 +122,22 @@ def test_the_image_runs_a_command_that_is_there_without_rights() -> None:
     assert {name.lower() for name in named} <= Settings.model_fields.keys()
     for stage in re.split(r"^FROM ", text, flags=re.MULTILINE)[2:]:
         assert re.findall(r"^USER (.*)$", stage, re.MULTILINE)[-1] == "65010:65010"
+
+
+def test_all_stages_stand_on_one_base_which_has_a_digest_if_one_is_given() -> None:
+    text = (IMAGE / "Containerfile").read_text()
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["${BASE}", "${BASE}", "service"]
+    [base] = re.findall(r"^ARG BASE=(\S+)$", text, re.MULTILINE)
+    digest = f"sha256:{'0123456789abcdef' * 4}"
+    for given, right in (
+        ("", True), (f"{base}@{digest}", True), (f"ghcr.io/a/b@{digest}", True),
+        (base, False), (f"{base}@{digest[:-1]}", False), (f"{base}@{digest}0", False),
+        ("python@sha256:latest", False),
+    ):  # fmt: skip
+        asked = ["make", "-s", "-C", str(ROOT), "image-base", f"IMAGE_BASE={given}"]
+        done = subprocess.run(asked, cwd=IMAGE, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) is right, (given, done.stderr)
+        assert ("names no digest" in done.stdout) is not right
 
 
 def test_every_container_gives_up_what_it_can() -> None:

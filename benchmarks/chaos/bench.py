@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, create_engine, text
 
-from benchmarks.chaos import costs, machine, system
+from benchmarks.chaos import between, costs, machine, system
 from benchmarks.chaos.changes import make_bundles
 from benchmarks.chaos.kernel import EPOCH, active
 from benchmarks.chaos.run import PEOPLE, Plan, Run, Simulation
@@ -27,6 +27,7 @@ from scheduler.service import metrics
 from scheduler.service.analyst import process as analysts
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
+from scheduler.service.api.turns import Turns
 from scheduler.service.decide import begin, processes
 from scheduler.service.decide import supervisor as supervisors
 from scheduler.service.decide.decider import Decider
@@ -118,6 +119,7 @@ class Bench:
         _watch_appends(patches)
         _watch_leases(patches)
         costs.install(patches)
+        between.install(patches, lambda: PLAYED[0].between)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -176,6 +178,7 @@ def _install_app(patches: system.Patches) -> None:
     app.state = _StateOfProcess()  # type: ignore[assignment]
     Simulation.app = app
     patches.put(apps, "FastAPI", _Parts)
+    patches.put(apps, "Turns", partial(Turns, at_once=1_000))  # there is no loop to wait by
 
 
 def _watch(patches: system.Patches) -> None:

@@ -179,6 +179,8 @@ class Person:
         }
         if draw.random() < 0.2:
             body["time_limit_s"] = round(draw.uniform(1, 8), 1)
+        if self.jobs and draw.random() < 0.15:
+            body["after_any"] = draw.choice(self.jobs)
         self.keys += 1
         key = f"{self.name}-{self.keys}"
         answer = self.insist("submit", "POST", "/jobs", body=body, key=key)
@@ -187,6 +189,8 @@ class Person:
             self.endless += self.jobs[-1:] if endless else []
             if draw.random() < 0.2:  # the answer was lost on its way
                 self.ask("submit", "POST", "/jobs", body=body, key=key)
+            if body["profile"] and draw.random() < HELD_LOOKED_AT:
+                self.hold_while_looked_at(self.jobs[-1])
 
     def act(self) -> None:
         """Make a random request about one of the client's jobs, or about a node."""
@@ -215,6 +219,20 @@ class Person:
 
     def hold(self, job: str) -> None:
         self.insist("hold", "PUT", f"/jobs/{job}/hold", job)
+
+    def hold_while_looked_at(self, job: str) -> None:
+        """Wait until a job is being profiled, if it is, and hold it then; perhaps let it go."""
+        until = self.kernel.clock + LOOKS_S
+        while self.kernel.clock < until:
+            phase = (self.ask("get", "GET", f"/jobs/{job}", job).body or {}).get("phase")
+            if phase == "profiling":
+                self.hold(job)
+                if self.draw.random() < 0.3:
+                    self.kernel.sleep(self.draw.uniform(0.0, 3.0))
+                    self.release(job)
+            if phase not in WAITS:
+                break
+            self.kernel.sleep(self.draw.uniform(0.2, 0.6))
 
     def release(self, job: str) -> None:
         self.insist("release", "DELETE", f"/jobs/{job}/hold", job)
@@ -286,6 +304,9 @@ SETTINGS: tuple[dict[str, Any], ...] = (  # what a policy does not have is turne
     {"ageing": 0.0}, {"max_wait_s": 30.0}, {"fairness.weight": 0.5}, {"sharing.max_gpus": 2},
     {"sharing_limit": 1}, {"nonsense": 1},
 )  # fmt: skip
+HELD_LOOKED_AT = 0.4  # of the jobs that may be profiled, if they are
+LOOKS_S = 6.0  # for as long it is looked whether one is
+WAITS = (None, "submitted", "queued")  # None: no answer
 OVER = ("ended", "cancelled", "refused", "lost")
 SHOWN = (
     "job_id", "owner", "vc", "gpus", "phase", "state", "priority", "hold", "cancel_asked",

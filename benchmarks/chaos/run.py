@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import create_engine, text
 
-from benchmarks.chaos import costs, machine, system
+from benchmarks.chaos import between, costs, machine, system
 from benchmarks.chaos.disk import Disk, Faults
 from benchmarks.chaos.kernel import ACTIVE, Host, Kernel, Process
 from benchmarks.chaos.people import Door, Person
@@ -35,7 +35,7 @@ from scheduler.service.settings import Settings
 from tests import checker
 
 LEASE_S = 3.0
-POLICIES = ("pellucid", "pellucid", "lucid", "fifo-skip", "qssf")
+POLICIES = ("pellucid", "pellucid", "lucid", "lucid", "lucid", "fifo-skip", "qssf")
 CLUSTER = ClusterSpec({"left": 2, "right": 1}, 4, gpu_type="V100", name="chaos")
 PEOPLE = {"ann": Role.SUBMITTER, "bob": Role.SUBMITTER, "olga": Role.OPERATOR}
 HANGS_S = 16.0  # a decider that says nothing for so long is killed, by the documentation
@@ -104,7 +104,7 @@ class Run:
         what = Counter(one["what"] for one in self.history)
         names = {"call": "requests", "final": "jobs", "began": "attempts", "frozen": "pauses",
                  "clock": "clock_steps", "power": "power_cuts",
-                 "parted": "partitions"}  # fmt: skip
+                 "parted": "partitions", "again": "told_again"}  # fmt: skip
         log = Counter(one["kind"] for one in self.history if one["what"] == "log")
         kinds = {"lease": "takeovers", "rebased": "epochs", "bundle": "champions",
                  "settings_set": "settings_set", "node_added": "nodes_added",
@@ -144,6 +144,7 @@ class Simulation:
         self.faults = Faults(random.Random(f"faults {plan.seed}"), self.note)
         self.disk = Disk(self.kernel, self.faults, database_of(url))
         self.machine = machine.Machine(self.kernel, self.host, self.disk, self.note)
+        self.between = between.Between(self.kernel, plan.seed, self.note, calm=plan.calm)
         self.door = Door(self.kernel)
         self.services: dict[str, Process] = {}
         given: dict[str, Any] = {
@@ -162,8 +163,9 @@ class Simulation:
         }
         self.settings = Settings(**given)
         lent = ProfilingPartition(nodes={"left": 1}, largest_share=1, limit_s=4.0, max_gpus=4)
-        partition = lent if self.draw.random() < 0.5 else None
         assert self.settings.policy is not None
+        looks = self.settings.policy == "lucid"  # at each job that does not mind
+        partition = lent if looks or self.draw.random() < 0.5 else None
         self.spec = CoreSpec.of(CLUSTER, self.settings.policy, profiling=partition)
         self.names: tuple[str, ...] = ()  # of nodes
         self.parts: dict[int, Any] = {}  # what each API process is made of
@@ -461,7 +463,7 @@ EVENTS = "SELECT seq, at, kind, job_id, actor, cause, body FROM events ORDER BY 
 DECISIONS = "SELECT event, job_id, action, body FROM decisions ORDER BY seq"
 LOGGED = (
     "attempt", "state", "vc", "gpus", "operator", "priority", "node", "open", "holder", "term",
-    "share", "time_limit_s",
+    "share", "time_limit_s", "after_any",
 )  # fmt: skip
 
 

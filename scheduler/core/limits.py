@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -16,10 +17,18 @@ HOST = re.compile(r"[A-Za-z0-9]+((\.|[_-]+)[A-Za-z0-9]+)*")
 PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
 
 
+def composed(text: str) -> str:
+    """Return a text in the one form of it (NFC), so that names that look alike are the same."""
+    return unicodedata.normalize("NFC", text)
+
+
 def _line(text: str) -> str:
     if not text.isprintable():
         raise ValueError("holds a character that cannot be printed")
-    return text
+    found = composed(text)
+    if len(found) > len(text):  # else it would be longer than was checked
+        raise ValueError("holds a character that is written as several")
+    return found
 
 
 Line = Annotated[str, AfterValidator(_line)]  # no control characters, none that turn text around

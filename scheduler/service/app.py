@@ -38,6 +38,7 @@ from scheduler.service.api.questions import Questions
 from scheduler.service.api.refusals import Refusals
 from scheduler.service.api.request_guard import LOOPBACK_NAMES, RequestGuard
 from scheduler.service.api.tokens import guard
+from scheduler.service.api.turns import Turns
 from scheduler.service.api.writer import Room, Writer
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.store.paging import BadCursor
@@ -125,6 +126,7 @@ def create_app(
     app.state.refusals = Refusals(changes, app.state.reads, limits)
     app.state.counts = counts or Counts()
     app.state.metrics = Metrics(store, app.state.counts)
+    app.state.turns = Turns()
     app.state.questions = Questions(store, limits.answer_s)
     app.state.soundness, app.state.lives = Soundness(store.engine.url), Lives()
     app.state.unread = Unread(store, follows=settings.follows)

@@ -111,7 +111,8 @@ class Metrics(Collector):
         self._ended: Counter[tuple[str, str]] = Counter()
         self._gpu_time: Counter[str] = Counter()
         self._waits: dict[str, list[float]] = {}  # per VC: counts per bucket, then the sum
-        self._watched, self._odd = float("-inf"), Counter[str]()
+        self._watching = Lock()
+        self._watched, self._odd = float("-inf"), list[Alarm]()
         self._scored, self._promised = float("-inf"), {"kept": 0, "late": 0}
         self._usual: Watch | None = None
         self._usual_until = float("-inf")
@@ -304,31 +305,36 @@ class Metrics(Collector):
             for r in connection.execute(query)
         ]
 
-    def _unlike(self, connection: Connection) -> Metric:
-        """How much of the last day is unlike the past weeks, looked at again every ten minutes.
+    def unlike(self, connection: Connection) -> list[Alarm]:
+        """Return what of the last day is unlike the past weeks, looked at again every ten minutes.
 
         What is usual is worked out four times a day; a look is at the jobs since, and no more.
         """
-        now = self._store.clock.now()
-        if now >= self._watched + WATCH_S:
-            self._watched = now
-            if now >= self._usual_until + DAY_S + USUAL_S:
-                self._usual_until = now - DAY_S
-                past = self._ended_since(connection, now - PAST_S)
-                self._usual = usual_of(past, self._usual_until)
-            alarms: Sequence[Alarm] = ()
-            if self._usual is not None:
-                recent = self._ended_since(connection, self._usual_until)
-                late = [job for job in recent if job.submitted >= self._usual_until]
-                alarms = self._usual.alarms(late)
-            self._odd = Counter(alarm.kind for alarm in alarms)
+        with self._watching:
+            now = self._store.clock.now()
+            if now >= self._watched + WATCH_S:
+                self._watched = now
+                if now >= self._usual_until + DAY_S + USUAL_S:
+                    self._usual_until = now - DAY_S
+                    past = self._ended_since(connection, now - PAST_S)
+                    self._usual = usual_of(past, self._usual_until)
+                self._odd = []
+                if self._usual is not None:
+                    recent = self._ended_since(connection, self._usual_until)
+                    late = [job for job in recent if job.submitted >= self._usual_until]
+                    self._odd = self._usual.alarms(late)
+            return self._odd
+
+    def _unlike(self, connection: Connection) -> Metric:
+        """How much of the last day is unlike the past weeks."""
+        kinds = Counter(alarm.kind for alarm in self.unlike(connection))
         odd = GaugeMetricFamily(
             "pellucid_unlike_past_weeks",
             "Groups whose jobs of the last day are unlike those of the past weeks.",
             labels=["of"],
         )
         for kind in KINDS:
-            odd.add_metric([kind], self._odd[kind])
+            odd.add_metric([kind], kinds[kind])
         return odd
 
     def _forecasts(self, connection: Connection) -> Metric:

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,8 +16,11 @@ from benchmarks.chaos import disk
 from benchmarks.chaos.bench import PLAYED, Bench, give_up, quiet
 from benchmarks.chaos.kernel import Host, Kernel
 from benchmarks.chaos.run import Plan, Simulation
+from scheduler.backends.events import Event, Kind
 from scheduler.service.decide import decider, supervisor
 from scheduler.service.decide.supervisor import Supervisor
+from scheduler.service.log.ledger import REPORTS, TRANSITIONS, Ledger
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store import leases
 
 long = pytest.mark.skipif(
@@ -204,6 +208,32 @@ def test_an_append_that_is_not_fenced_is_found(
     tried = points[len(points) // 4 :: max(1, len(points) // 12)]
     plans = (Plan(1, calm=True, crash_at=(n,), freeze_s=5.0) for n in tried)
     assert any("was written by" in one for plan in plans for one in bench.play(plan).wrong)
+
+
+@long
+def test_an_end_of_an_earlier_attempt_that_counts_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matters = Ledger.matters
+
+    def whichever(self: Ledger, event: Event) -> bool:
+        record = self.records.get(event.job_id)
+        if event.kind in REPORTS and record is not None:
+            event = replace(event, body={**event.body, "attempt": record.attempt})
+        return matters(self, event)
+
+    monkeypatch.setattr(Ledger, "matters", whichever)
+    runs = (bench.play(Plan(seed, 3000)) for seed in range(32, 40))
+    assert any("while attempt 2 runs" in one for run in runs for one in run.wrong)
+
+
+@long
+def test_a_hold_that_is_forgotten_after_profiling_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(TRANSITIONS, (Phase.PROFILING, Kind.HELD))
+    runs = (bench.play(Plan(seed, 3000)) for seed in range(32, 40))
+    assert any("was held, and a pass that knew" in one for run in runs for one in run.wrong)
 
 
 def test_a_lease_that_is_taken_too_early_is_found(

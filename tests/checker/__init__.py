@@ -11,6 +11,8 @@ simulation or from real processes. The rules stand in `docs/api.md` and
     began     an attempt of a job really runs: job, attempt, purpose, gpus (names), nodes
     ended     it does no more: exited, request (it was stopped), limit, lost,
               unknown (whoever stood by it died as it ended)
+    over      a pass is in the log, which says that a job is over: job, phase
+    again     a backend tells again of an attempt that was over, of which it may say something else
     decides   the process `holder` decides, under `term`; said again at least every second
     wrote     events were committed under `term` of a lease by its holder; `seq`: of the first
     took      `holder` took a lease of another, `silent_s` after that renewed it; it holds `for_s`

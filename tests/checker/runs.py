@@ -9,6 +9,7 @@ from math import inf
 from tests.checker.history import OVER, STARTS, Entry, History
 
 JOBS_PER_GPU = 2  # docs: GPU sharing capacity
+LATE_S = 1.0  # by which a run may be longer than its limit
 REPORTS = "started", "observed", "profiled", "ended", "lost", "not_started"
 
 
@@ -119,6 +120,49 @@ def _held(history: History) -> list[tuple[Entry, float]]:
     ]
 
 
+def what_is_over_runs_no_more(history: History) -> list[str]:
+    """No pass says of a job that it is over while an attempt of it runs."""
+    found = []
+    spans = defaultdict(list)
+    for one, end in _held(history):
+        spans[one["job"]].append((one["at"], end, one["attempt"]))
+    for said in history.by["over"]:
+        for at, end, attempt in spans[said["job"]]:
+            if at < said["at"] < end:
+                found.append(
+                    f"{said['job']} is said to be {said['phase']} at {said['at']}, while attempt "
+                    f"{attempt} runs until {end}"
+                )
+    return found
+
+
+def limits_are_kept(history: History) -> list[str]:
+    """No run is longer than the job's limit, unless who stands by it was stopped meanwhile."""
+    stopped = [one for one in history.by["frozen"] if one["role"] == "shim"]
+    found = []
+    for one, end in _held(history):
+        limit_s = history.final.get(one["job"], {}).get("time_limit_s")
+        if one["purpose"] != "run" or limit_s is None or end - one["at"] <= limit_s + LATE_S:
+            continue
+        if not any(at["at"] <= end and one["at"] <= at["at"] + at["seconds"] for at in stopped):
+            found.append(f"{one['job']} ran {end - one['at']:.1f} s, and may for {limit_s:g} s")
+    return found
+
+
+def who_waits_for_others_begins_after_them(history: History) -> list[str]:
+    """A job that is to begin after others begins when what ran of those is over."""
+    spans = defaultdict(list)
+    for one, end in _held(history):
+        spans[one["job"]].append((one["at"], end))
+    found = []
+    for event in history.log:
+        other = event["body"].get("after_any") if event["kind"] == "submitted" else None
+        begins = min((at for at, _ in spans[event["job"]]), default=inf)
+        if other and any(begins < end for _, end in spans[other]):
+            found.append(f"{event['job']} began at {begins}, before {other} ended, as it asked for")
+    return found
+
+
 def gpus_are_not_given_too_often(history: History) -> list[str]:
     """At most two jobs share a GPU, and only such as would share; and a job has its number."""
     found = []
@@ -161,6 +205,9 @@ RULES = (
     nothing_runs_twice,
     what_runs_was_decided,
     ends_are_what_they_were,
+    what_is_over_runs_no_more,
+    limits_are_kept,
+    who_waits_for_others_begins_after_them,
     gpus_are_not_given_too_often,
     virtual_clusters_keep_their_nodes,
 )

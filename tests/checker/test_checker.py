@@ -128,6 +128,13 @@ BROKEN = [
     ("said to be cancelled", with_("final", {"phase": "cancelled", "state": "cancelled"})),
     ("given to 3", add(*ran("b", 2.2, 3.0), *ran("c", 2.3, 3.0))),
     ("had company", add(*ran("b", 2.2, 3.0))),
+    ("said to be ended at 2.5", add({"what": "over", "at": 2.5, "job": "a", "phase": "ended"})),
+    ("ran 2.4 s, and may for 1 s", lambda h: [
+        a(h, "ended").update(at=4.5), a(h, "final").update(time_limit_s=1.0),
+    ]),
+    ("before b ended, as it asked for", lambda h: [
+        h.extend(ran("b", 1.8, 2.2)), a(h, "log", kind="submitted")["body"].update(after_any="b"),
+    ]),
     ("wants 2 GPUs", with_("final", {"gpus": 2})),
     ("ran on node 1 of right", with_("began", {"nodes": [1]})),
     ("a later pass started it", add(CANCELLED)),
@@ -185,6 +192,13 @@ BROKEN = [
 
 
 FINE = {
+    "a limit that is kept": with_("final", {"time_limit_s": 1.0}),
+    "to begin after another": lambda h: [
+        h.extend(ran("b", 1.8, 2.0)),
+        h.append(a(h, "decision") | {"job": "b"}),
+        a(h, "log", kind="submitted")["body"].update(after_any="b"),
+    ],
+    "what ended is over": add({"what": "over", "at": 3.5, "job": "a", "phase": "ended"}),
     "a hold that was released": add(a_line(2, "held", "a"), a_line(3, "released", "a")),
     "a node that was opened": add(
         a_line(2, "node_set", node=0, open=False), a_line(3, "node_set", node=0, open=True)

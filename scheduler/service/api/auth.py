@@ -28,7 +28,7 @@ from fastapi import Depends, Request
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
-from scheduler.service.api import shares, tokens
+from scheduler.service.api import shares, tokens, turns
 from scheduler.service.api.limits import Buckets, Limits
 from scheduler.service.api.peer import peer_user
 from scheduler.service.api.problems import Problem
@@ -339,8 +339,12 @@ async def admitted(request: Request) -> Viewer:
     """Return who is asking, as a FastAPI dependency."""
     authenticator: Authenticator = request.app.state.authenticator
     if authenticator.knows(request):  # nothing to wait for: no need of a thread
-        return authenticator.admit(request)
-    return await run_in_threadpool(authenticator.admit, request)
+        viewer = authenticator.admit(request)
+    else:
+        viewer = await run_in_threadpool(authenticator.admit, request)
+    if request.method in SAFE and turns.KEY not in request.scope:
+        request.scope[turns.KEY] = await request.app.state.turns.take(viewer.name)
+    return viewer
 
 
 async def seen(request: Request, viewer: Asking) -> VisibleQueries:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 
 from features.codec import Json, decode
 from scheduler.core.decisions import STARTS
-from scheduler.core.limits import PRINTABLE
+from scheduler.core.limits import PRINTABLE, composed
 from scheduler.explain.answer import Analysis
 from scheduler.explain.effect import NewJob, WhatIfAnswer
 from scheduler.explain.explanation import Compared, Explanation, Order, Standing
@@ -42,7 +43,9 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows per page.")]
 After = Annotated[
     str | None, Query(max_length=256, description="Cursor: `next` of the page before.")
 ]
-Word = Annotated[str | None, Query(max_length=128, pattern=PRINTABLE)]
+Word = Annotated[
+    Annotated[str, AfterValidator(composed)] | None, Query(max_length=128, pattern=PRINTABLE)
+]
 Key = Annotated[
     str | None,
     Header(

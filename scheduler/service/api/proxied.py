@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from fastapi import Request
 
+from scheduler.core.limits import composed
 from scheduler.service.api.problems import Problem
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.settings import EVERYBODY, Settings, networks
@@ -45,7 +46,7 @@ class Vouched:
         """
         if not self.by_proxy(request):
             return None
-        name = _once(request, self._settings.proxy_user)
+        name = composed(_once(request, self._settings.proxy_user))
         if not name:
             return None
         if len(name) > LONGEST_NAME or not name.isprintable():

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from features.codec import Json
 from scheduler.backends.events import canonical
 from scheduler.service.api.problems import Problem
+from scheduler.service.api.turns import rest
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import questions
 
@@ -46,6 +47,7 @@ class Questions:
         `{"unavailable": why}` when there is none in time. Everybody is answered in turn, with
         questions of each `actor` apart. Raises Problem (429).
         """
+        rest()
         patience_s = self._answer_s * LONGER.get(kind, 1.0) if answer_s is None else answer_s
         if not await run_in_threadpool(self._store.held, whom, SILENT_S):
             return {"unavailable": f"no {whom} is running"}

@@ -19,6 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from scheduler.service.api import turns
 from scheduler.service.api.problems import Problem, answer, unavailable
 from scheduler.service.log.unread import DATABASE, HEADER, Silent, Unread
 
@@ -81,6 +82,7 @@ class RequestGuard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
+                turns.end_of(scope)
                 _complete(MutableHeaders(scope=message), silent)
             await send(message)
 
@@ -107,6 +109,8 @@ class RequestGuard:
             if begun:
                 raise
             await answer(failed)(scope, receive, sending)
+        finally:
+            turns.end_of(scope)
 
     def _check_host(self, scope: Scope) -> None:
         if len(Headers(scope=scope).getlist("host")) > 1:

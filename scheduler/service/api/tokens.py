@@ -17,6 +17,7 @@ from time import time
 
 from sqlalchemy import Connection, RowMapping, select
 
+from scheduler.core.limits import composed
 from scheduler.service.log.store import chain
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import tokens
@@ -86,6 +87,7 @@ def _create(
     now: float,
     lasts_s: float | None,
 ) -> tuple[Token, str]:
+    name = composed(name)
     if not name or len(name) > 128 or not name.isprintable():
         raise TokenError(f"name is {name!r}; give 1 to 128 printable characters")
     if lasts_s is not None and lasts_s <= 0:
@@ -162,7 +164,8 @@ def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[To
     """
     until = now + overlap_s
     with store.writing() as connection:
-        holding = [one for one in _every(connection) if one.name == name and one.holds(now)]
+        named = (one for one in _every(connection) if composed(one.name) == composed(name))
+        holding = [one for one in named if one.holds(now)]
         if not holding:
             raise TokenError(f"no token of {name!r} holds: make one with `pellucid token create`")
         last = holding[-1]
@@ -180,7 +183,8 @@ def revoke(store: Store, which: str, now: float) -> list[Token]:
     """Revoke a token by id, or every token of a name. Return those revoked. Raises TokenError when
     there is none.
     """
-    found = [t for t in every(store) if which in (t.id, t.name) and t.revoked_at is None]
+    named = (t for t in every(store) if composed(which) in (t.id, composed(t.name)))
+    found = [token for token in named if token.revoked_at is None]
     if not found:
         raise TokenError(f"no token {which!r} that is not revoked already")
     with store.writing() as connection:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from features.watch import Alarm, Seen, unlike
+from features.watch import Alarm
 from models.bundle import AdditiveModel, Bundle, Term
 from scheduler.charts.chart import Chart, duration_axis
 from scheduler.charts.drift import Drift, drift
@@ -61,7 +61,7 @@ def models(
     sees_names: bool,
     follows: bool = False,
     digest: str = "",
-    now: float | None = None,
+    odd: Sequence[Alarm] = (),
 ) -> Models:
     """Return the page.
 
@@ -69,11 +69,11 @@ def models(
         live: feature values of the latest jobs, as text, aligned with the bundle's features.
         ended: jobs that ended, for predicted against true durations.
         follows: the service is in front of a Slurm, and remembers the jobs it sees.
-        now: the last day until then is compared with the weeks before; None: it is not.
+        odd: what of the last day is unlike the weeks before; for whoever sees names.
         digest: of the bundle that is decided with, also where it cannot be read; "": of none.
     """
     accuracy = _accuracy(ended)
-    odd = _unlike(ended, now) if now is not None and sees_names else []
+    odd = odd if sees_names else ()
     if bundle is None and digest:
         what = f"The copy of the bundle in use ({digest[:12]}) is missing from the state folder."
         return Models(what, accuracy=accuracy, unlike=odd)
@@ -103,14 +103,6 @@ def models(
         odd,
         accuracy,
     )
-
-
-def _unlike(ended: Sequence[Outcome], now: float) -> list[Alarm]:
-    jobs = [
-        Seen(submitted=o.submitted_at, seconds=o.ran_s, gpus=o.gpus, vc=o.vc, user=o.user)
-        for o in ended
-    ]
-    return unlike(jobs, now)
 
 
 def _nominal(model: AdditiveModel, term: Term) -> bool:

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
 
@@ -21,7 +22,7 @@ from scheduler.backends.local.usage import read_usage
 from scheduler.charts.chart import Chart
 from scheduler.charts.histories import pictures
 from scheduler.charts.shapes import placed
-from scheduler.core.limits import PRINTABLE
+from scheduler.core.limits import PRINTABLE, composed
 from scheduler.explain.render import says
 from scheduler.explain.share import sentences
 from scheduler.explain.stories import bundle_in_use
@@ -70,7 +71,7 @@ _POLICY = (
 )
 RETRY_MS = 2000
 SHOWN_BYTES = 8192  # of the end of a job's output, on its page
-Word = Annotated[str, Query(max_length=128, pattern=PRINTABLE)]
+Word = Annotated[str, Query(max_length=128, pattern=PRINTABLE), AfterValidator(composed)]
 Build = Callable[[PageQueries], Mapping[str, Any]]
 
 
@@ -398,19 +399,20 @@ def models_page(request: Request, viewer: Asking) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
         bundle = bundle_in_use(queries.bundle())
         live = queries.inputs(bundle.digest) if bundle else []
-        page = models(
-            bundle,
-            live,
-            queries.outcomes(),
-            now=queries.now(),
-            sees_names=viewer.sees_all,
-            follows=request.app.state.settings.follows,
-            digest=queries.bundle_digest(),
-        )
         settings: Settings = request.app.state.settings
         store: Store = request.app.state.store
         with store.reading() as connection:
             beside = standing(connection, settings.state_dir / "bundles", settings.shadow)
+            odd = request.app.state.metrics.unlike(connection) if viewer.sees_all else ()
+        page = models(
+            bundle,
+            live,
+            queries.outcomes(),
+            odd=odd,
+            sees_names=viewer.sees_all,
+            follows=settings.follows,
+            digest=queries.bundle_digest(),
+        )
         return {"m": page, "policy": queries.policy(), "beside": beside}
 
     return show(request, viewer, template="models.html", here="/models", build=build)

@@ -52,6 +52,17 @@ def test_a_held_job_is_passed_by_and_starts_when_it_is_released() -> None:
     ]
 
 
+def test_who_is_held_is_remembered() -> None:
+    desk, again = a_full_desk(), a_full_desk()
+    for one in (desk, again):
+        one.submit(a_job("a"), a_job("b"), now=1.0)
+    desk.core.waiting.hold("a", 2.0)
+    memory = desk.core.waiting.remember()
+    again.core.waiting.restore(memory)
+    assert again.core.waiting.held() == ["a"]
+    assert again.core.waiting.remember() == memory
+
+
 def test_holding_or_releasing_again_changes_nothing() -> None:
     desk = a_full_desk()
     desk.submit(a_job("a"), now=1.0)

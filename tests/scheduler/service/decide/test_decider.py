@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
+from scheduler.backends.base import Launch
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend
 from scheduler.backends.submission import Submission
@@ -74,6 +75,20 @@ class TestPhases:
         assert row.nodes == "[]"
         assert desk.kinds("a") == ["submitted", "started", "ended"]
         assert clean(desk)
+
+    def test_its_limits_go_along_with_it(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        sent, launch = list[Launch](), SimulatedBackend.launch
+
+        def noted(self: SimulatedBackend, asked: Launch) -> None:
+            sent.append(asked)
+            launch(self, asked)
+
+        monkeypatch.setattr(SimulatedBackend, "launch", noted)
+        desk.submit("a", time_limit_s=7.0, memory_mib=512.0)
+        desk.turn()
+        assert [(one.time_limit_s, one.memory_mib, one.limit_s) for one in sent] == [
+            (7.0, 512.0, None)
+        ]
 
     def test_one_that_does_not_fit_is_queued_with_a_reason(self, desk: Desk) -> None:
         desk.submit("a", gpus=8)

@@ -131,6 +131,21 @@ def test_reports_of_another_attempt_or_told_again_do_not_matter() -> None:
     assert not profiling.matters(event(STARTED, 9.0))
 
 
+def test_a_job_that_is_held_while_it_is_profiled_is_held_afterwards_and_can_be_let_go() -> None:
+    ledger = a_ledger(SUBMIT, Action.PROFILE, STARTED)
+    assert ledger.matters(event(Kind.HELD, 5.0))
+    tell(ledger, Kind.HELD, 5.0)
+    record = ledger.records["a"]
+    assert (record.phase, record.hold is not None) == (Phase.PROFILING, True)
+    tell(ledger, Kind.PROFILED, 8.0)
+    assert record.phase is Phase.HELD
+    assert record.hold is not None
+    assert record.hold.since == 8.0
+    assert ledger.matters(event(Kind.RELEASED, 9.0))
+    tell(ledger, Kind.RELEASED, 9.0)
+    assert (record.phase, record.hold, record.held_s) == (Phase.SUBMITTED, None, 1.0)
+
+
 def test_an_operators_hold_is_not_the_owners_to_release_or_to_take_over() -> None:
     ledger = a_ledger(SUBMIT, LINE, Kind.HELD)
     assert not ledger.matters(event(Kind.RELEASED, 9.0, operator=False))

@@ -1,0 +1,119 @@
+"""What comes between: requests between a read of the log and its pass, and reports of attempts that
+are over, told once more.
+
+A pass takes its time, so that what others write meanwhile is in the log before it. A backend tells
+again how an attempt ended, as it was or otherwise, when the job may have its next one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from benchmarks.chaos import system
+from benchmarks.chaos.kernel import Kernel, active
+from features.states import State
+from scheduler.backends.base import Happened, Report
+from scheduler.backends.events import Event, Kind
+from scheduler.backends.local.backend import LocalBackend
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.record import OVER
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs
+
+SLOW, SLOW_S = 0.3, (0.05, 1.0)  # of the passes; for so long
+AGAIN = 0.1  # of the looks at a backend
+LATEST = 8  # reports, of which one is told again
+
+
+class Between:
+    """Who is slow, and what is told again, in one run.
+
+    Args:
+        calm: nothing is told again, and no pass is slow.
+    """
+
+    def __init__(self, kernel: Kernel, seed: int, note: Callable[..., Any], *, calm: bool):
+        self.kernel, self.note, self.calm = kernel, note, calm
+        self._slow = random.Random(f"slow passes {seed}")
+        self._again = random.Random(f"told again {seed}")
+        self._told: list[Report] = []  # final ones, which the service has acknowledged
+
+    def passes(self) -> None:
+        """Called between the read of the log and the pass over it."""
+        self.kernel.point("before a pass")
+        if not self.calm and self._slow.random() < SLOW:
+            self.kernel.sleep(self._slow.uniform(*SLOW_S))
+
+    def acknowledged(self, reports: Iterable[Report]) -> None:
+        """Note what may be told again."""
+        self._told += [one for one in reports if one.what.final and one not in self._told]
+
+    def told_again(self) -> list[Report]:
+        """Return one of the last ends again, or none: of an attempt that was to be gone on with
+        rather than another, and often by another name.
+        """
+        if self.calm or not self._told or self._again.random() >= AGAIN:
+            return []
+        looks = [one for one in self._told if one.what is Happened.PROFILED]
+        among = looks if looks and self._again.random() < 0.7 else self._told
+        was = self._again.choice(among[-LATEST:])
+        lost = replace(was, what=Happened.LOST, detail="told late", profile=None)
+        ended = replace(lost, what=Happened.ENDED, state=State.COMPLETED, exit_code=0, ran_s=1.0)
+        found = self._again.choice([was, lost, ended])
+        self.note("again", job=found.job_id, attempt=found.attempt, said=found.what.value)
+        return [found]
+
+
+def over_at(connection: Connection, seq: int) -> list[dict[str, str]]:
+    """Return the jobs that the pass of event `seq` says are over, and how."""
+    query = select(jobs.c.job_id, jobs.c.phase).where(jobs.c.updated_seq == seq)
+    rows = connection.execute(query.where(jobs.c.phase.in_(sorted(OVER)))).all()
+    return [{"job": job_id, "phase": str(phase)} for job_id, phase in rows]
+
+
+def install(patches: system.Patches, of_run: Callable[[], Between]) -> None:
+    """Let passes be slow and ends be told again, and have it noted whom a pass says to be over."""
+    decide, append = Decider._decide, Store.append
+    reports, acknowledge = LocalBackend.reports, LocalBackend.acknowledge
+
+    def decided(self: Decider, now: float) -> Any:
+        if active() is not None:
+            of_run().passes()
+        return decide(self, now)
+
+    def reported(self: LocalBackend, timeout_s: float) -> Sequence[Report]:
+        found = reports(self, timeout_s)
+        return found if active() is None else [*found, *of_run().told_again()]
+
+    def acknowledged(self: LocalBackend, told: Sequence[Report]) -> None:
+        acknowledge(self, told)
+        if active() is not None:
+            of_run().acknowledged(told)
+
+    def appended(self: Store, new: Any, also: Any = None, **more: Any) -> list[Event]:
+        over: list[dict[str, str]] = []
+
+        def looks_too(connection: Connection, numbered: list[Event]) -> None:
+            if also is not None:
+                also(connection, numbered)
+            over[:] = [
+                one
+                for event in numbered
+                if event.kind is Kind.DECIDED
+                for one in over_at(connection, event.seq)
+            ]
+
+        done = append(self, new, also if active() is None else looks_too, **more)
+        for one in over if done else ():
+            of_run().note("over", **one)
+        return done
+
+    patches.put(Store, "append", appended)
+    patches.put(Decider, "_decide", decided)
+    patches.put(LocalBackend, "reports", reported)
+    patches.put(LocalBackend, "acknowledge", acknowledged)
