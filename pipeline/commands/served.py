@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from features.codec import encode
 from pipeline.console import user_errors
+from pipeline.options import JSON_OBJECT
 from pipeline.printed import aligned
 from scheduler.service.log.served import WEEK_S, Served, Week, weeks
 
@@ -26,6 +29,7 @@ def served(
     params: Annotated[
         Path, typer.Option(help="Parameters that name the registry.", metavar="FILE")
     ] = Path("params.yaml"),
+    as_json: JSON_OBJECT = False,
 ) -> None:
     """Show which models decided how many jobs each week, and how their predictions turned out.
 
@@ -39,10 +43,17 @@ def served(
       pellucid served --log
     """
     found = weeks(state_dir)
-    if not log:
+    if as_json:
+        typer.echo(json.dumps({"weeks": encode(found)}))
+    elif not log:
         for line in lines(found):
             typer.echo(line)
-        return
+    if log:
+        _logged(found, params, as_json)
+
+
+def _logged(found: list[Week], params: Path, as_json: bool) -> None:
+    """Log whole weeks, each with the version that decided, and print a line for each."""
     with user_errors():
         from models.training.tracking import log_serving, registered
         from pipeline.stages.common import read_params
@@ -56,7 +67,8 @@ def served(
                 if version is not None:
                     log_serving(version, week.number, figures(one), registry)
                     name = f"version {version.number}"
-                typer.echo(f"{_day(week)} {one.digest[:12]} {name}: {one.decided} jobs decided")
+                line = f"{_day(week)} {one.digest[:12]} {name}: {one.decided} jobs decided"
+                typer.echo(line, err=as_json)
 
 
 def figures(one: Served) -> dict[str, float]:

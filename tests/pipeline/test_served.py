@@ -53,6 +53,10 @@ def test_weeks_are_printed_the_latest_first(state: Path) -> None:
     assert before == f"2026-06-18 {short} 120 100 0.500 1.25 75%"
     assert other == f"2026-06-18 {OTHER[:12]} 3 0 - - -"
     assert note == "* until now"
+    asked = CliRunner().invoke(app, ["served", "--json", "--state-dir", str(state)])
+    both = json.loads(asked.output)["weeks"]
+    assert [(week["number"], len(week["bundles"])) for week in both] == [(2947, 1), (2946, 2)]
+    assert both[1]["bundles"][0]["decided"] == 120
     empty = CliRunner().invoke(app, ["served", "--state-dir", str(state / "none")])
     assert "No week was counted yet" in empty.output
 
