@@ -5,7 +5,9 @@ Nothing here says how long the job runs: that is known only when it ends.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from features.amounts import Work
 
@@ -86,3 +88,25 @@ class Job:
     work: Work | None = None
     like: str = ""
     expect: str = ""
+
+
+def of_trace(row: Mapping[str, Any], submit_time: float) -> Job:
+    """Return the job of a row of a trace (`features.schema`), as its submitter described it.
+
+    Nothing is taken over that is known only later: no state, start, end or duration.
+
+    Args:
+        submit_time: of it, seconds since the Unix epoch.
+    """
+    return Job(
+        job_id=row["job_id"],
+        submit_time=submit_time,
+        gpus=row["gpus"],
+        user=row["user"] or "",
+        vc=row["vc"] or "",
+        name=row["name"] or "",
+        cpus=row["cpus"],
+        memory_mib=row["memory_mib"],
+        gpu_type=row["gpu_type"],
+        time_limit_s=row["time_limit_s"],
+    )

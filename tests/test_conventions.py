@@ -219,13 +219,13 @@ def test_no_reason_steers_a_policy() -> None:
 
 # Sentences by room, outside `scheduler/explain/`, which is where an answer is put into words.
 SENTENCES_LEFT = {
-    "scheduler/core/": 45,
+    "scheduler/core/": 45,  # faults of a policy, refused settings, labels; and notes on pairs
     "scheduler/policies/": 6,
     "scheduler/service/analyst/": 0,
-    "scheduler/service/api/": 49,
+    "scheduler/service/api/": 49,  # problems of a request, and of the service itself
     "scheduler/charts/": 5,
     "scheduler/service/pages/": 49,
-    "scheduler/slurm/twin/": 6,
+    "scheduler/slurm/twin/": 6,  # of the table that `slurm modelled` prints
     "pipeline/printed/": 0,
     "pipeline/report/": 79,
     "pipeline/replay/": 60,

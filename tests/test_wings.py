@@ -35,6 +35,8 @@ for package in packages:
 print(count)
 """
 SERVICE = ("scheduler.service", "fastapi", "uvicorn", "sqlalchemy", "alembic", "prometheus_client")
+# what a login node need not have, and what an answer there has no use for
+HEAVY = ("pydantic", "yaml", "structlog", "scheduler.policies", "scheduler.assembly")
 TRAINING = ("models.training", "interpret", "lightgbm", "mlflow", "pandas", "sklearn", "matplotlib")
 ROOMS = tuple(  # of the service, all but its log and its settings
     f"scheduler.service.{room}"
@@ -48,7 +50,15 @@ WINGS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     ),
     "a look at Slurm": (
         ("scheduler.slurm.look", "scheduler.slurm.read", "scheduler.slurm.twin"),
-        ("pipeline", "profiler", "reproductions", "scheduler.slurm.entry", *SERVICE, *TRAINING),
+        (
+            "pipeline",
+            "profiler",
+            "reproductions",
+            "scheduler.slurm.entry",
+            *HEAVY,
+            *SERVICE,
+            *TRAINING,
+        ),
         (),
     ),
     "slurm": (

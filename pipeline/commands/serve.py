@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipeline.console import user_errors
 from pipeline.options import POLICY, SET
+from pipeline.settings_options import with_options
 
 if TYPE_CHECKING:
     from scheduler.assembly import CoreSpec
@@ -22,6 +23,7 @@ UNMEASURED = "How fast jobs run that share GPUs is not measured here: learns_spe
 DEMO_CLUSTER = Path(__file__).parents[1] / "worlds" / "clusters" / "demo.yaml"  # from any folder
 
 
+@with_options
 def serve(
     gpus: Annotated[
         int | None,
@@ -38,76 +40,8 @@ def serve(
         Path | None,
         typer.Option(help="YAML file of settings; options and PELLUCID_... variables win over it."),
     ] = None,
-    cluster: Annotated[
-        Path | None,
-        typer.Option(
-            help="Cluster YAML: virtual clusters, nodes, GPUs, profiling partition, policy. By "
-            "default a demo cluster of 240 GPUs."
-        ),
-    ] = None,
     policy: POLICY = None,
     options: SET = None,
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            help="local: processes on this host. slurm: the site's Slurm (see --slurm-mode). "
-            "simulated: none, and a fast clock. module:function: one of your own "
-            "(docs/adding-a-backend.md)."
-        ),
-    ] = None,
-    slurm_mode: Annotated[
-        str | None,
-        typer.Option(
-            help="advise: explain and forecast, change nothing. order: set priorities of pending "
-            "jobs."
-        ),
-    ] = None,
-    slurm_partitions: Annotated[
-        str | None,
-        typer.Option(help=("slurm: partitions to follow, separated by commas; default: all.")),
-    ] = None,
-    dry_run: Annotated[
-        bool | None,
-        typer.Option("--dry-run/--for-real", help="slurm: print the commands, change nothing."),
-    ] = None,
-    database: Annotated[
-        str | None,
-        typer.Option(
-            help=("sqlite:///PATH or postgresql://USER@HOST/NAME. Created when it does not exist.")
-        ),
-    ] = None,
-    state_dir: Annotated[
-        Path | None,
-        typer.Option(help="Folder for what is not in the database: models in use, outputs."),
-    ] = None,
-    bundle: Annotated[
-        Path | None,
-        typer.Option(
-            help=("Exported models, e.g. data/bundle. They are taken up when they change.")
-        ),
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(help=("Address to listen on. Any but loopback requires tokens.")),
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
-    fake_gpus: Annotated[
-        bool | None,
-        typer.Option(
-            "--fake-gpus/--real-gpus",
-            help=("local: only declare the cluster's GPUs, without using real ones."),
-        ),
-    ] = None,
-    pace: Annotated[
-        float | None, typer.Option(help="simulated: seconds on its clock per real second.")
-    ] = None,
-    api_workers: Annotated[
-        int | None, typer.Option(help="Number of API processes. 0: none, and nothing listens.")
-    ] = None,
-    profiling: Annotated[
-        bool | None,
-        typer.Option("--profiling/--no-profiling", help="Use the cluster's profiling partition."),
-    ] = None,
     apply_file: Annotated[
         bool | None,
         typer.Option(
@@ -119,19 +53,7 @@ def serve(
             ),
         ),
     ] = None,
-    accept_clock: Annotated[
-        str | None,
-        typer.Option(
-            help=(
-                "Today's date (UTC), such as 2026-11-24. It says that the "
-                "host's time is right, though the start was refused over it."
-            )
-        ),
-    ] = None,
-    log_level: Annotated[
-        str | None,
-        typer.Option(help=("Level of the log on standard error: debug, info, warning or error.")),
-    ] = None,
+    **given: Any,
 ) -> None:
     """Decide and run jobs behind an API, until stopped. Jobs outlive a stop, a crash, a kill.
 
@@ -158,7 +80,8 @@ def serve(
 
         from pipeline.serving import noted
         from pipeline.worlds.cluster_file import read_cluster_file
-        from pipeline.worlds.policy_options import given, over
+        from pipeline.worlds.policy_options import given as given_of
+        from pipeline.worlds.policy_options import over
         from scheduler.assembly import CoreSpec, Stated
         from scheduler.service import logs
         from scheduler.service.decide.begin import begin, listen
@@ -166,26 +89,7 @@ def serve(
         from scheduler.service.log.restart import FileDiffers
         from scheduler.service.settings import SettingsError, read_settings
 
-        settings = read_settings(
-            config,
-            cluster=cluster,
-            policy=policy,
-            backend=backend,
-            database=database,
-            state_dir=state_dir,
-            bundle=bundle,
-            host=host,
-            port=port,
-            fake_gpus=fake_gpus,
-            pace=pace,
-            api_workers=api_workers,
-            profiling=profiling,
-            accept_clock=accept_clock,
-            log_level=log_level,
-            slurm_mode=slurm_mode,
-            slurm_partitions=slurm_partitions,
-            dry_run=dry_run,
-        )
+        settings = read_settings(config, policy=policy, **given)
         logs.configure(settings.log_level)
         names: tuple[str, ...] = ()
         if settings.backend == "slurm":
@@ -205,7 +109,7 @@ def serve(
         own = "slurm" if settings.follows and settings.slurm_mode == "advise" else file.policy
         name = settings.policy or own
         written = file.settings.stated() if name == file.policy else {}
-        values = over(over(written, settings.policy_settings), given(name, options or []))
+        values = over(over(written, settings.policy_settings), given_of(name, options or []))
         spec = CoreSpec.of(file.cluster, name, values, file.profiling)
         if settings.follows and file.cluster.mixes_types and not spec.kind.capabilities.mixes_types:
             why = "needs GPUs of one type, and this cluster has several: use slurm or pellucid"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.codec import Json
-from features.job import Job
+from features.job import Job, of_trace
 from features.schema import SCHEMA_VERSION
 from pipeline.traces.base import Adapter, Batch, Meter, Options, Reject, TraceError, add
 from pipeline.traces.dataset import PROVENANCE, SUMMARY, DatasetWriter, replacing, write_json
@@ -224,23 +224,9 @@ def _iso(millis: int) -> str:
 
 
 def jobs_in_order(table: pa.Table) -> Iterator[Job]:
-    """Yield the jobs of a table as their submitters describe them, in the order of the table.
-
-    Nothing is handed over that is known only later: no state, start, end or duration.
-    """
+    """Yield the jobs of a table as their submitters describe them, in the order of the table."""
     names = ("job_id", "user", "vc", "name", "gpus", "cpus", "memory_mib", "gpu_type")
     for batch in table.select([*names, "submit_time", "time_limit_s"]).to_batches(10_000):
         submit = pc.cast(batch["submit_time"], pa.int64()).to_numpy() / 1000
         for row, when in zip(batch.to_pylist(), submit.tolist(), strict=True):
-            yield Job(
-                job_id=row["job_id"],
-                submit_time=when,
-                gpus=row["gpus"],
-                user=row["user"] or "",
-                vc=row["vc"] or "",
-                name=row["name"] or "",
-                cpus=row["cpus"],
-                memory_mib=row["memory_mib"],
-                gpu_type=row["gpu_type"],
-                time_limit_s=row["time_limit_s"],
-            )
+            yield of_trace(row, when)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from features.job import COUNTERS, Job, Profile
+from features.job import COUNTERS, Job, Profile, of_trace
 from features.schema import State
 from models.bundle import Bundle
 from pipeline.online import OnlineEstimator
@@ -67,20 +67,7 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
                 f"must be one of {', '.join(sorted(_KNOWN_STATES))}"
             )
         job_id = row["job_id"] if row["job_id"] not in work else f"{row['job_id']}~{i}"
-        jobs.append(
-            Job(
-                job_id=job_id,
-                submit_time=submit[i] / 1000,
-                gpus=row["gpus"],
-                user=row["user"] or "",
-                vc=row["vc"] or "",
-                name=row["name"] or "",
-                cpus=row["cpus"],
-                memory_mib=row["memory_mib"],
-                gpu_type=row["gpu_type"],
-                time_limit_s=row["time_limit_s"],
-            )
-        )
+        jobs.append(of_trace({**row, "job_id": job_id}, submit[i] / 1000))
         made, model = None, row["model"]
         if model is not None:
             made = Configuration(

@@ -22,7 +22,6 @@ from scheduler.core.following import Following
 from scheduler.core.holders import HolderCache, Holding, soonest
 from scheduler.core.nodes import Nodes
 from scheduler.core.policy import Policy, progressed
-from scheduler.core.profiling import Stage
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.rules import PolicyViolation, profiling_fault
 from scheduler.core.turn import Oracle, Turn
@@ -30,6 +29,7 @@ from scheduler.core.waiting import Waiting
 
 if TYPE_CHECKING:
     from models.bundle import Bundle
+    from scheduler.core.profiling import Stage
 
 
 class Core:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from features.job import Job
 from scheduler.core.cluster import Run
@@ -28,10 +28,12 @@ from scheduler.core.durations import Stated
 from scheduler.core.estimates import Estimate, Estimator, Known, with_progress
 from scheduler.core.nodes import Nodes
 from scheduler.core.policy import Policy
-from scheduler.core.profiling import Stage
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Host, Turn
 from scheduler.core.waiting import Waiting
+
+if TYPE_CHECKING:
+    from scheduler.core.profiling import Stage
 
 # Waits that events bring about: the core has them from the events.
 _BY_EVENTS = (Reason.HELD_BY_OWNER, Reason.HELD_BY_OPERATOR, *DEPENDS)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from features import pulse
 from features.job import Job
@@ -19,9 +19,11 @@ from scheduler.core.decisions import Action, Reason
 from scheduler.core.dependencies import Blocked, Dependencies, EndMemory
 from scheduler.core.estimates import Estimate, Estimator, Known, moved_by, with_progress
 from scheduler.core.policy import Policy
-from scheduler.core.profiling import Stage
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Host
+
+if TYPE_CHECKING:
+    from scheduler.core.profiling import Stage
 
 
 class Room(Protocol):

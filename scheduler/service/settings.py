@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -38,6 +39,19 @@ class SettingsError(ValueError):
     """Raised for a setting that is not accepted; names the field, the value and what is
     accepted.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a setting is given on the command line of `pellucid serve`.
+
+    Attributes:
+        help: what its option's help says.
+        flags: of what is on or off: the options for both; "": one option, named as the setting.
+    """
+
+    help: str
+    flags: str = ""
 
 
 class Settings(BaseSettings):
@@ -109,32 +123,77 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="PELLUCID_", extra="forbid")
 
-    database: str = "sqlite:///data/service/pellucid.db"
-    cluster: Path | None = None
+    database: Annotated[
+        str,
+        Option("sqlite:///PATH or postgresql://USER@HOST/NAME. Created when it does not exist."),
+    ] = "sqlite:///data/service/pellucid.db"
+    cluster: Annotated[
+        Path | None,
+        Option(
+            "Cluster YAML: virtual clusters, nodes, GPUs, profiling partition, policy. By default "
+            "a demo cluster of 240 GPUs."
+        ),
+    ] = None
     policy: str | None = None
     policy_settings: Json = {}
-    profiling: bool = True
-    bundle: Path | None = Path("data/bundle")
+    profiling: Annotated[
+        bool,
+        Option("Use the cluster's profiling partition.", flags="--profiling/--no-profiling"),
+    ] = True
+    bundle: Annotated[
+        Path | None,
+        Option("Exported models, e.g. data/bundle. They are taken up when they change."),
+    ] = Path("data/bundle")
     shadow: Path | None = Path("data/shadow")
     watch_models: bool = True
     params: Path | None = Path("params.yaml")
-    state_dir: Path = Path("data/service")
-    backend: str = "local"
-    slurm_mode: Literal["advise", "order"] = "advise"
-    slurm_partitions: str = ""
+    state_dir: Annotated[
+        Path, Option("Folder for what is not in the database: models in use, outputs.")
+    ] = Path("data/service")
+    backend: Annotated[
+        str,
+        Option(
+            "local: processes on this host. slurm: the site's Slurm (see --slurm-mode). simulated: "
+            "none, and a fast clock. module:function: one of your own (docs/adding-a-backend.md)."
+        ),
+    ] = "local"
+    slurm_mode: Annotated[
+        Literal["advise", "order"],
+        Option(
+            "advise: explain and forecast, change nothing. order: set priorities of pending jobs."
+        ),
+    ] = "advise"
+    slurm_partitions: Annotated[
+        str, Option("slurm: partitions to follow, separated by commas; default: all.")
+    ] = ""
     slurm_gpu_memory_mib: float = Field(24_576.0, gt=0)
     slurm_interval_s: float = Field(30.0, ge=0.5, le=3600)
     slurm_read_progress: bool = False
-    dry_run: bool = False
-    fake_gpus: bool = False
+    dry_run: Annotated[
+        bool,
+        Option("slurm: print the commands, change nothing.", flags="--dry-run/--for-real"),
+    ] = False
+    fake_gpus: Annotated[
+        bool,
+        Option(
+            "local: only declare the cluster's GPUs, without using real ones.",
+            flags="--fake-gpus/--real-gpus",
+        ),
+    ] = False
     fake_profiles: Path | None = None
     read_progress: bool = True
     progress_formats: Path | None = None
-    pace: float = Field(1.0, gt=0, le=1e6)
-    host: str = "127.0.0.1"
-    port: int = Field(8400, ge=0, le=65_535)
+    pace: Annotated[float, Option("simulated: seconds on its clock per real second.")] = Field(
+        1.0, gt=0, le=1e6
+    )
+    host: Annotated[str, Option("Address to listen on. Any but loopback requires tokens.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Option("Port to listen on.")] = Field(8400, ge=0, le=65_535)
     server_names: str = Field("", pattern=r"^[A-Za-z0-9.,-]*$")
-    api_workers: int = Field(1, ge=0, le=64)
+    api_workers: Annotated[
+        int, Option("Number of API processes. 0: none, and nothing listens.")
+    ] = Field(1, ge=0, le=64)
     auth: Literal["auto", "on", "off"] = "auto"
     proxy_addresses: str = Field("", pattern=r"^[0-9A-Fa-f.:/, ]*$")
     proxy_account: str = ""
@@ -153,8 +212,17 @@ class Settings(BaseSettings):
     mail_program: str = ""
     keep_days: float = Field(30.0, gt=0, le=36_500)
     archive_days: float = Field(7.0, ge=0, le=36_500)
-    accept_clock: date | None = None
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    accept_clock: Annotated[
+        date | None,
+        Option(
+            "Today's date (UTC), such as 2026-11-24. It says that the host's time is right, though "
+            "the start was refused over it."
+        ),
+    ] = None
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Option("Level of the log on standard error: debug, info, warning or error."),
+    ] = "info"
 
     @field_validator("auth", mode="before")
     @classmethod

@@ -108,6 +108,21 @@ def test_serve_shows_the_defaults_of_its_settings_within_the_window() -> None:
         assert f"[default:{Settings.model_fields[name].default}]" in told, name
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--log-level", "loud"], "log_level is loud"),
+        (["--port", "65536"], "port is 65536"),
+        (["--pace", "0"], "pace is 0"),
+        (["--no-profiling", "--accept-clock", "soon"], "accept_clock is soon"),
+        (["--fake-gpus", "--dry-run", "--api-workers", "-1"], "api_workers is -1"),
+    ],
+)
+def test_what_serve_is_given_is_a_setting(words: list[str], says: str) -> None:
+    said = CliRunner().invoke(app, ["serve", *words])
+    assert says in str(said.exception).replace("'", "")
+
+
 def test_a_wrong_command_is_told_the_nearest() -> None:
     done = pellucid("whyy")
     assert done.returncode == 2

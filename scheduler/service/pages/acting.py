@@ -25,7 +25,7 @@ from scheduler.service.log.store.reads import JOB_ID, UnknownJob, VisibleQueries
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.pages.asked import INPUTS, differences, wanted
 from scheduler.service.pages.queries import PageQueries
-from scheduler.service.pages.routes import Word, show
+from scheduler.service.pages.routes import Alike, Word, show
 
 router = APIRouter(include_in_schema=False)
 FIELDS = ("do", *(one.name for one in INPUTS.values()))
@@ -47,24 +47,13 @@ async def act(request: Request, viewer: Asking, job_id: str) -> Response:
 
 
 @router.get("/group/act")
-def preview_of_group(
-    request: Request,
-    viewer: Asking,
-    do: Word = "",
-    vc: Word = "",
-    owner: Word = "",
-    like: Word = "",
-    gpus: int = 0,
-    phase: Word = "",
-) -> Response:
+def preview_of_group(request: Request, viewer: Asking, which: Alike, do: Word = "") -> Response:
     """Show which jobs of a group (`pages.groups`) would be held, released or cancelled."""
     view: VisibleQueries = request.app.state.reads.seen_by(viewer)
-    of = {"do": do, "like": like, "vc": vc}
+    of: dict[str, Any] = {"do": do, "like": which["like"], "vc": which["vc"]}
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        found = queries.members(
-            vc=vc, owner=owner or viewer.name, like=like, gpus=gpus, phase=phase
-        )
+        found = queries.members(**which)
         ids = found[:MOST_CANCELLED]
         those, left = _many(request, view, do, ids, preview=True)
         return {**of, "ids": those, "left": left, "more": len(found) - len(ids), "problem": ""}

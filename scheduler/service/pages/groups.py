@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduler.service.log.store.rows import JobRow
@@ -28,13 +28,9 @@ class GroupPage:
     next: int | None
 
 
-def group_page(
-    queries: PageQueries, vc: str, owner: str, like: str, gpus: int, phase: str, *, first: int
-) -> GroupPage:
-    """Return one page of a group."""
-    wanted: dict[str, str | int] = {"vc": vc, "owner": owner, "like": like, "phase": phase}
-    wanted["gpus"] = gpus
-    groups, same = queries.groups(**wanted), queries.members(**wanted)
+def group_page(queries: PageQueries, which: Mapping[str, str | int], first: int) -> GroupPage:
+    """Return one page of a group; `which`: what its jobs have in common (`queries.groups`)."""
+    groups, same = queries.groups(**which), queries.members(**which)
     first = min(max(first, 0), len(same))
     ids = same[first : first + ROWS]
     rows = {job.job_id: job for job in queries.those(ids)}

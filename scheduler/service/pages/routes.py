@@ -95,26 +95,31 @@ def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Resp
     )
 
 
-@router.get("/jobs")
-def group(
-    request: Request,
+def _alike(
     viewer: Asking,
     vc: Word = "",
     owner: Word = "",
     like: Word = "",
     gpus: int = 0,
     phase: Word = "",
-    first: int = 0,
-) -> Response:
+) -> Mapping[str, str | int]:
+    owner = owner or viewer.name
+    return {"vc": vc, "owner": owner, "like": like, "gpus": gpus, "phase": phase}
+
+
+Alike = Annotated[Mapping[str, str | int], Depends(_alike)]  # what the jobs of a group share
+
+
+@router.get("/jobs")
+def group(request: Request, viewer: Asking, which: Alike, first: int = 0) -> Response:
     """Show the jobs of a group (`pages.groups`), one by one."""
-    wanted = (vc, owner or viewer.name, like, gpus, phase)
     return show(
         request,
         viewer,
         template="group.html",
         here="",
         build=lambda queries: {
-            "g": group_page(queries, *wanted, first=first),
+            "g": group_page(queries, which, first),
             "now": queries.now(),
             "acts": _acts(request, viewer),
         },

@@ -71,7 +71,7 @@ class Turns:
 
     Args:
         clock: seconds, never going back.
-        warn: is told of each time that it was not answered.
+        warn: called each time that it was not answered.
     """
 
     def __init__(self, clock: Callable[[], float], warn: Warn = unheard) -> None:
@@ -98,7 +98,7 @@ class Slurm:
         show: dry run: called with every command that would change something, which is then not run.
         clock: seconds, never going back; for the pauses.
         patience_s: for an answer to a question.
-        warn: is told that Slurm does not answer.
+        warn: called when Slurm does not answer.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ Held = tuple[tuple[int, ...], ...]
 
 class Table:
     """The queue, read poll after poll. With `numbered`, it asks on which GPUs each job
-    runs. `warn` is told that a table could not be read.
+    runs. `warn` is called once when a table cannot be read.
     """
 
     def __init__(self, slurm: Slurm, *, numbered: bool = True, warn: Warn = unheard) -> None:
