@@ -209,6 +209,9 @@ class SlurmCluster:
     def start_controller(self) -> None:
         """Start slurmctld (again), and wait until it answers and has heard of its nodes."""
         command = ["slurmctld", "-D", "-f", self.environment["SLURM_CONF"]]
+        state = self.folder / "state"
+        if (state / "clustername").exists() and not (state / "assoc_usage").exists():
+            command.append("-i")  # killed before it saved usage: 26.05 would not start again
         self._processes.start("slurmctld", command)
         answers = ("scontrol", "ping")
         self._until_up("slurmctld", lambda: not self.run(*answers, check=False).returncode)

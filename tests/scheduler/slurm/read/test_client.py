@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,3 +232,26 @@ def test_lines_that_submitted_jobs_are_read_and_forge_none(
 
     monkeypatch.setattr(Slurm, "read", refuse)
     assert Slurm().submit_lines(["7"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("who", "user", "whose"),
+    [
+        (0, "ada", "--uid=ada --chdir=/ "),
+        (0, "root", ""),
+        (1, "daemon", ""),
+        (1, "root", None),  # only root may ask for others
+        (0, "", ""),
+    ],
+)
+def test_sbatch_tries_options_for_who_may_be_asked_for(
+    who: int, user: str, whose: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = tmp_path / "sbatch"
+    command.write_text('#!/bin/sh\necho "$@" >&2; exit 1\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr("os.geteuid", lambda: who)
+    printed = Slurm().tried(["--gpus=1"], user).strip()
+    expected = "" if whose is None else f"--test-only {whose}--gpus=1 --wrap true"
+    assert printed == expected
