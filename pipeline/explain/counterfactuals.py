@@ -18,15 +18,16 @@ from features.codec import Json
 from pipeline.explain.run import RunError, RunFolder
 from pipeline.worlds import Scenario, TrackError, open_scenario
 from scheduler.core.core import Core
+from scheduler.core.decisions import Reason
 from scheduler.explain.answer import Analysis
 from scheduler.explain.findings import analysis
 from scheduler.explain.life import Phase, Span
 from scheduler.explain.render import Reader, says
 from scheduler.explain.story import Story
-from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
+from scheduler.explain.whatif.counterfactuals import MINUTE_S, Outcome, WhatIf
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
-from scheduler.explain.words import duration, moment
+from scheduler.explain.words import duration, moment, percent
 from scheduler.simulation.engine import Engine
 
 MOST = 5
@@ -68,44 +69,80 @@ def counterfactuals(
         most: how many changes at most.
         samples: futures that each change is tried in. budget_s: processor seconds for all of them.
     """
-    span = _wait(story, since_submit_s)
-    job = story.job
-    at = span.start if since_submit_s is None else job.submit_time + since_submit_s
-    at += RECORD_S
-    scenario = _world(run)
-    core, memory = stand_at(scenario, str(run.summary["policy"]), at)
-    queued = core.jobs.get(job.job_id)
-    if queued is None or queued.reason is not span.reason:
-        raise RunError(
-            f"{run.folder}: played again, job {job.job_id} is not where the record says; was it "
-            "recorded by another version?"
+    at = asked_at(story, since_submit_s)
+    return PlayedAgain(run).ask(story, at, most=most, samples=samples, budget_s=budget_s)
+
+
+def asked_at(story: Story, since_submit_s: float | None = None) -> float:
+    """Return the moment of a job's wait that is asked about, seconds since the epoch. Raise
+    RunError when it did not wait then.
+    """
+    start = _wait(story, since_submit_s).start
+    at = start if since_submit_s is None else story.job.submit_time + since_submit_s
+    return at + RECORD_S
+
+
+class PlayedAgain:
+    """A recorded run, played again as far as is asked. RunError when its world is gone."""
+
+    def __init__(self, run: RunFolder):
+        self._run = run
+        scenario = _world(run)
+        policy = scenario.policy(str(run.summary["policy"]))
+        self._memory = Memory(scenario.estimators(policy), asks=not policy.capabilities.estimates)
+        self._core = scenario.core(policy, self._memory)
+        self._engine = _Until(
+            self._core,
+            scenario.workload.jobs,
+            scenario.workload.work,
+            scenario.speed,
+            after=scenario.workload.after,
+            quirks=scenario.quirks,
         )
-    futures = Futures(core, memory, at)
-    asking = WhatIf(
-        futures, lambda job: memory.predicted(job, at), samples=samples, budget_s=budget_s
-    )
-    helped = asking.suggestions(job.job_id, list(core.queues), most=most)
-    wait = analysis(futures, job.job_id, "", names=True)
-    return Counterfactuals(at, wait, tuple(helped))
+
+    def stand_at(self, at: float) -> tuple[Core, Memory]:
+        """Return the core as it is after its decisions up to a moment, no earlier than the last one
+        asked for, and its memory.
+        """
+        self._engine.until = at
+        if self._engine.comes_by(at):
+            with suppress(_Reached):
+                self._engine.run()
+        return self._core, self._memory
+
+    def ask(
+        self,
+        story: Story,
+        at: float,
+        *,
+        most: int = MOST,
+        samples: int = SAMPLES,
+        budget_s: float = BUDGET_S,
+    ) -> Counterfactuals:
+        """Ask about a job's wait at a moment; see `counterfactuals`. Return the answer."""
+        job_id = story.job.job_id
+        core, memory = self.stand_at(at)
+        queued = core.jobs.get(job_id)
+        if queued is None or queued.reason is not _reason_at(story, at):
+            raise RunError(
+                f"{self._run.folder}: played again, job {job_id} is not where the record says; was "
+                "it recorded by another version?"
+            )
+        futures = Futures(core, memory, at)
+        asking = WhatIf(
+            futures, lambda job: memory.predicted(job, at), samples=samples, budget_s=budget_s
+        )
+        helped = asking.suggestions(job_id, list(core.queues), most=most)
+        wait = analysis(futures, job_id, "", names=True)
+        return Counterfactuals(at, wait, tuple(helped))
 
 
-def stand_at(scenario: Scenario, policy: str, at: float) -> tuple[Core, Memory]:
-    """Return the core of a simulation as it is after its decisions up to `at`, and its memory."""
-    made = scenario.policy(policy)
-    memory = Memory(scenario.estimators(made), asks=not made.capabilities.estimates)
-    core = scenario.core(made, memory)
-    engine = _Until(
-        core,
-        scenario.workload.jobs,
-        scenario.workload.work,
-        scenario.speed,
-        after=scenario.workload.after,
-        quirks=scenario.quirks,
-    )
-    engine.until = at
-    with suppress(_Reached):
-        engine.run()
-    return core, memory
+def _reason_at(story: Story, at: float) -> Reason | None:
+    return next((s.reason for s in reversed(_waits(story)) if s.start < at), None)
+
+
+def _waits(story: Story) -> list[Span]:
+    return [s for s in story.spans if s.phase is Phase.WAITING and (s.end is None or s.seconds)]
 
 
 class _Reached(Exception):
@@ -117,6 +154,10 @@ class _Until(Engine):
 
     until = 0.0
 
+    def comes_by(self, at: float) -> bool:
+        """Return whether anything happens up to a moment."""
+        return bool(self._heap) and self._heap[0][0] <= at
+
     def _decided(self, now: float) -> None:
         self._plan_wake(now)  # the policy's next moment may come before the next event
         if not self._heap or self._heap[0][0] > self.until:
@@ -125,7 +166,7 @@ class _Until(Engine):
 
 def _wait(story: Story, since_submit_s: float | None) -> Span:
     """The wait that is asked about."""
-    waits = [s for s in story.spans if s.phase is Phase.WAITING and (s.end is None or s.seconds)]
+    waits = _waits(story)
     if not waits:
         raise RunError(f"job {story.job.job_id} did not wait")
     if since_submit_s is None:
@@ -172,24 +213,38 @@ def lines(found: Counterfactuals) -> list[str]:
     words = says(found.wait, Reader.RECORD)
     parts = [f"At {moment(found.at, zone=True)} it waited: {words['dominant']}."]
     parts += [words["in_the_way"], *filter(None, [words["otherwise"]])]
-    parts += [_line(outcome) for outcome in found.helped]
+    parts += [_line(outcome, found.at) for outcome in found.helped]
     if not found.helped:
         parts.append("No change that was tried would have started it earlier.")
     parts += [f"Not examined: {text}." for text in found.wait.not_examined]
     return parts
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: Outcome, at: float) -> str:
+    """When it would have started, how fast, when it ends by what was predicted, and what that
+    assumes."""
     words = outcome.change.words()
-    words = words[0].upper() + words[1:]
-    assumed = f" Assumed: {'; '.join(outcome.assumed)}." if outcome.assumed else ""
+    text = f"{words[0].upper()}{words[1:]} it would have started "
     if outcome.starts_now:
-        return f"{words} it would have started at once (decided again).{assumed}"
-    assert outcome.gain_s is not None
-    return (
-        f"{words} it would have started {duration(outcome.gain_s)} earlier "
-        f"(median; earlier in {outcome.earlier} of {outcome.futures} futures).{assumed}"
-    )
+        text += "at once (decided again)"
+    else:
+        assert outcome.gain_s is not None
+        text += (
+            f"{duration(outcome.gain_s)} earlier "
+            f"(median; earlier in {outcome.earlier} of {outcome.futures} futures)"
+        )
+    if outcome.beside:
+        speed = "a speed that nobody knows" if outcome.speed is None else percent(outcome.speed)
+        text += f", beside another job at {speed}{' of its speed' if outcome.speed else ''}"
+    elif outcome.speed is not None:
+        text += ", on GPUs of its own"
+    end = outcome.then.end_p50
+    text += "; its end was not known" if end is None else f"; predicted end {duration(end - at)} on"
+    if outcome.costs_s is not None and abs(outcome.costs_s) >= MINUTE_S:
+        way = "later" if outcome.costs_s > 0 else "sooner"
+        text += f", {duration(abs(outcome.costs_s))} {way} than as it was"
+    assumed = f" Assumed: {'; '.join(outcome.assumed)}." if outcome.assumed else ""
+    return f"{text}.{assumed}"
 
 
 def plain(found: Counterfactuals) -> Json:

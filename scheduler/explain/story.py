@@ -155,8 +155,8 @@ def gain_words(sharing: Sharing) -> str:
     own, other = duration(sharing.left_s), duration(sharing.partner_left_s)
     price = f", and that costs others {duration(sharing.costs_s)} of waiting in sum"
     return (
-        f"Alone this job had {own} left to run and the other {other}; sharing, both ends are in "
-        f"sum {duration(sharing.gain_s)} sooner than one after the other"
+        f"Alone this job would run {own} more on average, the other {other}; sharing, both ends "
+        f"are in sum {duration(sharing.gain_s)} sooner than one after the other"
         f"{price if sharing.costs_s else ''}."
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -13,8 +14,7 @@ from features.files import write_json
 from pipeline.commands.explain import explain
 from pipeline.commands.simulate import simulate
 from pipeline.explain import RunError, RunFolder, counterfactuals, read_story
-from pipeline.explain.counterfactuals import lines, stand_at
-from pipeline.worlds import open_scenario
+from pipeline.explain.counterfactuals import lines, plain
 from scheduler.core.decisions import Action, Reason
 from scheduler.explain.blockers import starts_without
 from scheduler.explain.life import Phase
@@ -71,9 +71,7 @@ def test_what_is_shown_of_a_run_is_true_of_it(
                 (s for s in story.spans if s.phase is Phase.WAITING), key=lambda s: s.seconds
             ).reason
         )
-        scenario = open_scenario(small_trace, cluster=CLUSTER, durations="gpus")
-        scenario.settings = {"pellucid": {"max_wait_s": 7200, "fairness": {"weight": 0.5}}}
-        core, memory = stand_at(scenario, "pellucid", found.at)
+        core, memory = counterfactuals.PlayedAgain(run).stand_at(found.at)
         futures = Futures(core, memory, found.at)
         for outcome in found.helped:
             assert outcome.helps
@@ -92,6 +90,17 @@ def test_what_is_shown_of_a_run_is_true_of_it(
             assert starts_without(futures, job_id, gone)
         assert len(lines(found)) >= 2
     assert shown >= 3
+
+
+def test_jobs_asked_of_one_replay_are_answered_as_each_alone(run: RunFolder) -> None:
+    how: dict[str, Any] = {"most": 2, "samples": 9, "budget_s": 600.0}
+    played = counterfactuals.PlayedAgain(run)
+    for story in sorted(waiting(run, 2), key=counterfactuals.asked_at):
+        together = played.ask(story, counterfactuals.asked_at(story), **how)
+        alone = counterfactuals.counterfactuals(run, story, **how)
+        # who was in its way is searched for as long as there is time
+        for what in ("at", "reason", "helped"):
+            assert plain(together)[what] == plain(alone)[what]
 
 
 def test_the_command_line_tells_and_prints_it(run: RunFolder) -> None:
