@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from scheduler.explain.claims import GRACE_S, Record
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.log.store.rows import JobRow, Page
 from scheduler.service.log.store.short import FIGURES
+from scheduler.service.pages.efficiency import Efficiency, efficiency
 from scheduler.service.pages.queries import Kept, Outcome, PageQueries
 
 PERIODS = (
@@ -41,7 +43,8 @@ def since(period: str, now: float) -> float:
 class Portion:
     """What a virtual cluster, or a user of it, used: jobs that ended in the period.
 
-    `stretch`: median of JCT over time on GPUs: 1 = never waited.
+    `stretch`: median of JCT over time on GPUs: 1 = never waited. `used`: of what a user's jobs
+    asked for, in every virtual cluster; None of a virtual cluster.
     """
 
     vc: str
@@ -53,6 +56,7 @@ class Portion:
     wait_p90_s: float | None
     wait_max_s: float
     stretch: float | None
+    used: Efficiency | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ def fairness(view: PageQueries, start: float) -> Fairness:
     ended = view.outcomes(start)
     rows = view.fairness(start)
     whole = sum(r.gpu_time_s for r in rows if not r.user) or 1.0
+    used = groupby(sorted(view.used(start), key=lambda one: one.owner), lambda one: one.owner)
+    used_by = {owner: efficiency(theirs) for owner, theirs in used}
     portions = []
     for r in rows:
         own = [o for o in ended if o.vc == r.vc and (not r.user or o.user == r.user)]
@@ -90,6 +96,7 @@ def fairness(view: PageQueries, start: float) -> Fairness:
                 wait_p90_s=p90,
                 wait_max_s=r.max_wait_s,
                 stretch=stretch,
+                used=used_by.get(r.user),
             )
         )
     vcs = sorted((p for p in portions if not p.user), key=lambda p: -p.gpu_time_s)

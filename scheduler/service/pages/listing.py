@@ -18,6 +18,7 @@ from scheduler.core.plural import count
 from scheduler.explain.stories import counting, sentence_now
 from scheduler.explain.words import duration, percent
 from scheduler.service.log.store.short import HOLDING, WAITING, Key, Own, Short
+from scheduler.service.pages.efficiency import efficiency
 from scheduler.service.pages.queries import DAY_S, PageQueries
 from scheduler.slurm import reason as slurm
 
@@ -227,6 +228,17 @@ def _tiles(view: PageQueries, wanted: Wanted) -> list[tuple[str, str, str]]:
             (duration(median(waited)), "median wait in seven days",
              f"one in ten waited over {duration(waited[int(0.9 * (len(waited) - 1))])}"),
         ]  # fmt: skip
+    used = efficiency(
+        one
+        for one in view.used(view.now() - PERIOD_S)
+        if wanted.owner in ("", one.owner) and wanted.account in ("", one.account)
+    )
+    if used.util is not None:
+        most = "" if used.mem_mib is None else f", {used.mem_mib / 1024:.3g} GiB at most"
+        known = f"{percent(used.measured)} of GPU-hours measured{most}"
+        tiles.append((percent(used.util), "GPU use (7 days)", known))
+    if used.time is not None:
+        tiles.append((percent(used.time), "of limits used", ""))
     return tiles
 
 

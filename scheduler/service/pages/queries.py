@@ -131,6 +131,24 @@ class Outcome:
         return self.ended_at - self.started_at
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What an ended job used of what it asked for; None: it stated no limit, or nobody measured.
+
+    Attributes:
+        limit_s: time it asked for.
+        util_pct, mem_mib: use of a GPU while it was measured, and memory of the fullest.
+    """
+
+    owner: str
+    account: str
+    gpu_s: float
+    ran_s: float
+    limit_s: float | None
+    util_pct: float | None
+    mem_mib: float | None
+
+
 class PageQueries(VisibleQueries):
     """Queries with what pages need in bulk."""
 
@@ -327,6 +345,36 @@ class PageQueries(VisibleQueries):
             slurm = json.loads(row["slurm"]) if accounts and mine and row["slurm"] else {}
             known = {"user": row["owner"] if mine else "", "account": slurm.get("account", "")}
             found.append(Outcome(**known, **{n: row[n] for n in names}))
+        return found
+
+    def used(self, since: float = 0.0) -> list[Used]:
+        """Return what the viewer's jobs used that had started and ended since then, latest first,
+        at most `FIGURES`; an operator's are everybody's.
+        """
+        names = "job_id", "owner", "gpus", "started_at", "ended_at", "spec", "slurm"
+        ended = jobs.c.ended_at >= since, jobs.c.started_at.is_not(None), self._mine()
+        query = select(*(jobs.c[n] for n in names)).where(*ended)
+        rows = self._all(query.order_by(jobs.c.ended_at.desc()).limit(FIGURES))
+        measured = events.c.kind.in_((Kind.PROFILED, Kind.OBSERVED))
+        watched = select(events.c.job_id, events.c.body).join(
+            jobs, jobs.c.job_id == events.c.job_id
+        ).where(measured, *ended).order_by(events.c.seq)  # fmt: skip
+        bodies = {row["job_id"]: json.loads(row["body"]) for row in self._all(watched)}
+        found = []
+        for row in rows:
+            ran_s = row["ended_at"] - row["started_at"]
+            profile = bodies.get(row["job_id"], {}).get("profile") or {}
+            found.append(
+                Used(
+                    owner=row["owner"],
+                    account=(json.loads(row["slurm"]) if row["slurm"] else {}).get("account", ""),
+                    gpu_s=row["gpus"] * ran_s,
+                    ran_s=ran_s,
+                    limit_s=json.loads(row["spec"]).get("time_limit_s"),
+                    util_pct=profile.get("gpu_util_pct"),
+                    mem_mib=profile.get("gpu_mem_mib"),
+                )
+            )
         return found
 
     def kept(self) -> list[Kept]:

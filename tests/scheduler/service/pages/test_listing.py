@@ -12,9 +12,12 @@ import pytest
 
 from scheduler.core.capacity import Capacity
 from scheduler.explain import stories
+from scheduler.explain.words import percent
 from scheduler.service.log.store import short
 from scheduler.service.pages import listing
+from scheduler.service.pages.efficiency import Efficiency, efficiency
 from scheduler.service.pages.listing import COLUMNS, ROWS, Wanted, _plain
+from scheduler.service.pages.queries import PageQueries, Used
 from tests.scheduler.service.pages.conftest import Lived, submit_many
 
 ROW = re.compile(r'<th scope="row"><a href="/jobs/([^"]+)">')
@@ -189,3 +192,38 @@ def test_a_job_found_by_its_id_is_one_that_is_chosen(queue: Lived) -> None:
         assert [row["ID"] for row in table(queue, f"{of}&{chosen}")] == [job.job_id]
     for other in ("owner=grace.hopper", "partition=speech", "state=running", "account=lab"):
         assert table(queue, f"{of}&{other}") == []
+
+
+def test_what_people_used_of_what_they_asked_for_stands_beside_their_waits(lived: Lived) -> None:
+    asked = [{"name": f"j{n}", "gpus": 1, "vc": "vision", "time_limit_s": 8000} for n in range(6)]
+    submit_many(lived, "ada.byron", asked)
+    submit_many(lived, "grace.hopper", [{"name": "one", "gpus": 1, "vc": "vision"}])
+    lived.settle(30_000)
+    used = PageQueries(lived.store, lived.viewer("olga")).used()
+    ada = [one for one in used if one.owner == "ada.byron"]
+    assert len(ada) == 6
+    assert all(one.util_pct is not None and one.mem_mib is not None for one in ada)
+    gpu_s = sum(one.gpu_s for one in ada)
+    util = sum((one.util_pct or 0.0) * one.gpu_s for one in ada) / gpu_s / 100
+    found = efficiency(ada)
+    assert found.util == pytest.approx(util)
+    assert found.measured == 1.0
+    assert found.time == pytest.approx(sum(one.ran_s for one in ada) / (6 * 8000))
+    page = lived.browser("olga").get("/list?owner=ada.byron").text
+    for text in (percent(util), "GPU use (7 days)", "of limits used"):
+        assert text in page
+    fair = lived.browser("olga").get("/fairness?period=all").text
+    assert f'data-label="of GPUs used">{percent(util)}<' in fair
+    assert 'href="/list?owner=ada.byron"' in fair
+    grace = efficiency(one for one in used if one.owner == "grace.hopper")
+    assert grace.time is None
+    mine = PageQueries(lived.store, lived.viewer("grace.hopper")).used()
+    assert {one.owner for one in mine} == {"grace.hopper"}
+    assert "ada.byron" not in lived.browser("grace.hopper").get("/fairness?period=all").text
+
+
+def test_nobody_measured_is_no_use_of_nothing() -> None:
+    one = Used("ada", "", gpu_s=100.0, ran_s=50.0, limit_s=None, util_pct=None, mem_mib=None)
+    assert efficiency([one]) == Efficiency(util=None, measured=0.0, mem_mib=None, time=None)
+    half = Used("ada", "", gpu_s=300.0, ran_s=50.0, limit_s=100.0, util_pct=40.0, mem_mib=9.0)
+    assert efficiency([one, half]) == Efficiency(util=0.4, measured=0.75, mem_mib=9.0, time=0.5)
