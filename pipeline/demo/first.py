@@ -59,7 +59,7 @@ def run(params: Params, prebuilt: Path, out: Path, shown: Shown = unseen) -> Pat
             trace,
             prebuilt / ERRORS,
             coming=wanted.draws - drawn,
-            tried=True,
+            tried=1,
             public=True,
         )
     )

@@ -22,6 +22,7 @@ from models.bundle import Bundle
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
 from pipeline.report import month, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
+from pipeline.report.each_job import EachJob, each_job
 from pipeline.report.interactive import columns
 from pipeline.report.models import (
     LearningFacts,
@@ -34,7 +35,7 @@ from pipeline.report.models import (
     slice_tables,
 )
 from pipeline.report.page import page, release
-from pipeline.report.samples import HOLDERS, Sample, samples
+from pipeline.report.samples import HOLDERS, Sample, beside, samples
 from pipeline.report.schedule import Schedule, read_schedule
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
@@ -62,7 +63,8 @@ class Inputs:
         metrics: JSON with the errors of the duration model and its baselines.
         learning: JSON with errors and average JCT by jobs of history.
         coming: draws of the same comparison that are still to come: no verdict before.
-        tried: what would have started the first job explained is tried, which takes seconds.
+        tried: of how many of the jobs explained what would have started them is tried, which takes
+            seconds each.
         public: the month of the public trace stands beside the comparison.
     """
 
@@ -72,7 +74,7 @@ class Inputs:
     metrics: Path | None = None
     learning: Path | None = None
     coming: int = 0
-    tried: bool = False
+    tried: int = 0
     public: bool = False
 
 
@@ -118,11 +120,13 @@ def build(inputs: Inputs) -> Report:
     ]
     headline = _headline(comparison, facts)
     went = policies.results(comparison) if comparison else None
+    shown = (
+        columns(*went, {s.view.story.job.job_id: s.view.anchor for s in stories}) if went else None
+    )
     html = page(
         "report.html",
-        columns=columns(*went, {s.view.story.job.job_id: s.view.anchor for s in stories})
-        if went
-        else None,
+        columns=shown,
+        each_job=_each_job(inputs.bundle, comparison, schedule, stories=stories, shown=shown),
         charts=models is not None or facts is not None,
         title=_title(comparison, facts),
         lead=_lead(comparison, stories, schedule),
@@ -228,6 +232,30 @@ def _stories(inputs: Inputs, c: Comparison | None, schedule: Schedule | None) ->
     return samples(c, policies.colours_of(c), schedule, bundle, tried=inputs.tried)
 
 
+def _each_job(
+    models: Path | None,
+    c: Comparison | None,
+    schedule: Schedule | None,
+    *,
+    stories: Sequence[Sample],
+    shown: Mapping[str, Any] | None,
+) -> EachJob | None:
+    """What a reader may ask of any job; the page's columns hold its waits."""
+    if c is None or shown is None:
+        return None
+    tried = {s.view.story.job.job_id: s.tried for s in stories if s.tried}
+    names = [one["name"] for one in shown["results"]]
+    places = [names.index(r.name) for r in (c.own, *beside(c))]
+    return each_job(
+        run=c.own,
+        ids=shown["id"],
+        schedule=schedule,
+        bundle=Bundle.load(models) if models else None,
+        tried=tried,
+        beside=places,
+    )
+
+
 def _title(comparison: Comparison | None, facts: trace.TraceFacts | None) -> str:
     kind = facts.kind if facts else ""
     if comparison:
@@ -248,7 +276,8 @@ def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | 
     if stories and len(stories[0].lives) > 1:
         text += f", why {stories[0].sentence}"
     if len(c.runs) > 1:
-        text += f", and who gains and who loses by it in {count(len(c.seeds), 'draw')}"
+        weeks = f"{count(len(c.seeds), 'draw')} of such jobs"
+        text += f", and who gains and who loses by it in {weeks}"
     return f"{text}."
 
 
@@ -256,7 +285,7 @@ def _schedule_view(s: Schedule | None, stories: Sequence[Sample]) -> SimpleNames
     """The whole schedule, the first job explained in it."""
     if s is None:
         return None
-    until = s.last + 0.02 * (s.last - s.first) + 1.0
+    until = s.end
     first = stories[0].view.story if stories else None
     holds = [one.job_id for one in first.held[:HOLDERS]] if first else []
     own = first.job.job_id if first else ""

@@ -158,8 +158,11 @@ def scripts(columns: bool) -> Scripts:
     """
     static = files("scheduler.service.pages").joinpath("static")
     drawing = static.joinpath("charts.js").read_text("utf-8")
-    own = files("pipeline.report").joinpath("templates/figures.js").read_text("utf-8")
-    figures = f"\n{drawing}\n{own if columns else ''}"
+    own = files("pipeline.report").joinpath("templates")
+    parts = [drawing]
+    if columns:
+        parts += [own.joinpath(name).read_text("utf-8") for name in ("figures.js", "choose.js")]
+    figures = "\n" + "\n".join(parts)
     digest = base64.b64encode(hashlib.sha256(figures.encode()).digest()).decode()
     return Scripts(Markup(figures), policy(f"'sha256-{digest}'"))
 

@@ -13,6 +13,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.report import interactive
+from pipeline.report.each_job import EachJob
 from scheduler.explain import words
 
 
@@ -53,6 +54,7 @@ def page(
     *,
     columns: Mapping[str, Any] | None = None,
     charts: bool = False,
+    each_job: EachJob | None = None,
     **values: Any,
 ) -> str:
     """Return a whole page made from a template. With `columns` (of `interactive`) it has figures to
@@ -60,6 +62,7 @@ def page(
 
     Args:
         charts: it has charts without columns.
+        each_job: what its reader may ask of any job.
     """
     css = files("pipeline.report").joinpath("templates/style.css").read_text("utf-8")
     scripts = interactive.scripts(columns is not None) if columns or charts else None
@@ -69,6 +72,7 @@ def page(
         .render(
             css=Markup(css),
             columns=columns,
+            each_job=each_job,
             scripts=scripts,
             policy=scripts.policy if scripts else interactive.policy(),
             **values,

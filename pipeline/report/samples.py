@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.bundle import Bundle
-from pipeline.explain.counterfactuals import counterfactuals, lines
+from pipeline.explain.counterfactuals import PlayedAgain, asked_at, lines
 from pipeline.explain.run import RunError, read_story
 from pipeline.report.comparison import Comparison, PolicyRun
+from pipeline.report.each_job import judged
 from pipeline.report.schedule import Gantt, Schedule
 from pipeline.tables import Floats, floats, of_jobs
 from scheduler.charts.trees import Drawing, lit_by
 from scheduler.core.decisions import Action
-from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.life import Phase
 from scheduler.explain.story import Story
@@ -80,7 +81,7 @@ def samples(
     schedule: Schedule | None,
     bundle: Bundle | None,
     *,
-    tried: bool = False,
+    tried: int = 0,
 ) -> list[Sample]:
     """Return the jobs to explain, from the first draw under the report's own policy.
 
@@ -90,19 +91,20 @@ def samples(
 
     Args:
         colours: colours of the runs.
-        tried: what would have started the first is tried, which plays the run again.
+        tried: for how many of them what would have started it is tried, which plays the run again.
     """
     run = c.own
-    rivals = [r for name in BESIDE if (r := c.run(name)) is not None and r is not run]
-    rivals = rivals or [r for r in c.runs if r is not run][:1]
+    rivals = beside(c)
     look = dict(zip((r.name for r in c.runs), colours, strict=True))
-    found: list[Sample] = []
+    chosen: dict[str, tuple[str, Choice]] = {}
     for anchor, choice in _chosen(run, rivals):
-        if any(choice[0] == one.view.story.job.job_id for one in found):
-            continue
-        story = read_story(run.folder, choice[0])
-        lives = list(_lives(choice[0], [run, *rivals], look))
-        asked = tried and not found
+        chosen.setdefault(choice[0], (anchor, choice))
+    stories = {job_id: read_story(run.folder, job_id) for job_id in chosen}
+    asked = _tried(run, list(stories.values())[:tried]) if tried else {}
+    found: list[Sample] = []
+    for job_id, (anchor, choice) in chosen.items():
+        story = stories[job_id]
+        lives = list(_lives(job_id, [run, *rivals], look))
         found.append(
             Sample(
                 view=view(story, why=choice[1], anchor=f"job-{anchor}", events=EVENTS),
@@ -111,10 +113,16 @@ def samples(
                 closeup=_closeup(story, schedule),
                 terms=_terms(story),
                 tree=_tree(run, story, bundle),
-                tried=_tried(run, story) if asked else (),
+                tried=asked.get(job_id, ()),
             )
         )
     return found
+
+
+def beside(c: Comparison) -> list[PolicyRun]:
+    """Return the runs that a job is shown under beside that of the report's own policy."""
+    named = [r for name in BESIDE if (r := c.run(name)) is not None and r is not c.own]
+    return named or [r for r in c.runs if r is not c.own][:1]
 
 
 Choice = tuple[str, str]
@@ -211,22 +219,7 @@ def _tree(run: PolicyRun, story: Story, bundle: Bundle | None) -> Drawing | None
     """The tree that judged its first pair, with its own path lit."""
     if not story.sharing or bundle is None:
         return None
-    pair = story.sharing[0]
-    own, joined = run.folder.decisions(story.job.job_id)
-    found = next(
-        (
-            d
-            for d in (own if pair.newcomer else joined)
-            if d.action is Action.PACK
-            and d.time == pair.start
-            and pair.partner == (d.partner if pair.newcomer else d.job_id)
-        ),
-        None,
-    )
-    if found is None:
-        return None
-    steps = map(TreeStep.of, found.tree_path)
-    return lit_by(bundle, [step for step in steps if step.of_partner is not pair.newcomer])
+    return lit_by(bundle, judged(story.sharing[0], *run.folder.decisions(story.job.job_id)))
 
 
 def _terms(story: Story) -> Sequence[Step]:
@@ -235,13 +228,24 @@ def _terms(story: Story) -> Sequence[Step]:
     return thought_waterfall(found[0]).steps if found else ()
 
 
-def _tried(run: PolicyRun, story: Story) -> Sequence[str]:
-    """Return what would have started it, tried on the run played again; why not, where it cannot
-    be.
+def _tried(run: PolicyRun, stories: Sequence[Story]) -> dict[str, Sequence[str]]:
+    """Return what would have started each of some jobs, tried on the run played again; why not,
+    where it cannot be.
     """
+    found: dict[str, Sequence[str]] = {}
+    moments: list[tuple[float, str, Story]] = []
     try:
-        found = counterfactuals(run.folder, story, most=TRIED, samples=FUTURES, budget_s=ENOUGH_S)
-        _, in_the_way, *helped = lines(found)
-        return in_the_way, *helped[: len(helped) - len(found.wait.not_examined)]
+        for story in stories:
+            with suppress(RunError):  # it did not wait
+                moments.append((asked_at(story), story.job.job_id, story))
+        played = PlayedAgain(run.folder) if moments else None
+        for at, job_id, story in sorted(moments, key=lambda one: one[:2]):
+            assert played is not None
+            asked = played.ask(story, at, most=TRIED, samples=FUTURES, budget_s=ENOUGH_S)
+            _, in_the_way, *helped = lines(asked)
+            found[job_id] = (in_the_way, *helped[: len(helped) - len(asked.wait.not_examined)])
     except RunError as error:
-        return (f"Not tried: {str(error).replace(str(run.folder.folder), 'this run')}.",)
+        text = str(error).replace(str(run.folder.folder), "this run")
+        for _, job_id, _ in moments:
+            found.setdefault(job_id, (f"Not tried: {text}.",))
+    return found

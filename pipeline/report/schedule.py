@@ -76,6 +76,11 @@ class Schedule:
     first: float
     last: float
 
+    @property
+    def end(self) -> float:
+        """Until when the whole schedule is drawn, seconds since the epoch."""
+        return self.last + 0.02 * (self.last - self.first) + 1.0
+
     def drawn(
         self,
         since: float,
@@ -101,7 +106,7 @@ class Schedule:
             x, right = (round((max(since, min(at, until)) - since) * scale) for at in (start, end))
             if end <= since or start >= until:
                 return
-            for top, tall in self._boxes(i, row):
+            for top, tall in self.boxes(i, row):
                 wide = max(right - x, 1)
                 layers[css].append(f"M{x} {top}h{wide}v{tall}h-{wide}z")
 
@@ -121,14 +126,14 @@ class Schedule:
         return Gantt(
             rows=rows,
             layers=[(css, "".join(layers[css])) for css in order],
-            bands=list(self._bands(nodes)),
+            bands=list(self.bands(nodes)),
             ticks=list(ticks(since, until, 7 if vc is None else 3)),
             marks=[(100 * (at - since) / (until - since), text) for at, text in marks],
             legend=[(css, text) for css, text in LEGEND.items() if css in layers],
         )
 
-    def _boxes(self, i: int, row: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-        """First row and number of rows of each run of GPUs that a spell holds."""
+    def boxes(self, i: int, row: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+        """Yield the first row and the number of rows of each run of GPUs that a spell holds."""
         for node, mask in zip(self.spells.nodes[i], self.spells.masks[i], strict=False):
             if node not in row:
                 continue
@@ -142,7 +147,7 @@ class Schedule:
                     bit += 1
                 yield row[node] + first, bit - first
 
-    def _bands(self, nodes: Sequence[int]) -> Iterator[Band]:
+    def bands(self, nodes: Sequence[int]) -> Iterator[Band]:
         counted = Counter(self.vc_of[node] for node in nodes)
         top = 0.0
         for vc in dict.fromkeys(self.vc_of[node] for node in nodes):

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
@@ -61,7 +62,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     learning.write_text(json.dumps({"points": points}))
     given = folder / "runs", PREBUILT / "bundle", folder / "trace", PREBUILT / ERRORS, learning
     report = folder / "demo.html"
-    report.write_text(build(Inputs(*given, tried=True, public=True)).html)
+    report.write_text(build(Inputs(*given, tried=2, public=True)).html)
     return report
 
 
@@ -203,6 +204,72 @@ def test_jobs_are_clicked_through_by_keyboard(made: dict[str, Path], page: Page)
     dot.scroll_into_view_if_needed()
     dot.click(force=True)
     expect(page.locator("#job h4")).to_have_count(1)
+
+
+def test_any_job_is_chosen_by_id_click_key_and_address(demo: Path, page: Page) -> None:
+    page.goto(demo.as_uri())
+    each = json.loads(page.locator("#each-job").text_content() or "")
+    ids = json.loads(page.locator("#columns").text_content() or "")["id"]
+    fixed = page.locator(".sampled caption").all_inner_texts()
+    others = [i for i, job in enumerate(ids) if not any(job in text for text in fixed)]
+    waited = next(i for i in others if each["jobs"][i][0] and each["jobs"][i][4])
+    panel = page.locator("#any")
+    expect(panel).to_be_hidden()
+    page.get_by_label("any of").fill(ids[waited])
+    page.keyboard.press("Enter")
+    _tells(page, each, ids, waited)
+    expect(panel.locator("svg path.lit").first).to_be_visible()
+    expect(panel.locator(".gantt.close path.g-own")).to_have_attribute("d", re.compile("^M"))
+    accessible(page, "any job")
+    fits(page, "any job")
+    shoot(page, f"any-{page.viewport_size['width'] if page.viewport_size else 0}")
+
+    assert page.evaluate("location.hash") == f"#job={ids[waited]}"
+    page.reload()
+    _tells(page, each, ids, waited)
+
+    lanes = page.locator("[data-choose]")
+    lanes.focus()
+    page.keyboard.press("ArrowRight")
+    later = ids.index(page.evaluate("location.hash").removeprefix("#job="))
+    assert later != waited
+    first = next(s for s in each["schedule"]["spells"] if s[0] in others and s[2] - s[1] > 9_000)
+    box = lanes.bounding_box()
+    assert box is not None
+    middle = (first[1] + first[2]) / 2 / each["schedule"]["until"]
+    row = (first[5] + first[6] / 2) / each["schedule"]["rows"]
+    where = {"x": middle * box["width"], "y": row * box["height"]}
+    lanes.click(position=where)  # type: ignore[arg-type]
+    _tells(page, each, ids, first[0])
+
+    page.get_by_label("any of").fill("nobody's")
+    page.keyboard.press("Enter")
+    expect(page.locator("#choose output")).to_have_text("No job is called that.")
+
+
+def _tells(page: Page, each: Any, ids: list[str], i: int) -> None:
+    """The panel shows the job, with the holders, terms and partner that the data have of it."""
+    panel = page.locator("#any")
+    expect(panel.locator("summary")).to_have_text(f"Job {ids[i]}")
+    spells, why, (holders, _), steps, pair, _, _ = each["jobs"][i]
+    held = panel.locator("[data-part=held]")
+    if not spells:
+        expect(held).to_be_hidden()
+    else:
+        expect(held).to_contain_text(why)
+        names = [ids[one] if isinstance(one, int) else one for one, _ in holders]
+        assert held.locator("tbody th").all_inner_texts() == names
+    rows = panel.locator("[data-part=terms] tbody tr")
+    expect(rows).to_have_count(len(steps))
+    for row, (text, _, words) in zip(rows.all(), steps, strict=True):
+        expect(row.locator("th")).to_have_text(each["texts"][text])
+        expect(row.locator("td.num")).to_have_text(words)
+    expect(panel.locator("[data-part=pair]")).to_be_visible(visible=pair is not None)
+    if pair is not None:
+        expect(panel.locator("[data-part=pair] p").first).to_have_text(pair[1])
+    if str(i) in each["tried"]:
+        lines = panel.locator("[data-part=tried] li").all_inner_texts()
+        assert lines == each["tried"][str(i)]
 
 
 def test_without_a_script_it_is_read_all_the_same(made: dict[str, Path], browser: Browser) -> None:

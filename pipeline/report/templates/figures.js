@@ -1,16 +1,17 @@
 // Draws a page's figures from its per-job columns: filtered, hovered, clicked. Sorts its tables.
+const all = (where, root = document) => [...root.querySelectorAll(where)];
+const make = (tag, text, more = {}) => Object.assign(document.createElement(tag), { textContent: text }, more);
+const duration = (s) => {
+  if (s === null || s === undefined || Number.isNaN(s)) return "–";
+  if (s < 120) return `${s < 10 ? +s.toPrecision(3) : Math.round(s)} s`;
+  if (s < 600) return `${Math.floor(s / 60)} min${Math.round(s) % 60 ? ` ${Math.round(s) % 60} s` : ""}`;
+  const minutes = Math.round(s / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const [big, small, of, names] = minutes < 1440 ? [minutes, 1, 60, ["h", "min"]] : [Math.round(minutes / 60), 1, 24, ["d", "h"]];
+  return `${Math.floor(big / of)} ${names[0]}${big % of ? ` ${(big % of) * small} ${names[1]}` : ""}`;
+};
+const D = JSON.parse(document.getElementById("columns").textContent);
 {
-  const all = (where, root = document) => [...root.querySelectorAll(where)];
-  const make = (tag, text, more = {}) => Object.assign(document.createElement(tag), { textContent: text }, more);
-  const duration = (s) => {
-    if (s === null || s === undefined || Number.isNaN(s)) return "–";
-    if (s < 120) return `${s < 10 ? +s.toPrecision(3) : Math.round(s)} s`;
-    if (s < 600) return `${Math.floor(s / 60)} min${Math.round(s) % 60 ? ` ${Math.round(s) % 60} s` : ""}`;
-    const minutes = Math.round(s / 60);
-    if (minutes < 60) return `${minutes} min`;
-    const [big, small, of, names] = minutes < 1440 ? [minutes, 1, 60, ["h", "min"]] : [Math.round(minutes / 60), 1, 24, ["d", "h"]];
-    return `${Math.floor(big / of)} ${names[0]}${big % of ? ` ${(big % of) * small} ${names[1]}` : ""}`;
-  };
   const mean = (values) => values.reduce((sum, v) => sum + v, 0) / values.length;
 
   // tables
@@ -41,8 +42,7 @@
   }
 
   // what is shown
-  const D = JSON.parse(document.getElementById("columns").textContent);
-  const form = document.querySelector("form.filter");
+  const form = document.querySelector("form.filter fieldset")?.form;
   const browse = document.querySelector("#jobs-one-by-one form");
   const panel = document.getElementById("job");
   let chosen = null;
@@ -151,8 +151,7 @@
     }
     const when = new Date((D.first + D.at[i]) * 1000).toISOString().slice(0, 16).replace("T", " ");
     panel.replaceChildren(make("h4", `Job ${D.id[i]}`), make("p", `${D.gpus[i]} GPU${D.gpus[i] > 1 ? "s" : ""} in ${D.vcs[D.vc[i]]}, submitted ${when} UTC.`), table);
-    const anchor = D.explained[D.id[i]];
-    if (anchor) panel.append(make("a", "Why it waited, and each decision about it", { href: `#${anchor}` }));
+    if (document.getElementById("each-job")) panel.append(make("a", "Why it waited", { href: `#job=${encodeURIComponent(D.id[i])}` }));
     draw(["jobs"]);
   };
   const list = (rows) => {
