@@ -22,6 +22,7 @@ from models.bundle import Bundle
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
 from pipeline.report import month, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
+from pipeline.report.each_job import EachJob, each_job
 from pipeline.report.interactive import columns
 from pipeline.report.models import (
     LearningFacts,
@@ -36,7 +37,6 @@ from pipeline.report.models import (
 from pipeline.report.page import page, release
 from pipeline.report.samples import HOLDERS, Sample, beside, samples
 from pipeline.report.schedule import Schedule, read_schedule
-from pipeline.report.told import Told, told
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
 from scheduler.explain.terms import TOLERANCE
@@ -126,7 +126,7 @@ def build(inputs: Inputs) -> Report:
     html = page(
         "report.html",
         columns=shown,
-        told=_told(inputs, comparison, schedule, stories, shown),
+        each_job=_each_job(inputs.bundle, comparison, schedule, stories=stories, shown=shown),
         charts=models is not None or facts is not None,
         title=_title(comparison, facts),
         lead=_lead(comparison, stories, schedule),
@@ -232,22 +232,28 @@ def _stories(inputs: Inputs, c: Comparison | None, schedule: Schedule | None) ->
     return samples(c, policies.colours_of(c), schedule, bundle, tried=inputs.tried)
 
 
-def _told(
-    inputs: Inputs,
+def _each_job(
+    models: Path | None,
     c: Comparison | None,
     schedule: Schedule | None,
+    *,
     stories: Sequence[Sample],
     shown: Mapping[str, Any] | None,
-) -> Told | None:
+) -> EachJob | None:
     """What a reader may ask of any job; the page's columns hold its waits."""
     if c is None or shown is None:
         return None
     tried = {s.view.story.job.job_id: s.tried for s in stories if s.tried}
-    bundle = Bundle.load(inputs.bundle) if inputs.bundle else None
-    found = told(c.own, shown["id"], schedule, bundle, tried)
     names = [one["name"] for one in shown["results"]]
-    found.data["beside"] = [names.index(r.name) for r in (c.own, *beside(c)) if r.name in names]
-    return found
+    places = [names.index(r.name) for r in (c.own, *beside(c))]
+    return each_job(
+        run=c.own,
+        ids=shown["id"],
+        schedule=schedule,
+        bundle=Bundle.load(models) if models else None,
+        tried=tried,
+        beside=places,
+    )
 
 
 def _title(comparison: Comparison | None, facts: trace.TraceFacts | None) -> str:
@@ -270,7 +276,8 @@ def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | 
     if stories and len(stories[0].lives) > 1:
         text += f", why {stories[0].sentence}"
     if len(c.runs) > 1:
-        text += f", and who gains and who loses by it in {count(len(c.seeds), 'draw')}"
+        weeks = f"{count(len(c.seeds), 'draw')} of such jobs"
+        text += f", and who gains and who loses by it in {weeks}"
     return f"{text}."
 
 

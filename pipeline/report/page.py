@@ -13,7 +13,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.report import interactive
-from pipeline.report.told import Told
+from pipeline.report.each_job import EachJob
 from scheduler.explain import words
 
 
@@ -54,7 +54,7 @@ def page(
     *,
     columns: Mapping[str, Any] | None = None,
     charts: bool = False,
-    told: Told | None = None,
+    each_job: EachJob | None = None,
     **values: Any,
 ) -> str:
     """Return a whole page made from a template. With `columns` (of `interactive`) it has figures to
@@ -62,7 +62,7 @@ def page(
 
     Args:
         charts: it has charts without columns.
-        told: what its reader may ask of any job.
+        each_job: what its reader may ask of any job.
     """
     css = files("pipeline.report").joinpath("templates/style.css").read_text("utf-8")
     scripts = interactive.scripts(columns is not None) if columns or charts else None
@@ -72,7 +72,7 @@ def page(
         .render(
             css=Markup(css),
             columns=columns,
-            told=told,
+            each_job=each_job,
             scripts=scripts,
             policy=scripts.policy if scripts else interactive.policy(),
             **values,

@@ -22,7 +22,7 @@ from scheduler.explain.words import HOUR_S, duration, listed, number, percent
 SHOWN_VCS = 12
 SHOWN_GROUPS = 2  # that gain or lose, in words
 RIVALS = ("lucid", "fifo")  # whom the sentences are about, where they are there
-JCT = "avg_jct_s"
+JCT, SPENT = "avg_jct_s", "time from submission to end"
 MOVED_S = 1.0  # of a job's end, from which on it is sooner or later
 RATIOS = (
     (0.02, "−98 %"), (0.05, "−95 %"), (0.1, "−90 %"), (0.2, "−80 %"), (0.5, "−50 %"),
@@ -163,9 +163,9 @@ def compared(c: Comparison, rival: PolicyRun) -> str:
     interval = f"{found.change}, 95 % interval {found.interval}"
     if not found.verdict:
         why = _coming(c) or f": a verdict needs {SURE} draws"
-        return f"{who} so far {found.tally} (submission to end {interval}). No verdict yet{why}."
+        return f"{who} so far {found.tally} ({SPENT} {interval}). No verdict yet{why}."
     mean = "level on the mean" if found.verdict == LEVEL else f"{found.verdict} on the mean"
-    return f"{who} {found.tally}; {mean} (submission to end {interval}, paired by draw)."
+    return f"{who} {found.tally}; {mean} ({SPENT} {interval}, paired by draw)."
 
 
 def change_words(ratio: float) -> str:
@@ -207,7 +207,8 @@ def _bound(c: Comparison, oracle: PolicyRun) -> str:
     took = duration(oracle.mean(JCT) or 0.0)
     if found is None:
         return f"An oracle, {oracle.name}, which {how}, takes {took}."
-    return f"{oracle.name}, which {how}, bounds what can be reached: {took} a job."
+    own = duration(c.own.mean(JCT) or 0.0)
+    return f"A job takes {own} under {c.own.name}; {oracle.name}, which {how}, needs {took}."
 
 
 def _where(c: Comparison) -> list[str]:

@@ -14,6 +14,7 @@ from models.bundle import Bundle
 from pipeline.explain.counterfactuals import PlayedAgain, asked_at, lines
 from pipeline.explain.run import RunError, read_story
 from pipeline.report.comparison import Comparison, PolicyRun
+from pipeline.report.each_job import judged
 from pipeline.report.schedule import Gantt, Schedule
 from pipeline.report.told import judged
 from pipeline.tables import Floats, floats, of_jobs

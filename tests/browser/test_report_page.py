@@ -208,16 +208,16 @@ def test_jobs_are_clicked_through_by_keyboard(made: dict[str, Path], page: Page)
 
 def test_any_job_is_chosen_by_id_click_key_and_address(demo: Path, page: Page) -> None:
     page.goto(demo.as_uri())
-    told = json.loads(page.locator("#told").text_content() or "")
+    each = json.loads(page.locator("#each-job").text_content() or "")
     ids = json.loads(page.locator("#columns").text_content() or "")["id"]
     fixed = page.locator(".sampled caption").all_inner_texts()
     others = [i for i, job in enumerate(ids) if not any(job in text for text in fixed)]
-    waited = next(i for i in others if told["jobs"][i][0] and told["jobs"][i][4])
+    waited = next(i for i in others if each["jobs"][i][0] and each["jobs"][i][4])
     panel = page.locator("#any")
     expect(panel).to_be_hidden()
     page.get_by_label("any of").fill(ids[waited])
     page.keyboard.press("Enter")
-    _tells(page, told, ids, waited)
+    _tells(page, each, ids, waited)
     expect(panel.locator("svg path.lit").first).to_be_visible()
     expect(panel.locator(".gantt.close path.g-own")).to_have_attribute("d", re.compile("^M"))
     accessible(page, "any job")
@@ -226,32 +226,32 @@ def test_any_job_is_chosen_by_id_click_key_and_address(demo: Path, page: Page) -
 
     assert page.evaluate("location.hash") == f"#job={ids[waited]}"
     page.reload()
-    _tells(page, told, ids, waited)
+    _tells(page, each, ids, waited)
 
     lanes = page.locator("[data-choose]")
     lanes.focus()
     page.keyboard.press("ArrowRight")
     later = ids.index(page.evaluate("location.hash").removeprefix("#job="))
     assert later != waited
-    first = next(s for s in told["schedule"]["spells"] if s[0] in others and s[2] - s[1] > 9_000)
+    first = next(s for s in each["schedule"]["spells"] if s[0] in others and s[2] - s[1] > 9_000)
     box = lanes.bounding_box()
     assert box is not None
-    middle = (first[1] + first[2]) / 2 / told["schedule"]["until"]
-    row = (first[5] + first[6] / 2) / told["schedule"]["rows"]
+    middle = (first[1] + first[2]) / 2 / each["schedule"]["until"]
+    row = (first[5] + first[6] / 2) / each["schedule"]["rows"]
     where = {"x": middle * box["width"], "y": row * box["height"]}
     lanes.click(position=where)  # type: ignore[arg-type]
-    _tells(page, told, ids, first[0])
+    _tells(page, each, ids, first[0])
 
     page.get_by_label("any of").fill("nobody's")
     page.keyboard.press("Enter")
     expect(page.locator("#choose output")).to_have_text("No job is called that.")
 
 
-def _tells(page: Page, told: Any, ids: list[str], i: int) -> None:
+def _tells(page: Page, each: Any, ids: list[str], i: int) -> None:
     """The panel shows the job, with the holders, terms and partner that the data have of it."""
     panel = page.locator("#any")
     expect(panel.locator("summary")).to_have_text(f"Job {ids[i]}")
-    spells, why, (holders, _), steps, pair, _, _ = told["jobs"][i]
+    spells, why, (holders, _), steps, pair, _, _ = each["jobs"][i]
     held = panel.locator("[data-part=held]")
     if not spells:
         expect(held).to_be_hidden()
@@ -262,14 +262,14 @@ def _tells(page: Page, told: Any, ids: list[str], i: int) -> None:
     rows = panel.locator("[data-part=terms] tbody tr")
     expect(rows).to_have_count(len(steps))
     for row, (text, _, words) in zip(rows.all(), steps, strict=True):
-        expect(row.locator("th")).to_have_text(told["texts"][text])
+        expect(row.locator("th")).to_have_text(each["texts"][text])
         expect(row.locator("td.num")).to_have_text(words)
     expect(panel.locator("[data-part=pair]")).to_be_visible(visible=pair is not None)
     if pair is not None:
         expect(panel.locator("[data-part=pair] p").first).to_have_text(pair[1])
-    if str(i) in told["tried"]:
+    if str(i) in each["tried"]:
         lines = panel.locator("[data-part=tried] li").all_inner_texts()
-        assert lines == told["tried"][str(i)]
+        assert lines == each["tried"][str(i)]
 
 
 def test_without_a_script_it_is_read_all_the_same(made: dict[str, Path], browser: Browser) -> None:

@@ -14,7 +14,7 @@ from features.files import write_json
 from pipeline.commands.explain import explain
 from pipeline.commands.simulate import simulate
 from pipeline.explain import RunError, RunFolder, counterfactuals, read_story
-from pipeline.explain.counterfactuals import lines
+from pipeline.explain.counterfactuals import lines, plain
 from scheduler.core.decisions import Action, Reason
 from scheduler.explain.blockers import starts_without
 from scheduler.explain.life import Phase
@@ -98,7 +98,9 @@ def test_jobs_asked_of_one_replay_are_answered_as_each_alone(run: RunFolder) -> 
     for story in sorted(waiting(run, 2), key=counterfactuals.asked_at):
         together = played.ask(story, counterfactuals.asked_at(story), **how)
         alone = counterfactuals.counterfactuals(run, story, **how)
-        assert lines(together) == lines(alone)
+        # who was in its way is searched for as long as there is time
+        for what in ("at", "reason", "helped"):
+            assert plain(together)[what] == plain(alone)[what]
 
 
 def test_the_command_line_tells_and_prints_it(run: RunFolder) -> None:

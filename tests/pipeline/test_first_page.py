@@ -141,7 +141,7 @@ def test_a_planted_contradiction_is_found(
 
 AGAINST = re.compile(
     r"Against (\w+), pellucid is (so far )?ahead in (\d+) of (\d+) draws(?:, the same in \d+)?"
-    r"(?:; (ahead|behind|level) on the mean)? \(submission to end ([^ ]+) %, "
+    r"(?:; (ahead|behind|level) on the mean)? \(time from submission to end ([^ ]+) %, "
     r"95 % interval ([^ ]+) % to ([^ ]+) %"
 )
 SHARED = (
@@ -185,14 +185,14 @@ def contradictions(first: str, last: str) -> list[str]:
 
 def _of_its_data(html: str) -> list[str]:
     """What the lead says of its job, and the data behind the page do not."""
-    columns, told = (
+    columns, each = (
         json.loads(re.findall(rf'id="{name}">(.*?)</script>', html, re.DOTALL)[0])
-        for name in ("columns", "told")
+        for name in ("columns", "each-job")
     )
     lead = re.search(SHARED[0], seen(html))
     assert lead is not None
     at = columns["id"].index(lead[1])
-    results = [columns["results"][i] for i in told["beside"] if i < len(columns["results"])]
+    results = [columns["results"][i] for i in each["beside"] if i < len(columns["results"])]
     waits = {result["name"]: duration(result["wait"][at]) for result in results}
     says = {"pellucid": lead[2], "fifo": lead[3]}
     return [f"{lead[0]}: its data say {waits}"] if waits != says else []

@@ -423,7 +423,10 @@ def test_the_headline_names_rivals_oracle_and_what_was_run() -> None:
     said = policies.headline(Comparison("published", [0, 1, 2, 3], made))
     assert said[0].startswith("Against lucid, pellucid is so far ahead in 2 of 4 draws")
     assert said[1].startswith("Against fifo, pellucid is so far ahead in 4 of 4 draws")
-    assert said[2].startswith("srtf, which knows every duration beforehand and preempts, bounds")
+    assert said[2] == (
+        "A job takes 1 h under pellucid; srtf, which knows every duration beforehand and preempts, "
+        "needs 30 min."
+    )
     assert said[3] == (
         "Simulated: 8 jobs in 4 draws on 16 GPUs in 1 virtual cluster, track published."
     )

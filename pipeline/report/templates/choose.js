@@ -1,8 +1,8 @@
 // Tells of any job that a reader chooses: by its id, in the schedule, or in the address (#job=ID).
-const told = document.getElementById("told");
+const source = document.getElementById("each-job");
 const chooser = document.getElementById("choose");
-if (told && chooser) {
-  const T = JSON.parse(told.textContent);
+if (source && chooser) {
+  const T = JSON.parse(source.textContent);
   const S = T.schedule;
   const panel = document.getElementById("any");
   const part = (name) => panel.querySelector(`[data-part=${name}]`);

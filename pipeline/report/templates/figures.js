@@ -151,7 +151,7 @@ const D = JSON.parse(document.getElementById("columns").textContent);
     }
     const when = new Date((D.first + D.at[i]) * 1000).toISOString().slice(0, 16).replace("T", " ");
     panel.replaceChildren(make("h4", `Job ${D.id[i]}`), make("p", `${D.gpus[i]} GPU${D.gpus[i] > 1 ? "s" : ""} in ${D.vcs[D.vc[i]]}, submitted ${when} UTC.`), table);
-    if (document.getElementById("told")) panel.append(make("a", "Why it waited", { href: `#job=${encodeURIComponent(D.id[i])}` }));
+    if (document.getElementById("each-job")) panel.append(make("a", "Why it waited", { href: `#job=${encodeURIComponent(D.id[i])}` }));
     draw(["jobs"]);
   };
   const list = (rows) => {

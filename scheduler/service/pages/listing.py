@@ -234,11 +234,11 @@ def _tiles(view: PageQueries, wanted: Wanted) -> list[tuple[str, str, str]]:
         if wanted.owner in ("", one.owner) and wanted.account in ("", one.account)
     )
     if used.util is not None:
-        told = f"measured of {percent(used.measured)} of the GPU-hours"
-        told += f"; memory at most {used.mem_mib / 1024:.3g} GiB" if used.mem_mib else ""
-        tiles.append((percent(used.util), "of their GPUs used in seven days", told))
+        most = "" if used.mem_mib is None else f", {used.mem_mib / 1024:.3g} GiB at most"
+        known = f"{percent(used.measured)} of GPU-hours measured{most}"
+        tiles.append((percent(used.util), "GPU use (7 days)", known))
     if used.time is not None:
-        tiles.append((percent(used.time), "of the time asked for used in seven days", ""))
+        tiles.append((percent(used.time), "of limits used", ""))
     return tiles
 
 

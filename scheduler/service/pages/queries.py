@@ -356,10 +356,10 @@ class PageQueries(VisibleQueries):
         query = select(*(jobs.c[n] for n in names)).where(*ended)
         rows = self._all(query.order_by(jobs.c.ended_at.desc()).limit(FIGURES))
         measured = events.c.kind.in_((Kind.PROFILED, Kind.OBSERVED))
-        told = select(events.c.job_id, events.c.body).join(
+        watched = select(events.c.job_id, events.c.body).join(
             jobs, jobs.c.job_id == events.c.job_id
         ).where(measured, *ended).order_by(events.c.seq)  # fmt: skip
-        bodies = {row["job_id"]: json.loads(row["body"]) for row in self._all(told)}
+        bodies = {row["job_id"]: json.loads(row["body"]) for row in self._all(watched)}
         found = []
         for row in rows:
             ran_s = row["ended_at"] - row["started_at"]

@@ -210,7 +210,7 @@ def test_what_people_used_of_what_they_asked_for_stands_beside_their_waits(lived
     assert found.measured == 1.0
     assert found.time == pytest.approx(sum(one.ran_s for one in ada) / (6 * 8000))
     page = lived.browser("olga").get("/list?owner=ada.byron").text
-    for text in (percent(util), "of their GPUs used in seven days", "of the time asked for used"):
+    for text in (percent(util), "GPU use (7 days)", "of limits used"):
         assert text in page
     fair = lived.browser("olga").get("/fairness?period=all").text
     assert f'data-label="of GPUs used">{percent(util)}<' in fair

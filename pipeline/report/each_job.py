@@ -1,4 +1,4 @@
-"""What the report tells of any job that a reader chooses: few enough data for a page, of which its
+"""What the report says of any job that a reader chooses: few enough data for a page, of which its
 script draws.
 
 All of it is what `pellucid explain` says of the job, by the same functions.
@@ -34,7 +34,7 @@ from scheduler.explain.story import sharing_words
 from scheduler.explain.terms import breakdowns, drawn, thought_waterfall
 from scheduler.explain.words import duration, factor, listed, percent, phrase
 
-MOST_JOBS = 2_500  # that are told of
+MOST_JOBS = 2_500  # that can be chosen
 MOST_SPELLS = 8_000  # that a page holds
 NAMED = 3  # jobs that had GPUs while another waited
 LEAST_S = 1.0  # of a time with GPUs that counts
@@ -43,31 +43,34 @@ Ref = int | str  # a job: its place in the page's columns, or its id where it is
 
 
 @dataclass
-class Told:
-    """What a page tells of its jobs.
+class EachJob:
+    """What a page says of its jobs.
 
     Attributes:
         data: of each job, in the order of the page's columns (`figures.js` reads it).
         paths: trees with a lit path, one for each leaf that a pair came to.
     """
 
-    data: dict[str, Any]
+    data: Mapping[str, Any]
     paths: list[Drawing] = field(default_factory=list)
 
 
-def told(
+def each_job(
     run: PolicyRun,
     ids: Sequence[str],
     schedule: Schedule | None,
     bundle: Bundle | None,
     tried: Mapping[str, Sequence[str]],
-) -> Told:
-    """Return what is told of the jobs of a run.
+    *,
+    beside: Sequence[int] = (),
+) -> EachJob:
+    """Return what a page says of the jobs of a run.
 
     Args:
-        ids: the jobs of the page's columns, in their order; of more than `MOST_JOBS` those are told
-            of that waited longest.
+        ids: the jobs of the page's columns, in their order; of more than `MOST_JOBS` those that
+            waited longest.
         tried: what would have started a job, in lines, of the jobs for which it was tried.
+        beside: places, among the columns' policies, of those that a job is shown under.
     """
     asked = _most_waiting(run, ids)
     places = {job: i for i, job in enumerate(ids)}
@@ -88,7 +91,7 @@ def told(
             _why(spans, own) if waits else "",
             holders.of(job, waited) if holders else [[], 0],
             list(_terms(own, run, texts)),
-            _pair(shares[0], own, joined, places, trees) if shares else None,
+            _pair(shares[0], (own, joined), places, trees) if shares else None,
             _s(job.estimate_s),
             _s(job.ran_s),
         ]
@@ -96,9 +99,10 @@ def told(
         "jobs": jobs,
         "texts": list(texts),
         "tried": {str(places[job]): list(lines) for job, lines in tried.items() if job in places},
+        "beside": list(beside),
         "schedule": _drawn(schedule, places, first) if schedule is not None else None,
     }
-    return Told(data, trees.drawings)
+    return EachJob(data, trees.drawings)
 
 
 def _most_waiting(run: PolicyRun, ids: Sequence[str]) -> list[str]:
@@ -131,14 +135,13 @@ def _terms(own: Sequence[Decision], run: PolicyRun, texts: dict[str, int]) -> It
 
 def _pair(
     pair: Sharing,
-    own: Sequence[Decision],
-    joined: Sequence[Decision],
+    decided: tuple[Sequence[Decision], Sequence[Decision]],
     places: Mapping[str, int],
     trees: _Trees,
 ) -> list[Any]:
     """Beside whom, why in words, and which of the trees says so (None: none that is drawn)."""
     words = " ".join([*sharing_words(pair)][1:])
-    return [places.get(pair.partner, pair.partner), words, trees.of(pair, own, joined)]
+    return [places.get(pair.partner, pair.partner), words, trees.of(pair, *decided)]
 
 
 def judged(pair: Sharing, own: Sequence[Decision], joined: Sequence[Decision]) -> list[TreeStep]:
@@ -242,7 +245,7 @@ class _Holders:
         return self._there[vc]
 
 
-def _drawn(schedule: Schedule, places: Mapping[str, int], first: float) -> dict[str, Any] | None:
+def _drawn(schedule: Schedule, places: Mapping[str, int], first: float) -> Mapping[str, Any] | None:
     """The schedule as figures: of each spell its job, from when to when (from `first` on), until
     when it is shared, whether it profiles, and its rows; None of more than a page holds.
     """
