@@ -16,7 +16,6 @@ from pipeline.explain.run import RunError, read_story
 from pipeline.report.comparison import Comparison, PolicyRun
 from pipeline.report.each_job import judged
 from pipeline.report.schedule import Gantt, Schedule
-from pipeline.report.told import judged
 from pipeline.tables import Floats, floats, of_jobs
 from scheduler.charts.trees import Drawing, lit_by
 from scheduler.core.decisions import Action
