@@ -26,7 +26,7 @@ from pipeline.demo.run import Running
 from scheduler.assembly import CoreSpec
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
-from scheduler.service.log.judging import Desk, step
+from scheduler.service.log.judging import Desk, step, track
 from scheduler.service.log.proposals import Proposals
 from scheduler.service.log.served import WEEK_S, count
 from scheduler.service.log.store.schema import prepare
@@ -83,13 +83,6 @@ def looked_at(page: Page, name: str) -> None:
     assert wide is not None
     page.set_viewport_size(wide)
     fits(page, name)
-
-
-def _flattened(page: Page) -> None:
-    """Fill the form: a falling shape is to be monotone the other way."""
-    page.locator("select[name=feature]").select_option("user_submitted_1h")
-    page.locator("select[name=kind]").select_option("rise")
-    page.get_by_label("Why").fill("more jobs at once are not shorter ones")
 
 
 def _never(_: float) -> bool:
@@ -190,9 +183,7 @@ def _params(folder: Path) -> Path:
     return folder / "params.yaml"
 
 
-def test_a_keeper_compares_models_finds_what_moved_and_tries_a_change(
-    kept: Kept, enter: Enter
-) -> None:
+def test_a_keeper_compares_finds_changes_promotes_and_goes_back(kept: Kept, enter: Enter) -> None:
     page = enter("olga", at=kept.running)
     page.set_default_timeout(1000 * PATIENCE_S)
     former, present = kept.former[:12], kept.present[:12]
@@ -221,10 +212,47 @@ def test_a_keeper_compares_models_finds_what_moved_and_tries_a_change(
     # make one shape monotone, and see which starts change
     models.click()
     page.get_by_role("link", name="Change a shape").click()
-    _flattened(page)
+    page.locator("select[name=feature]").select_option("user_submitted_1h")
+    page.locator("select[name=kind]").select_option("rise")
+    page.get_by_label("Why").fill("more jobs at once are not shorter ones")
     page.get_by_role("button", name="Try, and replay last week").click()
     expect(page.get_by_role("heading", name="Starts that change")).to_be_visible(
         timeout=1000 * PATIENCE_S
     )
     expect(page.locator("section", has=page.locator("#starts"))).to_contain_text("Mean wait")
     looked_at(page, "tried")
+
+    # promote with evidence
+    page.get_by_role("button", name="Propose the models with it").click()
+    expect(page.get_by_text("It is being judged")).to_be_visible()
+    kept.work()
+    page.get_by_role("link", name="Look again").click()
+    shoot(page, "keeper-judged")
+    expect(page.locator(".chip").first).to_have_text("better")
+    expect(page.locator("main")).to_contain_text("MAE of log10")
+    page.get_by_role("button", name="Promote").click()
+    expect(page.get_by_text("It is under way.")).to_be_visible()
+    kept.work()
+    page.get_by_role("link", name="Look again").click()
+    expect(page.locator("main")).to_contain_text("It is champion since")
+    promoted = kept.decides_with()
+    assert promoted not in (kept.former, kept.present)
+    models.click()
+    expect(page.locator("footer")).to_contain_text(promoted[:12])
+
+    # go back
+    page.get_by_role("link", name="promote what was proposed, or go back").click()
+    returns = page.get_by_role("button", name="Return to the former champion")
+    page.locator("form", has=returns).get_by_label("Why").fill("a test")
+    returns.click()
+    kept.work()
+    page.get_by_role("link", name="Look again").first.click()
+    expect(page.locator("section", has_text="Back to the former champion").first).to_contain_text(
+        "It is champion since"
+    )
+    assert kept.decides_with() == kept.present
+    shoot(page, "keeper-is-back")
+
+    # what the weeks were like is logged with the versions that decided
+    lived = kept.lived
+    assert track(lived.settings.state_dir, kept.desk, lived.world.now(), _never)
