@@ -13,7 +13,8 @@ import pyarrow as pa
 from features.job import COUNTERS
 from features.states import State as State  # a column's values
 
-# Raised when a column is added or changes meaning; stands in every dataset's provenance.json.
+# In every dataset's provenance.json. Raised when a column changes meaning, or one is added that may
+# not be absent.
 SCHEMA_VERSION = 1
 
 

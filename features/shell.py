@@ -209,22 +209,25 @@ def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
     text = _PRODUCT.sub(lambda found: str(prod(map(int, found[1].split("*")))), text)
     text = _COUNTING.sub(_counted, text)
     text = _SUBSTITUTED.sub("$(_)", text).replace("$(_)", "$_")
+    sign = ""
     for line in _whole_lines(text):
         if len(line) > LONGEST:  # shlex takes the square of its length
             continue
         lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
         lexer.whitespace_split, lexer.commenters = True, "#"
-        sign, words = "", list[str]()
+        words = list[str]()
         try:
             for word in lexer:
                 if word and set(word) <= set(";&|()"):
                     yield sign, words
-                    sign, words = word, []
+                    sign, words = word, list[str]()
                 else:
                     words.append(word)
         except ValueError:
+            sign = ""
             continue
         yield sign, words
+        sign = sign if words == [] else ""  # `a ||` goes on with the next line
 
 
 def _counted(found: re.Match[str]) -> str:

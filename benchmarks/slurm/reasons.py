@@ -663,7 +663,9 @@ def main(codes: Sequence[str]) -> int:
             until(lambda: not slurm.run("squeue", "-h", "-t", "R,CG").stdout, "all to be gone")
     for line in report(asked, time.monotonic() - began):
         print(line)
-    return int(any(one.false or one.refused or one.seen != one.case.code for one in asked))
+    return int(
+        any(one.false or one.refused or one.stayed or one.seen != one.case.code for one in asked)
+    )
 
 
 if __name__ == "__main__":

@@ -236,7 +236,7 @@ def _hinge(active: Floats, both: Floats) -> PairHinge:
             asked, weight = (2.0 - both[above]) / beyond[above], beyond[above]
             order = np.argsort(asked, kind="stable")
             middle = np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)
-            slope = max(0.0, round(float(asked[order][middle]) / 2, 6))
+            slope = min(1.0, max(0.0, round(float(asked[order][middle]) / 2, 6)))
         guess = np.maximum(2 * least, 2.0 - 2 * slope * beyond)
         found.append((round(float(np.abs(guess - both).mean()), 6), knee, slope))
     _, knee, slope = min(found)

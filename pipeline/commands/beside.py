@@ -15,8 +15,9 @@ from scheduler.service.log.beside import Standing
 def beside(service: Service) -> None:
     """Show how a shadow and the former models turn out beside those in use.
 
-    Both are scored on the jobs that ended since the models in use came, and decide nothing. The
-    error is the mean |ln(true / predicted)|. A shadow is what pellucid promote --shadow puts there.
+    Both are scored on the jobs that ended since the models in use came, and on what still runs;
+    they decide nothing. The error is the mean |ln(true / predicted)|. A shadow is what pellucid
+    promote --shadow puts there.
 
     Example:
 

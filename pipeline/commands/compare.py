@@ -49,7 +49,11 @@ class Asked:
     first_seed: Annotated[int, typer.Option(min=0, help="Start from this seed instead.")] = 0
     loop: Annotated[
         str | None,
-        typer.Option(help=f"{LOOP_HELP} Default: both side by side, or as the track has it."),
+        typer.Option(
+            help=f"{LOOP_HELP} Default: both, in separate rows; open alone where "
+            "no submission waits. "
+            "Tracks published and honest-closed set their own."
+        ),
     ] = None
     options: SET = None
     pareto: Annotated[

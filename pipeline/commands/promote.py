@@ -162,7 +162,7 @@ def promote(
 def _jobs(path: Path) -> pa.Table:
     """The jobs to judge on: a dataset, or what a service exported. Raises UserError, TraceError."""
     from features.given import arrow_file
-    from features.schema import TRACE_SCHEMA
+    from features.schema import TRACE_SCHEMA, is_of_a_trace
     from pipeline.traces import read_dataset
 
     if not path.is_file():
@@ -172,8 +172,11 @@ def _jobs(path: Path) -> pa.Table:
 
     try:
         with arrow_file(path) as file:
+            table = pq.read_table(file)
+            if not is_of_a_trace(table.column_names):
+                raise ValueError("its columns are others")
             found = pa.concat_tables(
-                [TRACE_SCHEMA.empty_table(), pq.read_table(file)], promote_options="permissive"
+                [TRACE_SCHEMA.empty_table(), table], promote_options="permissive"
             )
             return found.cast(TRACE_SCHEMA).sort_by("submit_time")
     except (OSError, pa.ArrowException, ValueError) as error:

@@ -68,7 +68,11 @@ class Asked:
         str | None, typer.Option(help="Time zone of a dump's clock times; default UTC.")
     ] = None
     last_days: Annotated[
-        float, typer.Option(help="Replay jobs submitted in the last so many days.", min=1e-3)
+        float,
+        typer.Option(
+            help="Replay jobs submitted in the N days before the last submission on record.",
+            min=1e-3,
+        ),
     ] = LAST_DAYS
     also: Annotated[
         list[str] | None,

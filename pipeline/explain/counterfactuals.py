@@ -133,7 +133,7 @@ class PlayedAgain:
             futures, lambda job: memory.predicted(job, at), samples=samples, budget_s=budget_s
         )
         helped = asking.suggestions(job_id, list(core.queues), most=most)
-        wait = analysis(futures, job_id, "", names=True)
+        wait = analysis(futures, job_id, "", names=True, budget_s=budget_s)
         return Counterfactuals(at, wait, tuple(helped))
 
 

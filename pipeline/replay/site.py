@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.job import COUNTERS
 from features.schema import TRACE_SCHEMA, State
 from pipeline.errors import UserError
 from pipeline.replay.beside import Beside, arriving, beside_of
@@ -330,7 +331,7 @@ _NEEDED = (
     "job_id", "user", "vc", "name", "gpus", "cpus", "memory_mib", "gpu_type", "nodes", "node_list",
     "state", "submit_time", "eligible_time", "start_time", "end_time", "duration_s", "time_limit_s",
     "model", "dataset", "batch_size", "amp", "gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib",
-    "source_line",
+    *COUNTERS, "source_line",
 )  # fmt: skip
 
 

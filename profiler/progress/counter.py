@@ -90,7 +90,10 @@ class Counter:
         return self.done_at(self.n)
 
     def done_at(self, n: float) -> float:
-        """Return how many units were done when the number `n` was first printed."""
+        """Return how many units (steps, epochs, folds) were complete when `n` was first printed.
+
+        Numbering from 0 adds one. An epoch or fold loses the share of it still to run (`within`).
+        """
         if self.mark.unit in ("epoch", "fold"):
             n -= self.within()
         return n + 1.0 if self.zero else n

@@ -141,10 +141,11 @@ class Core:
         reason: Reason | None = None,
         estimator: Estimator | None = None,
     ) -> None:
-        """Send a job to be profiled, or put it into its queue.
+        """Send a job to be profiled, or put it into its queue where profiling is skipped.
 
         Args:
-            estimator: what is believed of it there; None: the core's.
+            reason: recorded when it is queued; None: why profiling was skipped, else SUBMITTED.
+            estimator: predicts its duration in the queue; None: the core's.
         """
         stage = self.profiling
         skips = stage.skips(queued.job) if stage is not None else Reason.SUBMITTED

@@ -164,10 +164,10 @@ def _has_run(ran_s: float, p50_s: float, p90_s: float | None) -> str:
     """
     text = f"It has run {duration(ran_s)}"
     if p90_s is not None and ran_s > p90_s:
-        return f"{text}, longer than nine in ten such jobs were to ({duration(p90_s)})."
+        return f"{text}, longer than predicted of nine in ten such jobs ({duration(p90_s)})."
     if ran_s > p50_s:
         most = "" if p90_s is None else f"; nine in ten were to end by {duration(p90_s)}"
-        return f"{text}, longer than half of such jobs were to ({duration(p50_s)}){most}."
+        return f"{text}, longer than predicted of half of such jobs ({duration(p50_s)}){most}."
     return f"{text}, of {words(p50_s, p90_s)}."
 
 

@@ -27,7 +27,7 @@ SEEDS = 4  # nodes whose runs are tried together
 LINE = 100  # of more jobs before it, none is tried by itself
 SPARED = 16  # of a line that is not tried one by one, the smallest are tried whether they may stay
 SMALL = 1000  # jobs in a core up to which what was found is tried once more on all of it
-BUDGET_S = 0.2  # processor seconds after which no copy is begun
+BUDGET_S = 0.2  # of processor, for somebody who waits for the answer
 Item = str | int  # a job that leaves, or a closed node that opens
 
 
@@ -93,9 +93,13 @@ def starts_without(futures: Futures, job_id: str, gone: Iterable[Item]) -> bool:
     return _begins(_decided_without(futures.copy(), gone, futures.now), job_id)
 
 
-def find_blockers(futures: Futures, job_id: str) -> Blockers:
-    """Return the smallest set found without which a waiting job starts at once."""
-    return _Search(futures, job_id).run()
+def find_blockers(futures: Futures, job_id: str, budget_s: float = BUDGET_S) -> Blockers:
+    """Return the smallest set found without which a waiting job starts at once.
+
+    Args:
+        budget_s: processor seconds after which no copy is begun.
+    """
+    return _Search(futures, job_id, budget_s).run()
 
 
 def _decided_without(core: Core, gone: Iterable[Item], now: float) -> list[Decision]:
@@ -124,11 +128,12 @@ class _Search:
     one thing.
     """
 
-    def __init__(self, futures: Futures, job_id: str):
+    def __init__(self, futures: Futures, job_id: str, budget_s: float):
         self.futures, self.job_id = futures, job_id
+        self.budget_s = budget_s
         self.core = futures.core
         self.queued = self.core.jobs[job_id]
-        self.until = process_time() + BUDGET_S
+        self.until = process_time() + budget_s
         self.waiting = _ahead(self.core, self.queued)
         self.crowd = self.waiting if len(self.waiting) > LINE else []
         self.runs = _runs(futures, self.queued)
@@ -236,7 +241,7 @@ class _Search:
                 continue
             tried = 0
             for item in group:
-                if process_time() > self.until - BUDGET_S / 2:
+                if process_time() > self.until - self.budget_s / 2:
                     break
                 found += [item] * self._starts([item])
                 tried += 1
@@ -354,7 +359,7 @@ class _Search:
         for pool in _pools(self.core, self.queued) if wanted else ():
             for node in pool.nodes() if self.queued.job.gpus <= pool.per_node else ():
                 while pool.is_open(node) and (seed := self._seed(pool, node, found)) is not None:
-                    if self.crowd or process_time() > self.until - BUDGET_S / 2:
+                    if self.crowd or process_time() > self.until - self.budget_s / 2:
                         self.not_examined.append("whether other sets of runs would do as well")
                         return
                     if not 0 < len(seed[1]) <= wanted or not self._starts([*seed[1], *rest]):

@@ -25,7 +25,7 @@ from scheduler.explain.answer import (
     OrderTerm,
     ShutNode,
 )
-from scheduler.explain.blockers import Holder, Kind, find_blockers
+from scheduler.explain.blockers import BUDGET_S, Holder, Kind, find_blockers
 from scheduler.explain.explanation import Compared, ComparedTerm
 from scheduler.explain.reasons import NOT_EXAMINED
 from scheduler.explain.whatif.forecasts import Futures
@@ -42,6 +42,7 @@ def analysis(
     names: bool = False,
     closed: Mapping[int, ShutNode] = MappingProxyType({}),
     most: int | None = LISTED,
+    budget_s: float = BUDGET_S,
 ) -> Analysis:
     """Explain a job that waits to its owner; others' jobs are not named. LookupError when it does
     not wait.
@@ -50,6 +51,7 @@ def analysis(
         names: name the jobs of others too (operators).
         closed: nodes that are closed, by number.
         most: holders that are listed; None: all.
+        budget_s: processor seconds of the search for what is in its way.
     """
     core, now = futures.core, futures.now
     queued = core.jobs[job_id]
@@ -75,7 +77,7 @@ def analysis(
     reason = queued.reason or Reason.NOT_YET_EVALUATED
     profiling = reason is Reason.AWAITING_PROFILE
     there = capacity_of(core, queued, profiling=profiling)
-    blockers = find_blockers(futures, job_id)
+    blockers = find_blockers(futures, job_id, budget_s)
     holders = tuple(map(plain, blockers.holders))
     found = _found(core, queued) if waits else Findings()
     order = core.policy.order_terms(queued, now) if waits else ()

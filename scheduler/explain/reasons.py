@@ -235,13 +235,13 @@ _NEXT: dict[Reason, str] = {
 
 
 SHARING: dict[Obstacle, str] = {
-    Obstacle.PROFILE: "the run is being profiled, or the memory of one of them is not known",
-    Obstacle.BUSY: "its GPUs are not for this job to share",
-    Obstacle.OWN: "the owner of one of them does not want it",
-    Obstacle.CLOSED: "one of its nodes is drained, or one of its GPUs is closed",
-    Obstacle.KEPT: "its GPUs are kept for a waiting job",
-    Obstacle.TYPE: "its GPUs are not of the type asked for",
-    Obstacle.MEMORY: "the memory of its GPUs does not hold both",
+    Obstacle.PROFILE: "that run is being profiled, or the memory of one of the two is not known",
+    Obstacle.BUSY: "GPUs of that run are not for this job to share",
+    Obstacle.OWN: "the owner of one of the two does not want it",
+    Obstacle.CLOSED: "a node of that run is drained, or a GPU of it is closed",
+    Obstacle.KEPT: "GPUs of that run are kept for a waiting job",
+    Obstacle.TYPE: "GPUs of that run are not of the type asked for",
+    Obstacle.MEMORY: "the memory of GPUs there does not hold both",
 }  # every answer of `rules.may_share`, in words
 
 NOT_EXAMINED: dict[NotExamined, str] = {

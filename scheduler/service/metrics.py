@@ -313,16 +313,16 @@ class Metrics(Collector):
         with self._watching:
             now = self._store.clock.now()
             if now >= self._watched + WATCH_S:
-                self._watched = now
                 if now >= self._usual_until + DAY_S + USUAL_S:
-                    self._usual_until = now - DAY_S
                     past = self._ended_since(connection, now - PAST_S)
-                    self._usual = usual_of(past, self._usual_until)
-                self._odd = []
+                    self._usual = usual_of(past, now - DAY_S)
+                    self._usual_until = now - DAY_S  # once it was read
+                odd: list[Alarm] = []
                 if self._usual is not None:
                     recent = self._ended_since(connection, self._usual_until)
                     late = [job for job in recent if job.submitted >= self._usual_until]
-                    self._odd = self._usual.alarms(late)
+                    odd = self._usual.alarms(late)
+                self._odd, self._watched = odd, now
             return self._odd
 
     def _unlike(self, connection: Connection) -> Metric:

@@ -173,6 +173,7 @@ LAUNCHED = [
     ("bash -c 'python t.py --epochs 3 || python t.py --resume --epochs 3'", Amount(3)),
     ("bash -c 'python t.py --epochs 3 --resume || python t.py --epochs 5'", Amount()),
     ("bash -c 'test -f done || python t.py --epochs 3'", Amount(3)),
+    ("bash -c 'python t.py --epochs 3 ||\n  python t.py --epochs 3'", Amount(3)),
     (
         "bash -c 'if [ -f a ]; then python t.py --epochs 3; else python t.py --epochs 3; fi'",
         Amount(3),

@@ -271,6 +271,13 @@ def test_a_hinge_is_found_again_from_what_it_made() -> None:
     assert fitted.model.slope == pytest.approx(0.004, rel=0.01)
 
 
+def test_a_hinge_whose_knee_is_sharp_is_made_all_the_same() -> None:
+    rows = [counted((50.0, 49.9)) for _ in range(20)] + [counted((50.0, 50.1), speed=0.1)] * 20
+    fitted = fit_pair_hinge(PairMeasurements(pd.DataFrame(rows), "measured", "here"))
+    assert fitted is not None
+    assert 0 < fitted.model.slope <= 1.0
+
+
 def test_without_the_counter_of_both_there_is_no_hinge() -> None:
     rows = [counted((50.0, np.nan)) for _ in range(40)]
     some = PairMeasurements(pd.DataFrame(rows), "measured", "here")

@@ -95,7 +95,7 @@ if (source && chooser) {
     held.querySelector("table").hidden = !holders.length;
     held.querySelector("tbody").replaceChildren(...holders.map(([job, of]) => {
       const row = make("tr", "");
-      const known = T.jobs[job] ?? [];
+      const known = (typeof job === "number" && T.jobs[job]) || [];
       row.append(...cells(called(job), of, duration(known[5]), duration(known[6])));
       return row;
     }));
@@ -143,10 +143,13 @@ if (source && chooser) {
     if (moves) (fixed ?? panel).scrollIntoView({ block: "nearest" });
   };
   const addressed = () => {
-    const i = D.id.indexOf(decodeURIComponent(location.hash.replace("#job=", "")));
-    if (location.hash.startsWith("#job=") && i >= 0) choose(i);
+    if (!location.hash.startsWith("#job=")) return;
+    let id = location.hash.slice(5);
+    try { id = decodeURIComponent(id); } catch { /* as it stands */ }
+    const i = D.id.indexOf(id);
+    if (i >= 0) choose(i);
   };
-  const like = (text) => D.id.map((_, i) => i).filter((i) => D.id[i].includes(text));
+  const like = (text) => D.id.map((_, i) => i).filter((i) => T.jobs[i] && D.id[i].includes(text));
   chooser.hidden = false;
   chooser.job.addEventListener("input", () => {
     chooser.querySelector("datalist").replaceChildren(...like(chooser.job.value).slice(0, 20).map((i) => make("option", "", { value: D.id[i] })));
@@ -177,7 +180,7 @@ if (source && chooser) {
     });
     lanes.addEventListener("keydown", (event) => {
       const [later, down] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0, 0];
-      if (!later && !down) return;
+      if ((!later && !down) || !S.spells.length) return;
       event.preventDefault();
       if (here?.[0] !== chosen) here = S.spells.find(([job, , , , probes]) => job === chosen && !probes) ?? S.spells[0];
       const [job, from, , , , row] = here;

@@ -313,8 +313,8 @@ class Fairness:
         turn.queue.replace(list(turn.queue))
 
     def first(self, vcs: Iterable[str], now: float) -> str:
-        """Return the virtual cluster that has used least beyond its due, where all may borrow from
-        each other.
+        """Return the virtual cluster to serve next: the one whose usage exceeds its due least. With
+        a `weight` of 0, return the first of `vcs`.
         """
         return min(vcs, key=lambda vc: self.shares.vc(vc, now)) if self.weight else next(iter(vcs))
 

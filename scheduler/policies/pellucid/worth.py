@@ -92,7 +92,9 @@ def forgiven(policy: Orders, queued: QueuedJob) -> float:
 
 
 def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
-    """Return how the predicted duration of a job counts in the order of a policy."""
+    """Return the seconds that a job's predicted duration adds to its key in the queue. A job
+    without a prediction adds 0.
+    """
     seconds, counted_s = queued.estimate_s or 0.0, policy.counted_s
     curve = policy.distribution.alone(seconds, queued.outlived_s) if counted_s else None
     return worth(

@@ -340,7 +340,7 @@ class Changes:
             raise Problem(409, "not-waiting", f"the job is {job.phase}: its turn has come")
 
     def in_charge(self, instead: str) -> None:
-        """Raise Problem where Slurm decides."""
+        """Raise Problem where Slurm decides. `instead` names what to use there."""
         if self._follows:
             why = f"Slurm decides here, and this service looks on: use {instead}"
             raise Problem(409, "only-follows", why)

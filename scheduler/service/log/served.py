@@ -31,6 +31,7 @@ from scheduler.service.log.store.tables import decisions, events, jobs
 
 FOLDER = "served"  # in the state folder
 WEEK_S = 7 * 86_400.0
+SETTLED_S = 86_400.0  # after its end a week is counted for good: ends come late in front of Slurm
 POLL_S = 3600.0
 KEPT = 9  # weeks that are counted: two months, and the one that runs
 BATCH = 500  # jobs whose scores are read at once
@@ -150,7 +151,7 @@ def keep_counting(database: str, state_dir: Path, stopping: Callable[[float], bo
                 clock = clock or service_clock(store)
                 count(store, state_dir, clock())
             except (DBAPIError, OSError, ValueError) as error:  # tried again the next time
-                why = str(error).splitlines()[0]
+                why = " ".join(str(error).split()) or type(error).__name__
                 structlog.get_logger(FOLDER).warning("count_failed", why=why)
             if stopping(POLL_S):
                 return
@@ -169,7 +170,7 @@ def count(store: Store, state_dir: Path, now: float) -> None:
     for number in range(max(int(first // WEEK_S), this - KEPT + 1), this + 1):
         if number not in known:
             with store.reading() as connection:
-                found = counted(connection, number, whole=number < this)
+                found = counted(connection, number, whole=now >= (number + 1) * WEEK_S + SETTLED_S)
             write_whole(state_dir / FOLDER / f"{number}.json", json.dumps(encode(found)))
 
 
@@ -185,6 +186,9 @@ def _read(folder: Path) -> Iterator[Week]:
         return
     for name in names:
         try:
-            yield decode(Week, json.loads(read_text(folder / name)))
+            week: Week = decode(Week, json.loads(read_text(folder / name)))
+            if type(week.number) is not int or f"{week.number}.json" != name:
+                continue
+            yield week
         except (OSError, ValueError, TypeError):
             continue  # counted again, where it is not too long ago

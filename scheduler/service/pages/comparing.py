@@ -17,11 +17,20 @@ from starlette.responses import Response
 from models.bundle import Bundle, BundleError
 from scheduler.explain.stories import bundle_in_use
 from scheduler.service.api.auth import Operator
-from scheduler.service.log.beside import FORMER, SHOWN, ended_with, learned_to, uses
+from scheduler.service.log.beside import (
+    FORMER,
+    SHOWN,
+    as_of,
+    began_with,
+    in_order,
+    learned_to,
+    uses,
+)
 from scheduler.service.log.proposals import BUNDLE, Proposal, Proposals
 from scheduler.service.log.served import weeks
 from scheduler.service.log.store.store import Store
 from scheduler.service.pages.contrast import (
+    NOW_S,
     THEN_S,
     Contrast,
     Movement,
@@ -86,7 +95,9 @@ def moved(request: Request, viewer: Operator, owner: Word = "") -> Response:
         found: Movement | None = None
         if bundle is not None and owner:
             with store.reading() as connection:
-                scored = scored_of(connection, owner, queries.now() - THEN_S)
+                now = queries.now()
+                scored = scored_of(connection, owner, now - NOW_S)
+                scored += scored_of(connection, owner, now - THEN_S, until=now - NOW_S)
             known = dict[str, Bundle]()
             for digest in {one.bundle for one in scored}:
                 with suppress(BundleError):  # its copy is gone: those jobs are left out
@@ -121,8 +132,8 @@ def _on_the_same_jobs(
     since = max(used[place][1], learned_to(then))
     until = used[place + 1][1] if place + 1 < len(used) else math.inf
     with store.reading() as connection:
-        ended = ended_with(connection, first.digest, since, most=SHOWN, until=until)
-    return contrast(first, then, ended, FORMER)
+        began = began_with(connection, first.digest, since, SHOWN, until=until)
+    return contrast(first, then, as_of(began, len(in_order(began))), FORMER)
 
 
 def _copy(settings: Settings, digest: str) -> Bundle:

@@ -56,14 +56,16 @@ class Contrast:
     only: tuple[str, ...] = ()
 
 
-def contrast(one: Bundle, other: Bundle, ended: Sequence[Ended], role: str) -> Contrast:
+def contrast(one: Bundle, other: Bundle, seen: Sequence[Ended], role: str) -> Contrast:
     """Return how two models compare.
 
     Args:
-        ended: jobs with the inputs of the first one's scores.
+        seen: jobs with the inputs of the first one's scores. Those that still run count in the
+            comparison, and are in no group.
         role: of the other: "former" or "shadow".
     """
-    found = beside(role, other, one, ended)
+    found = beside(role, other, one, seen)
+    ended = [job for job in seen if not job.running]
     first, then = one.duration, other.duration
     shapes, only = _shapes(first, then)
     if found.why_not or not ended:
@@ -203,8 +205,12 @@ class Movement:
         return factor_text(score)
 
 
-def scored_of(connection: Connection, owner: str, since: float) -> list[Scored]:
-    """Return the first scores of a user's jobs that were submitted since then, the latest first."""
+def scored_of(
+    connection: Connection, owner: str, since: float, until: float = math.inf
+) -> list[Scored]:
+    """Return the first scores of a user's jobs that were submitted from `since` until before
+    `until`, at most `MOST`, the latest first.
+    """
     found: dict[str, Scored] = {}
     for table in (decisions, events):
         what = (
@@ -216,7 +222,12 @@ def scored_of(connection: Connection, owner: str, since: float) -> list[Scored]:
                 jobs.c.submitted_at, jobs.c.started_at, jobs.c.ended_at, jobs.c.state,
             )
             .join(jobs, jobs.c.job_id == table.c.job_id)
-            .where(jobs.c.owner == owner, jobs.c.submitted_at >= since, what)
+            .where(
+                jobs.c.owner == owner,
+                jobs.c.submitted_at >= since,
+                jobs.c.submitted_at < until,
+                what,
+            )
             .order_by(table.c.seq.desc())
             .limit(MOST)
         )  # fmt: skip

@@ -121,7 +121,7 @@ def played_apart(store: Store, bundle: Path, asked: Asked, now: float) -> Starts
     except (subprocess.CalledProcessError, OSError, ValueError) as error:
         printed = (getattr(error, "stderr", None) or b"").decode(errors="replace") or str(error)
         log.warning("a replay failed: %s", printed[-4000:])
-        raise NoReplay("The replay failed: the service's log says why.") from None
+        raise NoReplay("The replay failed. The service's own output says why.") from None
     finally:
         _ONE.release()
     if "why_not" in found:

@@ -348,18 +348,25 @@ class PageQueries(VisibleQueries):
         return found
 
     def used(self, since: float = 0.0) -> list[Used]:
-        """Return what the viewer's jobs used that had started and ended since then, latest first,
-        at most `FIGURES`; an operator's are everybody's.
+        """Return what the viewer's jobs used that ran and ended after `since`, latest first, at
+        most `FIGURES`; an operator's are everybody's. Of what was measured, the latest `FIGURES`
+        count.
         """
         names = "job_id", "owner", "gpus", "started_at", "ended_at", "spec", "slurm"
         ended = jobs.c.ended_at >= since, jobs.c.started_at.is_not(None), self._mine()
         query = select(*(jobs.c[n] for n in names)).where(*ended)
         rows = self._all(query.order_by(jobs.c.ended_at.desc()).limit(FIGURES))
         measured = events.c.kind.in_((Kind.PROFILED, Kind.OBSERVED))
-        watched = select(events.c.job_id, events.c.body).join(
-            jobs, jobs.c.job_id == events.c.job_id
-        ).where(measured, *ended).order_by(events.c.seq)  # fmt: skip
-        bodies = {row["job_id"]: json.loads(row["body"]) for row in self._all(watched)}
+        watched = (
+            select(events.c.seq, events.c.job_id, events.c.body)
+            .join(jobs, jobs.c.job_id == events.c.job_id)
+            .where(measured, *ended)
+            .order_by(events.c.seq.desc())
+            .limit(FIGURES)
+        )
+        seen = list(reversed(self._all(watched)))
+        whole = self._bodies(events, seen)
+        bodies = {row["job_id"]: json.loads(body) for row, body in zip(seen, whole, strict=True)}
         found = []
         for row in rows:
             ran_s = row["ended_at"] - row["started_at"]

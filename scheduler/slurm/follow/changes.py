@@ -96,9 +96,9 @@ def _before(
 def _within(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[Change]:
     """As much as a limit allows that the job is over by itself: it never starts as it is."""
     parts = [site.partitions[name] for name in job.partition.split(",") if name in site.partitions]
-    limit = job.time_limit_s or 0.0
+    limit = job.time_limit_s or max((part.max_time_s or 0.0 for part in parts), default=0.0)
     longest = [part.max_time_s for part in parts if part.max_time_s is not None]
-    if len(longest) == len(parts) and parts and limit > max(longest):
+    if len(longest) == len(parts) and parts and limit > max(longest) >= 60.0:
         yield _shorter(job, int(max(longest) // 60))
     ranges = [(part.min_nodes or 1, min(part.max_nodes or MANY, len(part.nodes))) for part in parts]
     near = {min(max(job.num_nodes, least), most) for least, most in ranges if least <= most}
@@ -112,12 +112,15 @@ def _within(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[
     if hit is None:
         return
     name, _, tres = hit.name.partition(" ")
+    minutes = 0  # which Slurm takes for no limit
     if name == "MaxWall":
-        yield _shorter(job, int(hit.limit // 60))
-    elif name == "MaxTRESMins" and hit.asked:
-        yield _shorter(job, int(limit / 60 * hit.limit / hit.asked))
+        minutes = int(hit.limit // 60)
+    elif name == "MaxTRESMins":
+        minutes = int(limit / 60 * hit.limit / hit.asked) if hit.asked else 0
     elif not hit.ever and not name.startswith("Min"):
         yield from _at_most(job, tres, hit.limit, name, site=site)
+    if minutes >= 1:
+        yield _shorter(job, minutes)
 
 
 def _at_most(job: SlurmJob, tres: str, most: float, name: str, site: Site) -> Iterator[Change]:

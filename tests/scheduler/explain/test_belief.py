@@ -82,9 +82,9 @@ def test_what_is_said_of_a_run_is_so_at_its_age(ran_s: float, limit_s: float | N
             assert found.p90_s is None or found.p90_s >= ran_s
             assert limit_s is None or max(found.p50_s, found.p90_s or 0.0) <= max(limit_s, ran_s)
         elif ran_s > 76.0 and limit_s is None:
-            assert "longer than nine in ten such jobs were to (76 s)" in found.text
+            assert "longer than predicted of nine in ten such jobs (76 s)" in found.text
         elif 26.0 < ran_s < 76.0:
-            assert "longer than half of such jobs were to (26 s)" in found.text
+            assert "longer than predicted of half of such jobs (26 s)" in found.text
         assert "It should run" not in found.text
 
 

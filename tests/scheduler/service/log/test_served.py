@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.service.log.served import FOLDER, KEPT, WEEK_S, Served, count, counted, weeks
+from scheduler.service.log.served import (
+    FOLDER,
+    KEPT,
+    SETTLED_S,
+    WEEK_S,
+    Served,
+    count,
+    counted,
+    weeks,
+)
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import Desk
 from tests.scheduler.service.log.test_watch_models import RIGHT, WRONG, believing, promote, work
@@ -45,6 +54,8 @@ def test_each_week_says_who_decided_and_how_it_turned_out(desk: Desk, tmp_path: 
     desk.turn((first + 1) * WEEK_S - desk.world.now() + 10.0)
     work(desk, 8, "later")
     count(desk.store, tmp_path, desk.world.now())
+    assert not any(week.whole for week in weeks(tmp_path)), "ends may come late"
+    count(desk.store, tmp_path, (first + 1) * WEEK_S + SETTLED_S)
     now, before = weeks(tmp_path)
     assert (now.number, now.whole, before.number, before.whole) == (first + 1, False, first, True)
     assert numbers(list(now.bundles)) == [(right, 8, 8, 8)]

@@ -150,7 +150,7 @@ def begin(store: Store, tmp_path: Path, core: CoreSpec = LUCID, *, trained: bool
     world = World(_truth, start=START)
     decider = Decider(
         store, lambda: SimulatedBackend(world), BundleStore(tmp_path / "bundles"), holder="test",
-        champion=tmp_path / "champion", lease_s=1e6,
+        champion=tmp_path / "champion", lease_s=1e6, bundle_poll_s=0.0,
     )  # fmt: skip
     assert decider.take_over()
     return Lived(store, settings, decider, world, secrets)

@@ -133,6 +133,23 @@ def test_an_operator_compares_the_models_in_use_and_nobody_else_may(lived: Lived
         assert lived.browser("ada.byron").get(path).status_code == 403
 
 
+def test_a_user_of_many_jobs_is_compared_with_their_past(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs of this week left no room for those before."""
+    monkeypatch.setattr("scheduler.service.pages.contrast.MOST", 4)
+    lived.settle(1)
+    for week in range(2):
+        for _ in range(6):
+            lived.submit("ada.byron", gpus=1, vc="vision")
+            lived.settle(3000)
+        if not week:
+            lived.decider.turn(NOW_S)
+    page = lived.browser("olga").get("/models/moved", params={"owner": "ada.byron"}).text
+    assert "Too few" not in page
+    assert "4 jobs of the three weeks before" in page
+
+
 def test_an_operator_finds_what_moved_a_users_estimates(lived: Lived) -> None:
     lived.settle(1)
     client = lived.browser("olga")

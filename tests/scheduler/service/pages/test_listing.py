@@ -13,7 +13,7 @@ import pytest
 from scheduler.core.capacity import Capacity
 from scheduler.explain import stories
 from scheduler.explain.words import percent
-from scheduler.service.log.store import short
+from scheduler.service.log.store import archive, short
 from scheduler.service.pages import listing
 from scheduler.service.pages.efficiency import Efficiency, efficiency
 from scheduler.service.pages.listing import COLUMNS, ROWS, Wanted, _plain
@@ -220,6 +220,19 @@ def test_what_people_used_of_what_they_asked_for_stands_beside_their_waits(lived
     mine = PageQueries(lived.store, lived.viewer("grace.hopper")).used()
     assert {one.owner for one in mine} == {"grace.hopper"}
     assert "ada.byron" not in lived.browser("grace.hopper").get("/fairness?period=all").text
+
+
+def test_what_was_measured_is_read_from_the_archive_too(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_many(lived, "ada.byron", [{"name": "one", "gpus": 1, "vc": "vision"}] * 6)
+    lived.settle(30_000)
+    before = PageQueries(lived.store, lived.viewer("olga")).used()
+    monkeypatch.setattr(archive, "BATCH", 2)
+    monkeypatch.setattr(archive, "APART_S", 0.0)
+    assert archive.move(lived.store, 1e12) > 0
+    assert PageQueries(lived.store, lived.viewer("olga")).used() == before
+    assert any(one.util_pct for one in before)
 
 
 def test_nobody_measured_is_no_use_of_nothing() -> None:
