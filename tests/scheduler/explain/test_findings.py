@@ -79,7 +79,7 @@ def test_memory_that_does_not_fit_is_told_as_such(make: type[Policy]) -> None:
     desk = a_pair(make(Likes()), HEAVY, HEAVY)
     desk.core.decide(1.0)
     assert partner(desk) == Partner(1.0, "runs", Reason.MEMORY_GUARD)
-    assert "the memory of its GPUs does not hold both" in str(said(desk, 1.0)["sharing"])
+    assert "the memory of GPUs there does not hold both" in str(said(desk, 1.0)["sharing"])
 
 
 def test_lucids_priority_rule_is_told_as_such_and_not_as_interference() -> None:

@@ -139,7 +139,7 @@ def test_how_it_failed_is_for_the_log_alone(
     monkeypatch.setattr(sys, "executable", str(program))
     with pytest.raises(NoReplay) as failed:
         played_apart(contended.store, tmp_path, LARGE_FIRST, contended.world.now())
-    assert str(failed.value) == "The replay failed: the service's log says why."
+    assert str(failed.value) == "The replay failed. The service's own output says why."
     assert "zq:secret@db" in caplog.text
 
 
