@@ -51,6 +51,20 @@ def test_what_is_wrong_is_said_and_nothing_that_was_filled_in_is_lost(busy: Live
     assert ada.post("/submit", data={"command": "true"}).status_code == 403, "without our word"
 
 
+def test_the_form_says_when_a_job_would_start_and_keeps_what_was_filled_in(busy: Lived) -> None:
+    ada = busy.browser("ada.byron")
+    page, before = ada.get("/submit").text, busy.store.last_seq()
+    assert 'formaction="/submit/eta"' in page
+    sent = fields(page) | {"command": "train 5", "gpus": "2", "array": "0-3"}
+    shown = ada.post("/submit/eta", data=sent)
+    assert shown.status_code == 200
+    assert "estimate unavailable: no analyst is running" in unescape(shown.text)
+    assert 'value="train 5"' in shown.text
+    wrong = ada.post("/submit/eta", data=sent | {"gpus": "many"})
+    assert "GPUs is many" in unescape(wrong.text)
+    assert busy.store.last_seq() == before
+
+
 def test_an_array_is_submitted_and_its_id_shows_a_task(lived: Lived) -> None:
     ada = lived.browser("ada.byron")
     sent = fields(ada.get("/submit").text) | {"command": "train", "array": "0-4%2"}
@@ -81,17 +95,3 @@ def test_a_job_is_submitted_again_and_alone(lived: Lived) -> None:
     refused = ada.get(f"/submit?again={theirs}")
     assert refused.status_code == 404
     assert "secret" not in refused.text
-
-
-def test_the_form_says_when_a_job_would_start_and_keeps_what_was_filled_in(busy: Lived) -> None:
-    ada = busy.browser("ada.byron")
-    page, before = ada.get("/submit").text, busy.store.last_seq()
-    assert 'formaction="/submit/eta"' in page
-    sent = fields(page) | {"command": "train 5", "gpus": "2", "array": "0-3"}
-    shown = ada.post("/submit/eta", data=sent)
-    assert shown.status_code == 200
-    assert "estimate unavailable: no analyst is running" in unescape(shown.text)
-    assert 'value="train 5"' in shown.text
-    wrong = ada.post("/submit/eta", data=sent | {"gpus": "many"})
-    assert "GPUs is many" in unescape(wrong.text)
-    assert busy.store.last_seq() == before
