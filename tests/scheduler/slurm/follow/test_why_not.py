@@ -173,18 +173,21 @@ def test_as_much_as_a_limit_allows_is_tried(
     assert [one for one in commands(scene) if one.endswith(offered)], commands(scene)
 
 
-@pytest.mark.parametrize("limit", ["MaxWall=00:00:30", "MaxTRESMins=cpu=1"])
-def test_no_limit_at_all_is_never_offered_as_a_short_one(scene: Scene, limit: str) -> None:
+@pytest.mark.parametrize(("limit", "offered"), [("3", ""), ("16", "timelimit=2")])
+def test_no_limit_at_all_is_never_offered_as_a_short_one(
+    scene: Scene, limit: str, offered: str
+) -> None:
     """`timelimit=0` stands for none."""
     config = "\nAccountingStorageEnforce = limits,qos\nSLURM_VERSION = 22.05.8"
     scene.slurm.says["scontrol show config"] += config
-    name, _, value = limit.partition("=")
-    row = [value if column == name else "" for column in QOS]
+    row = [f"cpu={limit}" if column == "MaxTRESMins" else "" for column in QOS]
     scene.slurm.says["qos"] = "|".join(["one", "0", *row[2:]])
     scene.restart()
-    tres = (("cpu", 100.0), ("gres/gpu", 1.0), ("node", 1.0))
-    scene.look(waits(scene, qos="one", cpus=100, tres=tres, reason="x"))
-    assert not [one for one in commands(scene) if one.endswith("timelimit=0")]
+    tres = (("cpu", 8.0), ("gres/gpu", 1.0), ("node", 1.0))
+    scene.look(waits(scene, qos="one", cpus=8, min_cpus=8, tres=tres, reason="x"))
+    limits = [one.rpartition(" ")[2] for one in commands(scene) if "timelimit=" in one]
+    assert "timelimit=0" not in limits
+    assert offered in ["", *limits], "a limit of a minute or more is"
 
 
 def test_a_waiting_hour_puts_others_back_by_half_an_hour_where_there_are_two_nodes(
