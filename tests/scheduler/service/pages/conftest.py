@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -113,8 +114,8 @@ class Lived:
         return client
 
 
-def _truth(launch: Launch) -> JobOutcome:
-    random = Random(launch.job_id)
+def _truth(launch: Launch, met: dict[str, int]) -> JobOutcome:
+    random = Random(met.setdefault(launch.job_id, len(met)))  # ids are drawn anew each time
     profile = Profile(
         gpu_util_pct=random.choice([15.0, 40.0, 90.0]),
         gpu_mem_util_pct=random.uniform(2, 50),
@@ -147,7 +148,7 @@ def begin(store: Store, tmp_path: Path, core: CoreSpec = LUCID, *, trained: bool
         )[1]
         for user in (*PEOPLE, "olga")
     }  # fmt: skip
-    world = World(_truth, start=START)
+    world = World(partial(_truth, met={}), start=START)
     decider = Decider(
         store, lambda: SimulatedBackend(world), BundleStore(tmp_path / "bundles"), holder="test",
         champion=tmp_path / "champion", lease_s=1e6, bundle_poll_s=0.0,

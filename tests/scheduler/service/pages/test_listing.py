@@ -5,11 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import re
+from itertools import cycle
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
+from features.job import Profile
+from features.schema import State
+from scheduler.backends.base import Launch
+from scheduler.backends.simulated import JobOutcome
 from scheduler.core.capacity import Capacity
 from scheduler.explain import stories
 from scheduler.explain.words import percent
@@ -18,6 +23,7 @@ from scheduler.service.pages import listing
 from scheduler.service.pages.efficiency import Efficiency, efficiency
 from scheduler.service.pages.listing import COLUMNS, ROWS, Wanted, _plain
 from scheduler.service.pages.queries import PageQueries, Used
+from scheduler.simulation.work import Work
 from tests.scheduler.service.pages.conftest import Lived, submit_many
 
 ROW = re.compile(r'<th scope="row"><a href="/jobs/([^"]+)">')
@@ -195,6 +201,15 @@ def test_a_job_found_by_its_id_is_one_that_is_chosen(queue: Lived) -> None:
 
 
 def test_what_people_used_of_what_they_asked_for_stands_beside_their_waits(lived: Lived) -> None:
+    util = cycle((15.0, 40.0, 90.0))
+
+    def measured(_: Launch) -> JobOutcome:
+        profile = Profile(
+            gpu_util_pct=next(util), gpu_mem_util_pct=20.0, gpu_mem_mib=5000.0, amp=False
+        )
+        return JobOutcome(Work(500.0, State.COMPLETED, None, profile))
+
+    lived.world._truth = measured
     asked = [{"name": f"j{n}", "gpus": 1, "vc": "vision", "time_limit_s": 8000} for n in range(6)]
     submit_many(lived, "ada.byron", asked)
     submit_many(lived, "grace.hopper", [{"name": "one", "gpus": 1, "vc": "vision"}])
@@ -204,16 +219,16 @@ def test_what_people_used_of_what_they_asked_for_stands_beside_their_waits(lived
     assert len(ada) == 6
     assert all(one.util_pct is not None and one.mem_mib is not None for one in ada)
     gpu_s = sum(one.gpu_s for one in ada)
-    util = sum((one.util_pct or 0.0) * one.gpu_s for one in ada) / gpu_s / 100
+    use = sum((one.util_pct or 0.0) * one.gpu_s for one in ada) / gpu_s / 100
     found = efficiency(ada)
-    assert found.util == pytest.approx(util)
+    assert found.util == pytest.approx(use)
     assert found.measured == 1.0
     assert found.time == pytest.approx(sum(one.ran_s for one in ada) / (6 * 8000))
     page = lived.browser("olga").get("/list?owner=ada.byron").text
-    for text in (percent(util), "GPU use (7 days)", "of limits used"):
+    for text in (percent(use), "GPU use (7 days)", "of limits used"):
         assert text in page
     fair = lived.browser("olga").get("/fairness?period=all").text
-    assert f'data-label="of GPUs used">{percent(util)}<' in fair
+    assert f'data-label="of GPUs used">{percent(use)}<' in fair
     assert 'href="/list?owner=ada.byron"' in fair
     grace = efficiency(one for one in used if one.owner == "grace.hopper")
     assert grace.time is None
