@@ -21,6 +21,7 @@ import pyarrow as pa
 from features.rows import training_rows
 from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import check
+from models.bundle.doubts import write_doubts
 from models.training.errors import TrainingError
 from models.training.judging import Judgement, Paired, better_in_all, judge, most_telling
 from models.training.tracking import (
@@ -80,6 +81,11 @@ class Proposal:
             return self.why_not
         telling = most_telling(self.figures)
         return (self.judgement if telling in self.judgement.figures else self.replay).reason
+
+    @property
+    def doubts(self) -> list[str]:
+        """Return the figures in which the candidate is worse beyond chance, a line each."""
+        return [str(figure) for figure in self.figures if figure.verdict == "worse"]
 
     def evidence(self, **more: Any) -> Mapping[str, Any]:
         """Return what is kept with a promotion, plain JSON."""
@@ -148,6 +154,7 @@ def carried_out(
     """
     bundle = accepted(proposal.candidate, registry)
     promote(proposal.candidate, reason, proposal.evidence(**more), registry)
+    write_doubts(out, bundle.digest, proposal.doubts)  # first: a service looks at the bundle alone
     bundle.save(out)
     return bundle
 

@@ -19,6 +19,7 @@ from features.rows import Rows, training_rows
 from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Bundle, BundleError
 from models.bundle.acceptance import check
+from models.bundle.doubts import read_doubts
 from models.training.duration import fit_at
 from models.training.edits import EditError, Edits, apply_edits
 from models.training.errors import TrainingError
@@ -223,11 +224,14 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     assert "2.0 days replayed once" in said
     assert "Not promoted" in said
     assert "needs --why" in asked("--anyway", "--yes")[1]
+    assert read_doubts(tmp_path / "bundle", good.digest) == []
     assert champion(registry) == one
     assert json.loads(asked("--preview", "--json")[1])["better"] is False
     assert asked("--anyway", "--why", "a trial", "--yes")[0] == 0
     assert (champion(registry), former_champion(registry)) == (two, one)
     assert Bundle.load(tmp_path / "bundle").digest == bad.digest
+    doubts = BundleStore(tmp_path / "kept").body(tmp_path / "bundle", bad.digest)["doubts"]
+    assert any(one.startswith("tail AUC") and ": worse by -" in one for one in doubts)
     client = mlflow.MlflowClient(registry.tracking_uri, registry.tracking_uri)
     place = client.get_run(two.run_id).info.artifact_uri
     kept = mlflow.artifacts.load_dict(f"{place}/promotion-of-2.json")

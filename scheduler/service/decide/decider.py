@@ -520,7 +520,7 @@ class Decider:
             self._champion_refused = body
         else:
             if bundle.digest != self.state.bundle:
-                body = {"digest": bundle.digest, "path": str(self.champion)}
+                body = self.bundle_store.body(self.champion, bundle.digest)
                 self._append([Event(Kind.BUNDLE, self.backend.now(), body=body)])
                 self.log.info("bundle", **body)
             self._champion_refused = {}

@@ -331,6 +331,12 @@ def uses(connection: Connection) -> list[tuple[str, float, int]]:
     return found
 
 
+def doubts_of(connection: Connection, seq: int) -> list[str]:
+    """Return in which figures the bundle of an event was judged worse before it was promoted."""
+    body = connection.execute(select(events.c.body).where(events.c.seq == seq)).scalar_one()
+    return list(json.loads(body).get("doubts", []))
+
+
 def returned(connection: Connection) -> Mapping[str, object]:
     """Return the last return to a former bundle, as the log has it; empty when there was none.
 

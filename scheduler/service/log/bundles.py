@@ -11,6 +11,7 @@ from typing import Any
 from features.files import sync
 from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import check
+from models.bundle.doubts import read_doubts
 from models.bundle.store import JSON_NAME
 
 Signature = tuple[int, int, int]  # inode, size and time of bundle.json: they change with the bundle
@@ -56,6 +57,11 @@ class BundleStore:
             sync(self.folder)
         self._loaded[bundle.digest] = bundle
         return bundle
+
+    def body(self, path: Path, digest: str) -> dict[str, Any]:
+        """Return the body of the event that the bundle at `path` comes into use."""
+        doubts = read_doubts(path, digest)
+        return {"digest": digest, "path": str(path)} | ({"doubts": doubts} if doubts else {})
 
 
 def signature(path: Path) -> Signature | None:

@@ -2,14 +2,16 @@
 
 What ended since the new ones came into use, and what runs, is scored by both
 (`scheduler.service.log.beside`), at `FIRST` ended jobs and each time there are half as many again,
-so that looking often makes no false alarm likely. The return is an event, as a promotion is:
+so that looking often makes no false alarm likely. Those that were judged worse beyond chance before
+they were promoted are left at the first look at which they are behind: there was proof before. The
+return is an event, as a promotion is:
 whoever decides follows it, and a restart changes nothing. Models that were left so are not taken
 from the champion's folder again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import structlog
@@ -23,6 +25,7 @@ from scheduler.service.log.beside import (
     as_of,
     began_with,
     beside,
+    doubts_of,
     in_order,
     returned,
     uses,
@@ -67,14 +70,25 @@ def look(store: Store, bundle_store: BundleStore, now: float) -> Beside | None:
             return None
         (former, _, _), (present, since, seq) = used[-2:]
         known = began_with(connection, present, since)
+        doubts = doubts_of(connection, seq)
     count = due(len(in_order(known)))
     if count is None:
         return None
     other, in_use = (bundle_store.find({"digest": digest}) for digest in (former, present))
     found = beside(FORMER, other, in_use, as_of(known, count))
-    if found.verdict == "better":
-        _return(store, bundle_store, found, seq=seq, now=now)
+    if is_left(found, doubted=bool(doubts)):
+        _return(store, bundle_store, found, seq=seq, now=now, doubts=doubts)
     return found
+
+
+def is_left(former: Beside, *, doubted: bool) -> bool:
+    """Return whether the bundle in use is to be left for the former one.
+
+    Args:
+        doubted: the one in use was judged worse before it was promoted.
+    """
+    behind = former.gain is not None and former.gain > 0
+    return behind if doubted else former.verdict == "better"
 
 
 def due(ended: int) -> int | None:
@@ -99,11 +113,21 @@ def not_left(store: Store, digest: str) -> None:
         )
 
 
-def _return(store: Store, bundles: BundleStore, found: Beside, seq: int, now: float) -> None:
+def _return(
+    store: Store,
+    bundles: BundleStore,
+    found: Beside,
+    seq: int,
+    now: float,
+    doubts: Sequence[str],
+) -> None:
     assert found.error is not None
     assert found.error_in_use is not None
+    how = "worse beyond chance"
+    if found.verdict != "better":
+        how = f"judged worse before its promotion ({doubts[0]}), and no better"
     why = (
-        f"worse beyond chance on {found.jobs} jobs of {found.users} users that ended since, and "
+        f"{how} on {found.jobs} jobs of {found.users} users that ended since, and "
         f"{found.running} that ran: "
         f"mean |ln(true / predicted)| {found.error_in_use:.3f}, the former's {found.error:.3f}"
     )

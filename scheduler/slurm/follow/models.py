@@ -80,7 +80,7 @@ class Models:
         memory.use(bundle)
         self._digest = bundle.digest
         if self._store is not None and bundle.digest != self._in_log():
-            body = {"digest": bundle.digest, "path": str(self._champion)}
+            body = self._bundles.body(self._champion, bundle.digest)
             self._store.append([Event(Kind.BUNDLE, now, body=body)], lease=lease)
 
     def _go_back(self, memory: Memory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,16 +10,17 @@ import pytest
 
 from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Bundle
+from models.bundle.doubts import DOUBTS_NAME, read_doubts, write_doubts
 from scheduler.backends.events import Kind
 from scheduler.service.log.audit import audit
 from scheduler.service.log.beside import Began, as_of, beside, ended_with, standing
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.watch_models import FIRST, due, look
 from scheduler.service.metrics import Metrics
-from tests.scheduler.service.desk import Desk
+from tests.scheduler.service.desk import Desk, lasting
 from tests.scheduler.service.pages.bundle import small_bundle
 
-RIGHT, WRONG = 4.1, 8.7  # ln(1 + a minute), ln(1 + hours)
+RIGHT, LONG, WRONG = 4.1, 6.4, 8.7  # ln(1 + a minute), ln(1 + ten), ln(1 + hours)
 
 
 def believing(value: float) -> Bundle:
@@ -33,8 +35,9 @@ def desk(store: Store, tmp_path: Path) -> Desk:
     return Desk(store, tmp_path, policy="pellucid", champion=tmp_path / "champion")
 
 
-def promote(desk: Desk, bundle: Bundle) -> str:
+def promote(desk: Desk, bundle: Bundle, doubts: Sequence[str] = ()) -> str:
     assert desk.champion is not None
+    write_doubts(desk.champion, bundle.digest, doubts)
     bundle.save(desk.champion)
     desk.turn()
     assert desk.decider.state.bundle == bundle.digest
@@ -79,6 +82,57 @@ def test_worse_models_are_left_and_stay_so_after_a_restart(desk: Desk) -> None:
     assert audit(desk.store, desk.bundle_store.find, decide_again=True).clean
     better = promote(desk, believing(RIGHT + 0.01))
     assert better not in (right, wrong), "another one is taken"
+
+
+@pytest.mark.parametrize(
+    ("doubts", "first", "second", "stays"),
+    [
+        ([], LONG, RIGHT, True),
+        (["pinball of ln .5, the champion's .4"], LONG, RIGHT, True),
+        (["pinball of ln .5, the champion's .4"], RIGHT, LONG, False),
+        ([], RIGHT, LONG, True),
+    ],
+)
+def test_models_judged_worse_before_are_left_once_they_are_behind(
+    store: Store,
+    tmp_path: Path,
+    doubts: list[str],
+    first: float,
+    second: float,
+    stays: bool,
+) -> None:
+    """Five people's jobs last a minute, three people's ten: no model is better beyond chance."""
+    lasts = {i: lasting(60.0 if i % 8 < 5 else 600.0) for i in range(8)}
+    desk = Desk(
+        store, tmp_path, lambda launch: lasts[int(launch.job_id.split("-")[1]) % 8],
+        policy="pellucid", champion=tmp_path / "champion",
+    )  # fmt: skip
+    former, present = promote(desk, believing(first)), promote(desk, believing(second), doubts)
+    work(desk, FIRST + 20, "job")
+    found = look(desk.store, desk.bundle_store, desk.world.now())
+    assert found is not None
+    assert found.verdict == "as good"
+    desk.turn()
+    assert desk.decider.state.bundle == (present if stays else former)
+    notices = [event.body["why"] for event in desk.store.read(kinds=[Kind.BUNDLE_RETURNED])]
+    assert len(notices) == (0 if stays else 1)
+    for why in notices:
+        assert why.startswith(f"judged worse before its promotion ({doubts[0]}), and no better on ")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"bundle": "x"}', '{"bundle": "x", "worse": 3}', "[" * 10_000, None]
+)
+def test_doubts_that_cannot_be_read_are_none(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / DOUBTS_NAME).write_text(text)
+    assert read_doubts(tmp_path, "x") == []
+
+
+def test_doubts_are_of_one_bundle_and_short(tmp_path: Path) -> None:
+    write_doubts(tmp_path, "x", ["a" * 1000] * 100)
+    assert read_doubts(tmp_path, "y") == []
+    assert read_doubts(tmp_path, "x") == ["a" * 300] * 20
 
 
 def test_better_models_stay(desk: Desk) -> None:

@@ -1,0 +1,35 @@
+"""What spoke against a bundle when it was promoted all the same: a small file beside it.
+
+Who watches the bundle in use waits less long for proof, where there was proof before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from features.files import write_json
+from features.given import read_given
+
+DOUBTS_NAME = "doubts.json"
+MOST = 20  # sentences that are read of one file
+LONG = 300  # characters that are read of one sentence
+
+
+def write_doubts(folder: Path, digest: str, doubts: Sequence[str]) -> None:
+    """Keep in which figures the bundle of that digest was judged worse; an empty list: in none."""
+    write_json(folder / DOUBTS_NAME, {"bundle": digest, "worse": list(doubts)})
+
+
+def read_doubts(folder: Path, digest: str) -> list[str]:
+    """Return in which figures the bundle of that digest was judged worse. What is missing, damaged
+    or about another bundle is an empty list.
+    """
+    try:
+        known = json.loads(read_given(folder / DOUBTS_NAME))
+        if known["bundle"] != digest:
+            return []
+        return [str(text)[:LONG] for text in list(known["worse"])[:MOST]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
