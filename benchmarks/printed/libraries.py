@@ -22,21 +22,22 @@ from math import log
 from typing import Any
 
 from benchmarks.printed.__main__ import play
-from benchmarks.printed.trainings import TRAININGS
+from benchmarks.printed.trainings import AMOUNTS, EPOCHS, TRAININGS
 from features.amounts import Ran, Work, of_command
 from features.throughput import asked as at_submission
 
 NEAR, NEAR_AGAIN = 1.1, 1.15  # what counts as right: of a run seen, of one at its submission
 SEEN = 1 / 3  # share of a run after which it is judged
 TRIAL_EPOCHS = 2
-SECOND = 0.6  # share of the first run's epochs that the second asks for
+SECOND = 0.6  # share of the first run's amount that the second asks for
 PROGRAM = [sys.executable, "-m", "benchmarks.printed.trainings"]
 NAMED = {"torch_plain": "torch", "torch_tqdm": "torch", "sklearn": "sklearn", "boosting": "sklearn"}
 
 
-def trained(name: str, epochs: int, rows: int) -> tuple[list[str], list[tuple[float, str]], float]:
+def trained(name: str, amount: int, rows: int) -> tuple[list[str], list[tuple[float, str]], float]:
     """Train. Return the command, what was printed with its seconds, and how long it took."""
-    options = [name, "--epochs", str(epochs), "--rows", str(rows)]
+    option, _ = AMOUNTS.get(name, EPOCHS)
+    options = [name, option, str(amount), "--rows", str(rows)]
     parts, begun = list[tuple[float, str]](), time.monotonic()
     with subprocess.Popen(
         PROGRAM + options,
@@ -54,30 +55,32 @@ def trained(name: str, epochs: int, rows: int) -> tuple[list[str], list[tuple[fl
 
 
 def _an_epoch_s(name: str, rows: int) -> float:
-    """Return the CPU seconds of an epoch, by two short runs."""
+    """Return the CPU seconds of an epoch, or of as many rounds or steps, by two short runs."""
+    _, many = AMOUNTS.get(name, EPOCHS)
     cpu_s = []
     for epochs in (TRIAL_EPOCHS, 3 * TRIAL_EPOCHS):
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        trained(name, epochs, rows)
+        trained(name, epochs * many, rows)
         cpu_s.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
     return max(0.05, (cpu_s[1] - cpu_s[0]) / (2 * TRIAL_EPOCHS))
 
 
 def row(name: str, seconds: float, rows: int) -> dict[str, Any]:
     """Return what was said of two runs by a library: one of about so many seconds, and a second."""
-    epochs = max(4, round(seconds / _an_epoch_s(name, rows)))
-    command, parts, took_s = trained(name, epochs, rows)
+    _, many = AMOUNTS.get(name, EPOCHS)
+    amount = many * max(4, round(seconds / _an_epoch_s(name, rows)))
+    command, parts, took_s = trained(name, amount, rows)
     played = play(parts, took_s, of_command(command))
     bare = play(parts, took_s, None)
     seen, unasked = played.at(SEEN), bare.at(SEEN)
-    again, _, again_s = trained(name, max(2, round(SECOND * epochs)), rows)
+    again, _, again_s = trained(name, round(SECOND * amount), rows)
     first, second = Work.of(command), Work.of(again)
     assert first is not None
     assert second is not None
     foreseen = at_submission(second, 1, (Ran(first, 1, took_s),))
     return {
         "library": name,
-        "epochs": epochs,
+        "amount": amount,
         "took_s": round(took_s, 1),
         "said": round(seen.total_s / took_s, 3) if seen else None,
         "said_without_command": round(unasked.total_s / took_s, 3) if unasked else None,

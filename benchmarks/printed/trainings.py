@@ -2,7 +2,8 @@
 
     python -m benchmarks.printed.trainings keras --epochs 12 --rows 4000
 
-Each takes its time on one CPU thread; `--rows` sets how long an epoch is.
+Each takes its time on one CPU thread; `--rows` sets how long an epoch is. What is counted in rounds
+or steps is asked for by the library's own name of it (`AMOUNTS`).
 """
 
 # mypy: disable-error-code="import-not-found, untyped-decorator, import-untyped, misc, no-untyped-call"
@@ -20,6 +21,16 @@ import numpy as np
 
 WIDTH = 64
 Training = Callable[[int, int], None]
+# the option that asks for the amount, and how many of the unit are about as long as an epoch
+AMOUNTS = {
+    "lightgbm": ("--num-boost-round", 20),
+    "xgboost": ("--num-boost-round", 20),
+    "catboost": ("--iterations", 20),
+    "boosting": ("--n-estimators", 20),
+    "stable_baselines3": ("--total-timesteps", 4096),
+    "sklearn": ("--max-iter", 1),
+}
+EPOCHS = ("--epochs", 1)
 
 
 def _rows(rows: int) -> tuple[Any, Any]:
@@ -119,9 +130,10 @@ def transformers(epochs: int, rows: int) -> None:
 
 
 def lightning(epochs: int, rows: int) -> None:
-    """Lightning's Trainer with its own bar."""
+    """Lightning's Trainer with its bar of tqdm; that of rich prints nothing into a file."""
     import lightning as pl
     import torch
+    from lightning.pytorch.callbacks import TQDMProgressBar
 
     class Module(pl.LightningModule):
         def __init__(self) -> None:
@@ -137,7 +149,8 @@ def lightning(epochs: int, rows: int) -> None:
             return torch.optim.Adam(self.parameters())
 
     pl.Trainer(
-        max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False
+        max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
+        callbacks=[TQDMProgressBar()],
     ).fit(Module(), _loader(rows))  # fmt: skip
 
 
@@ -153,7 +166,7 @@ def keras(epochs: int, rows: int) -> None:
     model.fit(*_rows(rows), epochs=epochs, batch_size=64)
 
 
-def lightgbm(epochs: int, rows: int) -> None:
+def lightgbm(rounds: int, rows: int) -> None:
     """LightGBM, evaluated each tenth round."""
     import lightgbm as library
 
@@ -161,11 +174,11 @@ def lightgbm(epochs: int, rows: int) -> None:
     data = library.Dataset(x, y)
     library.train(
         {"objective": "binary", "num_threads": 1, "num_leaves": 255, "verbose": -1, "metric": "auc"},
-        data, num_boost_round=epochs * 20, valid_sets=[data], callbacks=[library.log_evaluation(10)],
+        data, num_boost_round=rounds, valid_sets=[data], callbacks=[library.log_evaluation(10)],
     )  # fmt: skip
 
 
-def xgboost(epochs: int, rows: int) -> None:
+def xgboost(rounds: int, rows: int) -> None:
     """XGBoost, evaluated at each round."""
     import xgboost as library
 
@@ -173,16 +186,16 @@ def xgboost(epochs: int, rows: int) -> None:
     data = library.DMatrix(x, y)
     library.train(
         {"objective": "binary:logistic", "nthread": 1, "max_depth": 8},
-        data, num_boost_round=epochs * 20, evals=[(data, "train")],
+        data, num_boost_round=rounds, evals=[(data, "train")],
     )  # fmt: skip
 
 
-def catboost(epochs: int, rows: int) -> None:
+def catboost(iterations: int, rows: int) -> None:
     """CatBoost with its own lines."""
     from catboost import CatBoostClassifier
 
     CatBoostClassifier(
-        iterations=epochs * 20, thread_count=1, depth=8, verbose=10,
+        iterations=iterations, thread_count=1, depth=8, verbose=10,
         train_dir=mkdtemp(),
     ).fit(*_rows(rows * 2))  # fmt: skip
 
@@ -196,21 +209,19 @@ def sklearn(epochs: int, rows: int) -> None:
     ).fit(*_rows(rows))  # fmt: skip
 
 
-def boosting(epochs: int, rows: int) -> None:
+def boosting(trees: int, rows: int) -> None:
     """Gradient boosting of scikit-learn, verbose."""
     from sklearn.ensemble import GradientBoostingClassifier
 
-    GradientBoostingClassifier(n_estimators=epochs * 20, verbose=1, max_depth=4).fit(
-        *_rows(rows // 2)
-    )
+    GradientBoostingClassifier(n_estimators=trees, verbose=1, max_depth=4).fit(*_rows(rows // 2))
 
 
-def stable_baselines3(epochs: int, rows: int) -> None:
+def stable_baselines3(steps: int, _: int) -> None:
     """PPO of Stable Baselines3 on CartPole."""
     from stable_baselines3 import PPO
 
     PPO("MlpPolicy", "CartPole-v1", verbose=1, device="cpu", n_steps=1024).learn(
-        total_timesteps=epochs * rows
+        total_timesteps=steps
     )
 
 
@@ -267,7 +278,8 @@ def main() -> None:
     """Train once, as the command line asks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("library", choices=sorted(TRAININGS))
-    parser.add_argument("--epochs", type=int, required=True)
+    options = sorted({option for option, _ in (EPOCHS, *AMOUNTS.values())})
+    parser.add_argument(*options, type=int, required=True, dest="amount")
     parser.add_argument("--rows", type=int, default=4000)
     asked = parser.parse_args()
     try:
@@ -276,7 +288,7 @@ def main() -> None:
         torch.set_num_threads(1)
     except ImportError:
         pass
-    TRAININGS[asked.library](asked.epochs, asked.rows)
+    TRAININGS[asked.library](asked.amount, asked.rows)
 
 
 if __name__ == "__main__":

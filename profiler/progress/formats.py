@@ -67,7 +67,7 @@ _PREFIX = re.compile(
 _PROMISING = re.compile(
     r"\d ?[/%]|EPOCH|frames|hours|Ep\.|^tick|\d of \d|poch|"
     r"[Ss]tep|[Ii]ter|pdate|eta:|ETA|eta \d|remaining|left|[Ff]old|FOLD|[Ss]eed"
-    r"|[Tt]rial|new study|\"progress\"|^\[?\d|\bep[ =:]|^Train loss"
+    r"|[Tt]rial|new study|\"progress\"|^\[?\d|\bep[ =:]|^Train loss|\d[ms]\s*+$"
 )
 LINE = 1000  # characters of a line that are looked at
 
@@ -242,7 +242,7 @@ def _float(text: str | None) -> float | None:
 
 
 def _seconds(text: str) -> float:
-    if text.endswith("s"):
+    if text[-1] in "sm":
         return sum(_LONG[unit] * float(n) for n, unit in _PARTS.findall(text))
     days, comma, clock = text.rpartition(", ")
     seconds = 0.0

@@ -177,16 +177,21 @@ def parser() -> argparse.ArgumentParser:
     add = found.add_argument
     add("configs", nargs="*", help="MODEL[/BATCH][/amp]; default: all")
     add("--out", type=Path, required=True, help="folder of the data set")
-    add("--minutes", type=float, default=9.0, help="seconds to wait before each window")
+    add(
+        "--minutes",
+        type=float,
+        default=9.0,
+        help="measure for at most so long; begin anew with the same --out to go on",
+    )
     add("--device", choices=("gpu", "cpu"))
-    add("--gpu", help="number of pairs repeated together")
+    add("--gpu", help="label or UUID; default: the first free one")
     add("--tiny", action="store_true", help="CPU-sized workloads and windows")
     add("--pairs", type=int, help="at most so many pairs; default: all")
     add("--mps", action="store_true", help="pairs under MPS too, " + (mps.available() or "here"))
     add("--solo-seconds", type=float)
     add("--pair-seconds", type=float)
-    add("--settle-seconds", type=float, help="passed before each window")
-    add("--group", type=int, help="pairs repeated together")
+    add("--settle-seconds", type=float, help="seconds to wait before each window")
+    add("--group", type=int, help="number of pairs repeated together")
     add("--repeats", type=int, help="fewest repeats of each")
     add("--max-repeats", type=int)
     add("--tolerance", type=float, help="half width of the confidence interval to stop at")

@@ -393,11 +393,11 @@ def window(p50: float, p90: float | None, now: float) -> str:
 
 
 def end_words(p50: float | None, p90: float | None, past_s: float | None, now: float) -> str:
-    """Return when a run should end, and how much later than predicted."""
+    """Return when a run should end, and how far it is past its prediction already."""
     if p50 is None:
         return "its end is not foreseen"
     text = f"expected to end in {window(p50, p90, now)}"
-    return f"{text}, {duration(past_s)} later than predicted" if past_s else text
+    return f"{text}, {duration(past_s)} past its prediction already" if past_s else text
 
 
 def expected_start(p50: float, p90: float | None, now: float) -> str:
