@@ -263,7 +263,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--track", nargs="+", default=["honest", "honest-open"])
-    parser.add_argument("--worlds", nargs="+", default=[], help="instead of tracks")
+    parser.add_argument(
+        "--worlds",
+        nargs="+",
+        default=[],
+        help="worlds of benchmarks/worlds.yaml, in place of --track",
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--rows", nargs="+", default=[], help="only rows of these names")

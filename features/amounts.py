@@ -92,7 +92,8 @@ def of_command(command: Sequence[str]) -> Amount:
 def of_commands(commands: Sequence[Simple]) -> Amount:
     """Return how much the commands of a script ask for, as their training command states it. If
     several state the same amount, each counts as one run, without those that run only where the one
-    before does not (`||`, `else`). If they state different amounts, the result is empty.
+    before does not (`||`, `else`). If they state different amounts, only the number of runs is
+    returned.
     """
     each = [(_of_words(one.words), one) for one in commands]
     stated = _counted([(found, one) for found, one in each if found.epochs or found.steps])

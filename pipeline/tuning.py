@@ -240,11 +240,12 @@ def tail_holds(row: Row, tail: float = TAIL) -> bool:
 
 
 def candidates(now: Values, jobs: Workload, more: Mapping[str, Values]) -> dict[str, Values]:
-    """Return the settings to try, by name: those that differ from the present ones, by dotted
-    names.
+    """Return the settings to try, by name: of each what differs from `now`, by dotted names. Those
+    that change nothing are left out.
 
     Args:
         now: settings of `pellucid` as in a cluster file.
+        jobs: if none has a profile, settings of packing are not tried.
         more: of the caller's own.
     """
     packs = any(work.profile is not None for work in jobs.work.values())

@@ -60,7 +60,7 @@ class Submitted:
 
 @dataclass
 class Look:
-    """What Slurm printed at one poll."""
+    """The nodes, site and jobs that were read from Slurm at one poll."""
 
     at: float
     nodes: list[Node]

@@ -42,7 +42,8 @@ def ingest(
         Path, typer.Argument(help="The trace: a file, or the directory of PAI 2020's tables.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Directory of the dataset.", show_default=False)
+        Path | None,
+        typer.Option("--out", help="Directory to write the dataset to.", show_default=False),
     ] = None,
     format: Annotated[
         str, typer.Option("--format", help="Name of the format; auto recognises the file.")

@@ -37,7 +37,10 @@ def profile(
     ] = 200.0,
     gpus: Annotated[
         str,
-        typer.Option(help="GPUs, as in 0,1 or 0:1 (MIG) or UUIDs; default: the first free one."),
+        typer.Option(
+            help="GPUs, as in 0,1 or 0:1 (MIG) or UUIDs; default: CUDA_VISIBLE_DEVICES, else the "
+            "first free one."
+        ),
     ] = "",
     device: Annotated[
         DeviceChoice, typer.Option(help="cpu measures the host alone; no GPU is needed.")

@@ -17,7 +17,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 @app.callback()
 def _group() -> None:
-    """What is asked of Slurm itself; no service need run.
+    """Take back orders, erase a user, list what is modelled; no service need run.
 
     Example:
 

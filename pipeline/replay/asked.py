@@ -38,9 +38,9 @@ def ask_of(
     """Return what a job asked for, without its owner.
 
     Args:
-        pools: the virtual cluster of a partition: of several that a job named, those that share
-            nodes with the one it ran in count.
-        hide: how partitions are called.
+        pools: returns the virtual cluster of a partition. Other partitions that a job named
+            count only if all are of the virtual cluster of the one it ran in.
+        hide: returns the name by which a partition is shown.
     """
     plain = _counted(row, site)
     typed = _typed(row, site)

@@ -186,7 +186,7 @@ def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
 
 
 def _not_given(printed: Printed, rows: Sequence[Rows]) -> list[str]:
-    """Return how many jobs what was not given touches."""
+    """Return notes on licences and reservations that were not given: how many jobs had them."""
     notes = []
     if printed.licences is None:
         texts = [

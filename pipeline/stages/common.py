@@ -140,8 +140,8 @@ def workers() -> str:
 
 
 def test_from(submit_time: pa.ChunkedArray, test_days: float) -> float:
-    """Return when the test days begin, seconds since the epoch: midnight (UTC), counted from the
-    end.
+    """Return when the test days begin, seconds since the epoch: `test_days` before the end of the
+    last submission's day (UTC). Raise UserError where no job is left to train on.
     """
     if not len(submit_time):
         raise UserError("the trace holds no job")

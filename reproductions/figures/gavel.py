@@ -201,7 +201,9 @@ def published_runs(folder: Path) -> Iterator[Figure]:
 
 
 def distinct_jobs(jobs: int, supply: int, *, gangs: bool = False) -> Problem:
-    """Return the worst case: no two jobs alike, `jobs / supply` GPUs of each of three types."""
+    """Return the worst case to solve: `jobs` jobs, no two alike, and `jobs / supply` GPUs of each
+    of three types. With `gangs` a job asks for 1 to 8 GPUs, else for one.
+    """
     rng = np.random.default_rng(0)
     rates = np.array([1.0, 0.55, 0.2]) * np.exp(rng.normal(0, 0.35, (jobs, 3)))
     gang = rng.choice([1, 2, 4, 8], jobs, p=[0.7, 0.1, 0.15, 0.05]) if gangs else None

@@ -163,7 +163,7 @@ class Turn:
         )
 
     def is_held(self, run: Run) -> bool:
-        """Return whether GPUs of a run are kept for a waiting job."""
+        """Return whether any GPU of a run is kept for a waiting job, or closed."""
         return self.cluster.is_reserved(run)
 
     def known(self, run: Run) -> QueuedJob:

@@ -1,4 +1,4 @@
-"""The story of a job of the log, as its viewer may read it (`scheduler.explain.story`)."""
+"""The story of a job from its dossier, where it stands, and its last decision, in words."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def sentence_of(d: Decision) -> str:
 
 
 def fields_worded(d: Decision) -> frozenset[str]:
-    """Return the names of the fields whose values `sentence_of` holds, or stands for."""
+    """Return the names of the fields of a decision whose values `sentence_of` puts in words."""
     return fields_in_sentence(d, _named(d))
 
 
@@ -302,8 +302,8 @@ YEAR_DAYS = 365
 
 
 def clock_time(epoch_s: float, now: float) -> str:
-    """Return a moment in the reader's time zone: "16:40", "Tue 16:40", "3 Dec 16:40", "3 Dec 2030
-    16:40".
+    """Return a moment in this process's time zone: "16:40", "Tue 16:40" within the next six days,
+    "3 Dec 16:40", or "3 Dec 2030 16:40".
     """
     today = datetime.fromtimestamp(now)
     at = datetime.fromtimestamp(min(epoch_s, LAST_S))

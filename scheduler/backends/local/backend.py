@@ -448,8 +448,8 @@ class LocalBackend:
     def _profile_of(
         self, attempt: LocalAttempt, ran_s: float, *, ended: bool
     ) -> tuple[Profile | None, str]:
-        """Return what watching an attempt that is over showed; kept on disk until it is
-        acknowledged.
+        """Return the profile of an attempt that is over, or None, and a note about it. Both are
+        kept on disk until they are acknowledged.
         """
         if not attempt.profiling:
             attempt.end_watch()

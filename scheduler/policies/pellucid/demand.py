@@ -122,7 +122,9 @@ class Demand:
             self.joins(queued, now)
 
     def begin(self, turn: Turn) -> None:
-        """Note that a turn begins, and how many GPUs there are now."""
+        """Note how many GPUs there are as a turn begins: of its virtual cluster, or of all when
+        `pooled`. Credit the waits of jobs that came before this was known.
+        """
         where = self._where(turn.vc)
         there = turn.cluster.spec.gpus if self.pooled else turn.pool.gpus
         asked = self._asked[where]

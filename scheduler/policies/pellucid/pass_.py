@@ -128,7 +128,7 @@ class Pass:
         return reservation
 
     def _weigh_demand(self) -> None:
-        """3. Find out whether GPUs given now are likely to be missed."""
+        """3. Find out whether GPUs are scarce: many asked for by unended jobs, and few free."""
         policy, turn = self.policy, self.turn
         asked = policy.demand.share(turn)
         self.scarce = asked >= policy.busy_above and self._missed()

@@ -246,7 +246,9 @@ class Pellucid(Policy):
         self._use_errors(PairErrors())
 
     def _use_errors(self, errors: PairErrors) -> None:
-        """Correct pair speeds by these errors; know them, too, where none are to be corrected."""
+        """Correct pair speeds by these errors, if pair speeds are measured here. Keep the errors in
+        any case, and forget the memos.
+        """
         predictor, learns = self._predicts_pairs, self.capabilities.pace_s is not None
         self.pair_errors = errors
         self._experience = (

@@ -37,7 +37,7 @@ def shown(one: Field, value: Any) -> str:
 
 
 def asked(job: JobRow) -> list[tuple[str, str]]:
-    """Return what the job asks for, as far as it asks for anything, each with its label."""
+    """Return (label, value in words) of what the job asks for. A yes or no is always there."""
     given = ((one, getattr(job, name)) for name, one in FIELDS.items())
     return [(one.ask.label, shown(one, value)) for one, value in given if value or one.kind is bool]
 

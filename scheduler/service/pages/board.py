@@ -91,7 +91,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The queue of a virtual cluster, or its beginning. `next` is the cursor of the next page."""
+    """A page of a virtual cluster's queue. `next`: the cursor of the page after it, or None."""
 
     vc: str
     waiting: int

@@ -178,7 +178,7 @@ def list_as_csv(request: Request, viewer: Asking, wanted: Chosen) -> Response:
 
 @router.get("/causes")
 async def why_they_wait(request: Request, viewer: Asking) -> Response:
-    """Show all waiting jobs by cause, what would free most of them, and the viewer's own share."""
+    """Show waiting jobs by cause, what would free most of them, and the viewer's fair share."""
     share = sentences(await shares_of(request, viewer))
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
