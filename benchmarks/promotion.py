@@ -14,7 +14,8 @@ returns to the former champion (`shuffled`; `dealt`: learned from a trace whose 
 out before histories were made of them; `turned`: every shape upside down; `minutes`: in place of
 seconds). A model keeps what the histories alone say, whatever else it learned: shuffled durations
 cost it 2 to 4 % of its error (seeds 9201 to 9208), and to see that beyond chance takes 300 to 750
-jobs that have nothing to do with each other; a day has 150 to 700, of some 25 users.
+jobs that have nothing to do with each other; a day has 150 to 700, of some 25 users. What was
+judged worse before it was promoted is therefore left once it is behind.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds.cluster_file import read_cluster
 from scheduler.core.estimates import _text
 from scheduler.service.log.beside import Began, as_of, beside
-from scheduler.service.log.watch_models import FIRST, due
+from scheduler.service.log.watch_models import FIRST, due, is_left
 
 CLUSTER = Path(__file__).resolve().parents[1] / "pipeline/worlds/clusters/demo.yaml"
 FAMILIES = "size", "survival", "burst"
@@ -124,8 +125,11 @@ def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, i
     """Return after how many ended jobs the watch goes back to the former models; None: not within a
     day's jobs.
 
-    The second number is how many jobs of the first day there are.
+    The second number is how many jobs of the first day there are. The promoted ones are judged
+    beforehand, as by `pellucid promote`: those judged worse are left sooner.
     """
+    figures = judged(promoted, former, draw.trace).figures
+    doubted = any(figure.verdict == "worse" for figure in figures)
     day = (draw.rows.time >= draw.cut) & (draw.rows.time < draw.cut + DAY_S)
     after = draw.rows.where((draw.rows.time >= draw.cut) & np.isfinite(draw.rows.y))
     jobs = int(day.sum())
@@ -145,7 +149,7 @@ def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, i
         for i in range(len(after))
     ]
     for count in sorted({due(n) or 0 for n in range(FIRST, jobs + 1)}):
-        if beside("former", former, promoted, as_of(known, count)).verdict == "better":
+        if is_left(beside("former", former, promoted, as_of(known, count)), doubted=doubted):
             return count, jobs
     return None, jobs
 
