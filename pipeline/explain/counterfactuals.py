@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from math import inf
 from os.path import normpath
 from pathlib import Path
 
@@ -43,7 +44,7 @@ class Counterfactuals:
     Attributes:
         at: the moment, seconds since the epoch.
         wait: what was in its way, and its place, with every job named.
-        helped: changes that start it at once, or earlier in most futures.
+        helped: changes that start it at once, or earlier in most futures; and before it did start.
     """
 
     at: float
@@ -132,7 +133,12 @@ class PlayedAgain:
         asking = WhatIf(
             futures, lambda job: memory.predicted(job, at), samples=samples, budget_s=budget_s
         )
-        helped = asking.suggestions(job_id, list(core.queues), most=most)
+        offered = asking.suggestions(job_id, list(core.queues), most=most)
+        began = min(
+            (s.start for s in story.spans if s.phase is Phase.RUNNING and s.start >= at),
+            default=inf,
+        )
+        helped = [one for one in offered if one.starts_now or (one.then.start_p50 or 0.0) < began]
         wait = analysis(futures, job_id, "", names=True, budget_s=budget_s)
         return Counterfactuals(at, wait, tuple(helped))
 
@@ -221,16 +227,17 @@ def lines(found: Counterfactuals) -> list[str]:
 
 
 def _line(outcome: Outcome, at: float) -> str:
-    """When it would have started, how fast, when it ends by what was predicted, and what that
-    assumes."""
+    """Return when it would have started, how fast, when it ends by what was predicted, and what
+    that assumes.
+    """
     words = outcome.change.words()
-    text = f"{words[0].upper()}{words[1:]} it would have started "
+    text = f"{words[0].upper()}{words[1:]} "
     if outcome.starts_now:
-        text += "at once (decided again)"
+        text += "it would have started at once (decided again)"
     else:
         assert outcome.gain_s is not None
         text += (
-            f"{duration(outcome.gain_s)} earlier "
+            f"its start was foreseen {duration(outcome.gain_s)} earlier than it was then "
             f"(median; earlier in {outcome.earlier} of {outcome.futures} futures)"
         )
     if outcome.beside:
@@ -242,7 +249,7 @@ def _line(outcome: Outcome, at: float) -> str:
     text += "; its end was not known" if end is None else f"; predicted end {duration(end - at)} on"
     if outcome.costs_s is not None and abs(outcome.costs_s) >= MINUTE_S:
         way = "later" if outcome.costs_s > 0 else "sooner"
-        text += f", {duration(abs(outcome.costs_s))} {way} than as it was"
+        text += f", {duration(abs(outcome.costs_s))} {way} than foreseen as it was"
     assumed = f" Assumed: {'; '.join(outcome.assumed)}." if outcome.assumed else ""
     return f"{text}.{assumed}"
 

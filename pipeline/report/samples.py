@@ -26,7 +26,7 @@ from scheduler.explain.terms import Step, drawn, thought_waterfall
 from scheduler.explain.words import duration, number
 
 EVENTS = 8
-BESIDE = ("lucid", "fifo")  # whom a job is shown under beside the policy explained
+BESIDE = ("lucid", "fifo-skip", "fifo")  # whom a job is shown under beside the policy explained
 LEAST_S = 60.0  # of a wait that is worth a story
 HOLDERS = 4
 TRIED = 3  # changes,

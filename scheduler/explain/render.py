@@ -506,6 +506,8 @@ def _counts(found: Analysis, *, recorded: bool = False) -> str:
     free = found.free or 0
     verb, when = (were, "then") if recorded else (are, "now")
     text = f"{free} of {found.limit} {verb(free)} free {when}"
+    if found.reason == Reason.GPUS_FRAGMENTED and free >= (found.need or 0):
+        text += ", scattered over nodes"
     if found.kept:
         which = "all" if found.kept == free else str(found.kept)
         text += f", {which} of them kept for another job" if free > 1 else ", but kept"

@@ -140,8 +140,8 @@ def test_a_planted_contradiction_is_found(
 
 
 AGAINST = re.compile(
-    r"Against (\w+), pellucid is (so far )?ahead in (\d+) of (\d+) draws(?:, the same in \d+)?"
-    r"(?:; (ahead|behind|level) on the mean)? \(time from submission to end ([^ ]+) %, "
+    r"Against ([\w-]+), pellucid is (so far )?ahead in (\d+) of (\d+) draws(?:, the same in \d+)?"
+    r"(?:; (ahead|behind|level) on the mean:)? \(?time from submission to end ([^ ]+) %, "
     r"95 % interval ([^ ]+) % to ([^ ]+) %"
 )
 SHARED = (

@@ -76,7 +76,7 @@ if (source && chooser) {
       const plot = make("td", "", { className: "bar", ariaHidden: "true" });
       plot.append(bar("waited", "", `${(100 * waited) / longest}%`), bar("ran", "", `${(100 * (whole - waited)) / longest}%`, `background:var(--s${result.colour})`));
       const words = make("td", "waited ");
-      words.append(make("strong", duration(waited)), `, ended after ${duration(whole)}`);
+      words.append(make("strong", duration(waited)), `, then ran ${duration(whole - waited)}`);
       row.append(make("th", result.name, { scope: "row" }), plot, words);
       return row;
     });
