@@ -78,7 +78,7 @@ def _hours(value: float) -> str:
     return f"{value:,.0f} h" if value >= 100 else f"{value:.1f} h"
 
 
-BUSY = "busy_gpu_h"
+BUSY, SLOWED = "busy_gpu_h", "mean_slowdown_packed"
 TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
     (
         "How long people wait",
@@ -108,7 +108,7 @@ TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
                 key="packed_jobs", heading="shared", meaning="jobs started beside another",
                 show=number, better=0,
             ),
-            Figure("mean_slowdown_packed", "slowdown by sharing", "over time alone", _ratio),
+            Figure(SLOWED, "slowdown by sharing", "over time alone", _ratio),
             Figure(
                 key="preemptions", heading="preemptions", meaning="jobs stopped and requeued",
                 show=number, better=0,
@@ -261,13 +261,15 @@ def tables(c: Comparison) -> list[Table]:
 def value_of(run: PolicyRun, figure: Figure) -> float | None:
     """Return a figure of a run, or None where it was not recorded or means nothing."""
     each = each_of(run, figure.key)
-    if not len(each) or (figure.key == "mean_slowdown_packed" and not run.mean("packed_jobs")):
+    if not len(each):
         return None
     return float(np.median(each) if figure.middle else np.mean(each))
 
 
 def each_of(run: PolicyRun, key: str) -> Floats:
-    """Return a figure of every draw, as far as it was recorded, (draws,)."""
+    """Return a figure of every draw, as far as it was recorded and means something, (draws,)."""
+    if key == SLOWED and not run.mean("packed_jobs"):
+        return run.each("")  # nobody shared
     if key == BUSY:
         return run.each("gpu_utilisation") * run.each("makespan_s") * run.gpus / HOUR_S
     return run.each(key)

@@ -545,8 +545,8 @@ def _group(group: Group, at: float) -> str:
     if group.kind != RUN:
         return text
     last = "the last " * (group.count > 1)
-    late = ", late" * bool(group.past_s)
-    return f"{text} ({last}should end in {roughly(group.ends_in_s or 0.0)}{late})"
+    late = "overdue, " * bool(group.past_s)
+    return f"{text} ({late}{last}should end in {roughly(group.ends_in_s or 0.0)})"
 
 
 def node_words(one: InTheWay, at: float) -> str:

@@ -439,6 +439,10 @@ def test_the_headline_says_where_it_is_behind() -> None:
     for run, wide_s in zip(made, (7200.0, 18_000.0, 60.0), strict=True):
         run.figures.update(max_queue_large_s_each=[wide_s + x / 100 for x in noise])
         run.figures.update(p99_queue_s_each=[7200 + x * (run.name == "fifo") for x in noise])
+        shared = run.name == "pellucid"  # whoever never shares is slowed by nobody
+        run.figures.update(
+            packed_jobs_mean=40.0 * shared, mean_slowdown_packed_each=[1.0 + shared] * 5
+        )
     said = policies.headline(Comparison("", [*range(5)], made))
     assert (
         "It is behind, beyond the 95 % interval, in longest wait, wide (+150 % against fifo)."
