@@ -414,7 +414,9 @@ def _read_tree(document: Document) -> Tree:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON holds it: string keys, lists, Python numbers, null for NaN and infinity."""
+    """Return `value` as JSON holds it: string keys, lists, Python numbers, None for NaN and
+    infinity. Raises BundleError for a type that JSON lacks.
+    """
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):

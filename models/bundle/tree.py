@@ -101,7 +101,7 @@ class Tree:
 
 
 def _cut(threshold: float) -> float:
-    """The greatest value that, rounded to float32, is still at most `threshold`.
+    """Return the greatest float64 that, rounded to float32, is still at most `threshold`.
 
     Comparing with it saves rounding every value.
     """

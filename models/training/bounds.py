@@ -55,7 +55,9 @@ def _within(model: AdditiveModel, term: Term, rows: Mapping[int, Floats]) -> Ter
 
 
 def _apart(model: AdditiveModel, i: int) -> list[int]:
-    """Bins without an order: missing, and of a nominal feature what is unknown."""
+    """Return the bins of feature `i` that stand in no order: the missing one, and for a nominal
+    feature that of unknown categories.
+    """
     axis = model.axes[i]
     return [0] if axis.spec.kind == "continuous" else [0, axis.size - 1]
 

@@ -151,7 +151,9 @@ class Edited:
 
 
 def read_edits(path: str | Path) -> Edits:
-    """Read an edits file. EditError names the field, its value and what is accepted."""
+    """Return the edits in a file. Raises EditError that names the field, its value and what is
+    accepted, or why the file cannot be read.
+    """
     path = Path(path)
     try:
         text = yaml.safe_load(read_text(path))
@@ -252,7 +254,9 @@ def _about(edit: Edit) -> str:
 
 
 def _find(model: AdditiveModel, edit: Edit) -> int:
-    """Position of the edit's term."""
+    """Return the position of the edit's term among the model's. Raises EditError if there is
+    none.
+    """
     names = [spec.name for spec in model.features]
     key = {names.index(name) for name in _known(edit, names)}
     for k, term in enumerate(model.terms):
@@ -277,7 +281,9 @@ def _nearest(wanted: str, names: Sequence[str]) -> str:
 
 
 def _with(model: AdditiveModel, k: int, scores: Floats | None) -> AdditiveModel:
-    """The model with term `k` replaced (dropped when None), its mean moved to the intercept."""
+    """Return the model with the scores of term `k` replaced. With `scores` None, drop the term
+    and add its mean to the intercept.
+    """
     old = model.terms[k]
     weights = old.weights / max(float(old.weights.sum()), 1.0)
     moved = 0.0
@@ -323,7 +329,9 @@ def _fix(model: AdditiveModel, edit: Edit) -> AdditiveModel:
 
 
 def _bins_within(axis: Axis, start: float | None, stop: float | None) -> NDArray[np.bool_]:
-    """Bins that overlap [start, stop); the bin for missing values never does."""
+    """Return a mask of the bins that overlap [start, stop), None being no bound; the bin for
+    missing values never does.
+    """
     low = np.array([-math.inf, *axis.cuts])
     high = np.array([*axis.cuts, math.inf])
     inside = (high > (-math.inf if start is None else start)) & (
@@ -361,7 +369,9 @@ def _monotone(model: AdditiveModel, edit: Edit) -> AdditiveModel:
 
 
 def _flattened(model: AdditiveModel, also: tuple[int, ...] = ()) -> AdditiveModel:
-    """The model made monotone wherever a feature promises it; the main `also` counts as edited."""
+    """Return the model made monotone wherever a feature promises it. Terms changed by that, and
+    the term of the features `also`, count as edited.
+    """
     scores = {t.features: t.scores for t in model.terms}
     directions = {
         i: axis.spec.monotone

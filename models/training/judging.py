@@ -192,7 +192,9 @@ def _mae(score: Floats, duration_s: Floats, weights: Floats) -> Floats:
 
 
 def _tail_auc(score: Floats, duration_s: Floats, weights: Floats) -> Floats:
-    """`evaluation.tail_auc` of each row of weights: a mean over the limits that mean something."""
+    """Return the tail AUC (`evaluation.tail_auc`) for each row of weights, (n,): the mean over
+    the limits for which an AUC is defined; NaN if none is.
+    """
     limits: Mapping[str, float] = TAILS_S
     each = np.array([_auc(score, duration_s > limit, weights) for limit in limits.values()])
     known = np.isfinite(each)
@@ -202,7 +204,9 @@ def _tail_auc(score: Floats, duration_s: Floats, weights: Floats) -> Floats:
 
 
 def _auc(score: Floats, positive: NDArray[np.bool_], weights: Floats) -> Floats:
-    """`metrics.auc` with rows that count several times, for each row of weights, (n,)."""
+    """Return the AUC (`metrics.auc`) for each row of weights, (n,), counting each job as often
+    as its weight; NaN where all weight is on one class.
+    """
     values, place = np.unique(score, return_inverse=True)
     found = np.full(len(weights), np.nan)
     for i, w in enumerate(weights):

@@ -188,7 +188,8 @@ class Members:
 
 
 def read_artifact(folder: str | Path) -> PairMeasurements:
-    """Read `single_data.csv` and `colocate_info.csv` of the Lucid artifact's format.
+    """Return the pairs in `single_data.csv` and `colocate_info.csv` of the Lucid artifact's
+    format.
 
     A pair's members are looked up among the single configurations by model, dataset, batch size
     and amp. Raises TrainingError when a file, column or configuration is missing.
@@ -219,7 +220,8 @@ def read_artifact(folder: str | Path) -> PairMeasurements:
 
 
 def read_bench(folder: str | Path, *, sharing: str = "time-slicing") -> PairMeasurements:
-    """Read `solo.parquet` and `pairs.parquet` as the colocation bench writes them.
+    """Return the pairs in `solo.parquet` and `pairs.parquet` as the colocation bench writes
+    them.
 
     Args:
         folder: output of `pellucid colocate` or of a campaign.
@@ -272,7 +274,7 @@ def modes_of(folder: str | Path) -> tuple[str, ...]:
 
 
 def read_pairs(path: str | Path, *, sharing: str | None = None) -> PairMeasurements:
-    """Read pairs from a Parquet file of `PAIR_SCHEMA`, or from a folder.
+    """Return the pairs in a Parquet file of `PAIR_SCHEMA`, or in a folder.
 
     A folder is in the colocation bench's format when it holds `solo.parquet`, otherwise in the
     Lucid artifact's. A file that does not say where its pairs come from is taken as measured.

@@ -331,7 +331,9 @@ def _read(file: Path) -> Rows:
 
 
 def _sample(file: Path, most: int, rng: np.random.Generator) -> Rows:
-    """At most `most` ended rows of a shard, without reading more than it takes."""
+    """Return at most `most` rows of ended jobs, drawn at random from as few row groups of the
+    shard as suffice. Raises TrainingError.
+    """
     try:
         with arrow_file(file) as source:
             parquet = pq.ParquetFile(source)

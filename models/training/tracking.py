@@ -118,7 +118,7 @@ def log_training(
     columns: Sequence[str] = (),
     by_week: Mapping[int, Mapping[str, float]] | None = None,
 ) -> Version:
-    """Log a run with its bundle, and register the bundle as a candidate.
+    """Log a run with its bundle, register the bundle as a candidate, and return the version.
 
     With the run go the purified effects (`effects.json`), their picture, that of the histories and
     the model card.
@@ -212,7 +212,9 @@ class _Jobs(MetaDataset):  # type: ignore[misc]  # mlflow has no types
 
 
 def _dataset(bundle: Bundle, digest: str, source: str | Path | None) -> MetaDataset:
-    """The training rows as MLflow names a dataset: where from, which, how many, their columns."""
+    """Return the training rows as MLflow names a dataset: where from, which, how many, their
+    columns.
+    """
     made = bundle.metadata.get("duration", {})
     since, until = (str(made.get(name, ""))[:10] for name in ("window_from", "window_to"))
     name = f"jobs {since} to {until}" if since and until else "jobs"
@@ -361,7 +363,9 @@ def _version(found: Any) -> Version:
 
 
 def _register(client: MlflowClient, name: str, info: Any, run_id: str) -> str:
-    """Version number of the logged model; what mlflow.register_model does, without its prints."""
+    """Register the logged model and return its version number, as mlflow.register_model does,
+    but print nothing.
+    """
     with suppress(MlflowException):  # it exists already
         client.create_registered_model(
             name, description=f"What `dvc repro` exports is the version with alias {CHAMPION}."
@@ -407,7 +411,9 @@ def _signature(model: AdditiveModel) -> ModelSignature:
 
 
 def _example(model: AdditiveModel) -> pd.DataFrame:
-    """One job as the model takes it: of each feature the middle cut, or the first category."""
+    """Return one job as the model takes it: of each feature the middle cut, or the first
+    category.
+    """
     return pd.DataFrame(
         {
             axis.spec.name: [
