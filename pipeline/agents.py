@@ -283,7 +283,9 @@ def _listed(look: Direct, job: JobRow) -> Listed:
 
 
 def _short(value: Any) -> Any:
-    """No text longer than `LONGEST`, but for the sentences made here, which are short enough."""
+    """Return `value` with each text longer than `LONGEST` cut, also within lists and dicts.
+    Sentences made here are shorter than that.
+    """
     if isinstance(value, str) and len(value) > LONGEST:
         return f"{value[:LONGEST]}..."
     if isinstance(value, list):

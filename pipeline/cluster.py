@@ -137,8 +137,9 @@ def _joblib(
 
 
 def _in_folder(folder: str, task: Callable[[T], R], value: T) -> R:
-    """A task where relative paths mean what they mean to the caller: joblib keeps its processes,
-    and they stay in the folder that they were started in."""
+    """Return what the task makes of `value`, run in the caller's folder, so that relative paths
+    mean the same. joblib reuses processes that were started elsewhere.
+    """
     os.chdir(folder)
     return task(value)
 

@@ -40,7 +40,7 @@ def user_errors() -> Iterator[None]:
 
 
 def _damage(error: Exception) -> str:
-    """A line about an error that a database's damage raises; "" of another."""
+    """Return a line about an error that comes of a damaged database; "" for any other error."""
     from scheduler.service.log.store.soundness import WHAT_TO_DO, is_damage
 
     cause = getattr(error, "orig", error)
@@ -70,7 +70,9 @@ def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
 
 
 def _minutely(text: str, total: int) -> Callable[[int], None]:
-    """Says on standard error how far it is, when a minute has passed since it last did."""
+    """Return a function to call with the amount done. It prints a line on standard error if a
+    minute has passed since the last one.
+    """
     printed_at = time.monotonic()
 
     def done(amount: int) -> None:

@@ -39,7 +39,9 @@ def read_job(file: Path) -> Json:
 
 
 def _read(file: Path, name: str, value: Any) -> Json:
-    """One line of the file."""
+    """Return a field of a job file as fields of the request. Raises UserError if there is no
+    such field, or its value is not accepted.
+    """
     option = name.replace("_", "-")
     if option in NAMES:
         return {NAMES[option]: _value(file, name, value)}

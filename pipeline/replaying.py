@@ -156,7 +156,9 @@ class _Jobs:
 
 
 def _played(bundle: Bundle, trace: pa.Table, spec: CoreSpec, since: float, seed: int) -> _Jobs:
-    """One draw of the weeks, decided with one bundle."""
+    """Return the jobs of one draw of the weeks, decided with one bundle: those that ended and
+    were predicted.
+    """
     believed = dict[str, Decision]()
 
     def note(decisions: list[Decision]) -> None:
@@ -197,7 +199,9 @@ def _played(bundle: Bundle, trace: pa.Table, spec: CoreSpec, since: float, seed:
 
 
 def _waits(both: Sequence[_Jobs], weights: Floats) -> list[Paired | None]:
-    """The 99th percentile of the wait in each virtual cluster with enough jobs."""
+    """Return the 99th percentile of the wait, of both models, in each virtual cluster with
+    enough jobs; None for one where it means nothing.
+    """
     names, counts = np.unique(both[0].vc, return_counts=True)
     chosen = names[counts >= LEAST_OF_VC].tolist()
     found = []
@@ -210,7 +214,9 @@ def _waits(both: Sequence[_Jobs], weights: Floats) -> list[Paired | None]:
 
 
 def _p99(values: Floats, weights: Floats) -> Floats:
-    """The weighted 99th percentile for each row of weights; NaN where nothing weighs anything."""
+    """Return the weighted 99th percentile of `values` for each row of `weights`, (rows,); NaN
+    where all weights are 0.
+    """
     order = np.argsort(values)
     reached = np.cumsum(weights[:, order], axis=1)
     total = reached[:, -1]

@@ -178,7 +178,9 @@ def prediction_figures(jobs: Sequence[JobResult]) -> dict[str, float | None]:
 
 
 def _late(jobs: Sequence[JobResult], scenario: World, policy: str) -> float | None:
-    """Share of the jobs that waited for longer than the policy's bound; None: it has none."""
+    """Return the share of the jobs that waited for longer than the policy's starvation bound;
+    None if it has none.
+    """
     if not isinstance(scenario, Scenario):
         return None
     bound_s: float | None = getattr(scenario.spec(policy).settings, "max_wait_s", None)
@@ -340,7 +342,9 @@ def _aggregate(policy: str, rows: list[Figures]) -> Figures:
 
 
 def _paired(rows: dict[Task, Figures], policies: Sequence[str], seeds: Sequence[int]) -> list[Pair]:
-    """Differences in average JCT on the same seeds, every policy against every later one."""
+    """Return differences in average JCT, seconds, on the same seeds: every policy less every
+    later one, with the standard error (None with one seed).
+    """
     out = list[Pair]()
     for i, a in enumerate(policies):
         for b in policies[i + 1 :]:

@@ -14,8 +14,8 @@ Command = Callable[..., None]
 
 
 def with_options(command: Command) -> Command:
-    """Give a command an option for each setting of the service that has one. What is given of them
-    is passed on by name; None: it was not given.
+    """Give a command an option for each setting of the service that can be an option, and
+    return the command. Their values reach it as keyword arguments, None where not given.
     """
     declared = inspect.signature(command, eval_str=True)
     own = [p for p in declared.parameters.values() if p.kind is not p.VAR_KEYWORD]

@@ -107,7 +107,9 @@ def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:
 
 
 def _tasks(client: Client, array_id: str) -> list[Json]:
-    """Of an array, which are cancelled together; none where it is no array's id."""
+    """Cancel an array's tasks together and return them as jobs, those already over last; [] if
+    the id is no array's.
+    """
     many = decode(CancelledMany, next(client.cancel_many([array_id])))
     return [client.job(task) for task in (*many.asked, *many.over)]
 

@@ -157,7 +157,9 @@ def _on_trace(asked: Asked, world: World) -> _Played:
 
 
 def _on_workload(asked: Asked, world: World) -> _Played:
-    """The policies to run on a workload, each of which has there what it needs."""
+    """Return the policies to play on a workload, and that workload's world. Raises UserError if
+    options were given that it does not take.
+    """
     from pipeline.systems import systems
     from pipeline.worlds.policy_options import given_to_all
 
@@ -294,8 +296,10 @@ def _bound(seconds: float) -> str:
 def _loops(
     make: Callable[..., Scenario], loop: str | None, track: str | None, first_seed: int
 ) -> list[Callable[[int], runs.World]]:
-    """The loop that was asked for or the track has, else the open and the closed one; the open one
-    alone where no submission answers anything."""
+    """Return makers of a world given its seed: one with the loop that was asked for or that the
+    track has, otherwise one open and one closed; only the open one if no submission answers an
+    end.
+    """
     if loop is not None or track in ("published", "honest-closed"):
         return [partial(make, loop=loop)]
     open_, closed = partial(make, loop="open"), partial(make, loop="closed")

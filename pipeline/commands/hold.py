@@ -107,7 +107,9 @@ def tasks_named(jobs: list[str]) -> list[str]:
 
 
 def _meant(client: Client, job: str) -> list[str]:
-    """Of an array the tasks that have not begun, by number; any other id as it is."""
+    """Return the ids to hold: the tasks of an array that have not begun, by number; any other
+    id as it is.
+    """
     tasks = [] if "_" in job else client.jobs(array=job, over=False)
     begun = (Phase.STARTING, Phase.RUNNING)
     return [one["job_id"] for one in tasks if one["phase"] not in begun][::-1] or [job]

@@ -160,7 +160,9 @@ def promote(
 
 
 def _jobs(path: Path) -> pa.Table:
-    """The jobs to judge on: a dataset, or what a service exported. Raises UserError, TraceError."""
+    """Return the jobs to judge on, from a dataset or from a file that a service exported.
+    Raises UserError, TraceError.
+    """
     from features.given import arrow_file
     from features.schema import TRACE_SCHEMA, is_of_a_trace
     from pipeline.traces import read_dataset
@@ -190,7 +192,9 @@ def _check_alone(bundle: Path | None, back: bool, version: str | None) -> None:
 
 
 def _candidate(version: str | None, back: bool, registry: Registry) -> Version:
-    """The version that is to become champion. Raises UserError when there is none."""
+    """Return the version that is to become champion: `version`, or by default the latest; with
+    `back` the former champion. Raises UserError if there is none.
+    """
     from models.training.tracking import champion, former_champion, versions
 
     if back:

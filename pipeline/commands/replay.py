@@ -420,7 +420,9 @@ def _ranked(test: Mapping[str, Any]) -> str:
 
 
 def _policy(asked: Asked) -> tuple[str, Json]:
-    """The policy asked for, and its settings: of the cluster file, and of `--set` over them."""
+    """Return the name of the policy asked for, and its settings: those of the cluster file,
+    overridden by `--set`.
+    """
     from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
     from pipeline.worlds.policy_options import given, over
 

@@ -124,7 +124,9 @@ def simulate(
 
 
 def _usual(world: World, site: Sequence[Path] | None) -> str:
-    """The policy where none is asked for."""
+    """Return the policy to play where none is asked for: "slurm" on a site's own files,
+    otherwise that of the cluster file, or the default.
+    """
     from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
 
     if site:

@@ -158,7 +158,9 @@ def tune(asked: Asked, address: Address) -> None:
 
 
 def _known(asked: Asked) -> _Known:
-    """The jobs, the cluster and the settings in force, wherever they are read."""
+    """Return the jobs, the cluster and the settings in force, read from a dump, a trace or the
+    service's log. Raises UserError for options that exclude each other.
+    """
     if asked.trace is not None and asked.sacct is not None:
         raise UserError("--trace and --sacct: give one of them")
     if asked.site and asked.sacct is None:
@@ -208,7 +210,9 @@ def _of_trace(asked: Asked, trace: Path) -> _Known:
 
 
 def _of_log(asked: Asked) -> _Known:
-    """A service's finished jobs, on its nodes and under its settings as they are now."""
+    """Return the finished jobs in a service's log, with its nodes and settings as they are now.
+    Raises UserError if the log is empty.
+    """
     from pipeline.worlds.plain import workload_of
     from scheduler.service.log.export import finished
     from scheduler.service.log.present import Present
@@ -229,21 +233,23 @@ def _of_log(asked: Asked) -> _Known:
 
 
 def _settings(spec: CoreSpec) -> Values:
-    """Those in force, where the policy is the one that is tuned."""
+    """Return the settings in force. Raises UserError if the policy is not the one that is
+    tuned.
+    """
     if spec.policy != POLICY:
         raise UserError(f"the policy is {spec.policy}; only {POLICY} is tuned")
     return spec.settings.plain()
 
 
 def _in_force(address: Address) -> Values:
-    """The settings of the running service, which are to be changed."""
+    """Return the settings of the running service, by name, before the change."""
     with address.client() as client:
         found = decode(list[Setting], client.settings())
     return with_assignments({}, assignments({one.name: one.value for one in found}))
 
 
 def _also(text: str) -> tuple[str, Values]:
-    """A candidate of the caller's own, and its name."""
+    """Return a candidate of the caller's own: `text` as its name, and the settings in it."""
     given(POLICY, text.split())
     pairs = (one.partition("=") for one in text.split())
     return text, {name: value_of(value) for name, _, value in pairs}

@@ -140,7 +140,9 @@ def _settings(folder: Path, port: int, policy: str | None) -> dict[str, str]:
 
 
 def _people(database: str) -> dict[str, str]:
-    """A token for everybody, and one for an operator."""
+    """Create tokens in a new database: one for each user and one for an operator. Return them
+    by user name.
+    """
     me = pwd.getpwuid(os.geteuid()).pw_name
     store = Store(database)
     try:

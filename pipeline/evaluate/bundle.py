@@ -143,7 +143,9 @@ def plain(specs: Any) -> tuple[Any, ...]:
 
 
 def _arrays(bundle: Bundle, frame: Any) -> dict[str, np.ndarray]:
-    """Columns as plain arrays; a nominal one as strings, with a mask `name?` of what is missing."""
+    """Return the columns of `frame` as plain arrays by name. A nominal column becomes strings,
+    with a mask `name?` of the missing values.
+    """
     held: dict[str, np.ndarray] = {}
     for spec in bundle.duration.features:
         column = frame[spec.name]

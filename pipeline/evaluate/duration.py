@@ -210,7 +210,7 @@ def _venus(data: Path) -> pa.Table:
 
 
 def _limits(rows: Rows) -> Floats:
-    """Time limits, seconds, (n,); infinite where there is none."""
+    """Return the time limit of each row, seconds, (n,); infinite where there is none."""
     limit = rows.X["time_limit_s"].to_numpy(np.float64, copy=True)
     limit[~(limit > 0)] = np.inf
     return limit
@@ -346,7 +346,10 @@ def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dic
 
 
 def _precision(long: Floats, by: Floats, recall: float) -> float:
-    """The share of long jobs among those flagged, of which so many of all that are long are."""
+    """Return the precision at a given recall: jobs are flagged in order of `by`, greatest
+    first, until `recall` of the long ones are; this is the share of long jobs (1 in `long`)
+    among the flagged.
+    """
     hits = np.cumsum(long[np.argsort(-by, kind="stable")])
     flagged = int(np.searchsorted(hits, recall * hits[-1])) + 1
     return float(hits[flagged - 1] / flagged)
@@ -425,7 +428,9 @@ def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
 
 
 def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[str, float]]]:
-    """Figures of the days that follow 1, 3, 7 and 14 days of history."""
+    """Return figures of the days that follow 1, 3, 7 and 14 days of history, by these days as
+    text; empty for days without rows.
+    """
     first = math.floor(float(rows.time.min()) / DAY_S) * DAY_S
     found = {}
     for days in HISTORY_DAYS:
@@ -472,7 +477,9 @@ def _groups(rows: Rows, test: Mask, ended: NDArray[np.int64]) -> list[tuple[str,
 def _ablation(
     everything: Rows, test: Mask, test_from: float, seed: int
 ) -> dict[str, dict[str, float]]:
-    """The GA2M without each of its families, and with each of the others; every target."""
+    """Return figures of the GA2M fitted without each of its families, and with each family that
+    it lacks, by "without" or "with" and the family.
+    """
     found = {}
     for family in (*FAMILIES, *ABLATED):
         kept = set(FAMILIES) ^ {family}
@@ -491,7 +498,9 @@ def _ablation(
 
 
 def _plain(value: Any) -> Any:
-    """As JSON holds it: numbers rounded to what they mean, null for what is not defined."""
+    """Return `value` as JSON holds it: floats rounded to five digits, None for NaN and
+    infinity.
+    """
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):

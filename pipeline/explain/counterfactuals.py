@@ -171,7 +171,9 @@ class _Until(Engine):
 
 
 def _wait(story: Story, since_submit_s: float | None) -> Span:
-    """The wait that is asked about."""
+    """Return the wait that is asked about: the one at so many seconds after submission, or by
+    default the longest. Raises RunError if the job did not wait then.
+    """
     waits = _waits(story)
     if not waits:
         raise RunError(f"job {story.job.job_id} did not wait")
@@ -188,7 +190,9 @@ def _wait(story: Story, since_submit_s: float | None) -> Span:
 
 
 def _world(run: RunFolder) -> Scenario:
-    """The world the run was made in, opened again."""
+    """Return the world that the run was made in, opened again. Raises RunError if that cannot
+    be done.
+    """
     asked = run.summary.get("world")
     if not isinstance(asked, Mapping):
         raise RunError(
@@ -227,8 +231,8 @@ def lines(found: Counterfactuals) -> list[str]:
 
 
 def _line(outcome: Outcome, at: float) -> str:
-    """Return when it would have started, how fast, when it ends by what was predicted, and what
-    that assumes.
+    """Return a sentence about one change: when the job would have started, how fast it would
+    run, its predicted end, and what that assumes. `at`: the moment of the question, s.
     """
     words = outcome.change.words()
     text = f"{words[0].upper()}{words[1:]} "

@@ -347,7 +347,7 @@ def _gpus_on(nodes: set[int] | None, given: Sequence[int], masks: Sequence[int])
 
 
 def _decision(row: Json) -> Decision:
-    """A row of `DECISION_SCHEMA` as the decision it was."""
+    """Return the decision that a row of `DECISION_SCHEMA` records."""
     score = None
     if row["score"] is not None:
         score = Score(

@@ -115,7 +115,9 @@ def claims(
 
 
 def _draws(cells: Sequence[Mapping[str, Any]], by: str, name: Any) -> Floats:
-    """Mean waits of a part, (replays,); NaN where none of its jobs ended."""
+    """Return the mean waits of a part (one user, say) in each replay, (replays,); NaN where
+    none of its jobs ended. `by`: kind of part; `name`: the part.
+    """
     return np.array([cell[by].get(name, np.nan) for cell in cells], float)
 
 

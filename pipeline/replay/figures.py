@@ -120,7 +120,7 @@ def backtest(replayed: pa.Table, record: pa.Table) -> Figures:
 
 
 def _fit(was: Floats, now: Floats) -> Figures:
-    """Waits as recorded and replayed, s."""
+    """Return how well replayed waits fit the recorded ones, both in seconds, one of each job."""
     near = np.abs(now - was) <= NEAR_S
     return {
         "jobs": len(was),
@@ -133,7 +133,9 @@ def _fit(was: Floats, now: Floats) -> Figures:
 
 
 def _same_order(was: Floats, now: Floats) -> float | None:
-    """Rank correlation of waits (Spearman); None where all waited alike."""
+    """Return the rank correlation (Spearman) of two lists of waits: None if all in `was` are
+    equal, 0 if all in `now` are.
+    """
     if len(np.unique(was)) < 2:
         return None
     if len(np.unique(now)) < 2:
@@ -142,7 +144,7 @@ def _same_order(was: Floats, now: Floats) -> float | None:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Ranks, those that are equal at their mean."""
+    """Return the ranks of values, from 1; equal values share the mean of theirs."""
     _, at, sizes = np.unique(values, return_inverse=True, return_counts=True)
     ranks: Floats = (np.cumsum(sizes) - (sizes - 1) / 2)[at]
     return ranks

@@ -78,7 +78,7 @@ class Printed:
 
 
 def read_printed(paths: Iterable[Path]) -> Printed:
-    """Read such files, in any order, also several in one file.
+    """Return what such files hold. They may come in any order, and several in one file.
 
     Raises UserError naming the file.
     """
@@ -196,7 +196,10 @@ def _tables(lines: Sequence[str]) -> Iterator[tuple[list[str], list[list[str]]]]
 
 
 def _as_asked(names: Sequence[str], rows: Sequence[Sequence[str]], wanted: Sequence[str]) -> str:
-    """The same rows with the columns that the service asks for; empty where one is not there."""
+    """Return rows as lines of only the `wanted` columns, as the service asks Slurm for; a
+    column that is not in `names` is empty. Rows of associations without an account are left
+    out.
+    """
     lines = []
     for row in rows:
         cells: Mapping[str, str] = dict(zip(names, row, strict=True))

@@ -451,7 +451,7 @@ def _site(path: Path) -> Site:
 
 
 def _profiled(workload: Workload, seed: int) -> Workload:
-    """The same jobs with profiles drawn from the stated scenario."""
+    """Return the same jobs, each with a profile drawn at random from the stated scenario."""
     rng = np.random.default_rng(seed)
     shares = [share for _, share, _ in PACKING_SCENARIO]
     drawn = rng.choice(len(shares), len(workload.jobs), p=shares)

@@ -456,7 +456,7 @@ def _shape(
 
 
 def _partition(shape: Shape, pool: str) -> str:
-    """A partition of a pool."""
+    """Return the first partition of a pool."""
     return next(name for name, its in shape.pools.items() if its == pool)
 
 
@@ -478,7 +478,9 @@ def _cpu_notes(counts: Mapping[str, int]) -> list[str]:
 def _fitting(
     table: pa.Table, extra: Extra, kinds: Kinds, counts: dict[str, int], notes: list[str]
 ) -> tuple[pa.Table, Extra]:
-    """The jobs that fit where they ran; the others are counted and reported."""
+    """Return the jobs that fit where they ran, and their further columns. Add the number of
+    others to `counts`, and a note on them to `notes`.
+    """
     spec = kinds.spec
     room = {vc: sum(has.nodes * has.gpus_per_node for has in spec.groups_of(vc)) for vc in spec.vcs}
     fits = np.array(
@@ -498,7 +500,9 @@ def _fitting(
 
 
 def _pooled(table: pa.Table, kinds: Kinds) -> pa.Table:
-    """Each job in its virtual cluster; what types it had says which, and nothing more."""
+    """Return the jobs with `vc` set to each one's virtual cluster. `gpu_type` becomes null: the
+    virtual cluster tells it.
+    """
     return with_column(in_vcs(table, kinds), "gpu_type", pa.nulls(len(table), pa.string()))
 
 

@@ -115,7 +115,9 @@ def _conf(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _nodes_of(text: str, every: Mapping[str, Record]) -> list[str]:
-    """Of nodes that there are. Raises ParseError: of another, as of a NodeSet."""
+    """Return the nodes that `text` lists, or all for "ALL". Raises ParseError for a name that
+    is no node's, such as a NodeSet's.
+    """
     found = list(every) if text.upper() == "ALL" else list(parse.hosts(text))
     if unknown := [name for name in found if name not in every]:
         raise ParseError(f"Nodes={unknown[0][:80]}: no NodeName says what that is")
@@ -123,7 +125,9 @@ def _nodes_of(text: str, every: Mapping[str, Record]) -> list[str]:
 
 
 def _cpus(row: Record) -> int:
-    """As slurmctld counts them where they are not named."""
+    """Return the number of CPUs of a node: as written, otherwise sockets by cores by threads,
+    as slurmctld counts.
+    """
     sockets = row.get("Sockets") or row.get("SocketsPerBoard") or "1"
     many = int(sockets) * int(row.get("CoresPerSocket", 1)) * int(row.get("ThreadsPerCore", 1))
     return int(row["CPUs"]) if "CPUs" in row else many

@@ -166,7 +166,9 @@ def build(inputs: Inputs) -> Report:
 
 
 def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[Json]:
-    """Jobs and those they were taken for; predicted as the policy of the stories did."""
+    """Return the jobs that were mistaken for others, each with the duration that the policy of
+    the stories predicted, where it did.
+    """
     estimates: Mapping[Any, float] = {}
     if c is not None:
         known = c.own.jobs.select(["job_id", "estimate_s"]).drop_null().to_pydict()
@@ -190,7 +192,9 @@ def _trace_facts(inputs: Inputs, comparison: Comparison | None) -> trace.TraceFa
 
 
 def check_scores(run: PolicyRun) -> Check:
-    """Add up every recorded score of a run: intercept plus terms, compared with the score."""
+    """Return how many recorded scores of a run differ from intercept plus terms, and the
+    largest difference. Raises RunError if the decisions cannot be read.
+    """
     path = run.folder.folder / DECISIONS
     scored = wrong = 0
     worst = 0.0
@@ -240,7 +244,9 @@ def _each_job(
     stories: Sequence[Sample],
     shown: Mapping[str, Any] | None,
 ) -> EachJob | None:
-    """What a reader may ask of any job; the page's columns hold its waits."""
+    """Return the answers about any job that a reader chooses, without the waits, which are in
+    the columns `shown`; None without a comparison or columns.
+    """
     if c is None or shown is None:
         return None
     tried = {s.view.story.job.job_id: s.tried for s in stories if s.tried}
@@ -282,7 +288,9 @@ def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | 
 
 
 def _schedule_view(s: Schedule | None, stories: Sequence[Sample]) -> SimpleNamespace | None:
-    """The whole schedule, the first job explained in it."""
+    """Return a picture of the whole schedule, with the first explained job marked; None without
+    a schedule.
+    """
     if s is None:
         return None
     until = s.end

@@ -60,7 +60,9 @@ class ModelFacts:
 
 
 def read_models(folder: Path) -> ModelFacts:
-    """Read an exported bundle. Raise BundleError when there is none, or it is damaged."""
+    """Return what the report shows of an exported bundle. Raises BundleError if there is none,
+    or it is damaged.
+    """
     bundle = Bundle.load(folder)
     model = bundle.duration if "duration" in bundle.parts else AdditiveModel([], [], 0.0)
     shapes = [

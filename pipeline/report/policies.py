@@ -182,7 +182,9 @@ def _coming(c: Comparison) -> str:
 
 
 def _behind(c: Comparison) -> list[str]:
-    """Figures in which a contender is ahead, beyond chance."""
+    """Return a sentence on the figures in which another policy is ahead beyond chance, or that
+    there is none; [] where there are too few seeds to tell.
+    """
     lost = []
     for figure in (f for _, figures in TABLES for f in figures if f.better):
         worse = [

@@ -196,7 +196,9 @@ def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iter
 
 
 def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
-    """Its virtual cluster's GPUs around its longest wait."""
+    """Return a picture of the GPUs of a job's virtual cluster while it waited; None without a
+    schedule, a wait of a second, or nodes of that virtual cluster.
+    """
     waits = [s for s in story.spans if s.phase is Phase.WAITING and s.end is not None]
     if schedule is None or not waits or story.job.vc is None:
         return None
@@ -216,14 +218,18 @@ def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
 
 
 def _tree(run: PolicyRun, story: Story, bundle: Bundle | None) -> Drawing | None:
-    """The tree that judged its first pair, with its own path lit."""
+    """Return the tree that judged a job's first sharing, its path marked; None if it shared
+    with none.
+    """
     if not story.sharing or bundle is None:
         return None
     return lit_by(bundle, judged(story.sharing[0], *run.folder.decisions(story.job.job_id)))
 
 
 def _terms(story: Story) -> Sequence[Step]:
-    """Its first prediction as steps of a waterfall; none where it was not predicted in terms."""
+    """Return a job's first prediction as steps of a waterfall; () if it was not predicted in
+    terms.
+    """
     found = drawn(story.scores)
     return thought_waterfall(found[0]).steps if found else ()
 

@@ -178,7 +178,7 @@ def per_day(t: TraceFacts) -> Chart:
 
 
 def _day(t: TraceFacts) -> NDArray[np.int64]:
-    """Days of submission since the epoch (UTC)."""
+    """Return the day on which each job was submitted, in days since the epoch (UTC)."""
     return (floats(t.jobs["submit_time"]) // DAY_S).astype(np.int64)
 
 

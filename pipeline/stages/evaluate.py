@@ -354,7 +354,9 @@ def track(
 
 
 def _errors(rolling: DurationEvaluation) -> str:
-    """Share of jobs predicted within a factor, a column per model, for `dvc plots`."""
+    """Return CSV for `dvc plots`: the share of jobs predicted within each factor, a column per
+    model.
+    """
     true = np.log1p(rolling.rows.y)
     off = {
         name: np.exp(np.abs(score - true)[np.isfinite(score - true)])

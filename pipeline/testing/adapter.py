@@ -422,7 +422,7 @@ def _mutate(content: bytearray, data: st.DataObject) -> None:
 
 
 def _with_garbage(content: bytes) -> bytes:
-    """Bytes of every kind in the middle of the file, on a line of their own."""
+    """Return `content` with a line of every kind of byte put into its middle."""
     middle = content.index(b"\n", len(content) // 2) + 1
     return content[:middle] + GARBAGE.replace(b"\n", b"") + b"\n" + content[middle:]
 

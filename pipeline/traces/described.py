@@ -122,7 +122,9 @@ class Described(TableAdapter):
 def _field(
     draft: Draft, read: Mapping[str, Any], field: str, how: Mapping[str, Any], options: Options
 ) -> Any:
-    """The values of a field, by the columns that were read."""
+    """Return the values of a field of the schema, made of the columns in `read`. Rows of which
+    a value makes no sense are refused in `draft`.
+    """
     kind, unit = TRACE_SCHEMA.field(DURATIONS.get(field, field)).type, how.get("unit")
     if "value" in how:
         if pa.types.is_floating(kind) or pa.types.is_integer(kind):
@@ -229,7 +231,9 @@ def _text(value: Any) -> str:
 
 
 def _rows(file: MeteredFile, path: Path, where: str) -> Iterator[Mapping[str, Any] | None] | None:
-    """The rows of Parquet, JSON or JSON lines; None: it is delimited text."""
+    """Return the rows of Parquet, JSON or JSON lines, one that cannot be read as None. Return
+    None if the file is delimited text.
+    """
     start = head(path)
     if start.startswith(b"PAR1"):
         return _of_parquet(path)
@@ -281,7 +285,9 @@ def _of_document(file: MeteredFile, path: Path, where: str) -> Iterable[Mapping[
 
 
 def _names(path: Path, delimiter: str, where: str) -> list[str]:
-    """The columns of a file, by its beginning."""
+    """Return the names of a file's columns, as its beginning shows them; [] if a Parquet file
+    cannot be read.
+    """
     start = head(path)
     if start.startswith(b"PAR1"):
         import pyarrow.parquet as pq

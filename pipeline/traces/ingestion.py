@@ -170,7 +170,9 @@ class _Counts:
         self._warnings = Counter[str]()
 
     def take(self, batch: Batch) -> tuple[pa.Table, list[Reject]]:
-        """The jobs and rejects of a batch, duplicates moved from the ones to the others."""
+        """Count a batch. Return its jobs without those seen before, and its rejects with these
+        added.
+        """
         jobs, rejects = batch.jobs, list(batch.rejects)
         self._total["rows_in"] += batch.rows
         self._reasons.update(reject.reason for reject in batch.rejects)

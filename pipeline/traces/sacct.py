@@ -188,8 +188,9 @@ def _with_last(found: Iterator[Block]) -> Iterator[tuple[Block, bool]]:
 
 
 def _header(block: Block) -> tuple[list[str], bool, bytes, int]:
-    """The columns, whether the first line names them, and the lines of jobs with the first one's
-    number."""
+    """Return (names of the columns, whether the first line is a header, the lines of jobs, the
+    number of the first of these).
+    """
     header, rest = split_first_line(block)
     if names := columns_of(header):
         return list(names), False, block.data, block.first_line
@@ -212,7 +213,9 @@ def _check_one_cluster(draft: Draft, seen: set[str], name: str) -> None:
 
 
 def _requeued(columns: Mapping[str, Any]) -> Any:
-    """Runs that ended in their job being requeued."""
+    """Return a mask of the runs that ended because their job was requeued; None if start or end
+    is not among the columns.
+    """
     if "start_time" not in columns or "end_time" not in columns:
         return None
     ran = pc.and_(pc.is_valid(columns["start_time"]), pc.is_valid(columns["end_time"]))
@@ -221,7 +224,9 @@ def _requeued(columns: Mapping[str, Any]) -> Any:
 
 
 def _attempts(state: Any, requeued: Any) -> Any:
-    """States in which a run that was requeued is one that was stopped for another."""
+    """Return the states, with PREEMPTED for the runs in mask `requeued`: another run of the job
+    follows.
+    """
     if requeued is None or not pc.any(requeued).as_py():
         return state
     texts = pc.cast(state, pa.string())
@@ -229,7 +234,7 @@ def _attempts(state: Any, requeued: Any) -> Any:
 
 
 def _state(text: str) -> str:
-    """``CANCELLED by 1001`` without its end."""
+    """Return the state without what may follow it: ``CANCELLED`` of ``CANCELLED by 1001``."""
     return text.split(" ", 1)[0].removesuffix("+")
 
 
@@ -292,7 +297,9 @@ def parse_tres(text: str) -> _Tres | None:
 
 
 def _gres(item: str) -> tuple[str, float]:
-    """GPU type and number of a GRES such as ``gpu:a100:2(S:0-1)``; 0 of what is no GPU."""
+    """Return (type, number) of a GPU resource such as ``gpu:a100:2(S:0-1)``; the number is 0
+    for any other resource. Raises ValueError for what is none.
+    """
     if item[:1].isdecimal():
         raise ValueError(item)  # no GRES has such a name: the end of a "1,5"
     kind, _, rest = item.removeprefix("gres:").partition(":")
@@ -384,7 +391,9 @@ def _minutes(text: str) -> float | None:
 
 
 def _exit_code(text: str) -> int | None:
-    """Exit status of ``status:signal``; as shells have it, 128 + signal if one ended the job."""
+    """Return the exit status of a text ``status:signal`` as a shell gives it: 128 + signal if a
+    signal ended the job. None for other texts.
+    """
     match = re.fullmatch(r"(\d{1,9}):(\d{1,3})", text)
     if not match:
         return None

@@ -147,7 +147,7 @@ class _Jobs:
         return following.start() + 1, None
 
     def _more(self) -> bool:
-        """Read on. False: there is no more."""
+        """Read one more chunk. Return False if the file has ended."""
         more = b"" if self._over else self._file.read(CHUNK)
         self._data, self._at = self._data[self._at :] + more, 0
         self._over = not more
@@ -183,7 +183,9 @@ def _read(raw: bytes) -> Any:
 
 
 def _fields(job: Mapping[str, Any]) -> dict[str, str]:
-    """The columns of a job. LookupError, TypeError, ValueError, AttributeError: it is none."""
+    """Return the columns of a job as text. Raises LookupError, TypeError, ValueError or
+    AttributeError if `job` is not laid out as a job.
+    """
     times, tres, state = job["time"], job.get("tres") or {}, _state(job["state"]["current"])
     association = job.get("association") or {}
     raw = str(int(job["job_id"]))
@@ -231,7 +233,7 @@ def _job_id(raw: str, job: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any, none: str = "") -> str:
-    """A count; "" where it is not set, `none` where it has no limit."""
+    """Return a whole number as text: "" if it is not set, `none` if it is without limit."""
     if isinstance(value, Mapping):
         if value.get("infinite"):
             return none
@@ -252,13 +254,17 @@ def _moment(value: Any) -> str:
 
 
 def _state(current: Any) -> str:
-    """One word; of a list REQUEUED, if it is in it: the run, not what became of the job."""
+    """Return the state in one word: REQUEUED if it is among several (how this run ended, not
+    the job), otherwise the first.
+    """
     words = [current] if isinstance(current, str) else list(current)
     return _plain("REQUEUED" if "REQUEUED" in words else words[0])
 
 
 def _exit_code(code: Any, state: str) -> str:
-    """Status and signal. 22.05 has 0 of jobs that failed: then it is not known."""
+    """Return ``status:signal`` of a job. Return "" for 0:0 of a job that did not complete:
+    release 22.05 writes that of failed jobs.
+    """
     code = code or {}
     status, signal = _number(code.get("return_code")) or "0", code.get("signal") or {}
     number = _number(signal.get("signal_id", signal.get("id"))) or "0"
@@ -268,7 +274,7 @@ def _exit_code(code: Any, state: str) -> str:
 
 
 def _tres(found: Any) -> str:
-    """TRES as sacct prints them: ``cpu=4,gres/gpu=2,mem=1000M``."""
+    """Return TRES as sacct prints them: ``cpu=4,gres/gpu=2,mem=1000M``."""
     parts = []
     for one in found or ():
         kind, name, count = one["type"], one.get("name") or "", _number(one.get("count"))
@@ -279,7 +285,7 @@ def _tres(found: Any) -> str:
 
 
 def _free(value: Any) -> str:
-    """Text that a user wrote, on one line; a bar in it is not one between columns."""
+    """Return text that a user wrote, on one line, with bars replaced: a bar divides columns."""
     return " ".join(_string(value).split()).replace("|", BAR)
 
 
@@ -288,6 +294,8 @@ def _plain(value: Any) -> str:
 
 
 def _string(value: Any) -> str:
-    """A text without half characters, which no file can hold."""
+    """Return text that can be written as UTF-8: half characters replaced, "" for what is no
+    text.
+    """
     text = value if isinstance(value, str) else ""
     return text.encode("utf-8", "replace").decode()

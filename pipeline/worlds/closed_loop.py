@@ -84,8 +84,8 @@ class Answers:
 
 
 def answers(workload: Workload, within_s: float = WITHIN_S) -> Answers:
-    """Count the submissions that `closed` would hold back, and for comparison those in as many
-    seconds before an end.
+    """Return how many submissions `closed` would hold back, and for comparison how many come in
+    as many seconds before an end.
     """
     submissions = after = before = 0
     for job, earlier in _with_earlier(workload):

@@ -50,7 +50,7 @@ class NodesFile(_Strict):
 
 
 def _groups(value: Any) -> Any:
-    """The short form, a number of nodes, as one group of nodes."""
+    """Return groups of nodes; a bare number of nodes becomes one group."""
     return value if isinstance(value, list) else [{"nodes": value}]
 
 
@@ -153,7 +153,9 @@ def _content(path: Path) -> Any:
 
 
 def _refused(path: Path, why: str) -> TrackError:
-    """One line; a name in it may hold what a terminal would obey."""
+    """Return an error of one line, with unprintable characters replaced: a terminal would obey
+    them.
+    """
     plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in why)
     return TrackError(f"cluster {path}: {plain}")
 

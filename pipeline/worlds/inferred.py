@@ -82,7 +82,9 @@ def nodes_of(jobs: Sequence[Ran]) -> dict[str, Seen]:
 
 
 def _peaks(jobs: Iterable[Ran]) -> dict[str, dict[str, int]]:
-    """The most GPUs of each type in use at once on a node, by jobs on it alone."""
+    """Return, by node and type, the most GPUs in use at once, by the jobs in `jobs`: each ran
+    on one node.
+    """
     moments: dict[tuple[str, str], list[tuple[float, int]]] = {}
     for job in jobs:
         for kind, count in job.gpus.items():

@@ -108,7 +108,8 @@ def _unknown_vcs(workload: Workload) -> tuple[str, ...]:
 
 
 def _warm(estimator: Estimator, past: list[Job], truth: dict[str, Work], since: float) -> Estimator:
-    """The estimator, after the past was replayed to it: every job that had ended before `since`.
+    """Return the estimator after it learned from the past: every job that had ended before
+    `since`.
 
     A trace says when a job was submitted and how long it ran, not always when it started: the
     past is replayed as if nobody had waited.

@@ -60,7 +60,9 @@ def given_to_all(
 
 
 def _field(option: str) -> str:
-    """The field of the settings that an option is about, or about a part of."""
+    """Return the field of the settings that an option such as `name.part=value` sets, wholly or
+    in part.
+    """
     return option.partition("=")[0].partition(".")[0]
 
 

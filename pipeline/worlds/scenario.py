@@ -110,7 +110,9 @@ class Scenario:
         return notes
 
     def _judged_otherwise(self, policy: str) -> str:
-        """That pairs were not measured in the way that GPUs are shared; "" where they were."""
+        """Return a note if pairs were measured in another way than the policy lets jobs share
+        GPUs; "" if not, or if no pairs are read.
+        """
         spec = self.spec(policy)
         rules = getattr(spec.settings, "sharing", None)
         if not isinstance(rules, SharingRules) or rules.mode is None:
