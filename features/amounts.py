@@ -182,14 +182,18 @@ def _listed(word: str, rest: Sequence[str]) -> float:
 
 
 def _of_zoo(command: Sequence[str]) -> float | None:
-    """Steps of RL Baselines3 Zoo, where they are called `-n`."""
+    """Return the steps that a command of RL Baselines3 Zoo asks for, its option `-n`; None for
+    other commands.
+    """
     if "--algo" in command and "-n" in command[:-1]:
         return _number(command[command.index("-n") + 1])
     return None
 
 
 def _of_program(command: Sequence[str]) -> float | None:
-    """Epochs that a program has without an option."""
+    """Return the epochs that nnU-Net trains for, by the trainer it names or else 1,000; None
+    for other commands.
+    """
     if not any(word.endswith(("nnUNetv2_train", "nnUNet_train")) for word in command):
         return None
     found = _NNUNET.search(" ".join(command))
@@ -264,7 +268,9 @@ class Ran(NamedTuple):
 
 
 def _that_trains(commands: Sequence[Simple], command: Sequence[str]) -> Sequence[str]:
-    """The words of the command that says how much; else of the last that runs a script."""
+    """Return the words of the first command that states an amount, otherwise of the last that
+    runs a script, otherwise `command`.
+    """
     stated = [one.words for one in commands if any(_of_words(one.words)[:2])]
     scripts = [one.words for one in commands if _runs_script(one.words)]
     return next(iter(stated or scripts[-1:]), command)
@@ -303,7 +309,9 @@ def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
 
 
 def _program(command: Sequence[str]) -> str:
-    """The script, or module, that a command runs; behind launchers such as torchrun."""
+    """Return the script or module that a command runs, also behind a launcher such as torchrun;
+    "" if it names none.
+    """
     for part in command:
         if not part.startswith("-") and re.search(r"\.(py|sh|R|jl|ipynb|lua|m)$", part):
             return part

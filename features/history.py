@@ -182,7 +182,8 @@ class KeyHistory:
         return float(count), queued, longest, mean, self._outlook(count, mean)
 
     def _outlook(self, count: int, mean_elapsed: float) -> float:
-        """Typical duration that takes jobs still running as lower bounds; NaN without any.
+        """Return a typical duration, seconds, that takes jobs still running as lower bounds;
+        without any, that of ended jobs (NaN if none has ended).
 
         The mean of the logarithm moves towards RESIDUAL x mean elapsed, when that is longer, by
         the share of running jobs: histories of ended jobs alone forget that the long ones are
@@ -235,7 +236,9 @@ class KeyHistory:
 
 
 def _quantile(ascending: list[float], q: float) -> float:
-    """Quantile of a non-empty ascending list, linear between neighbours (numpy's default)."""
+    """Return the quantile `q` of a non-empty ascending list, linear between neighbours (numpy's
+    default).
+    """
     position = q * (len(ascending) - 1)
     low = int(position)
     if low + 1 == len(ascending):

@@ -38,7 +38,7 @@ def learned_histories(trace: pa.Table, until: float, most: int = MOST) -> list[H
 
 
 def _frequent(lives: Sequence[Lifetime], most: int) -> list[tuple[str, Job]]:
-    """Of each level the groups that have most jobs, each by its latest job."""
+    """Return (level, latest job) of the `most` groups of each level that have most jobs."""
     counts: dict[str, Counter[object]] = {level: Counter() for level in LEVELS}
     latest: dict[tuple[str, object], Job] = {}
     for life in lives:

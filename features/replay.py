@@ -187,7 +187,7 @@ def _apply(
 
 
 def _timeline(lifetimes: Sequence[Lifetime]) -> tuple[list[int], list[int], list[float]]:
-    """Kinds, job indices and times of all events, in the order in which they happened."""
+    """Return (kinds, job indices, times) of all events, in the order in which they happened."""
     columns = (
         [life.job.submit_time for life in lifetimes],
         [life.start_time for life in lifetimes],

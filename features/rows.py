@@ -213,7 +213,9 @@ def _collected(
     first: float,
     block_s: float,
 ) -> Rows:
-    """Rows as columns; blocks of time are counted from `first`."""
+    """Return the rows as columns. Blocks of time, of `block_s` seconds, are counted from
+    `first`.
+    """
     continuous = [i for i, spec in enumerate(specs) if spec.kind == "continuous"]
     numbers = np.full((len(taken), len(continuous)), np.nan)
     if continuous:

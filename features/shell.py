@@ -131,7 +131,9 @@ def _branched(words: Sequence[str], branches: list[bool]) -> None:
 
 
 def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> list[str]:
-    """The words after those that steer a shell; loops that begin and end are noted."""
+    """Return the words after those that steer a shell; [] if nothing else is there. A loop that
+    begins is added to `loops` (how often it runs), one that ends is removed.
+    """
     while words and words[0] in _OPENS:
         words = words[1:]
     if not words or words[0] in _CLOSES:
@@ -146,7 +148,7 @@ def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> lis
 
 
 def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
-    """The words after assignments, which are noted."""
+    """Return the words after assignments, which are added to `known`; [] for a declaration."""
     declares = bool(words) and words[0] in ("export", "declare", "local", "readonly")
     words = words[1:] if declares else words
     while words and (one := _ASSIGNED.fullmatch(words[0])):
@@ -177,7 +179,9 @@ def _repeated(words: Sequence[str]) -> float:
 
 
 def _filled_all(word: str, known: Mapping[str, str]) -> list[str]:
-    """The words that one becomes: a script's arguments, or the options that a variable holds."""
+    """Return the words that one becomes: the arguments of a script for `$@`, several if a
+    variable holds options, otherwise the word filled.
+    """
     if word in _ALL:
         return [known[str(n)] for n in range(1, len(known) + 1) if str(n) in known]
     filled = _filled(word, known)
@@ -187,7 +191,7 @@ def _filled_all(word: str, known: Mapping[str, str]) -> list[str]:
 
 
 def _filled(word: str, known: Mapping[str, str]) -> str:
-    """A word with the variables that are known."""
+    """Return a word with known variables filled in; unknown ones become their default, or stay."""
 
     def value(found: re.Match[str]) -> str:
         name = found[1] or found[2]
@@ -231,7 +235,7 @@ def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
 
 
 def _counted(found: re.Match[str]) -> str:
-    """A loop that counts, as one over a list."""
+    """Return a loop that counts rewritten as one over a range: `for i in {0..9}`."""
     last = int(found[4]) - (found[3] == "<")
     return f"for {found[1]} in {{{found[2]}..{max(last, int(found[2]))}}}"
 

@@ -238,7 +238,9 @@ class _Submission:
 
 
 def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
-    """A changed submission with what stays true of the one before."""
+    """Return the changed submission, with the values kept that the change leaves true: burst,
+    calendar, times since earlier submissions and, with as many GPUs, the profile.
+    """
     changed.burst, changed.calendar = was.burst, was.calendar
     changed.since_submit = tuple(
         before if key is old else since
@@ -663,7 +665,9 @@ class FeatureState:
         return submission
 
     def _seen_now(self, job: Job, now: float) -> _Submission:
-        """The submission as it is recorded, or as it would be if it were made or changed now."""
+        """Return the submission as it is recorded; for a job that is unknown or changed while
+        it waits, as it would be recorded now. Changes nothing.
+        """
         _check_time(now, self._now)
         was = self._live.get(job.job_id)
         if was is None:
@@ -679,7 +683,7 @@ class FeatureState:
         return out if self._whole else [out[i] for i in self._picks]
 
     def _preview(self, job: Job, now: float) -> _Submission:
-        """The submission as it would be recorded now. Changes nothing."""
+        """Return the submission as it would be recorded now. Changes nothing."""
         _check_asked(job)
         template = self._templates.find(job) or _NOTHING
         keys = (
@@ -725,7 +729,9 @@ class FeatureState:
         submission.claims = tuple(claim for claim in (repeats, says) if claim is not None)
 
     def _groups(self, job: Job, template: KeyHistory) -> tuple[Hazard | None, ...]:
-        """The groups of `survival.LEVELS` that a job is of, None where it is the first."""
+        """Return the groups of `survival.LEVELS` that a job belongs to; None for a group
+        without an earlier job.
+        """
         return (
             self._everyone,
             self._vc_gpus.get((job.vc, job.gpus)),
@@ -734,9 +740,10 @@ class FeatureState:
         )
 
     def _recorded(self, job: Job, now: float) -> _Submission:
-        """The same, recorded: with histories that are made where it is the first.
+        """Record a submission and return it. Groups of which the job is the first are made.
 
-        Without a user, or anything that makes a template, they are of this job alone.
+        A job without a user, or without anything that makes a template, has such histories to
+        itself.
         """
         submission = self._preview(job, now)
         submission.keys = (
@@ -752,7 +759,9 @@ class FeatureState:
         return submission
 
     def _hazards(self, submission: _Submission) -> tuple[Hazard, ...]:
-        """The groups of a submitted job, made where it is the first; in order of LEVELS."""
+        """Return the groups that a submitted job belongs to, in order of LEVELS. A group of
+        which the job is the first is made.
+        """
         job = submission.job
         user, _, template, _ = submission.keys
         _, of_vc_gpus, of_user, of_template = MEMORY

@@ -340,7 +340,9 @@ def _mean_log(hazard: Sequence[float]) -> float:
 
 
 def _summary(hazard: Sequence[float], logs: Sequence[float], limit_s: float) -> _Summary:
-    """`logs`: the middle of each stretch, ln(1 + seconds), within the limit."""
+    """Return mean and deviation of ln(1 + seconds), and the chance to outlive each edge.
+    `logs`: the middle of each stretch, ln(1 + seconds), within the limit.
+    """
     alive, survival = 1.0, []
     mean = square = 0.0
     for share, middle in zip(hazard, logs[:-1], strict=False):
@@ -360,8 +362,8 @@ def _summary(hazard: Sequence[float], logs: Sequence[float], limit_s: float) -> 
 
 
 def _error(hazard: Sequence[float], group: Hazard | None, logs: Sequence[float]) -> float:
-    """Standard error of the mean of ln(1 + seconds), to first order in each stretch; `logs` as in
-    `_summary`.
+    """Return the standard error of the mean of ln(1 + seconds), to first order in each stretch;
+    `logs` as in `_summary`.
 
     The share that ends in a stretch is believed as after as many jobs as reached it there, and
     the `SHRINKAGE` jobs of the wider group (the variance of a beta distribution).
@@ -426,7 +428,7 @@ class Lives:
             group.sayers[job_id] = None
 
     def _forget_stated(self, job_id: str) -> tuple[int, float] | None:
-        """Forget what a job reported."""
+        """Forget what a job reported, and return it; None if it reported nothing."""
         for group in self._groups[job_id] if job_id in self._stated else ():
             group.sayers.pop(job_id, None)
         return self._stated.pop(job_id, None)
@@ -485,8 +487,9 @@ class Lives:
         return [copies.get(id(group), group) for group in groups]
 
     def _ahead(self, now: float) -> list[tuple[float, int, str, int]]:
-        """Stretches completed before `now` and not counted yet, in the order of `advance`:
-        when, in which run, whose and which."""
+        """Return (end, run, job, stretch) of the stretches completed before `now` and not
+        counted yet, in the order of `advance`.
+        """
         found: list[tuple[float, int, str, int]] = []
         look = [0]  # what is due lies at the top of the heap
         while look:

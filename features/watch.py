@@ -283,7 +283,9 @@ class Watch:
         return best
 
     def _observations(self, ordered: Sequence[Seen]) -> list[_Observation]:
-        """Jobs in order of submission, near-copies of an hour as one."""
+        """Return one observation for each group of near-copies, which one user submitted within
+        an hour, in order of submission.
+        """
         bursts: dict[Hashable, list[Seen]] = {}
         for job in ordered:
             who = job.user or job.gpus
@@ -372,7 +374,7 @@ def _shifted(z: float) -> float:
 
 
 def _shrunk(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and spread of a group's observations, drawn to 0 and 1 where there are few."""
+    """Return mean and spread of a group's observations, drawn towards 0 and 1 if there are few."""
     n = len(values)
     mean = sum(values) / (n + PRIOR)
     spread = ((pstdev(values) ** 2 * n + PRIOR) / (n + PRIOR)) ** 0.5
@@ -380,7 +382,9 @@ def _shrunk(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _newcomers(ordered: Sequence[Seen]) -> float:
-    """Share of the observations of the past that were of users first seen then."""
+    """Return the share of past observations that were of users not seen before, at most half of
+    `NEWCOMERS`; `NEWCOMERS` if there is no past.
+    """
     if not ordered:
         return NEWCOMERS
     from_s = ordered[0].submitted + KNOWN_AFTER_S
