@@ -86,7 +86,9 @@ def pids() -> list[int]:
 
 
 def _children(pid: int) -> list[int] | None:
-    """Children by the kernel's own list; None where the kernel keeps none."""
+    """Return the children of a process by the kernel's own list: [] if the process is gone,
+    None if the kernel keeps no such list.
+    """
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")

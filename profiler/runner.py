@@ -298,7 +298,8 @@ def start(
     cwd: Path | None = None,
     limits: Limits | None = None,
 ) -> Run:
-    """Start `command` under a guardian; its output goes to `folder`/output.log.
+    """Start `command` under a guardian and return the run. Its output goes to
+    `folder`/output.log.
 
     Args:
         command: argument vector; the first is looked up on PATH of `env`.

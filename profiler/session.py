@@ -253,8 +253,9 @@ def profile(
 
 
 def _tail(command: Sequence[str], options: Options, output: Path, own: Path | None) -> Tail:
-    """Follow what a command of this user prints. The service, which imports this module, never
-    does: `profiler.progress.apart`."""
+    """Return a follower of what a command of this user prints. The service, which imports this
+    module, never calls this: `profiler.progress.apart`.
+    """
     from features.asked import amount_of
     from profiler.progress.tail import Tail
 
@@ -372,7 +373,9 @@ def _cut(series: Series, end_s: float) -> None:
 
 
 def _levels(columns: Mapping[str, Any], channels: Sequence[str]) -> dict[str, Any]:
-    """The signals in which a change of phase shows: the GPUs', or the host's without one."""
+    """Return the signals in which a change of phase shows: those of the GPUs, or the host's if
+    there is no channel.
+    """
     wanted = [f"{c}.{name}" for c in channels for name in LEVELS] or list(HOST_LEVELS)
     return {key: columns[key] for key in wanted if key in columns}
 

@@ -96,7 +96,9 @@ def find_window(
 
 
 def _prepare(times: Array, signals: Mapping[str, npt.ArrayLike]) -> tuple[Array, dict[str, Array]]:
-    """Filled signals, and the same scaled so that 1 is the noise of a step, shape (n, k)."""
+    """Return (signals scaled so that 1 is the noise of a step, (n, k); the signals by name,
+    gaps filled). Signals with fewer than two known values are left out.
+    """
     usable: dict[str, Array] = {}
     scaled: list[Array] = []
     for name, values in signals.items():
@@ -119,7 +121,9 @@ def _prepare(times: Array, signals: Mapping[str, npt.ArrayLike]) -> tuple[Array,
 
 
 def _thin(rows: Array) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Average neighbours until at most MAX_POINTS are left; edges are original indices (m + 1)."""
+    """Return neighbours averaged until at most MAX_POINTS rows are left, and the edges of the
+    groups as original indices, (m + 1,).
+    """
     n = rows.shape[0]
     group = -(-n // MAX_POINTS)
     edges = np.append(np.arange(0, n, group), n)
@@ -203,7 +207,8 @@ class Stretches:
         return count - 1
 
     def _reach_back(self, core: int) -> int:
-        """The first stretch whose level is one the window holds.
+        """Return the number of the first stretch that belongs to the window from `core` on: its
+        level is one that the window holds.
 
         A touch shorter than a tenth of the window is a coincidence of the warm-up.
         """

@@ -188,7 +188,9 @@ class Reading:
             return self._ask(task, files)
 
     def _followed(self, job: Followed) -> Answer | None:
-        """Tell the reader of a job that it does not know."""
+        """Tell the reader of a job that it does not know. Return its answer; None if there is
+        none.
+        """
         asked = job.asked
         known = {
             "command": list(asked.command),
@@ -368,7 +370,9 @@ class _Reader:
 
     @classmethod
     def called(cls) -> _Reader | None:
-        """A new one; None: there is no process to be had."""
+        """Start a reader and return it; None if no process can be had, or it does not greet as
+        it should.
+        """
         root = str(Path(__file__).resolve().parents[2])
         boot = f"import sys; sys.path.insert(0, {root!r}); {MAIN}"
         table.own.cache_clear()  # the reader reads the file again
@@ -400,7 +404,9 @@ class _Reader:
         return self.process.returncode == -signal.SIGPROF
 
     def ask(self, asked: Mapping[str, Any], files: Mapping[str, int]) -> Answer | None:
-        """Its answer. None: it died, or says what no sound reader says; it is ended then."""
+        """Return the reader's answer. If it died, or does not answer soundly, end it and return
+        None.
+        """
         self._number = (self._number + 1) % 2**32
         request = json.dumps({**asked, "number": self._number, "files": list(files)})
         try:
@@ -430,12 +436,16 @@ class _Reader:
 
 
 def _formats() -> list[str]:
-    """The variable that names the site's formats, where there are any."""
+    """Return the environment variable that names the site's formats, in a list; [] if it is not
+    set.
+    """
     return [table.VARIABLE] if table.VARIABLE in os.environ else []
 
 
 def _opened(asked: Asked) -> dict[str, int]:
-    """The files of a job that are there, and its own."""
+    """Return open descriptors of a job's files that exist, by name: its output and its own
+    report. Files of another user are left out where the owner matters.
+    """
     found: dict[str, int] = {}
     for name, path, whose in (("output", asked.output, asked.whose), ("own", asked.own, True)):
         if path is None:

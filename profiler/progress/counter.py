@@ -150,7 +150,9 @@ class Counter:
         self._every, self._skipped, self._lower = 1, 0, 0
 
     def _straggles(self, n: float, at: float) -> bool:
-        """A rank that lags is still at the end of the last cycle."""
+        """Return whether a number is that of a lagging rank: still near the end of the last
+        cycle, just after a new one began.
+        """
         if not self.cycles or len(self.points) > 1:
             return False
         (first_s, _), _, (last_s, top) = self.cycles[-1]

@@ -102,7 +102,9 @@ class Beside:
 
 
 def _pace_error(progress: Progress) -> float:
-    """Relative standard error of the seconds a unit takes; infinite where none are counted."""
+    """Return the relative standard error of the seconds a unit takes; infinite if none are
+    counted.
+    """
     left_s = (progress.of - progress.done) * progress.unit_s
     if progress.unit == "eta" or left_s <= 0:
         return inf

@@ -118,7 +118,9 @@ class Reader:
             self._count(mark, at)
 
     def _shortened(self, data: bytes) -> bytes:
-        """The end, and the last heading of an epoch before it: whole lines, whole bars."""
+        """Return the end of the output, in whole lines, and before it the last heading of an
+        epoch. `data` is longer than `END_BYTES`.
+        """
         cut = len(data) - END_BYTES
         head = data.rfind(b"poch ", 0, cut)
         self._rest = b""
@@ -222,7 +224,9 @@ class Reader:
         return asked if asked is not None else next(iter(own)) if len(own) == 1 else None
 
     def _alive(self) -> list[Counter]:
-        """Counters that may be of the training: neither grown nor done with long ago."""
+        """Return the counters that may be of the training: without those that were given ever
+        new totals, those done long ago, and unlabelled bars while no loss is printed.
+        """
         found = []
         latest = max((c.seen_s for c in self._counters.values()), default=0.0)
         for counter in self._counters.values():
@@ -280,9 +284,10 @@ class Reader:
         return replace(one, mark=one.mark._replace(of=of - one.zero if of is not None else None))
 
     def _again(self, epochs: list[Counter]) -> Structure | None:
-        """As many runs as the command asks for, each of which counts its epochs again.
+        """Return the structure of as many runs as the command asks for, each of which counts
+        its epochs again; None if this is not so.
 
-        Where that is not known, as many as are usual, once a second has begun.
+        If the command does not say, as many as are usual, once a second run has begun.
         """
         runs = self._runs()
         for one in epochs:
@@ -421,7 +426,9 @@ class Reader:
         return None
 
     def _unseen(self, main: Counter, of: float) -> float:
-        """Share of a unit that may come on top, as long as no evaluation was seen."""
+        """Return the share of a unit that may be added, as long as no evaluation was seen; else
+        0.
+        """
         if main.mark.label == "explicit" or main.mark.format in _GROWN:
             return 0.0
         if main.mark.unit in ("epoch", "fold") and not main.mark.exact:
@@ -440,7 +447,9 @@ class Reader:
         return of / epochs if 1.0 < epochs < of else of
 
     def _doubted(self, found: Progress, now: float) -> Progress:
-        """With the doubts that no counter shows: it may stop early, or run again."""
+        """Return the forecast with doubts that no counter shows: the run may stop early, or run
+        again. Each widens the bounds and is named.
+        """
         total, low, high = found.total_s, found.low_s, found.high_s
         patience = self._patience
         if found.source != OWN and patience is not None and patience < found.of:
@@ -474,10 +483,11 @@ class Reader:
         return any(c.mark.unit == "fold" for c in self._counters.values())
 
     def _by_eta(self, now: float) -> Progress | None:
-        """By what it says is left, if it says so of the whole run and holds to it.
+        """Return a forecast by the time left that the output states; None if that is not of the
+        whole run, or does not hold.
 
-        Where what is left falls more slowly than time passes (an evaluation is not in it), it
-        goes on like that.
+        If it falls more slowly than time passes (an evaluation is not in it), it is taken to go
+        on so.
         """
         etas = self._etas[len(self._etas) // 3 :]
         if len(self._etas) < 3 or self._promised_s < 0 or not self._of_run(etas[0][0]):
@@ -528,7 +538,9 @@ class Reader:
 
 
 def _reconciled(found: Progress, by_eta: Progress) -> Progress:
-    """A forecast, and the run's own where the two differ: between them."""
+    """Return the forecast, its bounds widened to hold the run's own statement if the two
+    differ.
+    """
     if found.low_s <= by_eta.total_s <= found.high_s or by_eta.at_s < 0.5 * found.at_s:
         return found
     return replace(
@@ -559,7 +571,7 @@ def _settled(etas: Sequence[Point], at: float) -> float | None:
 
 
 def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:
-    """A counter of how often another has begun."""
+    """Return a counter of how often another has begun."""
     begins = [first for (first, _), _, _ in one.cycles] + [one.points[0][0]]
     done = one.resets + 1.0
     points = [(at, done - len(begins) + i) for i, at in enumerate(begins, 1)]
@@ -581,7 +593,8 @@ def _seen(counter: Counter) -> float:
 
 
 def _pace(points: Sequence[Point], gap_s: float, warm: bool) -> tuple[float, float] | None:
-    """Seconds a unit and its relative standard error, the warm-up left out.
+    """Return seconds a unit and their relative standard error, without the warm-up; None if
+    nothing was counted.
 
     Args:
         warm: the first of few units holds the warm-up.
@@ -606,7 +619,9 @@ def _pace(points: Sequence[Point], gap_s: float, warm: bool) -> tuple[float, flo
 
 
 def _spread(points: Sequence[Point], unit_s: float) -> float:
-    """Relative standard error of the mean pace, from that of up to eight stretches."""
+    """Return the relative standard error of the mean pace, from the scatter over up to eight
+    stretches.
+    """
     count = min(8, len(points) - 1)
     if count < 2:
         return 0.06
@@ -617,8 +632,9 @@ def _spread(points: Sequence[Point], unit_s: float) -> float:
 
 
 def _by_steps(inner: Counter, gap_s: float) -> tuple[float, float, bool] | None:
-    """Seconds of a unit by the steps within it, the relative error, and whether it is yet to be
-    seen what comes beside them."""
+    """Return (seconds of a unit, relative error, whether the time between units is yet unseen),
+    by the steps within units; None if steps have no total, or none was timed.
+    """
     of = inner.of() or 0.0
     if of <= 0 or inner.done > of:
         return None

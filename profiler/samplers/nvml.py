@@ -263,7 +263,9 @@ def check_free(nvml: Any, gpus: Iterable[Gpu]) -> None:
 
 
 def _owners(nvml: Any, gpu: Gpu) -> list[int]:
-    """Who computes on it; an idle server of MPS, which stays between its clients, does not."""
+    """Return the process ids that compute on a GPU, without a server of MPS, which stays
+    between its clients; [] if the driver does not tell.
+    """
     try:
         found = [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(gpu.handle)]
         return [pid for pid in found if procs.name(pid) != MPS]
@@ -272,7 +274,9 @@ def _owners(nvml: Any, gpu: Gpu) -> list[int]:
 
 
 def _memory(nvml: Any, handle: Any) -> float:
-    """Device memory in use, MiB, without what the driver keeps where the two can be separated."""
+    """Return the device memory in use, MiB, without what the driver keeps if it can tell the
+    two apart.
+    """
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, version=MEMORY_V2)
     except (nvml.NVMLError, TypeError):
@@ -344,7 +348,7 @@ class _Watch:
             self.missing[f"{self.gpu.channel}.{name}"] = why
 
     def _drop(self, fields: Iterable[str], error: Exception) -> bool:
-        """Record a refusal; True when it is for good."""
+        """Note that the driver refused `fields`. Return whether it will for good."""
         number = getattr(error, "value", 0)
         self.lost = self.lost or number in LOST
         why = FOR_GOOD.get(number) or LOST.get(number)
@@ -436,7 +440,9 @@ class _Watch:
         return {"tree_util_pct": float(sum(s.smUtil for s in latest.values())) if latest else NAN}
 
     def _fields(self, ids: Sequence[int | tuple[int, int]]) -> list[float]:
-        """Field values as numbers; NaN where the driver has none for one of them."""
+        """Return field values as numbers; NaN for one that the driver lacks, for all if it
+        fails.
+        """
         try:
             values = self.nvml.nvmlDeviceGetFieldValues(self.gpu.handle, list(ids))
         except self.nvml.NVMLError:  # older drivers and MIG: the callers have another way
@@ -488,7 +494,9 @@ class _Watch:
             self.gpm, self.fast = None, [self._power]
 
     def again(self) -> _Watch:
-        """The same GPU, found by its UUID in a library that was initialised again."""
+        """Return the probes of the same GPU, found by its UUID in a library that was
+        initialised again.
+        """
         handle, parent = self.nvml.nvmlDeviceGetHandleByUUID(self.gpu.uuid), self.gpu.parent
         if self.gpu.mig:
             parent = self.nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
