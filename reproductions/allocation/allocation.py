@@ -134,7 +134,7 @@ class Inventory:
 
 
 def _lowest(mask: int, count: int) -> int:
-    """At most `count` of the lowest set bits of `mask`."""
+    """Return a mask of the `count` lowest set bits of `mask`, or of all if it has fewer."""
     taken = 0
     while mask and count > 0:
         low = mask & -mask

@@ -188,7 +188,9 @@ class AllocationCore:
         self._idle_rounds = self._idle_rounds + 1 if nothing else 0
 
     def _tuned(self, grants: Assignment) -> dict[str, Allocation]:
-        """The allocations of an assignment, each with the batch the policy chooses for it."""
+        """Return the allocations of an assignment by job, each with the batch the policy
+        chooses for it. Jobs without an allocation are left out.
+        """
         tuned: dict[str, Allocation] = {}
         self._tuning = {}
         for job_id, grant in grants.items():

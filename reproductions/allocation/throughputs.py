@@ -236,7 +236,9 @@ class TableGroundTruth(RateGroundTruth):
         return list(assignment)
 
     def _lease(self, job_id: str, allocation: Allocation, now: float) -> tuple[float, float]:
-        """A round's work: whole steps, at least one. A pair that cannot share makes none."""
+        """Return (time at which the job stops, steps that remain then) for a round: whole
+        steps, at least one. A pair that cannot share makes none.
+        """
         assert self._lease_s is not None
         self._set(job_id, allocation, now)
         progress = self.progress_of[job_id]

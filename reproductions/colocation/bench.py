@@ -278,7 +278,9 @@ class Bench:
         deadline: float,
         done: Callable[[Item], bool],
     ) -> bool:
-        """Repeat undone items in shuffled order; False when the time is up first."""
+        """Measure the items that are not done, again in every round, in shuffled order. Return
+        False if the time is up first.
+        """
         for item in self.plan.rounds(items, done):
             cost = float(np.mean(self._costs[-20:])) if self._costs else FIRST_GUESS_S
             began = time.monotonic()
@@ -350,7 +352,9 @@ class Bench:
                 worker.follow(time.monotonic() + min(left, 0.05))
 
     def _usage(self, recorder: Recorder) -> dict[str, float]:
-        """Means over the window without channel names (one device is measured)."""
+        """Return the mean of every signal in the window, under its name without the channel:
+        only one device is measured. `mem_peak_mib` is a maximum.
+        """
         _, columns = recorder.slow.arrays()
         found: dict[str, float] = {}
         for key, values in columns.items():

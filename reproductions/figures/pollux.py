@@ -127,7 +127,9 @@ _Row = tuple[tuple[int, ...], int, StepTimes]  # GPUs on each node, batch on eac
 
 
 def _error(seen: list[_Row], judged: list[_Row]) -> float:
-    """Mean relative error of step times, fitted to the mean of each (nodes, GPUs, batch)."""
+    """Return the mean relative error of predicted step times of `judged`, by a model fitted to
+    the mean of each (nodes, GPUs, batch) in `seen`.
+    """
     pooled: dict[Configuration, list[StepTimes]] = defaultdict(list)
     for gpus, per_gpu, times in seen:
         pooled[Configuration(len(gpus), sum(gpus), per_gpu)].append(times)
