@@ -80,7 +80,7 @@ def covering(coverage: CoverageData, file: str, line: int) -> tuple[str, ...]:
 
 
 def _changed(since: str) -> dict[str, set[int]]:
-    """By file, the lines that were written since a commit."""
+    """Return the numbers of the lines written since a commit, by file."""
     told = subprocess.run(
         ["git", "diff", "--no-ext-diff", "-U0", since, "--", *(f"{one}/*.py" for one in CODE)],
         cwd=ROOT,

@@ -182,7 +182,7 @@ def _install_app(patches: system.Patches) -> None:
 
 
 def _watch(patches: system.Patches) -> None:
-    """Stores are the simulation's; a decider that decides is noted."""
+    """Let stores write to the simulated disk, and note which decider or follower decides."""
     begins, turn, folded = Store.__init__, Decider.turn, Decider._folded
     look = Follower.look
 
@@ -218,8 +218,9 @@ def _watch(patches: system.Patches) -> None:
 
 
 def _watch_appends(patches: system.Patches) -> None:
-    """What is written under a lease, and what is ordered, is noted when it is committed; so is who
-    holds the lease as it is written."""
+    """Note what is written under a lease, and each order of a priority, when it is committed,
+    and who holds the lease as it is written.
+    """
     append = Store.append
 
     def appended(
@@ -249,7 +250,9 @@ def _watch_appends(patches: system.Patches) -> None:
 
 
 def _watch_leases(patches: system.Patches) -> None:
-    """How long a lease had not been renewed when somebody else took it is noted."""
+    """Note, whenever a lease is taken from another holder, for how long it had not been
+    renewed.
+    """
     renew, take = leases.renew, leases.Watch.take
 
     def renewed(connection: Connection, clock: Any, lease: leases.Lease) -> leases.Lease:

@@ -77,7 +77,9 @@ def over_at(connection: Connection, seq: int) -> list[dict[str, str]]:
 
 
 def install(patches: system.Patches, of_run: Callable[[], Between]) -> None:
-    """Let passes be slow and ends be told again, and have it noted whom a pass says to be over."""
+    """Let passes be slow and ends be reported again, and note which jobs a pass takes to be
+    over.
+    """
     decide, append = Decider._decide, Store.append
     reports, acknowledge = LocalBackend.reports, LocalBackend.acknowledge
 

@@ -307,7 +307,9 @@ class Kernel:
             return None
 
     def _next(self) -> Fiber | None:
-        """Who runs next; None: the run is over."""
+        """Return the thread that runs next, moving the clock on if all wait; None when the run
+        is over. Raises Stuck if nobody can go on.
+        """
         self.steps += 1
         if self.fatal is not None or not self._fibers:
             return None

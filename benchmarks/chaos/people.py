@@ -315,7 +315,7 @@ SHOWN = (
 
 
 def _shown(body: Any) -> Any:
-    """Of an answer what is worth keeping."""
+    """Return the fields of an answer that are worth keeping; None if it is no object."""
     if not isinstance(body, dict):
         return None
     names = (

@@ -274,7 +274,9 @@ class _Life:
             self._judge(self.asked(job_id))
 
     def asked(self, job_id: str) -> Asked:
-        """A job that waits asked about: by the API, on its page and as it is printed."""
+        """Ask about a waiting job and return the answers: of the API, of its page and as
+        printed. Raises RuntimeError if the job was not analysed.
+        """
         service, core = self.service, self.follower.state.core
         service.analyst.turn()
         service.analyst.refresh()  # as it would have been, had this clock not leapt

@@ -130,7 +130,7 @@ def transformers(epochs: int, rows: int) -> None:
 
 
 def lightning(epochs: int, rows: int) -> None:
-    """Lightning's Trainer with its bar of tqdm; that of rich prints nothing into a file."""
+    """Train with Lightning's Trainer and its own bar."""
     import lightning as pl
     import torch
     from lightning.pytorch.callbacks import TQDMProgressBar

@@ -549,7 +549,7 @@ class Suite:
                 one.seen = found.get(one.job, "")
 
     def _words(self) -> dict[str, str]:
-        """What Slurm says of waiting jobs now."""
+        """Return Slurm's reasons of the waiting jobs now, by job id."""
         printed = self.slurm.run("squeue", "-h", "-r", "-o", "%i|%t|%r").stdout
         found = dict[str, str]()
         for line in printed.splitlines():

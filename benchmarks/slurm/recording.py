@@ -155,7 +155,9 @@ class _Recorder:
             self.tell(f"{at - self.found.began:.0f} s: {waiting} of {len(jobs)} jobs wait")
 
     def _over(self) -> bool:
-        """Nothing runs, nothing ran for a while: what waits can never start."""
+        """Return whether the recording is over: nothing runs, and either nothing waits or for
+        several looks all has waited. What still waits can never start.
+        """
         looks = self.found.looks[-IDLE_LOOKS:]
         if len(looks) < IDLE_LOOKS:
             return False

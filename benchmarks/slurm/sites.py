@@ -549,7 +549,7 @@ class _Run:
 
 
 def _whole(job_id: str) -> str:
-    """Of which job or array it is."""
+    """Return the id of the job or array that a job, task or component belongs to."""
     return job_id.partition("_")[0].partition("+")[0]
 
 

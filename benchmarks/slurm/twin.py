@@ -233,7 +233,9 @@ def figures(recordings: Sequence[Recording], tell: Callable[[str], None]) -> dic
 
 
 def _horizons(ahead: Sequence[Ahead], cycle_s: float) -> dict[str, Any]:
-    """Starts within a cycle by how long the job was still to wait."""
+    """Return the share of starts foreseen to within a cycle, for each range of the wait that
+    was still ahead, and for all.
+    """
     found: dict[str, Any] = {}
     low = float("-inf")
     for high in (*HORIZONS_S, float("inf")):

@@ -207,7 +207,9 @@ def against(figures: Figures, own: str = OWN) -> Row | None:
 
 
 def _ratio(own: Sequence[Row], other: Sequence[Row], name: str) -> Row | None:
-    """Ratio of means and the error of the paired differences; None where nothing waits."""
+    """Return the ratio of the means, and the standard error of the paired differences relative
+    to the other's mean; None if that mean is 0 or there is no pair.
+    """
     both = [(a[name], b[name]) for a, b in zip(own, other, strict=True)]
     pairs = [(a, b) for a, b in both if a is not None and b is not None]
     base = mean(b for _, b in pairs) if pairs else 0.0
