@@ -66,8 +66,8 @@ _SCRIPT = re.compile(r"\.(?:py|sh|R|jl|ipynb|lua|m)(?:\s|$)|(?:^|\s)-m\s")
 
 
 class Amount(NamedTuple):
-    """What is to be done; None where nothing says so. Epochs and steps: whichever comes first ends
-    it.
+    """How much a job is to do, as its command states it; None for what it does not state. If
+    epochs and steps are both stated, whichever comes first ends the job.
 
     Attributes:
         patience: after so many units without an improvement it stops early; 0: not known when.
@@ -202,8 +202,8 @@ def _of_program(command: Sequence[str]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a job's command asks for, and what tells it from other commands of its user. Numbers
-    and digests only.
+    """What a job's command asks for, and digests that tell the command from others of its user.
+    No text of it is kept.
 
     Attributes:
         unit: ``epoch`` or ``step``.
@@ -297,7 +297,7 @@ def of_settings(settings: object) -> dict[str, float]:
 
 
 def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
-    """Name, value and places of what may be a setting among the arguments of a command."""
+    """Yield (name, value, places of both) for each pair of arguments that may be a setting."""
     for i, part in enumerate(command):
         name, equals, value = part.partition("=")
         if equals:

@@ -39,7 +39,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of the file system
 
 
 class FolderBusy(OSError):
-    """Another process writes into the folder; `strerror` says which."""
+    """Raised where another process writes into the folder; `strerror` names that process."""
 
 
 @contextmanager

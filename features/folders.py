@@ -18,7 +18,9 @@ LOCK = ".in-use"
 
 
 class OpenFolder(ValueError):
-    """A folder that others could put files into; one line that says what to do."""
+    """Raised for a folder that others could put files into; the message, one line, tells what
+    to do.
+    """
 
 
 def private_folder(path: str | Path) -> Path:

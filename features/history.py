@@ -115,7 +115,7 @@ class Running:
 
 
 class KeyHistory:
-    """History of one key, fed in time order."""
+    """The history of the jobs of one key (a user, a virtual cluster, ...), fed in time order."""
 
     __slots__ = (
         "_cancelled",
@@ -200,7 +200,7 @@ class KeyHistory:
 
     @property
     def ended(self) -> int:
-        """Number of its jobs that have ended."""
+        """Return the number of jobs of this key that have ended."""
         return self._ended
 
     def latest(self, most: int) -> list[float]:
@@ -211,7 +211,9 @@ class KeyHistory:
 
     @property
     def past(self) -> tuple[float, ...]:
-        """Values of `PAST`, which change only when a job ends; NaN where none has ended."""
+        """Return the values of `PAST`, which change only when a job ends; NaN if none has
+        ended.
+        """
         if self._past is None:
             self._past = self._compute_past()
         return self._past

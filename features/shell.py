@@ -39,8 +39,8 @@ class Simple(NamedTuple):
     """One command of a script.
 
     Attributes:
-        times: how often it is run; infinite where that is not known.
-        otherwise: it stands behind `||` or `else`, and runs where the one before does not.
+        times: how often it is run; infinite if that is not known.
+        otherwise: it stands behind `||` or `else`: it runs if the command before fails.
     """
 
     words: list[str]
@@ -118,7 +118,7 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
 
 
 def _branched(words: Sequence[str], branches: list[bool]) -> None:
-    """Note for each `if` that is open whether its `else` has been reached."""
+    """Update `branches`, which holds for each open `if` whether its `else` has been reached."""
     for word in words:
         if word == "if":
             branches.append(False)
@@ -203,8 +203,8 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
 
 
 def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
-    """The sign before each simple command (`||`, `;`), and its words; what cannot be read as one is
-    left out.
+    """Yield, for each simple command, the sign before it (`||`, `;`, ...) and its words; what
+    cannot be read as a command is left out.
     """
     text = re.sub(r"\\\r?\n", " ", text)
     text = _SEQ.sub(
@@ -241,7 +241,9 @@ def _counted(found: re.Match[str]) -> str:
 
 
 def _whole_lines(text: str) -> Iterable[str]:
-    """Lines, joined where a quote goes on over the end of one; no lines of documents (`<<EOF`)."""
+    """Yield lines, joined if a quote runs over the end of one, without the lines of documents
+    (`<<EOF`), comments and empty lines.
+    """
     held, until, odd = "", "", 0
     for line in text.splitlines():
         if until:

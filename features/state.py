@@ -164,7 +164,9 @@ DEFAULT_FAMILIES: frozenset[str] = frozenset(FAMILIES) - {"identity", "odds"}
 
 
 class FeatureError(ValueError):
-    """An event or request that contradicts what is already known; names what and why."""
+    """Raised for an event or request that contradicts what is already known; names what and
+    why.
+    """
 
 
 def features_of(
@@ -714,7 +716,7 @@ class FeatureState:
         return submission
 
     def _look_up_claims(self, submission: _Submission, now: float) -> None:
-        """See what is claimed of a job as of now."""
+        """Set the claims about a job, as of now, on its submission."""
         job, template = submission.job, submission.keys[2]
         # without a name, a template is no more than a user's jobs of one size
         like = template if normalise(job.name) else None

@@ -170,12 +170,12 @@ class Hazard:
 
     @property
     def reached(self) -> Sequence[float]:
-        """Jobs that reached each stretch, the older ones faded."""
+        """Return the number of jobs that reached each stretch, older ones counting less."""
         return self._reached
 
     @property
     def ended(self) -> Sequence[float]:
-        """Jobs that ended in each stretch, of those that reached it."""
+        """Return the number of jobs, of those that reached each stretch, that ended in it."""
         return self._ended
 
     def shrunk(self, wider: Sequence[float]) -> list[float]:
@@ -208,7 +208,7 @@ class History(NamedTuple):
 
     Attributes:
         level: one of `LEVELS`.
-        of: whose jobs, in words.
+        of: the group, in words.
         reached: jobs that reached each stretch, the older ones faded.
         ended: jobs of `reached` that ended in the stretch.
         hazards: share that ends in each stretch of those that reach it, shrunk to the wider group.
@@ -255,7 +255,7 @@ def histories(groups: Sequence[Hazard | None], of: Sequence[str]) -> tuple[Histo
 
 
 class Known(NamedTuple):
-    """What the histories say of a job: values of SPECS and ODDS, and its own hazards."""
+    """What the histories tell of a job: `values` of SPECS and ODDS, and its own `hazards`."""
 
     values: tuple[float, ...]
     hazards: tuple[float, ...]
@@ -321,8 +321,9 @@ def _values(
 
 
 class _Summary(NamedTuple):
-    """Of a curve of hazards: mean and standard deviation of ln(1 + seconds), and the chance to
-    outlive each edge."""
+    """Mean and standard deviation of ln(1 + seconds) by a curve of hazards, and the chance to
+    outlive each edge.
+    """
 
     mean_log: float
     spread: float
@@ -388,7 +389,7 @@ def _odds(chance: float) -> float:
 
 
 class Lives:
-    """Running jobs, and which stretch of running time each will complete next.
+    """Running jobs, and the next stretch of running time that each will complete.
 
     Every job passes each edge at most once, so the work is O(1) amortised per job (times the
     logarithm of the jobs running).

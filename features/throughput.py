@@ -27,12 +27,12 @@ FAR = 0.1  # error of asking for e times as much as any run did
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A duration by command and earlier runs.
+    """A duration estimated from a job's command and its earlier runs.
 
     Attributes:
-        total_s: seconds. error: of its logarithm, which lies within 1.28 times that in eight of
-            ten cases.
-        words: what it rests on.
+        total_s: the duration, seconds.
+        error: standard deviation of its logarithm (eight of ten cases lie within 1.28 times it).
+        words: the evidence for it, in words.
     """
 
     total_s: float

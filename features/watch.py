@@ -47,7 +47,7 @@ _NORMAL = NormalDist()
 
 
 class Seen(NamedTuple):
-    """A job that ended, as far as it is watched."""
+    """What the watch needs of a job that ended; times are seconds."""
 
     submitted: float
     seconds: float
@@ -59,15 +59,15 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Something that is not as in the past weeks.
+    """A change from what was usual in the past weeks.
 
     Attributes:
-        group: whose jobs: "virtual cluster vcA", "user ada", "all jobs", ...
-        what: what is different of them, in words.
+        group: the jobs that changed: "virtual cluster vcA", "user ada", "all jobs", ...
+        what: how they differ from before, in words.
         since: first observation of the change, seconds since the epoch.
-        sum: how much speaks for it, in nats.
+        sum: evidence for the change, a log-likelihood ratio in nats.
         seen: observations since.
-        ratio: how many times as long they last; 1 where that is not what changed.
+        ratio: how many times as long the jobs last; 1 if something else changed.
     """
 
     group: str
@@ -109,7 +109,7 @@ def usual_of(jobs: Iterable[Seen], until: float) -> Watch | None:
 
 
 class _Observation(NamedTuple):
-    """Near-copies of an hour."""
+    """One observation: jobs that are near-copies, submitted within an hour."""
 
     at: float
     jobs: tuple[Seen, ...]
@@ -121,12 +121,12 @@ Says = Callable[[_Observation], float]
 
 
 class Watch:
-    """What is usual at a site, and whether later jobs are.
+    """Learns from the past what is usual at a site, and finds changes in later jobs.
 
     Args:
         past: jobs of the past weeks, in any order.
-        limit: a sum above which there is an alarm.
-        learns: also from how restless the second half of the past was, seen from the first.
+        limit: evidence, in nats, above which there is an alarm.
+        learns: also learn how much the second half of the past differed from the first.
     """
 
     def __init__(self, past: Iterable[Seen], limit: float = LIMIT, *, learns: bool = True):

@@ -101,7 +101,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A sampler and the devices that the command sees."""
+    """A sampler, and the devices that the command sees (`visible`: as in CUDA_VISIBLE_DEVICES)."""
 
     sampler: Sampler
     gpus: tuple[Gpu, ...]
@@ -122,7 +122,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the samples of a run show."""
+    """What the samples of a run showed."""
 
     window: Window
     metrics: dict[str, Summary]
@@ -132,7 +132,7 @@ class Seen:
 
 
 def open_target(options: Options, nvml_module: Any = None) -> Target:
-    """Choose GPUs, or the CPU where that is asked for, and return a sampler of them. The CPU is
+    """Choose GPUs, or the CPU if that is asked for, and return a sampler of them. The CPU is
     never taken in place of a GPU.
 
     Raises:

@@ -36,7 +36,7 @@ CORE = 0.10  # of the run: a shorter stretch at its end does not stand for it
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The stretch a profile is averaged over.
+    """The part of a run that a profile is averaged over.
 
     Attributes:
         start_s, end_s: seconds since the command started.
@@ -166,7 +166,7 @@ def change_points(rows: Array) -> list[int]:
 
 
 class Stretches:
-    """Stretches of constant level, and which of them are alike."""
+    """The stretches of a run with constant level, and which of them have the same level."""
 
     def __init__(self, rows: Array, cuts: list[int], at: Array) -> None:
         self.at = at

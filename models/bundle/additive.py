@@ -66,7 +66,7 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """Number of bins."""
+        """Return the number of bins."""
         return len(self.cuts if self.spec.kind == "continuous" else self.categories) + 2
 
     def labels(self) -> tuple[str, ...]:

@@ -197,7 +197,7 @@ class ArrivalForecast:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The observed counts after forecasts of each level.
+    """What was observed after past forecasts, grouped by the level of the forecast.
 
     Attributes:
         levels: cuts of the score, (groups - 1,).

@@ -70,7 +70,7 @@ class Tree:
 
     @property
     def leaves(self) -> int:
-        """Number of leaves."""
+        """Return the number of leaves."""
         return sum(node.feature == -1 for node in self.nodes)
 
     def leaf(self, values: Sequence[float]) -> Node:

@@ -77,7 +77,7 @@ class Arrivals:
 
     @property
     def counts(self) -> dict[str, Floats]:
-        """Both series by name."""
+        """Return the counts of both series, jobs and GPUs, by name."""
         return {"jobs": self.jobs, "gpus": self.gpus}
 
     def until(self, bins: int) -> Arrivals:

@@ -56,7 +56,9 @@ MAX_SCORE = 20.0  # no contribution of a feature means a factor of e^20
 
 
 class EditError(TrainingError):
-    """An edits file that cannot be read, or an edit that is refused. One line, for a person."""
+    """Raised for an edits file that cannot be read, or an edit that is refused. One line, for a
+    person.
+    """
 
 
 class _Strict(BaseModel):
@@ -120,7 +122,7 @@ class Edit(_Strict):
 
     @property
     def change(self) -> str:
-        """Which of `CHANGES` this edit makes."""
+        """Return which of `CHANGES` this edit makes."""
         return next(name for name in CHANGES if getattr(self, name) is not None)
 
 
@@ -137,10 +139,10 @@ class Edits(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A model after its edits.
+    """A model after its edits were made.
 
     Attributes:
-        model: to be exported.
+        model: the edited model.
         table: figure -> (before, after) on the validation rows.
         metadata: the edits as read, their digest and the table; plain JSON for the bundle.
     """
@@ -411,7 +413,7 @@ _CHANGES: dict[str, Callable[[AdditiveModel, Edit], AdditiveModel]] = {
 
 
 def _keep_promises(model: AdditiveModel) -> None:
-    """EditError when the score is not monotone in a feature that promises it."""
+    """Raise EditError if the score is not monotone in a feature that promises it."""
     for i, axis in enumerate(model.axes):
         if not axis.spec.monotone:
             continue

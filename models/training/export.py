@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 
 class HeldOut(NamedTuple):
-    """The rows that each bag of a fit did not see. They judge the pairs.
+    """The rows that each bag of a fit did not see; pairs of features are judged by them.
 
     Attributes:
         y: target of the rows, (n,).

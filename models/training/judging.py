@@ -34,9 +34,9 @@ class Paired:
     """One figure of both models on the same rows.
 
     Attributes:
-        title: what it is.
-        candidate, champion: its values.
-        gain: how much better the candidate is, whichever way the figure goes.
+        title: name of the figure.
+        candidate, champion: its value for either model.
+        gain: how much better the candidate is; below 0: how much worse.
         low, high: interval of the gain; 95 % for all figures together.
         unit: unit of all these values; "" is a plain number.
     """
@@ -85,11 +85,11 @@ def most_telling(figures: Sequence[Paired]) -> Paired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What both models make of the same rows.
+    """The comparison of two models on the same rows.
 
     Attributes:
-        figures: what decides.
-        rows, users: on which they were compared.
+        figures: the figures that decide.
+        rows, users: number of rows, and of their users.
     """
 
     figures: tuple[Paired, ...]

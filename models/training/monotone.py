@@ -22,7 +22,8 @@ Tensors = dict[tuple[int, ...], Floats]
 def monotonise(
     scores: Tensors, weights: Mapping[tuple[int, ...], Floats], directions: Mapping[int, int]
 ) -> tuple[Tensors, set[tuple[int, ...]]]:
-    """Flatten shape functions until the score is monotone in every feature of `directions`.
+    """Return shape functions flattened until the score is monotone in every feature of
+    `directions`.
 
     Args:
         scores: tensor per term; keys are feature positions. Bin 0 (missing) has no order and is

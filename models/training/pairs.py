@@ -51,7 +51,7 @@ SHARING = ("mps", "time-slicing")
 
 @dataclass(frozen=True)
 class PairMeasurements:
-    """Pairs of one origin.
+    """Measured pairs of one origin.
 
     Attributes:
         frame: columns of `PAIR_SCHEMA`, one row per pair.
@@ -97,7 +97,9 @@ class PairMeasurements:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of origin and pairs, hex, to the digits on which all processors agree."""
+        """Return the sha256 of origin and pairs, hex, to the digits on which all processors
+        agree.
+        """
         digest = hashlib.sha256(self.origin.encode())
         frame = self.frame[self._schema.names]
         agreed = frame.astype(dict.fromkeys(frame.select_dtypes("float64"), np.float32))
@@ -107,18 +109,18 @@ class PairMeasurements:
 
     @property
     def _schema(self) -> pa.Schema:
-        """`PAIR_SCHEMA`, and the counters where there are any."""
+        """Return `PAIR_SCHEMA`, with the columns of the counters that the pairs have."""
         counted = [name for name in (f"{ACTIVE}_a", f"{ACTIVE}_b") if name in self.frame.columns]
         return pa.schema([*PAIR_SCHEMA, *(pa.field(name, pa.float64()) for name in counted)])
 
     @cached_property
     def members(self) -> Members:
-        """Both members of every pair, one row each."""
+        """Return both members of every pair, one row each."""
         return _members(self.frame)
 
     @property
     def families(self) -> tuple[str, ...]:
-        """Model families that occur, sorted."""
+        """Return the model families that occur, sorted."""
         return tuple(sorted(set(self.members.family)))
 
     def provenance(self, exclude_families: Collection[str] = ()) -> dict[str, Any]:
@@ -178,7 +180,7 @@ class Members:
 
     @property
     def partner_speed(self) -> Floats:
-        """Speed of the other member of each one's pair, (2n,)."""
+        """Return the speed of the partner in each member's pair, relative to alone, (2n,)."""
         a, b = np.split(self.speed, 2)
         return np.concatenate([b, a])
 

@@ -228,8 +228,8 @@ def fit_sharded(
     map_shards: Map = map,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[AdditiveModel, dict[str, Any]]:
-    """Fit the duration GA2M shard by shard, and blends it with the histories as `fit_duration`
-    does.
+    """Fit the duration GA2M shard by shard, and blend it with the histories as `fit_duration`
+    does. Return the model and what it was made from.
 
     Args:
         files: Parquet of `Rows.table`, one per shard; of jobs that still run, `y` is NaN.
@@ -269,7 +269,7 @@ def fit_sharded(
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """`fit_shard` with its plan, to be sent elsewhere."""
+    """A call of `fit_shard` with its plan, which can be sent to another process."""
 
     shared: Plan
 

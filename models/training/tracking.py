@@ -201,7 +201,7 @@ def _about(bundle: Bundle, measured: Sequence[str]) -> str:
 
 
 class _Jobs(MetaDataset):  # type: ignore[misc]  # mlflow has no types
-    """Training rows: beside their columns, how many there are."""
+    """Training rows for MLflow: their columns, and how many there are."""
 
     def __init__(self, source: DatasetSource, counts: Mapping[str, Any], **named: Any) -> None:
         super().__init__(source, **named)
@@ -313,8 +313,8 @@ def promote(
 def log_serving(
     version: Version, week: int, figures: Mapping[str, float], registry: Registry = HERE
 ) -> None:
-    """Log what a version did in a service in a week with its run, a step for each week. What was
-    logged already stays as it is.
+    """Log with a version's run what the version did in a service in one week, as one step. What
+    was logged before stays.
 
     Args:
         week: its number since the epoch.
@@ -337,7 +337,9 @@ def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _mended(client: MlflowClient, name: str) -> None:
-    """Move the former champion's alias where the champion says that it replaces one."""
+    """Complete a promotion that broke off: move the former champion's alias to the version that
+    the champion's tag names.
+    """
     try:
         found = client.get_model_version_by_alias(name, CHAMPION)
     except MlflowException:
@@ -397,7 +399,9 @@ def _experiment(client: MlflowClient, artifact_root: Path) -> str:
 
 
 def _view(client: MlflowClient, experiment: str, metrics: Sequence[str]) -> None:
-    """A view of the table of runs, by a link: by itself the UI shows no metric as a column."""
+    """Store a view of the table of runs that shows `metrics` as columns; it is opened by a
+    link.
+    """
     widths = {f"metrics.`{name}`": 40 + 7 * len(name) for name in metrics}
     columns = list(widths)
     view = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
@@ -428,7 +432,7 @@ def _example(model: AdditiveModel) -> pd.DataFrame:
 
 @contextmanager
 def _store(tracking_uri: str) -> Iterator[MlflowClient]:
-    """MLflow pointed at `tracking_uri`, quiet, and put back afterwards.
+    """Give a client of MLflow at `tracking_uri`, with few messages; undo both after the block.
 
     It keeps a connection for each URI: of a relative one it would be to the file of whoever asked
     first, wherever that was.

@@ -23,10 +23,10 @@ class Counter:
     """Readings of one kind of number that a job prints.
 
     Attributes:
-        mark: its last one.
+        mark: the last mark that was read.
         points: (seconds, number) since it last began again, thinned.
         cycles: of each time it went up before: the first point, one half way, the last.
-        resets: how often it began again.
+        resets: how often the number began again from the start.
         zero: the number 0 was seen, so numbering begins there.
         totals: how many different totals it was given.
         seen_s: when it was read last.
@@ -86,7 +86,7 @@ class Counter:
 
     @property
     def done(self) -> float:
-        """Units that are done."""
+        """Return how many units are done."""
         return self.done_at(self.n)
 
     def done_at(self, n: float) -> float:

@@ -61,7 +61,7 @@ class Structure(NamedTuple):
 
 
 class Reader:
-    """Takes in a job's output and says how long the job will run.
+    """Takes in a job's output and predicts how long the job will run.
 
     Args:
         amount: what the command asks for (`features.amounts.of_command`), where output says
@@ -84,7 +84,7 @@ class Reader:
         self._promised_s = inf
 
     def asks(self, amount: Amount) -> None:
-        """Set how much the command asks for, where that is learned after the job began."""
+        """Set how much the command asks for, which was learned after the job began."""
         self._asked = amount
         self._patience = self._patience if amount.patience is None else amount.patience
 
@@ -338,7 +338,9 @@ class Reader:
         return max(bars, default=0.0)
 
     def _bars(self, within: list[Counter]) -> Iterator[Structure]:
-        """Of bars that do not say what they count, the one that is behind holds the others."""
+        """Yield structures of bars that do not name what they count: the bar that is furthest
+        behind counts the run, another one within its units.
+        """
         once = [c for c in within if not c.resets and c.mark.scope != "epoch"]
         if not once:
             return

@@ -50,7 +50,7 @@ SLOW_EVERY = 5
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU, or one MIG device of it.
+    """A GPU, or a MIG device of one.
 
     Attributes:
         label: how it is addressed: ``0``, or ``0:1`` for the second MIG device of GPU 0.
@@ -105,7 +105,7 @@ def _decode(value: str | bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The GPUs of this host.
+    """What the driver tells about the GPUs of this host.
 
     Attributes:
         gpus: those that answer; one in MIG mode is replaced by its MIG devices.
@@ -243,7 +243,7 @@ def choose(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Gpu]:
 
 
 def check_free(nvml: Any, gpus: Iterable[Gpu]) -> None:
-    """Raise GpuBusy when somebody already computes on one of the GPUs."""
+    """Raise GpuBusy if a process already computes on one of the GPUs."""
     for gpu in gpus:
         owners = _owners(nvml, gpu)
         if owners:
@@ -487,7 +487,7 @@ class _Watch:
         self.free()
 
     def free(self) -> None:
-        """Give up what it holds of the library."""
+        """Close what this holds of the library."""
         if self.gpm is not None:
             self.gpm.close()
             self.fast_gpm.close()
@@ -545,8 +545,9 @@ class NvmlSampler:
         return found
 
     def _reopen(self) -> None:
-        """Initialise the library again and find every GPU in it; who else in this process holds it
-        finds that it is not initialised, and does the same."""
+        """Initialise the library again and find every GPU in it. Other users of it in this
+        process find it not initialised, and do the same.
+        """
         for watch in self._watches:
             watch.free()
             watch.lost = True
