@@ -40,7 +40,7 @@ class Simple(NamedTuple):
 
     Attributes:
         times: how often it is run; infinite if that is not known.
-        otherwise: it stands behind `||` or `else`: it runs if the command before fails.
+        otherwise: it stands behind `||` or `else`: it runs if the one before fails or is left out.
     """
 
     words: list[str]

@@ -69,7 +69,8 @@ def place(where: str | None, workers: int) -> str:
 
 @contextmanager
 def mapped(where: str, keep: Keep | None = None) -> Iterator[Mapped]:
-    """Give a `map` over tasks that runs them where asked. Results come in the order of the tasks.
+    """Give a `map` over tasks that runs them where the options say. Results come in the order
+    of the tasks.
 
     A task is a picklable function and value. With a Dask cluster the workers need this package
     and see the same files. With `keep`, finished tasks are kept and taken up. Raises UserError
@@ -236,7 +237,8 @@ def slurm_cluster() -> Iterator[Any]:
 
 @contextmanager
 def _shared_key(folder: str | None) -> Iterator[Any]:
-    """A key made for the occasion, as files that only their owner can read on any machine.
+    """Give a new key for Dask, in files that only their owner can read, in a folder that all
+    machines share.
 
     Raises UserError where others could put a key of theirs in its place.
     """
@@ -262,7 +264,9 @@ def _shared_key(folder: str | None) -> Iterator[Any]:
 
 
 def _dask(client: Any, task: Callable[[T], R], values: Sequence[T]) -> Iterator[R]:
-    """Results in order. A worker that dies is replaced and its tasks run again elsewhere."""
+    """Yield results in the order of `values`. A worker that dies is replaced and its tasks run
+    again elsewhere.
+    """
     futures = client.map(task, values, pure=False, retries=2)
     try:
         for future in futures:
@@ -274,7 +278,7 @@ def _dask(client: Any, task: Callable[[T], R], values: Sequence[T]) -> Iterator[
 
 @dataclass(frozen=True)
 class Keep:
-    """Finished tasks in files, to be reused after an interruption.
+    """A folder that keeps the results of finished tasks, to be reused after an interruption.
 
     Attributes:
         folder: made if need be; only its owner may write there, since results are pickled.
@@ -327,7 +331,9 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A task that writes its result down before handing it over, where it runs."""
+    """A task that writes its result to a file, on the machine where it runs, and then returns
+    it.
+    """
 
     task: Callable[[Any], Any]
 

@@ -16,7 +16,7 @@ EVERY_S = 60.0  # between two lines of progress, where there is no terminal
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn errors that a person can mend into one line and exit status 2.
+    """Show errors that a person can mend as one line, with exit status 2.
 
     Every package raises `ValueError` subclasses of its own for bad input; a plain ValueError is
     a defect and keeps its traceback.
@@ -52,8 +52,8 @@ _OURS = {"features", "models", "profiler", "scheduler", "pipeline", "reproductio
 
 @contextmanager
 def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal, elsewhere a line a minute. Gives a function that sets the amount
-    done.
+    """Show a bar on a terminal, elsewhere print a line a minute. Give a function that sets the
+    amount done.
     """
     if quiet:
         yield lambda _: None
@@ -86,7 +86,7 @@ def _minutely(text: str, total: int) -> Callable[[int], None]:
 
 @contextmanager
 def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, elsewhere a line every few seconds, whether or not anything is
+    """Show a bar on a terminal, elsewhere print a line every few seconds, even if nothing is
     done.
 
     Yields a setter of the amount done and of the whole.
@@ -159,8 +159,8 @@ _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 
 def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") -> None:
-    """Print policies, or whatever the rows are about, and their key figures, leaving out figures
-    that none has.
+    """Print key figures of policies, or of what `of` names, a row each. Figures that no row has
+    are left out.
     """
     from rich.table import Table
 
@@ -182,7 +182,7 @@ def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") 
 
 
 def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None:
-    """Print models and their errors."""
+    """Print the errors of models as a table."""
     from rich.table import Table
 
     names = list(next(iter(models.values())))

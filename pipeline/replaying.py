@@ -47,11 +47,11 @@ LEAST_OF_VC = 100  # jobs, before the wait of the worst hundredth says something
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """How both models compare in the schedules they make.
+    """The comparison of two models by the schedules they make.
 
     Attributes:
-        figures: what decides; waits are given by virtual cluster.
-        jobs, users, draws: on which they were compared.
+        figures: the figures that decide; waits are given by virtual cluster.
+        jobs, users, draws: numbers of those on which the models were compared.
         days: how many days were replayed.
     """
 
@@ -63,13 +63,13 @@ class Replay:
 
     @property
     def about(self) -> str:
-        """What was replayed, in words."""
+        """Return in words what was replayed."""
         times = "once" if self.draws == 1 else f"{self.draws} times"
         return f"{self.days:.1f} days replayed {times}, {self.jobs:,} jobs of {self.users} users"
 
     @property
     def reason(self) -> str:
-        """The outcome as one line, the figure that tells most first."""
+        """Return the outcome as one line, the figure that tells most first."""
         return f"{most_telling(self.figures)}; {self.about}"
 
     def document(self) -> Mapping[str, object]:
@@ -124,7 +124,7 @@ def replayed(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Jobs:
-    """What became of jobs, and what was believed of each when it was submitted; arrays, (n,)."""
+    """How jobs fared, and what was predicted of each at its submission; arrays, (n,)."""
 
     job_id: NDArray[np.object_]
     user: NDArray[np.object_]

@@ -62,7 +62,7 @@ class Comparison(Spent):
 
 
 class World(Protocol):
-    """What policies are compared in: a `Scenario`, or a world of allocations."""
+    """A world in which policies are compared: a `Scenario`, or a world of allocations."""
 
     @property
     def name(self) -> str: ...
@@ -206,7 +206,7 @@ def described(estimator: Estimator) -> dict[str, Description]:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run of a comparison."""
+    """One run of a comparison: a policy on a seed."""
 
     policy: str
     seed: int
@@ -280,7 +280,9 @@ def lasting(result: Comparison) -> Figures:
 
 
 class _Sweep:
-    """A run of a comparison, to be sent elsewhere; the world of a seed is made once in a row."""
+    """A function that makes a run of a comparison, and can be sent to another process. It opens
+    the world of a seed once for successive runs.
+    """
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class WithSettings(TyperCommand):
         typer.echo("\n\n".join([*shown, *map(settings_of, self._named)]))
 
     def _show_defaults(self) -> None:
-        """An option that is not given leaves its setting as it is by default: that is shown."""
+        """Show, as the default of each option, that of the setting it changes."""
         from scheduler.service.settings import Settings
 
         for param in self.params:

@@ -115,7 +115,7 @@ def _tasks(client: Client, array_id: str) -> list[Json]:
 
 
 def _matching(client: Client, name: str | None, state: str | None, owner: str) -> Iterator[JobRow]:
-    """Jobs that are not over, of one owner."""
+    """Yield one owner's jobs that are neither over nor asked to stop, by name and state."""
     for one in chosen(client, name=name, state=state, owner=owner):
         job = decode(JobRow, one)
         if job.phase not in OVER and not job.cancel_asked:

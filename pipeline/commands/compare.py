@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is compared, apart from the world it is compared in."""
+    """The options of a comparison, apart from those of its world."""
 
     trace: Annotated[Path | None, TRACE] = None
     workload: Annotated[
@@ -85,12 +85,12 @@ class Asked:
 
     @property
     def chosen(self) -> range:
-        """The seeds."""
+        """Return the seeds to run."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
 
 class _Played(NamedTuple):
-    """Policies and where they are played.
+    """The policies to run, and the worlds to run them in.
 
     Attributes:
         worlds: one a loop.
@@ -221,7 +221,9 @@ def _print_where(asked: Asked, results: Sequence[runs.Comparison]) -> None:
 
 @contextmanager
 def _recorded(asked: Asked) -> Iterator[Path | None]:
-    """Where the runs are recorded: as asked, else for a page's sake in a folder that goes again."""
+    """Give the folder in which the runs are recorded: as asked, or a temporary one if only a
+    page is made; None if nothing needs it. Raises UserError.
+    """
     if asked.out is not None or asked.html is None:
         yield asked.out
         return
@@ -232,7 +234,7 @@ def _recorded(asked: Asked) -> Iterator[Path | None]:
 
 
 def _page(asked: Asked, runs: Path | None) -> None:
-    """The report on the runs; on the trace, too, where it is a dataset."""
+    """Write the report on the runs, if asked for; also on the trace if it is a dataset."""
     if asked.html is None:
         return
     from features.files import write_whole
@@ -245,7 +247,7 @@ def _page(asked: Asked, runs: Path | None) -> None:
 
 
 def _print(results: Sequence[runs.Comparison]) -> None:
-    """One table: of every policy a row for each loop, side by side."""
+    """Print one table, with a row for each policy and loop, and the notes."""
     rows = [
         {key.removesuffix("_mean"): value for key, value in row.items() if not key.endswith("_sd")}
         | {"loop": result["loop"]}

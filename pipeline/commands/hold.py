@@ -68,7 +68,7 @@ def act(
     lines: Callable[[T, float], list[str]],
     ask: Callable[[Client, str], Json],
 ) -> None:
-    """Ask for each of some jobs, whatever happens to the others, and print the results. The id of
+    """Ask something for each job, even if it fails for others, and print the results. The id of
     an array stands for those of its tasks that wait.
 
     Args:

@@ -186,7 +186,7 @@ def _jobs(path: Path) -> pa.Table:
 
 
 def _check_alone(bundle: Path | None, back: bool, version: str | None) -> None:
-    """Raises UserError where more than one candidate is named."""
+    """Raise UserError if more than one candidate is named."""
     if bundle is not None and (back or version is not None):
         raise UserError("--bundle registers new models: it takes no VERSION and no --back")
 

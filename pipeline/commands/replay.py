@@ -32,7 +32,7 @@ UNTRAINED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is replayed, and how."""
+    """The options of a replay."""
 
     sacct: Annotated[
         Path,
@@ -128,7 +128,7 @@ class Asked:
 
     @property
     def hush(self) -> bool:
-        """Whether to show no progress."""
+        """Return whether to show no progress."""
         return self.quiet or self.as_json
 
 
@@ -235,7 +235,7 @@ def _read(asked: Asked) -> Site:
 
 
 def _remarks(variants: Sequence[Variant], *, trains: bool) -> Iterator[str]:
-    """What is left out, and why."""
+    """Yield a sentence for each thing that the replay leaves out, and why."""
     from pipeline.replay.runs import MOST_SLURM
 
     if not trains:
@@ -400,7 +400,9 @@ def _changed_slurm(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _waits(found: Mapping[str, Any]) -> Iterator[str]:
-    """The average wait of each variant, and which longest waits are worse than in Slurm's own."""
+    """Yield a sentence for each variant: its average wait, and which of its longest waits are
+    worse than in Slurm's own schedule.
+    """
     from scheduler.explain.words import duration
 
     base = next((v for v in found["variants"] if v["key"] == found["against"]), None)

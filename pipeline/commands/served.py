@@ -53,7 +53,9 @@ def served(
 
 
 def _logged(found: list[Week], params: Path, as_json: bool) -> None:
-    """Log whole weeks, each with the version that decided, and print a line for each."""
+    """Log whole weeks to the model registry, each figure with the version that decided, and
+    print a line for each.
+    """
     with user_errors():
         from models.training.tracking import log_serving, registered
         from pipeline.stages.common import read_params

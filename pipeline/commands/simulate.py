@@ -135,7 +135,7 @@ def _usual(world: World, site: Sequence[Path] | None) -> str:
 
 
 def _tune(scenario: Scenario, policy: str, days: float) -> None:
-    """Have the policy tuned while it is simulated."""
+    """Let the policy be tuned every so many days of the simulation. Raises UserError."""
     from pipeline.pareto import DAY_S, POLICY
     from pipeline.tuning import Tuning
 

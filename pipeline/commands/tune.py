@@ -37,7 +37,7 @@ MOST_JOBS = 50_000
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Which past is replayed, and what is tried on it."""
+    """The options of tuning: which past is replayed, and what is tried on it."""
 
     database: DATABASE = None
     trace: Annotated[
@@ -100,7 +100,7 @@ class Asked:
 
 
 class _Known(NamedTuple):
-    """A past that was read. `settings`: of `pellucid`, those in force; `notes`: of the cluster."""
+    """A past to tune on. `settings`: those of `pellucid` in force; `notes`: on the cluster."""
 
     jobs: Workload
     profiling: ProfilingPartition | None

@@ -36,12 +36,12 @@ BUNDLES = Path("data/bundle"), Path("data/prebuilt/bundle")  # the first that is
 
 @dataclass(frozen=True)
 class Running:
-    """A service that runs.
+    """A running demo service, and how to reach it.
 
     Attributes:
         address: where its pages and API are.
-        secrets: token of each person, and of the operator.
-        log: file of what the service says.
+        secrets: token of each person, and of the operator, by name.
+        log: file that the service prints to.
     """
 
     address: str
@@ -118,7 +118,9 @@ def outcome(client: Client) -> dict[str, int]:
 
 
 def _settings(folder: Path, port: int, policy: str | None) -> dict[str, str]:
-    """Writes the settings, the cluster and the declared profiles; returns the settings."""
+    """Write the settings, the cluster and the declared profiles into `folder`. Return the
+    settings.
+    """
     (folder / "cluster.yaml").write_text(yaml.safe_dump(CLUSTER, sort_keys=False))
     (folder / "profiles.json").write_text(json.dumps(list(declared()), indent=1))
     bundle, _ = usable(BUNDLES)
@@ -159,7 +161,9 @@ def _people(database: str) -> dict[str, str]:
 
 
 def _await_ready(running: Running) -> None:
-    """Until requests can be served and somebody decides."""
+    """Wait until requests can be served and a process decides. Raises UserError if the service
+    did not start.
+    """
     until = time.monotonic() + START_S
     with running.client() as client:
         while time.monotonic() < until:

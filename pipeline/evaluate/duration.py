@@ -77,7 +77,9 @@ class EvaluationError(ValueError):
 
 
 class _Watched(FeatureState):
-    """Keeps the whole curve of hazards beside each row, and what is claimed of the job."""
+    """A feature state that keeps, beside each row, the whole curve of hazards and the claims
+    about the job.
+    """
 
     def __init__(self, families: tuple[str, ...]) -> None:
         super().__init__(families)
@@ -266,8 +268,8 @@ def _outlived(
 
 @dataclass(frozen=True)
 class Believed:
-    """What the scheduler's own distribution predicts for every job at its submission. It learns
-    from jobs that had ended by then.
+    """What the scheduler's own distribution predicts for every job at its submission, learned
+    from the jobs that had ended by then.
 
     Attributes:
         hazards: behind it, (n, stretches).

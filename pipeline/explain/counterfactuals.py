@@ -39,7 +39,7 @@ RECORD_S = 0.001  # what the times of a record are rounded to
 
 @dataclass(frozen=True, slots=True)
 class Counterfactuals:
-    """What was in a job's way at one moment, and what would have helped.
+    """What was in a job's way at one moment, and what would have helped it.
 
     Attributes:
         at: the moment, seconds since the epoch.
@@ -84,7 +84,7 @@ def asked_at(story: Story, since_submit_s: float | None = None) -> float:
 
 
 class PlayedAgain:
-    """A recorded run, played again as far as is asked. RunError when its world is gone."""
+    """A recorded run, played again as far as is asked. Raises RunError if its world is gone."""
 
     def __init__(self, run: RunFolder):
         self._run = run
@@ -152,11 +152,11 @@ def _waits(story: Story) -> list[Span]:
 
 
 class _Reached(Exception):
-    """The moment asked about."""
+    """Raised to stop the engine at the moment asked about."""
 
 
 class _Until(Engine):
-    """Stops before the first event after `until`."""
+    """An engine that stops before the first event after `until`."""
 
     until = 0.0
 

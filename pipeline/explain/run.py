@@ -79,7 +79,7 @@ class UnknownJob(RunError):
 
 
 class RunFolder:
-    """One run on disk. Raises RunError when the folder is no run."""
+    """A recorded run on disk. Raises RunError if the folder is no run."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -93,12 +93,14 @@ class RunFolder:
 
     @cached_property
     def summary(self) -> Json:
-        """Policy, track and figures."""
+        """Return the run's summary: policy, track and figures."""
         return read_object(self.folder / SUMMARY)
 
     @cached_property
     def bundles(self) -> dict[str, Description]:
-        """Names of terms and inputs by bundle digest; empty when nothing was scored."""
+        """Return the names of terms and inputs, by digest of the bundle; empty if nothing was
+        scored.
+        """
         path = self.folder / BUNDLES
         return read_object(path) if path.is_file() else {}
 

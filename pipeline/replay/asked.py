@@ -23,7 +23,7 @@ LICENCE = "license/"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A job as a dump has it. `pools` gives the virtual cluster of each partition."""
+    """A job as it stands in a dump. `pools` gives the virtual cluster of each partition."""
 
     job: Job
     partition: str

@@ -39,8 +39,8 @@ class Saving:
     """How the mean wait of some jobs changes under a policy, against Slurm's own schedule.
 
     Attributes:
-        low_s, high_s: nine in ten, s per job; above 0: they wait less.
-        shorter, draws: replays in which they waited less than under Slurm's own, of so many.
+        low_s, high_s: interval of what a job waits less, seconds, at nine in ten; below 0: more.
+        shorter: replays, out of `draws`, in which the jobs waited less than under Slurm's own.
     """
 
     low_s: float
@@ -56,14 +56,14 @@ class Saving:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What is stated about a part of the site.
+    """What a replay states about a part of the site.
 
     Attributes:
-        by, name: the column that parts it, and its value; both "" of the whole.
+        by, name: the column, and its value in this part; both "" for the whole site.
         recorded_s, replayed_s: mean wait as recorded, and over the replays of Slurm's own.
-        chance_s: half of what chance moves the latter by, nine in ten; None with one replay.
-        refused: why nothing is stated of it; "": it is.
-        savings: by variant.
+        chance_s: half width of the interval of `replayed_s` at nine in ten; None with one replay.
+        refused: why nothing is stated of the part; "" if something is.
+        savings: what each variant saves, by its key.
     """
 
     by: str

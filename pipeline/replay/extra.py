@@ -73,7 +73,7 @@ def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
 
 
 def _lines(file: BinaryIO, records: Records) -> Iterator[bytes]:
-    """The lines of a dump below its header, a record in each or none."""
+    """Yield the lines of a dump below its header, each with one record or empty."""
     data = file.read(BLOCK_BYTES) + file.readline()
     while data:
         following = file.read(BLOCK_BYTES) + file.readline()

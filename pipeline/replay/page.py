@@ -77,7 +77,7 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
 
 
 def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Back-tests with their titles, first the one that is looked at closer."""
+    """Yield (title, back-test); the first is the one that is looked at closer."""
     for variant in found["variants"]:
         if variant["key"] not in found["backtests"]:
             continue

@@ -60,11 +60,11 @@ class Window:
 
 @dataclass
 class Printed:
-    """What was found in the files. It is empty where a site gave nothing, and None where being
-    empty would itself say something.
+    """What was found in the files. A field is empty if a site has nothing of the kind, or None
+    if no file says whether it has.
 
-    `reservations`: the nodes, flags and times of each, the times as printed. `accounts`: of users
-    that name none.
+    `reservations`: the nodes, flags and times of each, the times as printed. `accounts`: each
+    user's default account.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -124,7 +124,7 @@ def _read(text: str, found: Printed) -> None:
 
 
 def _managed(lines: Sequence[str], found: Printed) -> None:
-    """What `sacctmgr` prints."""
+    """Add to `found` what `sacctmgr` printed."""
     for names, rows in _tables(lines):
         if {"account", "user"} <= set(names):
             found.assocs |= assocs_of(_as_asked(names, rows, ASSOC), "")
@@ -140,7 +140,7 @@ def _managed(lines: Sequence[str], found: Printed) -> None:
 
 
 def _reserved(found: Printed, row: Mapping[str, str]) -> None:
-    """A reservation of scontrol's or of sacctmgr's, once."""
+    """Add a reservation, as scontrol or sacctmgr prints it, to `found`, unless it is there."""
     nodes = parse.hosts(row.get("nodes") or row.get("nodename", ""))
     window = Window(
         name=row.get("reservationname") or row["name"],
@@ -165,7 +165,7 @@ def _is_table(names: Sequence[str]) -> bool:
 
 
 def _records(lines: Sequence[str]) -> Iterator[str]:
-    """Each record of scontrol on one line, however many it was printed on."""
+    """Yield each record of scontrol on one line, however many lines it was printed on."""
     held: list[str] = []
     for line in lines:
         if _RECORD.match(line) or not line.startswith((" ", "\t")):
@@ -179,7 +179,7 @@ def _records(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _tables(lines: Sequence[str]) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Tables of sacctmgr: the names of their columns in small letters, their rows."""
+    """Yield the tables of sacctmgr: (names of the columns in small letters, rows)."""
     names: list[str] = []
     rows: list[list[str]] = []
     for line in [*lines, ""]:

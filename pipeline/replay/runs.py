@@ -76,7 +76,7 @@ PACKING_SCENARIO: tuple[tuple[str, float, Profile], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A way the weeks might have gone: a policy with its settings.
+    """A policy with its settings, under which the weeks are replayed.
 
     Attributes:
         short, title: names for a chart and for a table.
@@ -97,13 +97,13 @@ class Variant:
 
     @property
     def twin(self) -> bool:
-        """Whether it decides as the site's own Slurm does."""
+        """Return whether the variant decides as the site's own Slurm does."""
         known = POLICIES.get(self.policy)
         return known is not None and known.capabilities.twin
 
     @property
     def adds(self) -> bool:
-        """Whether it is Pellucid with something added."""
+        """Return whether the variant is Pellucid with something added."""
         return self.packs or self.borrows
 
 
@@ -221,7 +221,7 @@ def profiling(site: Site) -> ProfilingPartition:
 
 
 def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> pa.Table:
-    """Play one replay. Return job_id, wait_s, jct_s and start of every job that ended in it."""
+    """Play one replay. Return (job_id, wait_s, jct_s, start) of every job that ended in it."""
     outcome, _ = scenario(site, variant, seed, modelled).simulate(variant.policy)
     done = [result for result in outcome.jobs if result.end_time is not None]
     return pa.table(
@@ -426,7 +426,9 @@ def _bound(
 
 @contextmanager
 def _task(site: Site, where: str, keep: Keep | None) -> Iterator[Callable[[Cell], Figures | None]]:
-    """`cell` on a site; elsewhere the site is read from a file, once in each process."""
+    """Give a function that plays a cell on a site. Elsewhere than here, each process reads the
+    site from a file, once.
+    """
     if where == HERE:
         yield lambda wanted: cell(site, wanted)
         return

@@ -110,7 +110,7 @@ class Twin:
 
 @dataclass(frozen=True)
 class Rows:
-    """Jobs as a dump has them: each, where it ran, and what else the dump says of it."""
+    """Jobs of a dump: each job, the partition where it ran, and further columns."""
 
     jobs: Sequence[Job]
     partitions: Sequence[str]

@@ -56,8 +56,8 @@ def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
 
 
 class Window(TypedDict):
-    """The days replayed, of how many days and jobs. `cut` means that the dump was too large to
-    replay whole.
+    """The days that are replayed, out of how many days and jobs. `cut`: the dump was too large
+    to replay whole.
     """
 
     days: float

@@ -61,7 +61,9 @@ def is_gres(text: str) -> bool:
 
 
 def _lines(path: Path, text: str, deep: int = 0) -> Iterator[str]:
-    """Without comments and line ends, and those of files that are included and there."""
+    """Yield the lines of a configuration file, without comments, with those of the files that
+    it includes and that exist.
+    """
     if deep > DEEPEST:
         raise ParseError(f"Include {path.name[:80]}: files that include each other")
     for line in re.sub(r"\\\n", " ", text).splitlines():
@@ -163,8 +165,9 @@ _COLUMNS = {"Share": "Fairshare", "MaxTRES": "MaxTRESPerJob", "MaxWall": "MaxWal
 
 
 def _accounts(lines: Sequence[str]) -> Iterator[str]:
-    """Its associations as `sacctmgr show assoc`, where users have what their accounts have, and
-    the users' own accounts as `sacctmgr show user`."""
+    """Yield the associations of a dump of sacctmgr as lines of `sacctmgr show assoc`, in which
+    users inherit from their accounts; then the users' default accounts as `sacctmgr show user`.
+    """
     yield "|".join(ASSOC)
     first: dict[str, str] = {}
     parent, above = "root", dict[str, Record]()

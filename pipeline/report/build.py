@@ -54,7 +54,7 @@ class ReportError(ValueError):
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the inputs are; None leaves its section out.
+    """Where the inputs of the report are; None leaves the section out.
 
     Attributes:
         compare: folder of `pellucid compare --out` (or of one `simulate --out`).
@@ -63,9 +63,9 @@ class Inputs:
         metrics: JSON with the errors of the duration model and its baselines.
         learning: JSON with errors and average JCT by jobs of history.
         coming: draws of the same comparison that are still to come: no verdict before.
-        tried: of how many of the jobs explained what would have started them is tried, which takes
-            seconds each.
-        public: the month of the public trace stands beside the comparison.
+        tried: for how many of the explained jobs it is tried what would have started them; each
+            takes seconds.
+        public: also show the month of the public trace.
     """
 
     compare: Path | None = None
@@ -90,7 +90,9 @@ class Report:
 
 @dataclass(frozen=True)
 class Check:
-    """Every recorded score of a run, added up again."""
+    """The result of adding up every recorded score of a run again: how many, how many are
+    wrong, and the largest difference.
+    """
 
     policy: str
     scored: int
@@ -99,7 +101,7 @@ class Check:
 
 
 def build(inputs: Inputs) -> Report:
-    """Make the page, and return it.
+    """Make the page from the inputs, and return it.
 
     Raises ReportError without any input, and what the readers raise: RunError, BundleError,
     TraceError.

@@ -123,8 +123,9 @@ def _why(spans: Sequence[Any], own: Sequence[Decision]) -> str:
 
 
 def _terms(own: Sequence[Decision], run: PolicyRun, texts: dict[str, int]) -> Iterator[list[Any]]:
-    """The steps of its first prediction: which text, what it adds to ln(1 + seconds), and that in
-    words."""
+    """Yield the steps of a job's first prediction: [number of the text, what it adds to ln(1 +
+    seconds), that in words]. New texts are added to `texts`.
+    """
     scored = [d for d in own if d.score is not None][:1]
     for breakdown in drawn(breakdowns(scored, run.folder.bundles)):
         for step in thought_waterfall(breakdown).steps:
@@ -169,7 +170,7 @@ def judged(pair: Sharing, own: Sequence[Decision], joined: Sequence[Decision]) -
 
 
 class _Trees:
-    """The trees of a bundle, each path of them drawn once."""
+    """Draws the trees of a bundle, once for each path that judged a pair."""
 
     def __init__(self, bundle: Bundle | None):
         self._bundle = bundle
@@ -196,7 +197,7 @@ class _Trees:
 
 
 class _Holders:
-    """Who had GPUs of a virtual cluster when."""
+    """Tells which jobs had GPUs of a virtual cluster, and when."""
 
     def __init__(self, run: PolicyRun, schedule: Schedule, places: Mapping[str, int]):
         self._schedule, self._places = schedule, places

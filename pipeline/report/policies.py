@@ -36,9 +36,9 @@ class Cell:
     """A figure in the table.
 
     Attributes:
-        text, value: as it is read, and as it is sorted by.
-        change: of the policy the report is about against this one: "−39 % (−50 % to −20 %)".
-        verdict: ahead, behind or level, "" where the draws do not say.
+        text, value: the figure as it is shown, and as the table sorts by it.
+        change: that of the report's policy against this one: "−39 % (−50 % to −20 %)".
+        verdict: ahead, behind or level; "" if the draws do not tell.
     """
 
     text: str

@@ -36,7 +36,9 @@ ROOM = 0.25  # of a wait, that is drawn before and after it
 
 @dataclass(frozen=True)
 class Lived:
-    """A job under one policy: seconds, and percent of the longest JCT that it has under any."""
+    """A job under one policy: its wait and JCT, in seconds, and in percent of its longest JCT
+    under any policy.
+    """
 
     policy: str
     colour: int
@@ -48,15 +50,16 @@ class Lived:
 
 @dataclass(frozen=True)
 class Sample:
-    """A job that is explained.
+    """A job that the report explains.
 
     Attributes:
-        view: its story. title: why it was chosen.
+        view: the job's story.
+        title: why the job was chosen.
         lives: the same job under each policy, that of the story first.
-        closeup: its virtual cluster's GPUs around its wait; None where it did not wait.
-        terms: terms of its first prediction, grouped by what they say.
-        tree: the tree by which it was put beside another, its path lit.
-        tried: what would have started it, each change tried; empty where nothing was.
+        closeup: the GPUs of its virtual cluster around its wait; None if it did not wait.
+        terms: terms of its first prediction, grouped by the feature they tell of.
+        tree: the tree that judged its first sharing, its path marked; None if it shared with none.
+        tried: the changes tried, and which would have started it; empty if none was tried.
     """
 
     view: StoryView
@@ -69,7 +72,7 @@ class Sample:
 
     @property
     def sentence(self) -> str:
-        """A sentence such as "Job 7 waited 5 min under pellucid and 3 d under lucid"."""
+        """Return a sentence such as "Job 7 waited 5 min under pellucid and 3 d under lucid"."""
         own, *others = self.lives
         waited = [f"{duration(one.wait_s)} under {one.policy}" for one in (own, *others)]
         return f"job {self.view.story.job.job_id} waited {' and '.join(waited[:2])}"

@@ -224,7 +224,7 @@ def cuts(trace: pa.Table, rows: Rows) -> dict[str, list[str]]:
 
 
 class Alike(TypedDict):
-    """An ended job, and its distance from another as the model sees both."""
+    """An ended job, and its distance from another job as the model sees both."""
 
     job_id: str
     gpus: int
@@ -233,7 +233,7 @@ class Alike(TypedDict):
 
 
 class Foil(TypedDict):
-    """An unseen job, what kind of miss it is, and the ended jobs most like it."""
+    """An unseen job, which kind of error it stands for, and the ended jobs most like it."""
 
     kind: str
     job_id: str

@@ -31,7 +31,7 @@ GARBAGE = bytes(range(256))
 
 
 class AdapterConformance:
-    """Contract of ``pipeline.traces.base.Adapter``.
+    """The tests that every adapter must pass (contract of ``pipeline.traces.base.Adapter``).
 
     Class attributes to set:
         format: name of the adapter, or `module:Class` of one that Pellucid does not bring.
@@ -310,7 +310,7 @@ class AdapterConformance:
 
     @property
     def asked(self) -> str:
-        """What a person would give as --format: nothing, where the format is recognised."""
+        """Return what a person would give as --format: "auto" if the format is recognised."""
         return "auto" if self.format in FORMATS else self.format
 
     def ingested(self, folder: Path, jobs: Sequence[Sample]) -> tuple[pa.Table, Json]:

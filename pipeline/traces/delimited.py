@@ -39,7 +39,7 @@ _TYPES = {"text": pa.string(), "label": LABEL, "number": pa.float64(), "time": N
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that is read.
+    """A column of a file, and how it is read.
 
     Attributes:
         source: its name in the file.
@@ -76,7 +76,7 @@ class Layout:
 
 @dataclass(slots=True)
 class Frame:
-    """A block, parsed.
+    """A parsed block of a file.
 
     Attributes:
         columns: arrays by field name, as long as ``lines``.

@@ -71,7 +71,7 @@ _HOW = {"column", "unit", "pattern", "product", "value", "default", "required"}
 
 
 class Described(TableAdapter):
-    """A format made from a description."""
+    """A trace format, made from a description in YAML."""
 
     delimiter: ClassVar[str] = ","
     fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -192,7 +192,7 @@ def _sources(how: Mapping[str, Any]) -> list[str]:
 
 
 class _AsLines:
-    """Rows as lines of delimited text, in blocks."""
+    """A reader that gives rows as lines of delimited text, in blocks."""
 
     def __init__(self, rows: Iterator[Mapping[str, Any] | None], layout: Layout) -> None:
         self._rows, self._layout = rows, layout

@@ -89,7 +89,8 @@ class _Run:
 
 
 class Seen:
-    """Remembers hashes in sorted runs. Full runs go to disk, where the page cache holds them.
+    """Remembers hashes of rows seen, in sorted runs. Full runs go to disk, where the page cache
+    holds them.
 
     Equal rows have equal keys (their submission), so a run is only searched if its keys overlap
     those of the block: for a sorted source the last one, however long the source is.

@@ -119,7 +119,7 @@ def ingest(
 
 @contextmanager
 def _system_memory() -> Iterator[None]:
-    """Let Arrow take memory from the C library for a while.
+    """Let Arrow take memory from the C library inside the block.
 
     Blocks come and go. Arrow's own pool returns each to the kernel, which clears it again: a
     seventh of the CPU time of a large trace.

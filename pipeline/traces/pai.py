@@ -149,7 +149,7 @@ def _task_faults(frame: Frame) -> dict[str, Mask]:
 def _folded(
     frame: Frame, source: str, kind: str, faults: dict[str, Mask]
 ) -> tuple[Batch, dict[str, pa.Array], Mask]:
-    """Rows of a companion table: sound ones are counted and handed back, the others refused.
+    """Count the sound rows of a companion table and return them; refuse the others.
 
     Returns:
         The batch, the columns of the sound rows, and which rows were refused.

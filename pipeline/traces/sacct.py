@@ -179,7 +179,7 @@ def columns_of(line: bytes) -> tuple[str, ...]:
 
 
 def _with_last(found: Iterator[Block]) -> Iterator[tuple[Block, bool]]:
-    """Each block, and whether it is the last."""
+    """Yield each block, and whether it is the last."""
     block = next(found, None)
     while block is not None:
         following = next(found, None)
@@ -198,8 +198,9 @@ def _header(block: Block) -> tuple[list[str], bool, bytes, int]:
 
 
 def _check_one_cluster(draft: Draft, seen: set[str], name: str) -> None:
-    """TraceError where jobs of several clusters stand in one dump: their nodes have the same
-    names."""
+    """Raise TraceError if a dump holds jobs of several clusters: their nodes may have the same
+    names. Adds clusters to `seen`.
+    """
     if "cluster" not in draft.columns:
         return
     here = pc.unique(draft.columns["cluster"].cast(pa.string())).to_pylist()
@@ -250,7 +251,7 @@ def _separated(names: Sequence[str]) -> str:
 
 
 class _Tres(NamedTuple):
-    """What a TRES or GRES text asks for; None where it does not say."""
+    """What a TRES or GRES text asks for; None for what it does not state."""
 
     gpus: float
     gpu_type: str | None
@@ -319,7 +320,7 @@ def _count(text: str) -> float:
 
 
 def _resources(draft: Draft) -> None:
-    """GPUs and the rest: as allocated, else as requested."""
+    """Set GPUs, CPUs, memory and nodes of each row: as allocated, otherwise as requested."""
     columns = draft.columns
     fields = ("gpus", "gpu_type", "cpus", "memory_mib", "nodes")
     given = {name: pa.nulls(len(draft), _KINDS[name]) for name in fields}
@@ -404,8 +405,9 @@ _OVER_WAITING = (State.CANCELLED, State.FAILED, State.TIMEOUT)
 
 
 def _never_started(draft: Draft) -> None:
-    """Take the start away where Slurm writes the moment of the end for it: of what was cancelled or
-    came to its deadline while it waited, or was refused as it was submitted."""
+    """Remove start times that are no start: Slurm writes the end there for jobs that were
+    cancelled or reached their deadline while they waited, or were refused at submission.
+    """
     columns = draft.columns
     if "start_time" not in columns or "alloc_tres" not in columns:
         return
@@ -422,7 +424,8 @@ def _never_started(draft: Draft) -> None:
 
 
 def _refuse_endless_waits(draft: Draft) -> None:
-    """A clock that was years off would make its one row the average waiting of all.
+    """Refuse rows that waited for longer than a job can last: with a wrong clock, a single row
+    would dominate the mean wait.
 
     Times that are wrong in themselves are left to the check of times.
     """

@@ -51,7 +51,7 @@ def is_sacct(head: bytes) -> bool:
 
 
 class SacctText:
-    """A dump in JSON, to be read as a file of lines: a header, then one for each job.
+    """A dump in JSON that is read as lines of text: a header, then a line for each job.
 
     A job that cannot be read is a line that no reader takes for a job, with its first bytes.
 
@@ -87,7 +87,7 @@ def _lines(file: Readable, name: str) -> Iterator[bytes]:
 
 
 class _Jobs:
-    """The jobs of the list, each as it stands and as it is read; None: it cannot be read."""
+    """Yields the jobs of the list as (text, value); None for a value that cannot be read."""
 
     def __init__(self, file: Readable, name: str) -> None:
         self._file, self._name = file, name
@@ -122,7 +122,7 @@ class _Jobs:
         )
 
     def _begin(self) -> None:
-        """Go to the first job."""
+        """Go to the first job. Raises TraceError if there is no list of jobs."""
         while (found := _JOBS.search(self._data)) is None:
             if len(self._data) > MOST or not self._more():
                 raise TraceError(f'{self._name} as sacct: this JSON has no list "jobs"')

@@ -171,7 +171,9 @@ class Records:
         return next(iter(found)).encode() if len(found) == 1 else None
 
     def _splits(self, values: list[str], extra: int) -> Iterator[list[str]]:
-        """The ways in which the bars may stand in free text, the last column's first."""
+        """Yield the ways to split a line with `extra` bars that stand in free text; those in
+        the last column come first.
+        """
         ways = combinations_with_replacement(self._free[::-1], extra)
         for chosen in islice(ways, MOST_WAYS):
             many = {at: chosen.count(at) for at in chosen}

@@ -118,7 +118,7 @@ def _numeric(row: list[str]) -> bool:
 
 
 class _Header:
-    """What the comments at the top of a file say."""
+    """What the comments at the top of a file state."""
 
     def __init__(self, options: Options) -> None:
         self.origin = options.origin
@@ -139,7 +139,9 @@ class _Header:
                 self.names[key][number] = name
 
     def check(self, submits: list[float]) -> None:
-        """Whether submissions are offsets, or instants by themselves."""
+        """Take submissions as seconds since the epoch, not as offsets, if they are large
+        enough.
+        """
         if submits and min(submits) >= EARLIEST.timestamp():
             self.origin, self.assumed = datetime(1970, 1, 1, tzinfo=UTC), False
             self.absolute = True

@@ -77,8 +77,8 @@ class TableAdapter(Adapter):
         draft.warnings.update(odd)
 
     def localise(self, draft: Draft, zone: str, *names: str, after: Any = None) -> None:
-        """Convert clock times to UTC, each not before the one named before it, the first not before
-        ``after``.
+        """Convert clock times to UTC in place, each not before the column named before it, the
+        first not before ``after``.
         """
         previous = after
         for name in names:

@@ -69,12 +69,13 @@ def closed(workload: Workload, within_s: float = WITHIN_S) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How many submissions of a trace look like answers to an end, compared with chance.
+    """How many submissions of a trace look like answers to an earlier end, compared with
+    chance.
 
     Attributes:
         submissions: submissions after an earlier one of the same user and virtual cluster.
-        after: of them, so many came at most `within_s` after an end of such a job.
-        before: so many came less than `within_s` before one: what chance alone would give.
+        after: number of these that came at most `within_s` after an end of such a job.
+        before: number that came less than `within_s` before such an end, as chance would have it.
     """
 
     within_s: float
@@ -102,7 +103,9 @@ _LAST = float("inf")
 
 
 def _with_earlier(workload: Workload) -> Iterator[tuple[Job, list[_End]]]:
-    """Every job of a known user, with the ends, sorted, of those that came before it from there."""
+    """Yield every job of a known user, and the ends, sorted, of the jobs before it of the same
+    user and virtual cluster.
+    """
     ends: defaultdict[tuple[str, str], list[_End]] = defaultdict(list)
     for place, job in enumerate(workload.jobs):
         if not job.user:

@@ -34,7 +34,9 @@ class _Strict(BaseModel):
 
 
 class NodesFile(_Strict):
-    """Equal nodes of one virtual cluster; what is left out is as in the rest of the file."""
+    """Equal nodes of one virtual cluster, as written; what is left out is as in the rest of the
+    file.
+    """
 
     nodes: int = Field(ge=1, le=100_000)
     gpus_per_node: Annotated[PositiveInt, Field(le=64)] | None = None
@@ -85,7 +87,7 @@ class ClusterFile(_Strict):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of nodes of each virtual cluster."""
+        """Return the number of nodes of each virtual cluster."""
         return {vc: sum(group.nodes for group in has) for vc, has in self.vcs.items()}
 
     def spec(self) -> ClusterSpec:

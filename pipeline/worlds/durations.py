@@ -88,7 +88,7 @@ def _constant(name: str) -> Make:
 
 
 class _Rule(Estimator):
-    """A rule over the jobs that ended, kept by one of their properties."""
+    """An estimator by a simple rule over the jobs that ended, which a subclass states."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class _Rule(Estimator):
         self._jobs.pop(job_id, None)
 
     def learn(self, job: Job, duration_s: float) -> None:
-        """A job ended."""
+        """Learn from a job that ended after `duration_s`."""
 
 
 class ByGpuCount(_Rule):

@@ -27,7 +27,7 @@ LIKELY = 0.1
 
 @dataclass(frozen=True)
 class Ran:
-    """What a job had: on which nodes, from when to when (s), and GPUs in all by type."""
+    """What a job had: nodes, start and end (seconds), and GPUs in all by type."""
 
     partition: str
     nodes: tuple[str, ...]
@@ -38,7 +38,7 @@ class Ran:
 
 @dataclass
 class Seen:
-    """A node as the jobs on it show it: its partitions, most used first, and GPUs by type."""
+    """A node, as the jobs on it show it: its partitions, most used first, and its GPUs by type."""
 
     partitions: list[str]
     gpus: dict[str, int] = field(default_factory=dict)
@@ -113,7 +113,9 @@ def _untyped(kinds: dict[str, int]) -> dict[str, int]:
 
 
 def _spread(jobs: Sequence[Ran], seen: Mapping[str, Seen]) -> None:
-    """Jobs over several nodes: a part of each, as even as what is known of the nodes allows."""
+    """Raise the GPUs in `seen` so that the jobs over several nodes fit, a share on each, as
+    evenly as the nodes allow.
+    """
     for job in jobs:
         for kind, count in job.gpus.items():
             here = [seen[name].gpus for name in job.nodes]
@@ -128,7 +130,9 @@ def _spread(jobs: Sequence[Ran], seen: Mapping[str, Seen]) -> None:
 
 
 def _alike(seen: Mapping[str, Seen]) -> None:
-    """A node that was never full is taken to be as its likes of the next size up."""
+    """Raise a node that was never full to the next common size of nodes alike in name,
+    partitions and type.
+    """
     groups: dict[tuple[Any, ...], list[dict[str, int]]] = {}
     for name, node in seen.items():
         for kind in node.gpus:

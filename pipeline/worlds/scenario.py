@@ -30,7 +30,7 @@ Progress = Callable[[int], None]
 
 @dataclass
 class Scenario:
-    """The world policies are compared in.
+    """A world in which policies are compared.
 
     Attributes:
         name: track or trace name.
@@ -210,7 +210,7 @@ class Scenario:
 
 @dataclass(slots=True)
 class Cost:
-    """The cost of a run for this process."""
+    """What a run cost this process."""
 
     wall_s: float
     cpu_s: float

@@ -35,7 +35,7 @@ PLENTY = 1_000_000  # CPUs, and MiB, of a node that nobody described
 
 @dataclass(frozen=True)
 class Shape:
-    """A cluster.
+    """The shape of a cluster.
 
     Attributes:
         spec: nodes by pool. A pool is a partition, or several that share nodes.
@@ -251,7 +251,9 @@ def _pooled(homes: Iterable[Sequence[str]]) -> tuple[dict[str, str], list[str]]:
 
 @dataclass(frozen=True)
 class _Jobs:
-    """What the jobs of a trace are known to have had, a value each; NaN and "" are unknown."""
+    """What the jobs of a trace are known to have had, an entry for each job; NaN and "" are
+    unknown.
+    """
 
     vc: list[str]
     kind: list[str]
