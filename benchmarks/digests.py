@@ -160,7 +160,7 @@ class Digests:
 
 
 def _rows(decisions: list[Decision]) -> Iterator[Found]:
-    """Decisions as their record holds them, without what is empty; times in milliseconds."""
+    """Yield decisions as their record holds them, without empty fields; times are milliseconds."""
     table = decision_table(decisions).drop_columns(["seq"])  # the order says it
     for i, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):

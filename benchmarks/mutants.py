@@ -77,7 +77,7 @@ class Mutant:
 
     @property
     def area(self) -> str:
-        """The package in which the bug is planted; in the scheduler, its room."""
+        """Return the package in which the bug is planted; in the scheduler, its room."""
         parts = Path(self.file).parts
         return "/".join(parts[: 2 if parts[0] == "scheduler" else 1])
 

@@ -56,7 +56,7 @@ class Task:
 
     @property
     def until(self) -> int:
-        """The latest time at which the job ends."""
+        """Return the latest time at which the job ends."""
         return self.start + self.limit
 
 

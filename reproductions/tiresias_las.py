@@ -99,7 +99,7 @@ class TiresiasLas(AllocationPolicy):
 
     @property
     def promotions(self) -> int:
-        """Number of jobs taken back to the first queue so far."""
+        """Return the number of jobs taken back to the first queue so far."""
         return self.queues.promotions
 
     def next_wake(self, now: float) -> float | None:

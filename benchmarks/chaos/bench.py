@@ -71,7 +71,7 @@ class Bench:
         return f"sqlite:///{folder / 'pellucid.db'}"
 
     def _emptied(self) -> None:
-        """Only tables that a run fills: making them anew takes longer than a run."""
+        """Empty the tables that a run fills: making them anew takes longer than a run."""
         assert self.url is not None
         if not self.secrets:
             engine = create_engine(self.url)
@@ -137,7 +137,7 @@ def give_up() -> None:
 
 
 def _install_supervisor(patches: system.Patches) -> None:
-    """It forks simulated processes, which are begun as it would begin them."""
+    """Let the supervisor fork simulated processes, and begin them as it would real ones."""
     patches.put(supervisors, "get_context", lambda _: SimpleNamespace(Process=system.Child))
     patches.put(supervisors, "_stop_signals", system.told_by_signal)
     patches.put(supervisors, "_end_with_parent", system.end_with_parent)
@@ -155,8 +155,9 @@ def _install_supervisor(patches: system.Patches) -> None:
 
 
 class _Parts:
-    """In place of an app whose parts are wanted and not its routes: making those takes longer than
-    a run."""
+    """Stands in for an app of which only the parts are wanted: its routes take longer to make
+    than a run.
+    """
 
     def __init__(self, **_: Any):
         self.state = SimpleNamespace()
@@ -166,7 +167,7 @@ class _Parts:
 
 
 class _StateOfProcess:
-    """`app.state` of one app that all processes share: of each its own."""
+    """Stands in for `app.state` of an app that all processes share; each process sees its own."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(PLAYED[0].parts[PLAYED[0].kernel.me.pid], name)

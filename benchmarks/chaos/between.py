@@ -31,7 +31,7 @@ LATEST = 8  # reports, of which one is told again
 
 
 class Between:
-    """Who is slow, and what is told again, in one run.
+    """Which passes are slow, and which ends are reported again, in one run.
 
     Args:
         calm: nothing is told again, and no pass is slow.
@@ -50,7 +50,7 @@ class Between:
             self.kernel.sleep(self._slow.uniform(*SLOW_S))
 
     def acknowledged(self, reports: Iterable[Report]) -> None:
-        """Note what may be told again."""
+        """Note the ends that may be reported again."""
         self._told += [one for one in reports if one.what.final and one not in self._told]
 
     def told_again(self) -> list[Report]:

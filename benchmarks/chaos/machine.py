@@ -208,7 +208,7 @@ def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
 
 
 def _let_go_on_death(patches: system.Patches, kernel: Callable[[], Kernel]) -> None:
-    """A backend's files are closed as its process dies."""
+    """Close the files of a backend when its process dies."""
     opens, closes = LocalBackend.__init__, LocalBackend.close
     there: set[int] = set()  # backends that are open
 

@@ -53,7 +53,9 @@ class Door:
 
 
 def _drive(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a request to its end: nothing in it waits but by the simulation."""
+    """Run a request to its end. Raises AssertionError if it waits for anything but the
+    simulation.
+    """
     try:
         coroutine.send(None)
     except StopIteration:

@@ -56,7 +56,7 @@ def aside(act: Callable[[], T]) -> T:
 
 @dataclass
 class Account:
-    """Which job is on which GPUs, from decisions and ends alone.
+    """Keeps which job is on which GPUs, from decisions and ends alone.
 
     Attributes:
         held: by job, the GPUs of each node as a bit mask; since: when each began, seconds.

@@ -219,7 +219,7 @@ def audit(wanted: int, seed: int) -> Found:
 
 
 class _Life:
-    """The days of a service."""
+    """Plays the days of a service, and judges its answers."""
 
     def __init__(self, service: Service, wanted: int, seed: int):
         self.service, self.wanted, self.seed = service, wanted, seed
@@ -248,7 +248,9 @@ class _Life:
         return self.found
 
     def _until(self, after_s: float) -> None:
-        """Time passes, and what happens meanwhile is decided about."""
+        """Let time pass until `after_s` seconds from the start, with every decision that is
+        due.
+        """
         service = self.service
         while (left_s := service.start + after_s - service.world.now()) > 1e-3:
             wake = service.decider.state.wake_at

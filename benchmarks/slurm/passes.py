@@ -74,9 +74,9 @@ def events(recording: Recording) -> Iterator[Event]:
 
 @dataclass
 class Found:
-    """The result over all passes: how many there were, and how many had the same starts on the same
-    nodes. By job, it holds when slurmctld started it, and when the policy would have first, given
-    the same state.
+    """The result over all passes: how many there were, and in how many the same jobs start on
+    the same nodes. By job: when slurmctld started it, and when the policy first would have,
+    given the same state.
     """
 
     passes: int = 0

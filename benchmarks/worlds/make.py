@@ -41,7 +41,7 @@ HALVES = ("chosen", "reported")
 
 
 class World(BaseModel):
-    """One entry of the file.
+    """A world, as one entry of `worlds.yaml` describes it.
 
     Attributes:
         trace: venus, philly and openb are recorded; thinned is Venus' users on few nodes;

@@ -71,7 +71,7 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Played:
-    """Plays a replicate. It is picklable, so that it can be sent to another process."""
+    """Plays a replicate. It can be sent to another process."""
 
     data: Path
     worlds: Path
@@ -106,7 +106,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The two replicates that tuning is given, as halves of a past."""
+    """Gives tuning its two replicates, as the halves of a past."""
 
     played: Played
     half: str

@@ -22,13 +22,15 @@ LEAD = "soon"
 
 @dataclass(slots=True)
 class Models:
-    """The model in use, of all forecasters of a policy; None: there is none."""
+    """The model of arrivals in use, which all forecasters of a policy share; None: there is
+    none.
+    """
 
     arrivals: ArrivalModel | None = None
 
 
 class Coming:
-    """Forecasts by the model of arrivals, from those that it was notified of.
+    """Forecasts by the model of arrivals, from the submissions that it was notified of.
 
     Args:
         models: holds the model in use.

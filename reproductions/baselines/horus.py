@@ -37,7 +37,8 @@ class Use:
 
 
 class Like(NamedTuple):
-    """The key of alike jobs: the user, and the template unless any of the user's jobs will do.
+    """The key of alike jobs: their user, and their template unless all of the user's jobs count
+    as alike.
 
     Attributes:
         name: normalised; "": the jobs had none, and are alike by what they asked for.
@@ -101,7 +102,7 @@ def _keys(job: Job) -> tuple[Like, Like]:
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """What alike jobs were measured to use.
+    """What alike jobs used when they were watched.
 
     Attributes:
         like: see `Like`.

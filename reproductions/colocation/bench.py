@@ -101,7 +101,7 @@ def all_pairs(configs: Sequence[Config], seed: int) -> list[tuple[Config, Config
 
 
 class Plan:
-    """What is left to measure, decided from the journal alone, so that a resumed bench goes on."""
+    """Decides what is left to measure, from the journal alone, so that a resumed bench goes on."""
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
         self.journal, self.settings = journal, settings
@@ -172,7 +172,7 @@ class Crew:
         self.close()
 
     def close(self) -> None:
-        """End both; the next `workers` starts new ones."""
+        """End both workers; the next `workers` starts new ones."""
         while self._workers:
             self._workers.pop().close()
 
@@ -346,7 +346,9 @@ class Bench:
         )
 
     def _follow(self, workers: Sequence[Worker], until: float) -> None:
-        """Take in every worker's progress until then; raises for one that fails."""
+        """Take in every worker's progress until a moment of time.monotonic(). Raises for a
+        worker that fails.
+        """
         while (left := until - time.monotonic()) > 0:
             for worker in workers:
                 worker.follow(time.monotonic() + min(left, 0.05))

@@ -199,7 +199,7 @@ class GavelPolicy(AllocationPolicy):
         return self._grants(snapshot, types, turns)
 
     def _account(self, now: float) -> None:
-        """The last round is over."""
+        """Account for the round that is over."""
         assert self._rounds is not None
         for turn in self._turns:
             self._rounds.ran(turn, now - self._last)

@@ -84,7 +84,7 @@ class Knapsack:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The choices taken, and what a unit of each resource was worth at the margin.
+    """The choices taken, and the worth of one more unit of each resource.
 
     Attributes:
         chosen: indices of the choices, rising.
@@ -152,7 +152,9 @@ def select_exactly(problem: Knapsack, *, gap: float = 0.0) -> tuple[int, ...]:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """HiGHS leaves a debugging line on standard output now and then, where JSON may go."""
+    """Hide standard output inside the block: HiGHS prints a debugging line there now and then,
+    which would spoil JSON.
+    """
     sys.stdout.flush()
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:
