@@ -112,8 +112,8 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
 
 
 def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, float]]:
-    """Return what commands state, and how often each is run; one that stands in for another adds no
-    run.
+    """Return (stated amount, how often its command is run). A command that only replaces
+    another, where that fails, counts 0 times.
     """
     return [
         (found, 0.0 if i and one.otherwise else one.times) for i, (found, one) in enumerate(stated)
@@ -121,7 +121,7 @@ def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, floa
 
 
 def _of_words(command: Sequence[str]) -> Amount:
-    """Return how much a command is to do, by its own words; files that it names are not read."""
+    """Return the amount that a command's own words state; files that it names are not read."""
     found: dict[str, float] = {}
     runs = _swept(command) * _of_agent(command)
     for name, value, _ in _settings(command):
@@ -149,7 +149,7 @@ def _of_words(command: Sequence[str]) -> Amount:
 
 
 def _swept(command: Sequence[str]) -> float:
-    """Return how many runs a sweep of Hydra makes; 1 where the command is none."""
+    """Return the number of runs that a sweep of Hydra makes; 1 if the command is no sweep."""
     script = next((i for i, word in enumerate(command) if word.endswith(".py")), len(command))
     if "--multirun" not in command and "-m" not in command[script:]:
         return 1.0
@@ -166,7 +166,9 @@ def _swept(command: Sequence[str]) -> float:
 
 
 def _of_agent(command: Sequence[str]) -> float:
-    """Return how many runs a `wandb agent` makes: its `--count` or `inf`. Others make 1."""
+    """Return the number of runs that a `wandb agent` makes: its `--count`, or infinity; 1 for
+    any other command.
+    """
     if list(command[:2]) != ["wandb", "agent"]:
         return 1.0
     options = dict(pairwise(command))
@@ -281,7 +283,7 @@ def _runs_script(words: Sequence[str]) -> bool:
 
 
 def of_settings(settings: object) -> dict[str, float]:
-    """Return what parsed settings say of the amount of work and of the batch size, however deeply
+    """Return the amount of work and the batch size in parsed settings, by name, however deeply
     nested.
     """
     found: dict[str, float] = {}
@@ -349,7 +351,7 @@ _COUNTS = re.compile(r"train(?:ing)?[ _](?:step|iter|iteration)", re.IGNORECASE)
 
 
 def printed(line: str) -> list[tuple[str, float]]:
-    """Return (unit, number) of each setting in a printed line that says how much work there is."""
+    """Return (unit, number) of each setting of the amount of work in a printed line."""
     found = []
     for match in _PRINTED.finditer(line):
         unit, number = _unit(match[1]), _number(match[2].rstrip(",_"))

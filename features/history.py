@@ -98,8 +98,8 @@ class Running:
         self._sum -= self._starts.pop(job_id) - self._base
 
     def values(self, job_id: str, now: float) -> tuple[int, float, float]:
-        """Return how many jobs other than `job_id` run, and their longest and mean elapsed
-        seconds.
+        """Return the number of running jobs of this key other than `job_id`, and their longest
+        and mean elapsed seconds; NaN if there are none.
         """
         starts = self._starts
         if not starts:

@@ -51,7 +51,7 @@ class Progress:
         return sqrt(1e-4 + (log(max(self.high_s, 1.0) / max(self.low_s, 1.0)) / (2 * Z)) ** 2)
 
     def doubted(self, doubt: str) -> str:
-        """Return the doubts of this statement together with one more."""
+        """Return the names of the doubts, with `doubt` added."""
         return " ".join(dict.fromkeys((*self.doubts.split(), doubt)))
 
     def text(self) -> str:
@@ -68,7 +68,8 @@ class Progress:
 
 
 def tempered(progress: Progress, shares: Sequence[float]) -> Progress:
-    """Return a statement with what earlier runs of the script used of their maximum.
+    """Return a progress corrected by the shares of their stated maximum that earlier runs of
+    the script used.
 
     One that stopped early widens it, several centre it. Those that it has outlived say nothing.
 

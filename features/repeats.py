@@ -91,8 +91,8 @@ class Made(NamedTuple):
 
 
 def made_of(of: str, runs_s: Sequence[float], longest_now_s: float) -> Made | None:
-    """Return the range that the next run should last, by up to three latest runs. None where there
-    are none, or they differ too much.
+    """Return the range in which the next run should end, by up to three latest runs. Return
+    None if there are no runs, or they differ too much.
 
     Args:
         of: what the runs have in common, a key of `OF`.

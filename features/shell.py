@@ -83,7 +83,9 @@ def _unwrapped(
 
 
 def _wrapped(words: Sequence[str], i: int) -> str | None:
-    """Return the shell line that `sbatch --wrap` takes, where it begins at a word."""
+    """Return the shell line given to `sbatch --wrap` if that option stands at word `i`; None if
+    another word does.
+    """
     if words[i].startswith("--wrap="):
         return words[i].removeprefix("--wrap=")
     return words[i + 1] if words[i] == "--wrap" and i + 1 < len(words) else None
@@ -158,7 +160,7 @@ def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
 
 
 def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
-    """Return how often a loop goes round; infinite where that cannot be read."""
+    """Return how often a loop goes round; infinite if that cannot be read."""
     listed = [_filled(word, known) for word in words[3:]]
     if words[0] != "for" or words[2:3] != ["in"] or any(set(one) & set("$`*?") for one in listed):
         return inf
@@ -170,7 +172,9 @@ def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
 
 
 def _repeated(words: Sequence[str]) -> float:
-    """Return how often a command is run by what runs it for each of a list."""
+    """Return how often a command is run by a command such as `parallel`, which runs it for each
+    item of a list: 1 if there is none, infinite if the list is not known.
+    """
     if words[0] not in _REPEATS:
         return 1.0
     if ":::" in words:

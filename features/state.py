@@ -590,11 +590,12 @@ class FeatureState:
         return seen.hazards, score - sum(seen.survival[: len(survival.SUM)])
 
     def beyond(self, job: Job, now: float, score: float) -> tuple[float, float]:
-        """Return the seconds that a job outlived in earlier runs, and what they add to its score.
+        """Return the seconds that a job outlived in earlier runs, and what they add to its
+        score.
 
-        A score is ln(1 + seconds). Added is the mean of those like it that outlive as much, less
-        the mean of all; the sum never falls below ln(1 + the seconds outlived). Both are 0 where it
-        has outlived nothing, or the family `survival` is not kept.
+        A score is ln(1 + seconds). What is added is the mean of jobs like it that outlive as
+        much, less the mean of all; the sum never falls below ln(1 + the seconds outlived). Both
+        values are 0 if the job has outlived nothing, or the family `survival` is not kept.
         """
         seen = self._seen_now(job, now)
         if not (seen.outlived_s > 0 and seen.hazards):
@@ -607,7 +608,7 @@ class FeatureState:
         return seen.outlived_s, max(moves, least - score)
 
     def claims(self, job: Job, now: float) -> tuple[Claim, ...]:
-        """Return what the job's last runs claim of it, then what its owner does."""
+        """Return the claims that the job's last runs make about it, then its owner's."""
         return self._seen_now(job, now).claims
 
     def ended_here(self, job: Job) -> int | None:
@@ -809,7 +810,9 @@ def _check_asked(job: Job) -> None:
 
 
 def _expired(ascending: list[float], now: float) -> int:
-    """Return how many leading times have left the burst window."""
+    """Return the number of times, at the head of an ascending list, that are before the burst
+    window.
+    """
     return bisect_right(ascending, now - BURST_WINDOW_S)
 
 

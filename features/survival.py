@@ -223,7 +223,7 @@ class History(NamedTuple):
     wider: tuple[float, ...]
 
     def plain(self) -> dict[str, str | list[float]]:
-        """Return it as plain JSON, with four digits."""
+        """Return the history as plain JSON, with four digits."""
         return {
             name: value if isinstance(value, str) else [float(f"{v:.4g}") for v in value]
             for name, value in self._asdict().items()
@@ -231,7 +231,9 @@ class History(NamedTuple):
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> History:
-        """Return one from plain JSON. ValueError when it is of other stretches of time."""
+        """Return a history from plain JSON. Raises ValueError if its stretches of time are
+        others.
+        """
         numbers = [tuple(map(float, plain[name])) for name in cls._fields[2:]]
         if any(len(column) != BINS for column in numbers):
             raise ValueError(f"a history has {BINS} stretches of running time")
@@ -239,9 +241,9 @@ class History(NamedTuple):
 
 
 def histories(groups: Sequence[Hazard | None], of: Sequence[str]) -> tuple[History, ...]:
-    """Return what the group at each of LEVELS knows; `of` says in words whose jobs they are. A
-    level that the job does not have is left out. A group never seen takes over what the wider one
-    says.
+    """Return the history of the group at each of LEVELS, with `of` naming each group in words.
+    A level that the job does not have is left out. A group never seen takes over the hazards of
+    the wider one.
     """
     levels, found = hazards(groups), list[History]()
     for level, group, who, own, wider in zip(
@@ -262,7 +264,9 @@ class Known(NamedTuple):
 
 
 def known(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> Known:
-    """Return what the groups of LEVELS say of a job with this time limit."""
+    """Return the features and hazards that the groups of LEVELS give to a job with this time
+    limit.
+    """
     levels = hazards(groups)
     return Known(_values(groups, levels, time_limit_s), tuple(levels[-1]))
 
@@ -331,7 +335,9 @@ class _Summary(NamedTuple):
 
 
 def _mean_log(hazard: Sequence[float]) -> float:
-    """Return what `_summary` says of it without a limit: it is asked for at every level."""
+    """Return the mean of ln(1 + seconds) by a curve of hazards, as `_summary` does without a
+    limit: it is needed at every level.
+    """
     alive, mean = 1.0, 0.0
     for share, middle in zip(hazard, _MIDDLE_LOG[:-1], strict=False):
         mass = alive * share

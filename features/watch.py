@@ -79,14 +79,15 @@ class Alarm:
 
     @property
     def kind(self) -> str:
-        """Return the kind of its group, one of `KINDS`."""
+        """Return the kind of the alarm's group, one of `KINDS`."""
         return next(kind for begins, kind in _KINDS.items() if self.group.startswith(begins))
 
 
 def unlike(jobs: Sequence[Seen], now: float) -> list[Alarm]:
-    """Return what of the jobs of the last day is unlike those of up to four weeks before.
+    """Return alarms of how the jobs of the last day differ from those of up to four weeks
+    before.
 
-    None where a week is not known.
+    There are none if less than a week before is known.
     """
     recent_from = now - DAY_S
     usual = usual_of(jobs, recent_from)
@@ -96,8 +97,8 @@ def unlike(jobs: Sequence[Seen], now: float) -> list[Alarm]:
 
 
 def usual_of(jobs: Iterable[Seen], until: float) -> Watch | None:
-    """Return what is usual of the jobs of up to four weeks before a day; None where a week is not
-    known.
+    """Return a watch that knows the jobs of up to four weeks before a day; None if less than a
+    week of them is known.
 
     Args:
         until: the day's start; later jobs are left out.
@@ -179,7 +180,7 @@ class Watch:
         return found
 
     def alarms(self, recent: Iterable[Seen]) -> list[Alarm]:
-        """Return what is not as usual of later jobs, what is surest first."""
+        """Return the alarms of later jobs, the surest first."""
         jobs = sorted(recent, key=lambda job: job.submitted)
         silent = self._silence(jobs)
         return [*silent, *self._found(jobs, self._limits)]
@@ -298,8 +299,8 @@ class Watch:
         return found
 
     def _residual(self, job: Seen) -> tuple[float, float]:
-        """Return where its duration stands among those of the past, as a normal score, and the
-        logarithm of how many times the usual it is.
+        """Return where a job's duration stands among those of the past, as a normal score, and
+        ln(the duration over the usual one). Both are 0 if too few jobs are like it.
         """
         known = (self._usual.get(key, []) for key in _alike(job))
         usual = next((logs for logs in known if len(logs) >= ENOUGH), None)
@@ -312,7 +313,9 @@ class Watch:
 
 
 def _alike(job: Seen) -> tuple[Hashable, ...]:
-    """Return the keys of the jobs that its duration is compared with, the nearest first."""
+    """Return the groups of jobs with which its duration is compared, as keys, the nearest group
+    first.
+    """
     of_site: tuple[Hashable, ...] = ((job.vc, job.gpus), job.vc, None)
     if not job.user:
         return of_site

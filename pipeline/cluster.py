@@ -81,7 +81,9 @@ def mapped(where: str, keep: Keep | None = None) -> Iterator[Mapped]:
 
 
 def workers_at(where: str) -> int:
-    """Return how many tasks run there at a time. Raises UserError as `mapped` does."""
+    """Return how many tasks run at a time in a place of `--where`. Raises UserError as `mapped`
+    does.
+    """
     if where == HERE:
         return 1
     match = _counted(where)
@@ -93,8 +95,8 @@ def workers_at(where: str) -> int:
 
 
 def _counted(where: str) -> re.Match[str] | None:
-    """Return what kind and how many workers; None where it is an address. UserError when it is
-    neither.
+    """Return a match with the kind and number of workers; None if `where` is the address of a
+    cluster. Raises UserError if it is neither.
     """
     match = _COUNTED.fullmatch(where)
     if match is None and not re.fullmatch(r"(tcp|tls|ucx)://\S+", where):

@@ -125,7 +125,9 @@ def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None
 
 
 def _left(spent_s: float, parts: float, more: int) -> str:
-    """Return how long `more` parts take, where at least two took `spent_s` seconds."""
+    """Return words on how long `more` parts take, if `parts` parts took `spent_s` seconds; ""
+    if these are fewer than two.
+    """
     return f", about {spent_s / parts * more:.0f} s left" if parts >= 2 else ""
 
 

@@ -73,7 +73,7 @@ def _value(file: Path, name: str, value: Any) -> Any:
 
 
 def written(command: list[str], asked: Mapping[str, Any], array: str | None) -> str:
-    """Return the file for a request. What has its default is left out."""
+    """Return the text of a job file for a request. Fields at their defaults are left out."""
     import yaml
 
     beside = {"workdir": asked["workdir"], "env": asked["environment"], "array": array}

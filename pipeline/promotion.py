@@ -88,7 +88,7 @@ class Proposal:
         return [str(figure) for figure in self.figures if figure.verdict == "worse"]
 
     def evidence(self, **more: Any) -> Mapping[str, Any]:
-        """Return what is kept with a promotion, plain JSON."""
+        """Return the evidence that is kept with a promotion, as plain JSON."""
         former = self.champion
         return {
             "bundle": self.candidate.digest,
@@ -160,7 +160,7 @@ def carried_out(
 
 
 def accepted(version: Version, registry: Registry) -> Bundle:
-    """Return a version's bundle. Raise BundleError when no service could decide with it."""
+    """Return a version's bundle. Raises BundleError if no service could decide with it."""
     with TemporaryDirectory() as scratch:
         bundle = bundle_of(version, registry, scratch)
     check(bundle)
@@ -168,7 +168,8 @@ def accepted(version: Version, registry: Registry) -> Bundle:
 
 
 def register(folder: Path, registry: Registry, *, by: str, why: str) -> Version:
-    """Return the version that holds the bundle in a folder; register it where none does.
+    """Return the version that holds the bundle in a folder; register the bundle if no version
+    does.
 
     Args:
         by, why: who proposes it, and why; kept with its run.

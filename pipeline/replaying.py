@@ -73,7 +73,7 @@ class Replay:
         return f"{most_telling(self.figures)}; {self.about}"
 
     def document(self) -> Mapping[str, object]:
-        """Return all of it as plain JSON."""
+        """Return the whole comparison as plain JSON."""
         figures = {one.title: one.document() for one in self.figures}
         return {
             "policy": POLICY, "loop": LOOP, "jobs": self.jobs, "users": self.users,
@@ -140,7 +140,9 @@ class _Jobs:
 
     @classmethod
     def together(cls, mine: Sequence[_Jobs], played: Sequence[Sequence[_Jobs]]) -> _Jobs:
-        """Return the jobs of all draws; those that ended with both models, in one order."""
+        """Return the jobs of all draws that ended with both models, as `mine` has them, in the
+        same order for both.
+        """
         parts = []
         for number, (one, pair) in enumerate(zip(mine, played, strict=True)):
             common = sorted(set(pair[0].job_id) & set(pair[1].job_id))
@@ -226,10 +228,10 @@ def _p99(values: Floats, weights: Floats) -> Floats:
 
 
 def _found(both: Sequence[_Jobs], weights: Floats) -> list[Floats]:
-    """Return how well the chance to run for long finds such jobs, among those either believes
-    short.
+    """Return how well each model's chance to run for long finds such jobs, among those that
+    either model believes short.
 
-    Average precision; of what is found, GPU time counts.
+    Average precision; each job found counts by its GPU time.
     """
     short = np.minimum(both[0].believed_s, both[1].believed_s) < SHORT_S
     long, gpu_s = both[0].ran_s[short] > LONG_S, both[0].gpu_s[short]

@@ -165,7 +165,7 @@ def _run(
 
 
 def prediction_figures(jobs: Sequence[JobResult]) -> dict[str, float | None]:
-    """Return how well the predictions behind this schedule separated long jobs from others.
+    """Return how well the predictions made in a run separated long jobs from others.
 
     AUC of the predicted duration for "longer than 1 h" and "longer than 6 h", over the jobs that
     had one and ended; None where it is not defined.

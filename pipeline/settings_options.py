@@ -41,7 +41,8 @@ def _options() -> Iterator[inspect.Parameter]:
 
 
 def _kind(annotation: Any) -> Any:
-    """Return what an option is read as; what is neither number, switch nor path is text, and the
-    settings check it."""
+    """Return the type that an option is read as. All but numbers, switches and paths is text,
+    which the settings check.
+    """
     kinds = [one for one in get_args(annotation) if one is not NoneType] or [annotation]
     return kinds[0] if kinds[0] in (bool, int, float, Path) else str

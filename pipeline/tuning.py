@@ -412,7 +412,7 @@ class Tuning:
         return Workload(whole.name, jobs, work, whole.cluster, recorded_ends=ends)
 
     def notes(self) -> list[str]:
-        """Return what was tried and adopted, as sentences."""
+        """Return sentences on what was tried and adopted."""
         start = self.scenario.workload.jobs[0].submit_time
         every = f"Tuned every {self.every_s / DAY_S:g} days on what had ended by then"
         return [f"{every}: {self.tries} tries, {len(self.adopted)} adopted."] + [

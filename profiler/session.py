@@ -112,7 +112,7 @@ class Target:
         return [gpu.channel for gpu in self.gpus]
 
     def held_mib(self) -> dict[str, float]:
-        """Return the device memory in use now, by channel, whoever holds it."""
+        """Return the device memory in use now, MiB, by channel, whoever uses it."""
         return {
             key.split(".")[0]: value
             for key, value in self.sampler.read([]).items()

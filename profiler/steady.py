@@ -252,8 +252,8 @@ def _after_ramp(times: Array, rows: Array, begin: int, end: int) -> int:
 
 
 def _drift(signals: Mapping[str, Array], inside: slice) -> str:
-    """Return which signal's halves disagree beyond what is allowed and three standard errors, if
-    any.
+    """Return the name of a signal of which the two halves differ by more than is allowed, and
+    by more than three standard errors; "" if none do.
     """
     for name, y in signals.items():
         part = y[inside]

@@ -47,8 +47,8 @@ def positions(bundle: Bundle, kept: Sequence[FeatureSpec]) -> list[int]:
 
 
 def _tried(bundle: Bundle) -> float:
-    """Return what it estimates for a plain job, seconds; its verdict on a plain pair is asked,
-    too.
+    """Return the bundle's estimate for a plain job, seconds. Also asks for its verdict on a
+    plain pair, which may raise.
     """
     state = FeatureState(FAMILIES)
     picks = positions(bundle, state.features)

@@ -155,8 +155,8 @@ class Term:
         return float((np.abs(self.scores) * self.weights).sum() / total) if total else 0.0
 
     def seen(self) -> range:
-        """Return the bins of one continuous feature that training rows fell in, and one beside
-        either end. Outside of them the curve rests on no data.
+        """Return the bins of a term of one continuous feature in which training rows fell, with
+        one more on either side. Beyond them the curve rests on no data.
         """
         held = np.flatnonzero(self.weights[1:] > 0) + 1
         last = len(self.weights) - 1

@@ -71,7 +71,8 @@ def effects(model: AdditiveModel) -> list[dict[str, Any]]:
 def similar_rows(
     model: AdditiveModel, columns: Any, row: Sequence[Value], count: int = 5
 ) -> list[tuple[int, float]]:
-    """Return rows the model sees as most like `row`: an example-based foil ("jobs like this one").
+    """Return (position, distance) of the known rows that the model sees as most like `row`, the
+    most alike first ("jobs like this one").
 
     Alike means: every term contributes nearly the same, whatever the raw values. A feature that
     moves no prediction makes no two jobs different.

@@ -246,8 +246,8 @@ def with_histories(
 
 
 def imputed_s(frame: pd.DataFrame, elapsed_s: Floats) -> Floats:
-    """Return how long running jobs are taken to last, seconds, (n,): exp of the mean logarithm left
-    to them.
+    """Return how long running jobs are taken to last in all, seconds, (n,): exp of the mean
+    logarithm of the durations that are still possible.
 
     The histories' mean and spread of the logarithm are taken for a normal distribution's, cut off
     below what has been outlived. Without the family `survival`, twice what they have run: a job

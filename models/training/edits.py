@@ -269,7 +269,7 @@ def _find(model: AdditiveModel, edit: Edit) -> int:
 
 
 def _known(edit: Edit, names: Sequence[str]) -> list[str]:
-    """Return what the edit is of; EditError when a name is not among `names`."""
+    """Return the features that the edit is about. Raises EditError if one is not among `names`."""
     wanted = [edit.feature] if edit.feature is not None else list(edit.term or [])
     for name in wanted:
         if name not in names:

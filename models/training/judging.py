@@ -107,7 +107,7 @@ class Judgement:
         return f"{most_telling(self.figures)}; {self.rows:,} jobs of {self.users} users"
 
     def document(self) -> dict[str, Any]:
-        """Return all of it as plain JSON."""
+        """Return the whole judgement as plain JSON."""
         figures = {one.title: one.document() for one in self.figures}
         return {"rows": self.rows, "users": self.users, "level": LEVEL, "figures": figures}
 
@@ -146,8 +146,8 @@ def judge(
 
 
 def drawn_again(units: int, draw: np.random.Generator) -> Floats:
-    """Return how often each unit counts: once each first, then as often as it is drawn with
-    replacement.
+    """Return how often each unit counts, (1 + resamples, units): once each in the first row,
+    then as often as it is drawn with replacement.
     """
     drawn = draw.multinomial(units, np.full(units, 1 / units), RESAMPLES)
     return np.concatenate([np.ones((1, units)), drawn.astype(np.float64)])

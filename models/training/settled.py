@@ -104,7 +104,7 @@ def _settled_tree(tree: Tree) -> Tree:
 
 
 def _settled_json(value: Any) -> Any:
-    """Return plain JSON, fractions of `DECIMALS` decimals: levels of quantiles stay as they are."""
+    """Return plain JSON with floats rounded to `DECIMALS` decimals."""
     if isinstance(value, float):
         return round(value, DECIMALS)
     if isinstance(value, dict):

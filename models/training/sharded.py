@@ -150,7 +150,9 @@ def plan(
 
 
 def fit_shard(file: Path, shared: Plan) -> Shard:
-    """Return the model of one shard. Raise TrainingError when it is empty or has other features."""
+    """Return the model of one shard. Raises TrainingError if the shard is empty or has other
+    features.
+    """
     started = clock.process_time()
     rows = _read(file)
     if rows.features != shared.specs:

@@ -182,7 +182,7 @@ def log_training(
 
 
 def _about(bundle: Bundle, measured: Sequence[str]) -> str:
-    """Return what a run is, for the page that MLflow gives it: Markdown."""
+    """Return a text about a run, in Markdown, for the run's page in MLflow."""
     made = bundle.metadata.get("duration", {})
     rows = ""
     if "rows" in made:
@@ -327,7 +327,7 @@ def log_serving(
 
 
 def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a promotion gained by each figure, as MLflow names metrics."""
+    """Return the gain of a promotion in each figure, by names that MLflow accepts."""
     parts = [evidence.get(name) or {} for name in ("judgement", "replay")]
     return {
         f"gain in {re.sub(r'[^A-Za-z0-9_. -]', '_', title)}": float(figure["gain"])

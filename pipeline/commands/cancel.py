@@ -123,7 +123,9 @@ def _matching(client: Client, name: str | None, state: str | None, owner: str) -
 
 
 def _agreed(found: list[JobRow]) -> bool:
-    """Return whether a person at a terminal says so. Raises UserError where there is none."""
+    """Ask a person at a terminal, and return whether the answer is yes. Raises UserError if
+    there is no terminal.
+    """
     from scheduler.core.plural import count
 
     running = sum(job.phase in STATES["running"] for job in found)

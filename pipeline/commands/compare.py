@@ -177,7 +177,7 @@ def _on_workload(asked: Asked, world: World) -> _Played:
 def _results(
     asked: Asked, world: World, played: _Played, at: str, folder: Path | None
 ) -> list[runs.Comparison]:
-    """Return what `runs.compare` finds in each of the worlds."""
+    """Run the comparison in each of the worlds, and return the results in their order."""
     from pipeline import runs
 
     done = count(1)
@@ -198,7 +198,7 @@ def _results(
 
 
 def _kept(asked: Asked, world: World, number: int) -> Keep | None:
-    """Return where the results in one of the worlds are kept."""
+    """Return the folder that keeps the results in one of the worlds; None if they are not kept."""
     if asked.keep is None:
         return None
     files = [path for path in (asked.trace, world.cluster, world.bundle) if path is not None]
@@ -277,8 +277,9 @@ def _at_other_settings(
     where: str,
     results: Sequence[runs.Comparison],
 ) -> list[Point]:
-    """Return what `pellucid` does at other settings of its knobs, in the same worlds, if that is
-    asked for; and where many were late, what its bound on waiting costs, as a note.
+    """Return the figures of `pellucid` at other settings of its knobs, in the same worlds; []
+    if that is not asked for. If many jobs started late, add a note on what the bound on waiting
+    costs.
     """
     from pipeline.pareto import cost_of_bound, curve
 

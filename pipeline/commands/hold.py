@@ -116,8 +116,8 @@ def _meant(client: Client, job: str) -> list[str]:
 
 
 def effect(done: str, answer: JobChange, now: float) -> list[str]:
-    """Return what a change of a waiting job did, in words; `done` is true of the job once the
-    change is made.
+    """Return lines on what a change of a waiting job did; `done` is the word for a job after
+    the change, such as "held".
     """
     job = answer.job_id
     if not answer.needed:

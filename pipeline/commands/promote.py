@@ -237,7 +237,9 @@ def _tell(proposal: Proposal, as_json: bool) -> None:
 
 
 def _agreed(candidate: Version) -> bool:
-    """Return whether a person at a terminal says so. Raises UserError where there is none."""
+    """Ask a person at a terminal, and return whether the answer is yes. Raises UserError if
+    there is no terminal.
+    """
     if not sys.stdin.isatty():
         raise UserError("nobody to ask: say --yes to promote")
     return typer.confirm(f"Make version {candidate.number} the champion?", err=True)

@@ -74,7 +74,9 @@ def _logged(found: list[Week], params: Path, as_json: bool) -> None:
 
 
 def figures(one: Served) -> dict[str, float]:
-    """Return what is logged of a bundle's week, by name."""
+    """Return the figures of a bundle's week to log, by name; figures that are not known are
+    left out.
+    """
     known = {
         "jobs decided": one.decided,
         "jobs ended": one.ended,

@@ -147,7 +147,9 @@ def _tune(scenario: Scenario, policy: str, days: float) -> None:
 
 
 def _open(trace: Path, site: Sequence[Path] | None, asked: Mapping[str, Any]) -> Scenario:
-    """Return what is simulated: a trace, or a dump on the site of these files of Slurm's."""
+    """Return the world to simulate: a trace, or, given files of a site's Slurm, a dump on that
+    site.
+    """
     from pipeline.replay.runs import of_files
     from pipeline.worlds import open_scenario
 

@@ -256,7 +256,7 @@ def _also(text: str) -> tuple[str, Values]:
 
 
 def _adopted(asked: Asked, address: Address, found: Tuned, jobs: int) -> Values:
-    """Return what the service answered: of the change, or of its preview."""
+    """Set the settings found, or preview that, and return the service's answer."""
     reason = evidence(found, jobs)
     with address.client() as client:
         return client.set_settings(found["settings"], reason=reason, preview=asked.preview)

@@ -106,7 +106,7 @@ def unfinished(client: Client) -> list[str]:
 
 
 def outcome(client: Client) -> dict[str, int]:
-    """Return how many jobs ended in which state, or are in which phase."""
+    """Return the number of jobs by the state in which they ended, or by their phase."""
     counts: dict[str, int] = {}
     for job in client.jobs():
         state = job["state"] or job["phase"]

@@ -74,8 +74,8 @@ print(json.dumps({
 def run(
     data: Path, *, seed: int = 0, trace: Path | None = None, bundle: Path | None = None
 ) -> Json:
-    """Return figures of a bundle fitted on Venus and the measured pairs, or errors of one that is
-    given.
+    """Return figures of a bundle that is fitted on Venus and the measured pairs, or errors of
+    the one given.
 
     Args:
         trace, bundle: an ingested dataset and an exported bundle, see `errors`.

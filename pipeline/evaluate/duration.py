@@ -328,8 +328,9 @@ class Believed:
 
 
 def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dict[str, object]:
-    """Return how well the chance to last over six hours finds such jobs, among those whose sum of
-    terms predicts less than `SHORT_S`. Return the same for the sum itself.
+    """Return how well the predicted chance to last over six hours finds such jobs, among those
+    for which the sum of terms predicts less than `SHORT_S`; beside it, how well the sum itself
+    does. {} if there is no such job.
     """
     these = test & np.isfinite(rows.y) & (np.expm1(score) < SHORT_S)
     long = (rows.y[these] > LONG_S[1][1]).astype(np.float64)
@@ -376,7 +377,9 @@ def calibration(believed: Believed, rows: Rows, test: Mask) -> dict[str, object]
 
 
 def shares(rows: Rows, mask: Mask) -> dict[str, float]:
-    """Return the share of the sum's variance that each of its terms carries; they add up to 1."""
+    """Return the share of the sum's variance that each of its terms carries, by name; they add
+    up to 1.
+    """
     terms = rows.X.loc[mask, [spec.name for spec in SUM]].to_numpy(np.float64)
     score = typical(rows.X[mask])
     centred = score - score.mean()
@@ -443,8 +446,8 @@ def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[st
 
 
 def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, dict[str, float]]:
-    """Return what jobs of a run were predicted as they started; beside it `score`, without a
-    queue.
+    """Return errors of what a run predicted for its jobs as they started, and beside them those
+    of `score`, which knows no queue. Raises EvaluationError if there is no run.
     """
     try:
         with arrow_file(run / "jobs.parquet") as file:

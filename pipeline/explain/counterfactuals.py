@@ -102,8 +102,8 @@ class PlayedAgain:
         )
 
     def stand_at(self, at: float) -> tuple[Core, Memory]:
-        """Return the core as it is after its decisions up to a moment, no earlier than the last one
-        asked for, and its memory.
+        """Return the core and its memory after the decisions up to `at`. Moments must be asked
+        for in order of time.
         """
         self._engine.until = at
         if self._engine.comes_by(at):

@@ -158,8 +158,8 @@ def _typed(row: Row, site: Site) -> SlurmJob | None:
 
 
 def _agrees(row: Row, typed: SlurmJob) -> bool:
-    """Return whether options come to what Slurm counted: then there were no others. CPUs and memory
-    that GPUs bring are counted once the job has them.
+    """Return whether the options of a command line make what Slurm counted: then no options are
+    missing. CPUs and memory that come with GPUs are counted once the job has them.
     """
     asked, given, own = _counts(row.asked), _counts(row.given), dict(typed.tres)
     return typed.gpus == row.job.gpus and all(

@@ -151,7 +151,7 @@ def _claim(by: str, name: str, wait: Floats, draws: Mapping[str, Floats], base: 
 
 
 def _refused(recorded: float, replayed: float) -> str:
-    """Return why a part is not answered for; "": it is."""
+    """Return why nothing is stated of a part; "" if something is."""
     if not np.isfinite(replayed):
         return "in no replay of Slurm's own schedule one of its jobs started"
     low, high = sorted((recorded, replayed))
@@ -164,7 +164,9 @@ def _refused(recorded: float, replayed: float) -> str:
 
 
 def _chance(*of: Floats) -> float:
-    """Return by how much a run differs from the mean of these draws, nine in ten (s)."""
+    """Return by how much a run differs from the mean of these draws, at nine in ten, seconds; 0
+    with fewer than two draws.
+    """
     draws = min(len(one) for one in of)
     if draws < 2:
         return 0.0
@@ -173,8 +175,9 @@ def _chance(*of: Floats) -> float:
 
 
 def _saving(recorded: float, own: Floats, other: Floats) -> Saving:
-    """Return the interval: from the least to the most of three ways to count, and what may be wrong
-    on either side."""
+    """Return the interval of what waiting is saved: from the least to the most of three ways to
+    count, widened on either side by what chance and the replay may have wrong.
+    """
     replayed, after = float(own.mean()), float(other.mean())
     counted = [recorded - after, replayed - after]
     if replayed > 0:
@@ -189,7 +192,7 @@ def _saving(recorded: float, own: Floats, other: Floats) -> Saving:
 
 
 def refusals(found: Sequence[Claim]) -> Iterator[str]:
-    """Yield a line for each partition that nothing is stated of."""
+    """Yield a line for each partition of which nothing is stated, with the reason."""
     for claim in found:
         if claim.by == "vc" and claim.refused:
             yield f"Nothing is stated of partition {claim.name} ({count(claim.jobs, 'job')}): " + (

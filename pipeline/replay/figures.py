@@ -25,7 +25,7 @@ FIT_MEAN, SHORT_S, FIT_RANK = 0.15, 1.0, 0.8
 
 
 def of_record(record: pa.Table) -> Figures:
-    """Return the recorded waits and GPU-hours of the jobs replayed, also by how they ended."""
+    """Return the recorded waits and GPU-hours of the judged jobs, in all and by how they ended."""
     wait, ran = floats(record["wait_s"]), floats(record["ran_s"])
     hours = floats(record["gpus"]) * ran / 3600
     states = [
@@ -53,7 +53,9 @@ def _waits(wait: Floats, jct: Floats) -> Figures:
 
 
 def apart(record: pa.Table) -> list[Figures]:
-    """Return the recorded waiting of the jobs submitted in the window, by its cause."""
+    """Return how long the jobs submitted in the window waited, as recorded, a row for each
+    cause.
+    """
     wait, before, found = (
         floats(record["wait_s"]),
         floats(record["before_s"]),
@@ -95,8 +97,8 @@ def by_job(replayed: pa.Table, record: pa.Table) -> dict[str, list[float | None]
 
 
 def backtest(replayed: pa.Table, record: pa.Table) -> Figures:
-    """Return how far a replay of Slurm's rule is from what happened: of all jobs, by partition, by
-    cause of waiting and by the pass that started them.
+    """Return how far a replay of Slurm's rule is from the record: over all jobs, by partition,
+    by cause of waiting, and by the pass of Slurm that started them.
 
     Args:
         replayed: job_id, wait_s.
@@ -229,8 +231,8 @@ def over_seeds(
     jobs: int,
     plain: Sequence[Figures] | None = None,
 ) -> Figures:
-    """Return means with standard errors of one variant, and the differences to others on the same
-    seeds.
+    """Return means, with standard errors, of one variant over the seeds, and its differences to
+    others on the same seeds.
 
     Args:
         cells: results of `of_replay`, seed by seed.

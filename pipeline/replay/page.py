@@ -87,7 +87,8 @@ def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what Pellucid does to Slurm's own schedule, as far as the replays can tell.
+    """Return how Pellucid would change the waiting under Slurm's own schedule, as far as the
+    replays can tell.
 
     None where nothing is stated of the whole. `which`: less, more or unclear.
     """

@@ -53,7 +53,9 @@ class Window:
     flags: frozenset[str]
 
     def at(self, zone: tzinfo) -> Reservation:
-        """Return the reservation as the policy has it."""
+        """Return the reservation in the form that the policy `slurm` reads, its times taken as
+        of `zone`.
+        """
         start, end = (one.replace(tzinfo=zone).timestamp() for one in (self.start, self.end))
         return Reservation(self.name, self.nodes, start, end, flags=self.flags)
 

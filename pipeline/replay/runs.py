@@ -130,8 +130,8 @@ VARIANTS: tuple[Variant, ...] = (
 
 
 def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tuple[Variant, ...]:
-    """Return the variants with these settings of a policy. If none plays that policy, one that does
-    is added at the end.
+    """Return the variants to replay, with these settings for `policy`. If no variant plays that
+    policy, one that does is added at the end.
 
     Without the extra `train` none packs: which pairs to pack is learned. Of many jobs Slurm's own
     schedule is left out, unless it is the policy asked for.
@@ -212,8 +212,8 @@ def of_files(
 
 
 def profiling(site: Site) -> ProfilingPartition:
-    """Return a profiling partition of one node of the largest partition, where that leaves it
-    another.
+    """Return a profiling partition of one node of the largest partition, or of none if that has
+    only one.
     """
     vcs = site.workload.cluster.vcs
     largest = max(vcs, key=lambda vc: vcs[vc])

@@ -169,8 +169,8 @@ class Site:
         return frozenset((CAPACITY, LIMIT) if knows else (CAPACITY,))
 
     def arriving(self, modelled: frozenset[str]) -> Workload:
-        """Return the jobs. Those that waited for something else are submitted when they started,
-        because nobody could have started them before.
+        """Return the jobs. Those that waited for causes outside of `modelled` are submitted
+        when they started: nobody could have started them before.
         """
         return arriving(self.workload, self.recorded, modelled)
 
@@ -410,7 +410,9 @@ def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _counts(summary: IngestSummary, ended: int, bare: int) -> dict[str, int]:
-    """Return what became of every line so far. `bare`: rows kept that have no GPUs."""
+    """Return how many lines of the dump were used, or left out and why. `bare`: rows kept that
+    have no GPUs.
+    """
     cpu = summary.quarantined.get("no_gpu", 0)
     return {
         "lines": summary.rows_in,
@@ -594,7 +596,9 @@ LOST, TOO_MANY_LOST = 0.01, 0.05  # share of the jobs of a dump
 
 
 def _nearer(extra: Extra, printed: Sequence[Path], shape: Path | None) -> list[str]:
-    """Return what else could be given: only what was not."""
+    """Return what a person could give besides, to bring the replay nearer to what happened;
+    nothing that was given is named.
+    """
     notes = []
     if not printed:
         notes.append(f"the site's {'' if shape else 'nodes and '}settings (--site)")

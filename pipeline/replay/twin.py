@@ -90,7 +90,9 @@ class Twin:
         return replace(others, jobs=jobs, work=work, cluster=self.spec)
 
     def shown(self, jobs: Sequence[Job]) -> Callable[[Policy], None]:
-        """Return a function that tells the policy about the site before these jobs come."""
+        """Return a function to call with a policy before it plays these jobs: it gives the
+        policy the site and what they ask for.
+        """
         asks = {
             job.job_id: replace(
                 self.asks[job.job_id],

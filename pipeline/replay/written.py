@@ -147,7 +147,9 @@ def _node(name: str, row: Record, parts: Mapping[str, Sequence[str]]) -> str:
 
 
 def _tres(has: Sequence[Record], counted: Sequence[str]) -> str:
-    """Return what a partition has; of its GPUs and their types, as the site counts them."""
+    """Return the TRES of a partition with these nodes; GPUs and their types only where the site
+    counts them.
+    """
     gpus: Counter[str] = Counter()
     for one in has:
         gpus.update(gpu_types(re.sub(r"\([^)]*+\)?+", "", one.get("Gres", ""))) or {})
@@ -192,7 +194,9 @@ def _accounts(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _passed_on(row: Record) -> Record:
-    """Return what those below have where they do not say; limits on a group are its own."""
+    """Return the fields of an account that users below it inherit; limits on a group are its
+    own.
+    """
     own = ("Grp", "Fairshare", "Description", "Organization", "DefaultAccount", "Partition")
     return {name: value for name, value in row.items() if not name.startswith(own)}
 

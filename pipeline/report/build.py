@@ -274,7 +274,7 @@ def _title(comparison: Comparison | None, facts: trace.TraceFacts | None) -> str
 
 
 def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | None) -> str:
-    """Return what the reader sees, in a sentence."""
+    """Return a sentence on what the picture of the schedule shows; "" without one."""
     if c is None or schedule is None:
         return ""
     span = duration(schedule.last - schedule.first)

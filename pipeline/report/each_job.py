@@ -148,7 +148,8 @@ def _pair(
 
 
 def judged(pair: Sharing, own: Sequence[Decision], joined: Sequence[Decision]) -> list[TreeStep]:
-    """Return the steps by which a job was judged for a pair; none where they are not recorded.
+    """Return the steps in the tree by which a job was judged for a pair; [] if they are not
+    recorded.
 
     Args:
         own, joined: decisions about it, and those that put another beside it.

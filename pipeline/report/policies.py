@@ -224,7 +224,7 @@ def _where(c: Comparison) -> list[str]:
 
 
 def abstract(c: Comparison) -> list[str]:
-    """Return what is compared and what the words mean, for first-time readers."""
+    """Return sentences on what is compared and what the words mean, for first-time readers."""
     text = (
         "Each policy was given the same jobs on the same GPUs, in a simulator. A draw is another "
         "week of other people's jobs on the same cluster. A job waits from submission until it has "
@@ -261,7 +261,7 @@ def tables(c: Comparison) -> list[Table]:
 
 
 def value_of(run: PolicyRun, figure: Figure) -> float | None:
-    """Return a figure of a run, or None where it was not recorded or means nothing."""
+    """Return a figure of a run; None if it was not recorded or means nothing."""
     each = each_of(run, figure.key)
     if not len(each) or (figure.key == "mean_slowdown_packed" and not run.mean("packed_jobs")):
         return None

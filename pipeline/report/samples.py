@@ -238,8 +238,8 @@ def _terms(story: Story) -> Sequence[Step]:
 
 
 def _tried(run: PolicyRun, stories: Sequence[Story]) -> dict[str, Sequence[str]]:
-    """Return what would have started each of some jobs, tried on the run played again; why not,
-    where it cannot be.
+    """Return sentences, by job, on what would have started it, tried on the run played again;
+    or on why that cannot be tried.
     """
     found: dict[str, Sequence[str]] = {}
     moments: list[tuple[float, str, Story]] = []

@@ -167,7 +167,7 @@ def _numbers(text: Any, how: Mapping[str, Any], unit: str | None) -> Any:
 
 
 def _mebibytes(text: str) -> float | None:
-    """Return a size as Slurm prints it, in MiB; None: it is none."""
+    """Return a size as Slurm prints it, in MiB; None if the text is no size."""
     found = _SUFFIXED.fullmatch(text)
     return float(found[1]) * _SUFFIXES[found[2].upper()] if found else None
 
@@ -366,7 +366,7 @@ def _format(found: Mapping[str, Any], where: str) -> type[Described]:
 
 
 def _how(field: str, how: Any, where: str) -> Mapping[str, Any]:
-    """Return what a description says of a field."""
+    """Return how a description makes a field, by keyword. Raises TraceError."""
     if field not in FIELDS:
         raise TraceError(f"{where}: columns: {field!r} is none of {', '.join(sorted(FIELDS))}")
     how = {str(k): v for k, v in how.items()} if isinstance(how, dict) else {"column": str(how)}

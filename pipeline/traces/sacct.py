@@ -240,7 +240,7 @@ def _state(text: str) -> str:
 
 
 def _separated(names: Sequence[str]) -> str:
-    """Return what a header line without bars looks like."""
+    """Return words on what a header line without bars looks like."""
     if not names:
         return "its first line is no text"
     header = names[0]
@@ -261,8 +261,8 @@ class _Tres(NamedTuple):
 
 
 def parse_tres(text: str) -> _Tres | None:
-    """Return what a text such as ``billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`` or
-    ``gpu:a100:2`` means.
+    """Return what a TRES or GRES text asks for, such as
+    ``billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`` or ``gpu:a100:2``.
 
     Returns:
         None if it is neither. Without GPUs, ``gpus`` is 0.

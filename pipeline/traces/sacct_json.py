@@ -66,7 +66,7 @@ class SacctText:
         return next(self._lines, b"")
 
     def read(self, size: int, rest_of_line: int = 0) -> bytes:
-        """Return whole lines of so many bytes or a few more, b"" at the end."""
+        """Return whole lines of `size` bytes or a few more; b"" at the end."""
         found, length = list[bytes](), 0
         while length < size and (line := self.readline()):
             found.append(line)
@@ -129,8 +129,8 @@ class _Jobs:
         self._at = found.end()
 
     def _next(self) -> tuple[int, Any]:
-        """Return where the object ends that stands here, and what it is. Of one that is cut, or
-        that no quotes and brackets end: where the next one begins, and None.
+        """Return the place where the present object ends, and its value. If the object is cut,
+        or its quotes and brackets do not end: where the next one begins, and None.
         """
         while len(self._data) - self._at <= MOST:
             end = _end(self._data, self._at)
@@ -155,7 +155,9 @@ class _Jobs:
 
 
 def _end(data: bytes, at: int) -> int | None:
-    """Return where the object ends that begins at a byte; None: not among these bytes."""
+    """Return the place where the object that begins at byte `at` ends; None if it does not end
+    within `data`.
+    """
     depth = 0
     for token in _TOKEN.finditer(data, at):
         if token[0] == b"{":
@@ -168,7 +170,7 @@ def _end(data: bytes, at: int) -> int | None:
 
 
 def _read(raw: bytes) -> Any:
-    """Return what an object says; None: it is none."""
+    """Return the value of a JSON object; None if the bytes are none."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:  # what is none was written as Latin-1, as far as can be known

@@ -43,7 +43,7 @@ class TableAdapter(Adapter):
         return 0.5 + 0.5 * sum(name in known for name in names) / len(names)
 
     def layout(self, names: list[str], path: Path) -> Layout:
-        """Return how to read the lines below this header."""
+        """Return the layout by which lines below a header with these names are read."""
         return layout_for(names, self.columns, f"{path.name} as {self.name}", self.delimiter)
 
     def read(self, path: Path, options: Options) -> Iterator[Batch]:

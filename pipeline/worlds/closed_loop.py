@@ -31,8 +31,8 @@ LOOPS = ("open", "closed")
 
 
 def within(loop: str) -> float | None:
-    """Return within how many seconds after an end a submission counts as its answer, by `--loop`;
-    None where none does.
+    """Return the seconds after an end within which a submission counts as its answer, by
+    `--loop`; None if none does.
 
     Raises TrackError for what is neither `open` nor `closed`, nor `closed:SECONDS`.
     """
@@ -49,7 +49,7 @@ def within(loop: str) -> float | None:
 
 
 def in_loop(workload: Workload, loop: str) -> Workload:
-    """Return the workload as `--loop` asks for it."""
+    """Return the workload with the loop that `--loop` asks for."""
     within_s = within(loop)
     return workload if within_s is None else closed(workload, within_s)
 

@@ -33,7 +33,9 @@ OLD_NAMES = {"oracle": "truth", "gpus": f"constant:{UNKNOWN_S:.0f}", "histories"
 
 
 def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
-    """Return what a world offers, by name; `more` is added, or replaces these."""
+    """Return makers of estimators by name, as a world offers them; `more` is added, or replaces
+    some of them.
+    """
     truth = TableEstimator("truth", {i: work.duration_s for i, work in workload.work.items()})
     found: dict[str, Make] = {
         "own": HistoriesEstimator,

@@ -104,7 +104,7 @@ def _peaks(jobs: Iterable[Ran]) -> dict[str, dict[str, int]]:
 
 
 def _untyped(kinds: dict[str, int]) -> dict[str, int]:
-    """Return where some jobs tell the type and others do not, the GPUs are those of the type."""
+    """Return GPUs by type, with those of no type counted to the one type that is known."""
     typed = {kind: count for kind, count in kinds.items() if kind}
     if len(typed) != 1 or "" not in kinds:
         return typed or kinds
@@ -147,8 +147,8 @@ def _alike(seen: Mapping[str, Seen]) -> None:
 
 
 def _full(size: int, seen: Sequence[int], usual: Sequence[int]) -> int:
-    """Return how many GPUs a node has that never used more than `size`: nodes mostly have 1, 2, 4,
-    8.
+    """Return how many GPUs a node is taken to have if its jobs never used more than `size`:
+    most nodes have 1, 2, 4 or 8.
     """
     even = [n for n in seen if n >= size and not n & (n - 1)]
     if size in usual and (size in even or not even):

@@ -21,8 +21,8 @@ Named = Callable[[str], type[Configurable]]
 
 
 def given(policy: str, options: Sequence[str], named: Named = policy_named) -> Json:
-    """Return the settings of a policy that `NAME=VALUE`s give. Raise UserError for one that is not
-    accepted.
+    """Return the settings of a policy that options `NAME=VALUE` state. Raises UserError for an
+    option that is not accepted.
 
     Args:
         named: finds the class of a policy.

@@ -118,7 +118,9 @@ class Counter:
         return sum(self._spans) / len(self._spans)
 
     def closed(self) -> bool:
-        """Return whether it is known which part of a unit its printed number stands for."""
+        """Return whether it is known if a printed number stands for the begin, the middle or
+        the end of its unit.
+        """
         return not self.mark.ends or self.mark.sure or self.mark.exact or bool(self._spans)
 
     def of(self) -> float | None:

@@ -191,7 +191,9 @@ class Reader:
         return None if found is None else self._doubted(found, now)
 
     def _of(self, counter: Counter) -> float | None:
-        """Return how many units it goes to."""
+        """Return how many units the counter will reach, by its own total or by what the command
+        asks for; None if neither is known.
+        """
         of, unit = counter.of(), counter.mark.unit
         if unit == "fold":
             runs = self._asked.runs
@@ -204,8 +206,8 @@ class Reader:
         return asked if asked is not None or unit == "epoch" else self._by_epochs(counter)
 
     def _by_epochs(self, steps: Counter) -> float | None:
-        """Return how many steps there are, where they go on from epoch to epoch, of which the
-        number is known.
+        """Return the number of steps of the run, by the steps that an epoch took, if steps go
+        on from epoch to epoch and the number of epochs is known; else None.
         """
         for epochs in self._counters.values():
             if epochs.mark.unit != "epoch" or epochs.mark.exact or epochs.resets:
@@ -242,7 +244,7 @@ class Reader:
         return found
 
     def _structures(self) -> Iterator[Structure]:
-        """Yield what the counters seen may mean, the likeliest first."""
+        """Yield the structures of a run that the counters may make up, the likeliest first."""
         alive = self._alive()
         yield from (Structure(c) for c in alive if c.mark.label == "explicit")
         epochs = [c for c in alive if c.mark.unit == "epoch"]
@@ -270,9 +272,10 @@ class Reader:
         yield from (Structure(c) for c in hugging if not c.resets)
 
     def _in_a_fold(self, epochs: list[Counter], steps: Counter | None) -> Counter | None:
-        """Return what counts within a fold: its epochs, where it is known how many; else none.
+        """Return the counter of the epochs within a fold, if their number is known; None
+        otherwise.
 
-        Where no epochs are counted it is its steps.
+        If no epochs are counted, it is the counter of steps.
         """
         known = [c for c in epochs if self._of(c) is not None]
         if not known:
@@ -300,7 +303,7 @@ class Reader:
         return None
 
     def _runs(self) -> float | None:
-        """Return how many runs the command asks for; None: one, or not known."""
+        """Return how many runs the command asks for; None if that is one, or not known."""
         runs = self._asked.runs
         return runs if runs is not None and 1.0 < runs < MOST else None
 
@@ -403,8 +406,9 @@ class Reader:
     def _passed(
         self, main: Counter, inner: Counter | None, of: float
     ) -> tuple[float, float, float, float, float, float] | None:
-        """Return when it was where, and its pace: seconds, units done, seconds a unit, the relative
-        error of these, the share of a unit that was not seen yet, and how doubtful all that is.
+        """Return the last progress and the pace: (seconds, units done, seconds a unit, their
+        relative error, share of a unit not seen yet, factor of doubt); None if the pace is not
+        known.
         """
         begun, (at, n) = main.points[0][1], main.points[-1]
         within = main.within() if main.mark.unit in ("epoch", "fold") else 0.0
@@ -528,8 +532,8 @@ class Reader:
         )
 
     def _of_run(self, since_s: float) -> bool:
-        """Return whether the estimates are of the whole run: known of their format, or there are no
-        epochs, or they went on over the end of one.
+        """Return whether the run's own estimates are of the whole run: its format says so, or
+        there are no epochs, or the estimates went on over the end of an epoch.
         """
         if self._eta_scope == "run":
             return True
@@ -554,10 +558,11 @@ def _reconciled(found: Progress, by_eta: Progress) -> Progress:
 
 
 def _settled(etas: Sequence[Point], at: float) -> float | None:
-    """Return when it ends by its own estimates, each of the mean pace since the beginning.
+    """Return when the job ends by its own estimates, each made from the mean pace since the
+    beginning, seconds since it began.
 
     A slow beginning counts less and less: a line is drawn through the ends over one through the
-    time passed. None: they do not fall.
+    time passed. None: the estimates do not fall.
     """
     if len(etas) < 3:
         return None
@@ -581,12 +586,12 @@ def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:
 
 
 def _holds(outer: Counter, inner: Counter) -> bool:
-    """Return whether a bar was there before another, and no part of it was done before."""
+    """Return whether the outer bar was there before the inner one, and began at 0."""
     return _begun_s(outer) <= _begun_s(inner) and outer.points[0][1] < 1
 
 
 def _begun_s(counter: Counter) -> float:
-    """Return when it was read first."""
+    """Return when the counter was first read, seconds."""
     return counter.cycles[0][0][0] if counter.cycles else counter.points[0][0]
 
 

@@ -72,7 +72,7 @@ class Format:
     pipes: int | None = None
 
     def label(self, line: str, match: re.Match[str]) -> str | None:
-        """Return what stands before a bar; None where the format has no label."""
+        """Return the text before a bar; None if the format has no label."""
         if self.pipes is None:
             return None
         return "|".join(line[: match.start()].rsplit("|", self.pipes + 1)[-self.pipes - 1 :])

@@ -179,7 +179,9 @@ def _at(nvml: Any, index: int) -> list[Gpu]:
 
 
 def _gpu(nvml: Any, label: str, handle: Any, parent: Any = None) -> Gpu:
-    """Return what is known of one. Raises NVMLError: it is lost, or has no UUID to be used by."""
+    """Return one GPU with all that the driver tells of it. Raises NVMLError if it is lost, or
+    has no UUID to be used by.
+    """
     instance = None
     if parent is not None:
         try:

@@ -386,7 +386,7 @@ def _names(
 
 
 def _nth(template: Ints) -> Ints:
-    """Return how many earlier elements are equal, for each element."""
+    """Return, for each element, how many earlier elements are equal to it."""
     order = np.argsort(template, kind="stable")
     ordered = template[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

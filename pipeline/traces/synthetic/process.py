@@ -248,7 +248,7 @@ def _submissions(
 
 
 def _expected(templates: Templates) -> Floats:
-    """Return how much longer than usual a template's runs are, as a log; 0 for short ones."""
+    """Return ln(a template's duration over the median one); 0 for those below the median."""
     return np.maximum(templates.log_duration - np.median(templates.log_duration), 0.0)
 
 
