@@ -71,7 +71,7 @@ def top(
 
 
 def _looks(client: Client, vc: str | None) -> Iterator[Look]:
-    """Yield what the service shows now, each time anew, without end."""
+    """Yield what the service shows at the moment, without end."""
     while True:
         cluster = client.cluster()
         vcs = [one for one in cluster["vcs"] if vc in (None, one["vc"])]
