@@ -138,7 +138,7 @@ def measure(
 
 
 def _opened(data: Path, track: str, seed: int, row: Row, durations: str) -> Scenario:
-    """A track, or a world by its name."""
+    """Return the scenario of a track, or of a world that `worlds.yaml` names."""
     worlds = {name: world for half in read_worlds().values() for name, world in half.items()}
     if track not in worlds:
         return open_scenario(
@@ -226,7 +226,10 @@ def _cell(track: str, seed: int, group: str, name: str, durations: str, failing:
 def _means(
     cells: Sequence[dict[str, float]], whole: Sequence[dict[str, float] | None]
 ) -> dict[str, float | None]:
-    """Means over the seeds, and the paired difference to everything on, with its error."""
+    """Return the means over the seeds, and of the average JCT the difference to everything on,
+    paired by seed, in seconds, with its standard error. Both are None if they cannot be
+    computed.
+    """
     means: dict[str, float | None] = {name: mean(c[name] for c in cells) for name in cells[0]}
     pairs = [c["avg_jct_s"] - w["avg_jct_s"] for c, w in zip(cells, whole, strict=True) if w]
     means["difference_s"] = mean(pairs) if pairs else None

@@ -64,7 +64,9 @@ def calibrate(passes: int = PASSES) -> float:
 
 
 class Calibration:
-    """The unit over a whole run. It is measured again when the verdict is asked for."""
+    """The unit of CPU time over a whole run. It is measured again when the verdict is asked
+    for.
+    """
 
     def __init__(self) -> None:
         self._before = calibrate()

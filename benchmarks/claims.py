@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def variant(self) -> Variant:
-        """Slurm with this setting, as a variant of a replay."""
+        """Return Slurm with this setting, as a variant of a replay."""
         return replace(SLURM, key="changed", title=self.name, changed=self.changed)
 
 

@@ -160,7 +160,7 @@ class Digests:
 
 
 def _rows(decisions: list[Decision]) -> Iterator[Found]:
-    """Decisions as their record holds them, without what is empty; times in milliseconds."""
+    """Yield decisions as their record holds them, without empty fields; times are milliseconds."""
     table = decision_table(decisions).drop_columns(["seq"])  # the order says it
     for i, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
@@ -170,7 +170,9 @@ def _rows(decisions: list[Decision]) -> Iterator[Found]:
 
 
 def _holders(row: Found) -> Found:
-    """Takes out of a wait whom it names, and for how long."""
+    """Remove from a row, in place, whom its job waits for and for how long. Return the removed
+    fields by name.
+    """
     evidence = row.pop("evidence", ())
     if others := [part for part in evidence if part[0] != "gone_in_s"]:
         row["evidence"] = others
@@ -183,7 +185,9 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Floats as text of ten digits, so that the last bit of a sum does not matter."""
+    """Return `value` with floats as text of ten digits, so that the last bit of a sum does not
+    matter.
+    """
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return f"{value:.10g}" if isinstance(value, float) else value

@@ -65,7 +65,7 @@ def chosen(count: int, *about: object) -> int:
 
 
 class Swapped(HistoriesEstimator):
-    """Answers for a job with what it said of an earlier one."""
+    """An estimator that answers for a job with its estimate of an earlier one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,9 @@ class Swapped(HistoriesEstimator):
 
 
 class LevelState(FeatureState):
-    """Histories in which one level is not asked, or answers for another group."""
+    """A feature state in which one level of histories is left out, or answers for another
+    group.
+    """
 
     def __init__(self, level: str, how: str):
         super().__init__({"survival"})
@@ -109,7 +111,7 @@ class OfLevel(HistoriesEstimator):
 
 
 class WithoutHazards(HistoriesEstimator):
-    """Predicts without the job's own curve, or with another job's."""
+    """An estimator without the job's own curve, or with another job's."""
 
     def __init__(self, how: str):
         super().__init__()
@@ -126,7 +128,9 @@ class WithoutHazards(HistoriesEstimator):
 
 
 class Glass(BundleEstimator):
-    """The bundle's GA2M; when shuffled, what it adds to the histories is another job's."""
+    """An estimator by the bundle's GA2M; if shuffled, what that adds to the histories is
+    another job's.
+    """
 
     def __init__(self, bundle: Bundle, how: str):
         super().__init__(bundle)

@@ -77,7 +77,7 @@ class Mutant:
 
     @property
     def area(self) -> str:
-        """The package in which the bug is planted; in the scheduler, its room."""
+        """Return the package in which the bug is planted; in the scheduler, its room."""
         parts = Path(self.file).parts
         return "/".join(parts[: 2 if parts[0] == "scheduler" else 1])
 
@@ -169,7 +169,9 @@ def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
 
 
 def _run(folder: Path, module: Sequence[str], cpu_s: int | None = None) -> tuple[int | None, str]:
-    """Run a module in a process of its own, forked from one that has loaded what all load."""
+    """Run a module in a process of its own, forked from one that has loaded what all load.
+    Return its exit status (None: it took too long) and its last lines.
+    """
     said = folder / ".said"
     process = FORKS.Process(target=_forked, args=(folder, module, said, cpu_s))
     process.start()

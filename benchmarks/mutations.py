@@ -80,7 +80,7 @@ def covering(coverage: CoverageData, file: str, line: int) -> tuple[str, ...]:
 
 
 def _changed(since: str) -> dict[str, set[int]]:
-    """By file, the lines that were written since a commit."""
+    """Return the numbers of the lines written since a commit, by file."""
     told = subprocess.run(
         ["git", "diff", "--no-ext-diff", "-U0", since, "--", *(f"{one}/*.py" for one in CODE)],
         cwd=ROOT,
@@ -100,7 +100,9 @@ def _changed(since: str) -> dict[str, set[int]]:
 
 
 def _in_functions(tree: ast.AST, inside: bool = False) -> Iterator[ast.expr | ast.stmt]:
-    """Statements and expressions of functions; no annotations, no parts of formatted strings."""
+    """Yield the statements and expressions of functions, without annotations and parts of
+    formatted strings.
+    """
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list", "args") and isinstance(
             tree, (ast.FunctionDef, ast.AnnAssign, ast.arg)
@@ -115,7 +117,7 @@ def _in_functions(tree: ast.AST, inside: bool = False) -> Iterator[ast.expr | as
 
 
 def _expressions(node: ast.expr) -> Iterator[str]:
-    """What might stand instead of an expression."""
+    """Yield texts that might stand in place of an expression."""
     match node:
         case ast.Compare(left, [operator], right) if type(operator) in OTHER:
             yield _text(ast.Compare(left, [OTHER[type(operator)]()], right))  # type: ignore[list-item]
@@ -134,7 +136,7 @@ def _expressions(node: ast.expr) -> Iterator[str]:
 
 
 def _statements(node: ast.stmt) -> Iterator[str]:
-    """What might stand instead of a statement."""
+    """Yield texts that might stand in place of a statement."""
     match node:
         case ast.Expr(ast.Call()) | ast.AugAssign() | ast.Assign([ast.Attribute()]):
             yield "pass"

@@ -59,7 +59,7 @@ def _leads_somewhere(page: Path, link: str) -> bool:
 
 
 def _anchors(text: str) -> set[str]:
-    """Names of the headings, as GitHub makes them."""
+    """Return the names of the headings, as GitHub makes them."""
     found: set[str] = set()
     for heading in re.findall(r"^#+ +(.+)$", _FENCE.sub("", text), re.MULTILINE):
         plain = re.sub(r"\]\([^)]*\)", "", heading).lower()
@@ -88,7 +88,9 @@ def commands(page: Path) -> Iterator[list[str]]:
 
 
 def _words(line: str) -> list[str]:
-    """As a shell splits it, up to a comment, a pipe or a redirection."""
+    """Return the words of a line as a shell splits it, up to a comment, a pipe or a
+    redirection.
+    """
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     lexer.commenters = "#"
@@ -121,7 +123,9 @@ def targets() -> set[str]:
 
 
 def _wrong_option(rest: list[str]) -> str | None:
-    """Of a `pellucid` command; what comes after `--` is somebody else's."""
+    """Return what is wrong with the words of a `pellucid` command: no such command, or an
+    option it lacks; None if nothing is. Words after `--` are another program's.
+    """
     words = rest[: rest.index("--")] if "--" in rest else rest
     if not words or words[0] not in COMMANDS:
         known = not words or words[0].startswith("-") or words[0] in ("COMMAND", "...")

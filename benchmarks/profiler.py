@@ -102,7 +102,9 @@ def overhead(
 
 
 def _change(ratios: list[float]) -> dict[str, float]:
-    """Paired ratios as a change in percent: mean, median, half width of the 95 % interval."""
+    """Return paired ratios as a change in percent: mean, median, half width of the 95 %
+    interval.
+    """
     mean = mean_of(ratios)
     return {
         "mean": round(100 * (mean.value - 1), 2),

@@ -71,7 +71,9 @@ def large(lines: int, workers: int) -> dict[str, Any]:
 
 
 def _peak_rss(child: subprocess.Popen[bytes]) -> int:
-    """Largest sum of resident memory of a process and all below it, until it ends."""
+    """Wait until a process ends. Return the largest sum of resident memory of it and all its
+    descendants, bytes.
+    """
     top, peak = psutil.Process(child.pid), 0
     while child.poll() is None:
         try:

@@ -56,7 +56,7 @@ class Task:
 
     @property
     def until(self) -> int:
-        """The latest time at which the job ends."""
+        """Return the latest time at which the job ends."""
         return self.start + self.limit
 
 
@@ -284,12 +284,16 @@ class BatchSystem:
         ]
 
     def _kind(self, task: Task) -> str:
-        """The type it asks for: that of the largest nodes of its partition."""
+        """Return the GPU type that a task asks for: that of the largest nodes of its partition;
+        "" if it asks for any.
+        """
         there = (host for host in self.hosts if task.partition in host.partitions)
         return max(there, key=lambda host: host.gpus).kind if task.typed else ""
 
     def _fit(self, task: Task, room: dict[str, int]) -> dict[str, int]:
-        """On one node, the first with room for it; else on whole nodes of 8."""
+        """Return the GPUs for a task by node: on the first node with room for it; with more
+        than 8, on whole nodes of 8. {} if it does not fit.
+        """
         whole, rest = divmod(task.gpus, 8)
         if whole > 1 or (whole and rest):
             idle = [name for name, free in room.items() if free == 8]

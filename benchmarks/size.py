@@ -280,7 +280,9 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def _largest(waiting: int, ended: int, found: Figures) -> Figures:
-    """The figures of a size; what goes through the whole log also by 1,000 jobs in it."""
+    """Return the figures of a size. Those of work that goes through the whole log are divided
+    by thousands of jobs in it.
+    """
     thousands = (waiting + ended) / 1000
     by = {f"{name}_by_1000": round(found[name] / thousands, 4) for name in WHOLE}
     return {name: value for name, value in (found | by).items() if name not in WHOLE}

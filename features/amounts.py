@@ -66,8 +66,8 @@ _SCRIPT = re.compile(r"\.(?:py|sh|R|jl|ipynb|lua|m)(?:\s|$)|(?:^|\s)-m\s")
 
 
 class Amount(NamedTuple):
-    """What is to be done; None where nothing says so. Epochs and steps: whichever comes first ends
-    it.
+    """How much a job is to do, as its command states it; None for what it does not state. If
+    epochs and steps are both stated, whichever comes first ends the job.
 
     Attributes:
         patience: after so many units without an improvement it stops early; 0: not known when.
@@ -112,8 +112,8 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
 
 
 def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, float]]:
-    """Return what commands state, and how often each is run; one that stands in for another adds no
-    run.
+    """Return (stated amount, how often its command is run). A command that only replaces
+    another, where that fails, counts 0 times.
     """
     return [
         (found, 0.0 if i and one.otherwise else one.times) for i, (found, one) in enumerate(stated)
@@ -121,7 +121,7 @@ def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, floa
 
 
 def _of_words(command: Sequence[str]) -> Amount:
-    """Return how much a command is to do, by its own words; files that it names are not read."""
+    """Return the amount that a command's own words state; files that it names are not read."""
     found: dict[str, float] = {}
     runs = _swept(command) * _of_agent(command)
     for name, value, _ in _settings(command):
@@ -149,7 +149,7 @@ def _of_words(command: Sequence[str]) -> Amount:
 
 
 def _swept(command: Sequence[str]) -> float:
-    """Return how many runs a sweep of Hydra makes; 1 where the command is none."""
+    """Return the number of runs that a sweep of Hydra makes; 1 if the command is no sweep."""
     script = next((i for i, word in enumerate(command) if word.endswith(".py")), len(command))
     if "--multirun" not in command and "-m" not in command[script:]:
         return 1.0
@@ -166,7 +166,9 @@ def _swept(command: Sequence[str]) -> float:
 
 
 def _of_agent(command: Sequence[str]) -> float:
-    """Return how many runs a `wandb agent` makes: its `--count` or `inf`. Others make 1."""
+    """Return the number of runs that a `wandb agent` makes: its `--count`, or infinity; 1 for
+    any other command.
+    """
     if list(command[:2]) != ["wandb", "agent"]:
         return 1.0
     options = dict(pairwise(command))
@@ -182,14 +184,18 @@ def _listed(word: str, rest: Sequence[str]) -> float:
 
 
 def _of_zoo(command: Sequence[str]) -> float | None:
-    """Steps of RL Baselines3 Zoo, where they are called `-n`."""
+    """Return the steps that a command of RL Baselines3 Zoo asks for, its option `-n`; None for
+    other commands.
+    """
     if "--algo" in command and "-n" in command[:-1]:
         return _number(command[command.index("-n") + 1])
     return None
 
 
 def _of_program(command: Sequence[str]) -> float | None:
-    """Epochs that a program has without an option."""
+    """Return the epochs that nnU-Net trains for, by the trainer it names or else 1,000; None
+    for other commands.
+    """
     if not any(word.endswith(("nnUNetv2_train", "nnUNet_train")) for word in command):
         return None
     found = _NNUNET.search(" ".join(command))
@@ -198,8 +204,8 @@ def _of_program(command: Sequence[str]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a job's command asks for, and what tells it from other commands of its user. Numbers
-    and digests only.
+    """What a job's command asks for, and digests that tell the command from others of its user.
+    No text of it is kept.
 
     Attributes:
         unit: ``epoch`` or ``step``.
@@ -264,7 +270,9 @@ class Ran(NamedTuple):
 
 
 def _that_trains(commands: Sequence[Simple], command: Sequence[str]) -> Sequence[str]:
-    """The words of the command that says how much; else of the last that runs a script."""
+    """Return the words of the first command that states an amount, otherwise of the last that
+    runs a script, otherwise `command`.
+    """
     stated = [one.words for one in commands if any(_of_words(one.words)[:2])]
     scripts = [one.words for one in commands if _runs_script(one.words)]
     return next(iter(stated or scripts[-1:]), command)
@@ -275,7 +283,7 @@ def _runs_script(words: Sequence[str]) -> bool:
 
 
 def of_settings(settings: object) -> dict[str, float]:
-    """Return what parsed settings say of the amount of work and of the batch size, however deeply
+    """Return the amount of work and the batch size in parsed settings, by name, however deeply
     nested.
     """
     found: dict[str, float] = {}
@@ -291,7 +299,7 @@ def of_settings(settings: object) -> dict[str, float]:
 
 
 def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
-    """Name, value and places of what may be a setting among the arguments of a command."""
+    """Yield (name, value, places of both) for each pair of arguments that may be a setting."""
     for i, part in enumerate(command):
         name, equals, value = part.partition("=")
         if equals:
@@ -303,7 +311,9 @@ def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
 
 
 def _program(command: Sequence[str]) -> str:
-    """The script, or module, that a command runs; behind launchers such as torchrun."""
+    """Return the script or module that a command runs, also behind a launcher such as torchrun;
+    "" if it names none.
+    """
     for part in command:
         if not part.startswith("-") and re.search(r"\.(py|sh|R|jl|ipynb|lua|m)$", part):
             return part
@@ -341,7 +351,7 @@ _COUNTS = re.compile(r"train(?:ing)?[ _](?:step|iter|iteration)", re.IGNORECASE)
 
 
 def printed(line: str) -> list[tuple[str, float]]:
-    """Return (unit, number) of each setting in a printed line that says how much work there is."""
+    """Return (unit, number) of each setting of the amount of work in a printed line."""
     found = []
     for match in _PRINTED.finditer(line):
         unit, number = _unit(match[1]), _number(match[2].rstrip(",_"))

@@ -65,8 +65,9 @@ def _of_script(path: Path, arguments: Sequence[str], workdir: Path, depth: int) 
 
 
 def _settings(words: Sequence[str], workdir: Path) -> Iterator[Path]:
-    """Files of settings that words name; Hydra's by their names and groups, where they lie in the
-    usual folders."""
+    """Yield the files of settings that the words of a command name, whether they exist or not.
+    Hydra's are named by configuration and group, and lie in the usual folders.
+    """
     options = dict(pairwise(words))
     folder, name = None, ""
     for word in words:

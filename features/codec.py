@@ -44,7 +44,9 @@ def _default(field: Field[Any]) -> Any:
 
 @cache
 def _reader(kind: Any) -> Callable[[Any], Any]:
-    """Reads one type of value: a dataclass, an enum, what JSON holds, or many or none of these."""
+    """Return a function that makes a value of type `kind` of what JSON holds. A dataclass, an
+    enum, and lists, tuples, mappings and options of these are made; other values stay.
+    """
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _reader(args[0])

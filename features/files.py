@@ -39,7 +39,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of the file system
 
 
 class FolderBusy(OSError):
-    """Another process writes into the folder; `strerror` says which."""
+    """Raised where another process writes into the folder; `strerror` names that process."""
 
 
 @contextmanager
@@ -163,7 +163,9 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int:
-    """The lock file, open and locked."""
+    """Open and lock the lock file at `path`, and return its descriptor. Without the lock where
+    the file system has none. Raises FolderBusy if another process holds it.
+    """
     while True:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         file = os.open(path, flags, 0o666)  # a link may lead to what others want emptied
@@ -200,7 +202,9 @@ def _not_planted(path: str | Path) -> None:
 
 
 def _target(path: str | Path) -> tuple[Path, int | None]:
-    """The file to replace, links followed, and its permissions; None where there is none yet."""
+    """Return the file to replace, links followed, and its permissions; None for these if it
+    does not exist. Raises OSError if it is no regular file.
+    """
     _not_planted(path)
     try:
         mode = os.stat(path).st_mode

@@ -18,7 +18,9 @@ LOCK = ".in-use"
 
 
 class OpenFolder(ValueError):
-    """A folder that others could put files into; one line that says what to do."""
+    """Raised for a folder that others could put files into; the message, one line, tells what
+    to do.
+    """
 
 
 def private_folder(path: str | Path) -> Path:
@@ -103,8 +105,9 @@ def _remove_if_left(folder: Path) -> None:
 
 
 def _others_of(gid: int) -> str:
-    """Who else than this user, and root, is of a group, in words; "" for nobody that this host
-    lists. Accounts of a directory that lists none are not seen."""
+    """Return words on who is in a group besides this user and root, or that this host does not
+    list it; "" if nobody is. Accounts of a directory that lists none are not seen.
+    """
     accounts, ours = pwd.getpwall(), (0, os.geteuid())
     try:
         named = grp.getgrgid(gid).gr_mem

@@ -114,7 +114,7 @@ def arrow_file(path: str | Path) -> Iterator[pa.NativeFile]:
 
 
 class _Held(io.RawIOBase):
-    """The part of a file that it held when it was opened.
+    """A file that ends where it ended when it was opened: what is appended later is not read.
 
     A file of the kernel's (/proc, /sys) says that it holds nothing: it is read to its end.
     """
@@ -152,7 +152,7 @@ def _to_the_end(file: io.FileIO, most: int) -> bytes:
 
 
 def _inside(file: int, folder: Path, path: str | Path) -> None:
-    """Raise OSError for an open file that does not lie in a folder, however it is called there."""
+    """Raise OSError if an open file does not lie in a folder, by whatever path it was opened."""
     lies = os.readlink(f"/proc/self/fd/{file}")
     if not Path(lies).is_relative_to(os.path.realpath(folder)):
         raise OSError(errno.EACCES, "is a link out of its folder", str(path))

@@ -98,8 +98,8 @@ class Running:
         self._sum -= self._starts.pop(job_id) - self._base
 
     def values(self, job_id: str, now: float) -> tuple[int, float, float]:
-        """Return how many jobs other than `job_id` run, and their longest and mean elapsed
-        seconds.
+        """Return the number of running jobs of this key other than `job_id`, and their longest
+        and mean elapsed seconds; NaN if there are none.
         """
         starts = self._starts
         if not starts:
@@ -115,7 +115,7 @@ class Running:
 
 
 class KeyHistory:
-    """History of one key, fed in time order."""
+    """The history of the jobs of one key (a user, a virtual cluster, ...), fed in time order."""
 
     __slots__ = (
         "_cancelled",
@@ -182,7 +182,8 @@ class KeyHistory:
         return float(count), queued, longest, mean, self._outlook(count, mean)
 
     def _outlook(self, count: int, mean_elapsed: float) -> float:
-        """Typical duration that takes jobs still running as lower bounds; NaN without any.
+        """Return a typical duration, seconds, that takes jobs still running as lower bounds;
+        without any, that of ended jobs (NaN if none has ended).
 
         The mean of the logarithm moves towards RESIDUAL x mean elapsed, when that is longer, by
         the share of running jobs: histories of ended jobs alone forget that the long ones are
@@ -199,7 +200,7 @@ class KeyHistory:
 
     @property
     def ended(self) -> int:
-        """Number of its jobs that have ended."""
+        """Return the number of jobs of this key that have ended."""
         return self._ended
 
     def latest(self, most: int) -> list[float]:
@@ -210,7 +211,9 @@ class KeyHistory:
 
     @property
     def past(self) -> tuple[float, ...]:
-        """Values of `PAST`, which change only when a job ends; NaN where none has ended."""
+        """Return the values of `PAST`, which change only when a job ends; NaN if none has
+        ended.
+        """
         if self._past is None:
             self._past = self._compute_past()
         return self._past
@@ -235,7 +238,9 @@ class KeyHistory:
 
 
 def _quantile(ascending: list[float], q: float) -> float:
-    """Quantile of a non-empty ascending list, linear between neighbours (numpy's default)."""
+    """Return the quantile `q` of a non-empty ascending list, linear between neighbours (numpy's
+    default).
+    """
     position = q * (len(ascending) - 1)
     low = int(position)
     if low + 1 == len(ascending):

@@ -108,7 +108,9 @@ def _times(
 
 
 def _ordered(times: _Times) -> tuple[_Times, int]:
-    """Moves times to the nearest order submit <= start <= end; counts the jobs moved."""
+    """Return the times moved to the nearest order submit <= start <= end, and the number of
+    jobs moved. A profile at the end or later becomes NaN.
+    """
     start = np.where(np.isnan(times.start), _NEVER, np.fmax(times.start, times.submit))
     # fmax passes over a NaN: a job may end without ever having started.
     end = np.where(np.isnan(times.end), _NEVER, np.fmax(times.end, np.fmax(start, times.submit)))
@@ -123,7 +125,9 @@ def _ordered(times: _Times) -> tuple[_Times, int]:
 def _scheduled(
     job_ids: list[str], schedule: Schedule | pa.Table
 ) -> tuple[Seconds, Seconds, Seconds]:
-    """Start, end and profiled times of the jobs, in their order."""
+    """Return (start, end, profiled) times of the jobs in a schedule, in the order of `job_ids`.
+    Raises FeatureError for a job that is not in it.
+    """
     if isinstance(schedule, Mapping):
         found = {job: (*times, None) for job, times in schedule.items()}
     else:
@@ -188,7 +192,9 @@ def _values(table: pa.Table, name: str) -> list[Any]:
 
 
 def _numbers(table: pa.Table, name: str) -> Seconds:
-    """A column of seconds or timestamps as float seconds; NaN for null, or no such column."""
+    """Return a column of seconds or timestamps as float seconds; NaN for null, or if there is
+    no such column.
+    """
     if name not in table.column_names:
         return np.full(table.num_rows, np.nan)
     column, scale = table[name], 1.0

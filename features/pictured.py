@@ -18,10 +18,10 @@ MOST = 4  # groups of a level that are kept
 
 
 def learned_histories(trace: pa.Table, until: float, most: int = MOST) -> list[History]:
-    """Return what the histories of a trace say at `until`, seconds since the epoch.
+    """Return the histories that a trace has taught at `until`, seconds since the epoch.
 
-    Of each level those with the most jobs. All is as a service would know it then: jobs that run
-    count by what they have outlived.
+    Of each level those with the most jobs, as a service would know them then: jobs that run
+    count by the time they have outlived.
     """
     lives, _ = lifetimes(trace)
     known = [life.until(until) for life in lives if life.job.submit_time < until]
@@ -38,7 +38,7 @@ def learned_histories(trace: pa.Table, until: float, most: int = MOST) -> list[H
 
 
 def _frequent(lives: Sequence[Lifetime], most: int) -> list[tuple[str, Job]]:
-    """Of each level the groups that have most jobs, each by its latest job."""
+    """Return (level, latest job) of the `most` groups of each level that have most jobs."""
     counts: dict[str, Counter[object]] = {level: Counter() for level in LEVELS}
     latest: dict[tuple[str, object], Job] = {}
     for life in lives:

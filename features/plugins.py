@@ -26,7 +26,9 @@ def load(name: str) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    """An error in a line: what it is where the text alone does not say, and where it happened."""
+    """Return an error in one line: its type where the text alone is unclear, its text, and
+    where in the plugin it happened.
+    """
     if isinstance(error, (AttributeError, ImportError, SyntaxError)):
         text = str(error)
     else:

@@ -63,8 +63,10 @@ def posterior(everyone: list[Ran]) -> tuple[float, float]:
 def _error(
     middle: NDArray[np.float64], deviation: NDArray[np.float64], weight: NDArray[np.float64]
 ) -> float:
-    """Of a weighted mixture of normal distributions, what the standard deviation is of one: by
-    eight of ten cases. The few runs that are wholly otherwise would set the standard deviation."""
+    """Return the spread of a weighted mixture of normal distributions: half the width of its
+    middle 80 %, scaled to be the standard deviation of a single normal one. The true standard
+    deviation would be set by the few odd runs.
+    """
     points = (middle[:, None] + deviation[:, None] * _NORMAL).ravel()
     order = np.argsort(points)
     below = np.cumsum(np.repeat(weight, len(_NORMAL))[order]) / len(_NORMAL)
@@ -75,7 +77,7 @@ def _error(
 def _kernel(
     everyone: list[Ran], noise: NDArray[np.float64], effect: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Prior mean, [runs], and covariance, [grid, runs, runs], of ln(seconds a unit)."""
+    """Return the prior mean, [runs], and covariance, [grid, runs, runs], of ln(seconds a unit)."""
     gpus = np.log([ran.gpus for ran in everyone])
     batch = np.log([(ran.work.batch or BATCH) / BATCH for ran in everyone])
     (by_gpus, gpus_error), (by_batch, batch_error) = _SLOPES[everyone[-1].work.unit]

@@ -24,14 +24,14 @@ class Progress:
     """How far a job is, by its own account. Numbers only: no line of its output is kept.
 
     Attributes:
-        total_s: how long it runs from its start to its end, seconds on GPUs of its own.
-        low_s, high_s: in nine cases of ten it is between these.
-        done, of: units done, and of how many.
+        total_s: how long the job runs from start to end, seconds on GPUs of its own.
+        low_s, high_s: bounds of `total_s`; it lies between them in nine cases of ten.
+        done, of: units done, and units in all.
         unit: ``epoch``, ``step`` or ``percent``.
         unit_s: seconds a unit.
-        at_s: how long it had run when it reported this.
-        source: format it was read from (`profiler.progress.formats`).
-        doubts: what widens it: names of `DOUBTS`, with a space between.
+        at_s: how long the job had run when it reported this, seconds.
+        source: format that this was read from (`profiler.progress.formats`).
+        doubts: why the bounds are wider: names of `DOUBTS`, with a space between.
     """
 
     total_s: float
@@ -47,11 +47,11 @@ class Progress:
 
     @property
     def error(self) -> float:
-        """Standard deviation of ln(total)."""
+        """Return the standard deviation of ln(total)."""
         return sqrt(1e-4 + (log(max(self.high_s, 1.0) / max(self.low_s, 1.0)) / (2 * Z)) ** 2)
 
     def doubted(self, doubt: str) -> str:
-        """Return the doubts of this statement together with one more."""
+        """Return the names of the doubts, with `doubt` added."""
         return " ".join(dict.fromkeys((*self.doubts.split(), doubt)))
 
     def text(self) -> str:
@@ -68,7 +68,8 @@ class Progress:
 
 
 def tempered(progress: Progress, shares: Sequence[float]) -> Progress:
-    """Return a statement with what earlier runs of the script used of their maximum.
+    """Return a progress corrected by the shares of their stated maximum that earlier runs of
+    the script used.
 
     One that stopped early widens it, several centre it. Those that it has outlived say nothing.
 

@@ -44,9 +44,9 @@ class Claim(NamedTuple):
     """A claim that a job ends between two moments of its running time.
 
     Attributes:
-        low_s, high_s: the moments, seconds.
-        share: share of such claims, how many hold.
-        text: what it rests on.
+        low_s, high_s: the moments, seconds of running time.
+        share: the share of such claims that hold, 0 to 1.
+        text: the evidence for the claim, in words.
     """
 
     low_s: float
@@ -63,10 +63,10 @@ class Kind(NamedTuple):
     """The properties by which claims from repeated runs differ.
 
     Attributes:
-        of: what is the same of them: one of `OF`.
-        runs: how many make the claim, at most `LAST`.
-        agree: the place of their agreement in `AGREES`.
-        outlasted: another runs now that has outlasted them.
+        of: what the runs have in common: one of `OF`.
+        runs: how many runs make the claim, at most `LAST`.
+        agree: how closely the runs agree, as an index in `AGREES`.
+        outlasted: whether another such run goes on now and has outlasted them.
     """
 
     of: str
@@ -76,14 +76,14 @@ class Kind(NamedTuple):
 
     @property
     def prior(self) -> float:
-        """The share of such claims that is believed to hold before any was seen."""
+        """Return the share of such claims that is believed to hold before any was seen, 0 to 1."""
         share = {1: _ONE, 2: _TWO}.get(self.runs, _ALL[self.agree])
         share *= OF[self.of]
         return share * _OUTLASTED if self.outlasted else share
 
 
 class Made(NamedTuple):
-    """A claim, as the last runs of a job make it before it is known how often such claims hold."""
+    """A claim made by the last runs of a job, before it is known how often such claims hold."""
 
     kind: Kind
     low_s: float
@@ -91,8 +91,8 @@ class Made(NamedTuple):
 
 
 def made_of(of: str, runs_s: Sequence[float], longest_now_s: float) -> Made | None:
-    """Return the range that the next run should last, by up to three latest runs. None where there
-    are none, or they differ too much.
+    """Return the range in which the next run should end, by up to three latest runs. Return
+    None if there are no runs, or they differ too much.
 
     Args:
         of: what the runs have in common, a key of `OF`.
@@ -109,7 +109,7 @@ def made_of(of: str, runs_s: Sequence[float], longest_now_s: float) -> Made | No
 
 
 class Repeats:
-    """How often claims of each kind have held; the newer count more."""
+    """Remembers how often claims of each kind have held; newer ones count more."""
 
     def __init__(self) -> None:
         self._held: dict[Kind, tuple[float, float]] = {}  # claims that held, and all of them
@@ -140,14 +140,14 @@ class Repeats:
 
 
 class Word(NamedTuple):
-    """How many of an owner's statements held, of how many."""
+    """How many of an owner's statements held (`held`), out of how many (`of`)."""
 
     held: int
     of: int
 
 
 class Statements:
-    """The last `STATED_KEPT` statements of each owner, and whether each held."""
+    """Remembers of the last `STATED_KEPT` statements of each owner which ones held."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[tuple[str, bool], deque[bool]] = OrderedDict()

@@ -60,14 +60,16 @@ class Lifetime:
 
 
 class Moment(StrEnum):
-    """When in a job's life its row is taken."""
+    """The moments in a job's life at which its row is taken."""
 
     SUBMIT = "submit"
     PROFILED = "profiled"
 
 
 class RowSource(Protocol):
-    """What a replay feeds and asks; `features.state.FeatureState` is the one that counts."""
+    """The state that a replay feeds with events and asks for rows;
+    `features.state.FeatureState` is the one in use.
+    """
 
     features: tuple[FeatureSpec, ...]
 
@@ -187,7 +189,7 @@ def _apply(
 
 
 def _timeline(lifetimes: Sequence[Lifetime]) -> tuple[list[int], list[int], list[float]]:
-    """Kinds, job indices and times of all events, in the order in which they happened."""
+    """Return (kinds, job indices, times) of all events, in the order in which they happened."""
     columns = (
         [life.job.submit_time for life in lifetimes],
         [life.start_time for life in lifetimes],

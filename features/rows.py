@@ -64,7 +64,7 @@ class Rows:
 
     @property
     def digest(self) -> str:
-        """Digest of the feature schema."""
+        """Return the digest of the feature schema."""
         return schema_digest(self.features)
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
@@ -118,8 +118,8 @@ class Rows:
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Rows:
-        """Read back what `table()` returned. Raise FeatureError when the table is something
-        else.
+        """Return the rows in a table that `table()` returned. Raises FeatureError if the table
+        is something else.
         """
         try:
             described = json.loads(table.schema.metadata[_METADATA])
@@ -213,7 +213,9 @@ def _collected(
     first: float,
     block_s: float,
 ) -> Rows:
-    """Rows as columns; blocks of time are counted from `first`."""
+    """Return the rows as columns. Blocks of time, of `block_s` seconds, are counted from
+    `first`.
+    """
     continuous = [i for i, spec in enumerate(specs) if spec.kind == "continuous"]
     numbers = np.full((len(taken), len(continuous)), np.nan)
     if continuous:

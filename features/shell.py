@@ -39,8 +39,8 @@ class Simple(NamedTuple):
     """One command of a script.
 
     Attributes:
-        times: how often it is run; infinite where that is not known.
-        otherwise: it stands behind `||` or `else`, and runs where the one before does not.
+        times: how often it is run; infinite if that is not known.
+        otherwise: it stands behind `||` or `else`: it runs if the one before fails or is left out.
     """
 
     words: list[str]
@@ -83,7 +83,9 @@ def _unwrapped(
 
 
 def _wrapped(words: Sequence[str], i: int) -> str | None:
-    """Return the shell line that `sbatch --wrap` takes, where it begins at a word."""
+    """Return the shell line given to `sbatch --wrap` if that option stands at word `i`; None if
+    another word does.
+    """
     if words[i].startswith("--wrap="):
         return words[i].removeprefix("--wrap=")
     return words[i + 1] if words[i] == "--wrap" and i + 1 < len(words) else None
@@ -118,7 +120,7 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
 
 
 def _branched(words: Sequence[str], branches: list[bool]) -> None:
-    """Note for each `if` that is open whether its `else` has been reached."""
+    """Update `branches`, which holds for each open `if` whether its `else` has been reached."""
     for word in words:
         if word == "if":
             branches.append(False)
@@ -131,7 +133,9 @@ def _branched(words: Sequence[str], branches: list[bool]) -> None:
 
 
 def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> list[str]:
-    """The words after those that steer a shell; loops that begin and end are noted."""
+    """Return the words after those that steer a shell; [] if nothing else is there. A loop that
+    begins is added to `loops` (how often it runs), one that ends is removed.
+    """
     while words and words[0] in _OPENS:
         words = words[1:]
     if not words or words[0] in _CLOSES:
@@ -146,7 +150,7 @@ def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> lis
 
 
 def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
-    """The words after assignments, which are noted."""
+    """Return the words after assignments, which are added to `known`; [] for a declaration."""
     declares = bool(words) and words[0] in ("export", "declare", "local", "readonly")
     words = words[1:] if declares else words
     while words and (one := _ASSIGNED.fullmatch(words[0])):
@@ -156,7 +160,7 @@ def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
 
 
 def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
-    """Return how often a loop goes round; infinite where that cannot be read."""
+    """Return how often a loop goes round; infinite if that cannot be read."""
     listed = [_filled(word, known) for word in words[3:]]
     if words[0] != "for" or words[2:3] != ["in"] or any(set(one) & set("$`*?") for one in listed):
         return inf
@@ -168,7 +172,9 @@ def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
 
 
 def _repeated(words: Sequence[str]) -> float:
-    """Return how often a command is run by what runs it for each of a list."""
+    """Return how often a command is run by a command such as `parallel`, which runs it for each
+    item of a list: 1 if there is none, infinite if the list is not known.
+    """
     if words[0] not in _REPEATS:
         return 1.0
     if ":::" in words:
@@ -177,7 +183,9 @@ def _repeated(words: Sequence[str]) -> float:
 
 
 def _filled_all(word: str, known: Mapping[str, str]) -> list[str]:
-    """The words that one becomes: a script's arguments, or the options that a variable holds."""
+    """Return the words that one becomes: the arguments of a script for `$@`, several if a
+    variable holds options, otherwise the word filled.
+    """
     if word in _ALL:
         return [known[str(n)] for n in range(1, len(known) + 1) if str(n) in known]
     filled = _filled(word, known)
@@ -187,7 +195,7 @@ def _filled_all(word: str, known: Mapping[str, str]) -> list[str]:
 
 
 def _filled(word: str, known: Mapping[str, str]) -> str:
-    """A word with the variables that are known."""
+    """Return a word with known variables filled in; unknown ones become their default, or stay."""
 
     def value(found: re.Match[str]) -> str:
         name = found[1] or found[2]
@@ -199,8 +207,8 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
 
 
 def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
-    """The sign before each simple command (`||`, `;`), and its words; what cannot be read as one is
-    left out.
+    """Yield, for each simple command, the sign before it (`||`, `;`, ...) and its words; what
+    cannot be read as a command is left out.
     """
     text = re.sub(r"\\\r?\n", " ", text)
     text = _SEQ.sub(
@@ -231,13 +239,15 @@ def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
 
 
 def _counted(found: re.Match[str]) -> str:
-    """A loop that counts, as one over a list."""
+    """Return a loop that counts rewritten as one over a range: `for i in {0..9}`."""
     last = int(found[4]) - (found[3] == "<")
     return f"for {found[1]} in {{{found[2]}..{max(last, int(found[2]))}}}"
 
 
 def _whole_lines(text: str) -> Iterable[str]:
-    """Lines, joined where a quote goes on over the end of one; no lines of documents (`<<EOF`)."""
+    """Yield lines, joined if a quote runs over the end of one, without the lines of documents
+    (`<<EOF`), comments and empty lines.
+    """
     held, until, odd = "", "", 0
     for line in text.splitlines():
         if until:

@@ -164,7 +164,9 @@ DEFAULT_FAMILIES: frozenset[str] = frozenset(FAMILIES) - {"identity", "odds"}
 
 
 class FeatureError(ValueError):
-    """An event or request that contradicts what is already known; names what and why."""
+    """Raised for an event or request that contradicts what is already known; names what and
+    why.
+    """
 
 
 def features_of(
@@ -238,7 +240,9 @@ class _Submission:
 
 
 def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
-    """A changed submission with what stays true of the one before."""
+    """Return the changed submission, with the values kept that the change leaves true: burst,
+    calendar, times since earlier submissions and, with as many GPUs, the profile.
+    """
     changed.burst, changed.calendar = was.burst, was.calendar
     changed.since_submit = tuple(
         before if key is old else since
@@ -586,11 +590,12 @@ class FeatureState:
         return seen.hazards, score - sum(seen.survival[: len(survival.SUM)])
 
     def beyond(self, job: Job, now: float, score: float) -> tuple[float, float]:
-        """Return the seconds that a job outlived in earlier runs, and what they add to its score.
+        """Return the seconds that a job outlived in earlier runs, and what they add to its
+        score.
 
-        A score is ln(1 + seconds). Added is the mean of those like it that outlive as much, less
-        the mean of all; the sum never falls below ln(1 + the seconds outlived). Both are 0 where it
-        has outlived nothing, or the family `survival` is not kept.
+        A score is ln(1 + seconds). What is added is the mean of jobs like it that outlive as
+        much, less the mean of all; the sum never falls below ln(1 + the seconds outlived). Both
+        values are 0 if the job has outlived nothing, or the family `survival` is not kept.
         """
         seen = self._seen_now(job, now)
         if not (seen.outlived_s > 0 and seen.hazards):
@@ -603,7 +608,7 @@ class FeatureState:
         return seen.outlived_s, max(moves, least - score)
 
     def claims(self, job: Job, now: float) -> tuple[Claim, ...]:
-        """Return what the job's last runs claim of it, then what its owner does."""
+        """Return the claims that the job's last runs make about it, then its owner's."""
         return self._seen_now(job, now).claims
 
     def ended_here(self, job: Job) -> int | None:
@@ -663,7 +668,9 @@ class FeatureState:
         return submission
 
     def _seen_now(self, job: Job, now: float) -> _Submission:
-        """The submission as it is recorded, or as it would be if it were made or changed now."""
+        """Return the submission as it is recorded; for a job that is unknown or changed while
+        it waits, as it would be recorded now. Changes nothing.
+        """
         _check_time(now, self._now)
         was = self._live.get(job.job_id)
         if was is None:
@@ -679,7 +686,7 @@ class FeatureState:
         return out if self._whole else [out[i] for i in self._picks]
 
     def _preview(self, job: Job, now: float) -> _Submission:
-        """The submission as it would be recorded now. Changes nothing."""
+        """Return the submission as it would be recorded now. Changes nothing."""
         _check_asked(job)
         template = self._templates.find(job) or _NOTHING
         keys = (
@@ -710,7 +717,7 @@ class FeatureState:
         return submission
 
     def _look_up_claims(self, submission: _Submission, now: float) -> None:
-        """See what is claimed of a job as of now."""
+        """Set the claims about a job, as of now, on its submission."""
         job, template = submission.job, submission.keys[2]
         # without a name, a template is no more than a user's jobs of one size
         like = template if normalise(job.name) else None
@@ -725,7 +732,9 @@ class FeatureState:
         submission.claims = tuple(claim for claim in (repeats, says) if claim is not None)
 
     def _groups(self, job: Job, template: KeyHistory) -> tuple[Hazard | None, ...]:
-        """The groups of `survival.LEVELS` that a job is of, None where it is the first."""
+        """Return the groups of `survival.LEVELS` that a job belongs to; None for a group
+        without an earlier job.
+        """
         return (
             self._everyone,
             self._vc_gpus.get((job.vc, job.gpus)),
@@ -734,9 +743,10 @@ class FeatureState:
         )
 
     def _recorded(self, job: Job, now: float) -> _Submission:
-        """The same, recorded: with histories that are made where it is the first.
+        """Record a submission and return it. Groups of which the job is the first are made.
 
-        Without a user, or anything that makes a template, they are of this job alone.
+        A job without a user, or without anything that makes a template, has such histories to
+        itself.
         """
         submission = self._preview(job, now)
         submission.keys = (
@@ -752,7 +762,9 @@ class FeatureState:
         return submission
 
     def _hazards(self, submission: _Submission) -> tuple[Hazard, ...]:
-        """The groups of a submitted job, made where it is the first; in order of LEVELS."""
+        """Return the groups that a submitted job belongs to, in order of LEVELS. A group of
+        which the job is the first is made.
+        """
         job = submission.job
         user, _, template, _ = submission.keys
         _, of_vc_gpus, of_user, of_template = MEMORY
@@ -798,7 +810,9 @@ def _check_asked(job: Job) -> None:
 
 
 def _expired(ascending: list[float], now: float) -> int:
-    """Return how many leading times have left the burst window."""
+    """Return the number of times, at the head of an ascending list, that are before the burst
+    window.
+    """
     return bisect_right(ascending, now - BURST_WINDOW_S)
 
 

@@ -170,12 +170,12 @@ class Hazard:
 
     @property
     def reached(self) -> Sequence[float]:
-        """Jobs that reached each stretch, the older ones faded."""
+        """Return the number of jobs that reached each stretch, older ones counting less."""
         return self._reached
 
     @property
     def ended(self) -> Sequence[float]:
-        """Jobs that ended in each stretch, of those that reached it."""
+        """Return the number of jobs, of those that reached each stretch, that ended in it."""
         return self._ended
 
     def shrunk(self, wider: Sequence[float]) -> list[float]:
@@ -208,7 +208,7 @@ class History(NamedTuple):
 
     Attributes:
         level: one of `LEVELS`.
-        of: whose jobs, in words.
+        of: the group, in words.
         reached: jobs that reached each stretch, the older ones faded.
         ended: jobs of `reached` that ended in the stretch.
         hazards: share that ends in each stretch of those that reach it, shrunk to the wider group.
@@ -223,7 +223,7 @@ class History(NamedTuple):
     wider: tuple[float, ...]
 
     def plain(self) -> dict[str, str | list[float]]:
-        """Return it as plain JSON, with four digits."""
+        """Return the history as plain JSON, with four digits."""
         return {
             name: value if isinstance(value, str) else [float(f"{v:.4g}") for v in value]
             for name, value in self._asdict().items()
@@ -231,7 +231,9 @@ class History(NamedTuple):
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> History:
-        """Return one from plain JSON. ValueError when it is of other stretches of time."""
+        """Return a history from plain JSON. Raises ValueError if its stretches of time are
+        others.
+        """
         numbers = [tuple(map(float, plain[name])) for name in cls._fields[2:]]
         if any(len(column) != BINS for column in numbers):
             raise ValueError(f"a history has {BINS} stretches of running time")
@@ -239,9 +241,9 @@ class History(NamedTuple):
 
 
 def histories(groups: Sequence[Hazard | None], of: Sequence[str]) -> tuple[History, ...]:
-    """Return what the group at each of LEVELS knows; `of` says in words whose jobs they are. A
-    level that the job does not have is left out. A group never seen takes over what the wider one
-    says.
+    """Return the history of the group at each of LEVELS, with `of` naming each group in words.
+    A level that the job does not have is left out. A group never seen takes over the hazards of
+    the wider one.
     """
     levels, found = hazards(groups), list[History]()
     for level, group, who, own, wider in zip(
@@ -255,14 +257,16 @@ def histories(groups: Sequence[Hazard | None], of: Sequence[str]) -> tuple[Histo
 
 
 class Known(NamedTuple):
-    """What the histories say of a job: values of SPECS and ODDS, and its own hazards."""
+    """What the histories tell of a job: `values` of SPECS and ODDS, and its own `hazards`."""
 
     values: tuple[float, ...]
     hazards: tuple[float, ...]
 
 
 def known(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> Known:
-    """Return what the groups of LEVELS say of a job with this time limit."""
+    """Return the features and hazards that the groups of LEVELS give to a job with this time
+    limit.
+    """
     levels = hazards(groups)
     return Known(_values(groups, levels, time_limit_s), tuple(levels[-1]))
 
@@ -321,8 +325,9 @@ def _values(
 
 
 class _Summary(NamedTuple):
-    """Of a curve of hazards: mean and standard deviation of ln(1 + seconds), and the chance to
-    outlive each edge."""
+    """Mean and standard deviation of ln(1 + seconds) by a curve of hazards, and the chance to
+    outlive each edge.
+    """
 
     mean_log: float
     spread: float
@@ -330,7 +335,9 @@ class _Summary(NamedTuple):
 
 
 def _mean_log(hazard: Sequence[float]) -> float:
-    """Return what `_summary` says of it without a limit: it is asked for at every level."""
+    """Return the mean of ln(1 + seconds) by a curve of hazards, as `_summary` does without a
+    limit: it is needed at every level.
+    """
     alive, mean = 1.0, 0.0
     for share, middle in zip(hazard, _MIDDLE_LOG[:-1], strict=False):
         mass = alive * share
@@ -340,7 +347,9 @@ def _mean_log(hazard: Sequence[float]) -> float:
 
 
 def _summary(hazard: Sequence[float], logs: Sequence[float], limit_s: float) -> _Summary:
-    """`logs`: the middle of each stretch, ln(1 + seconds), within the limit."""
+    """Return mean and deviation of ln(1 + seconds), and the chance to outlive each edge.
+    `logs`: the middle of each stretch, ln(1 + seconds), within the limit.
+    """
     alive, survival = 1.0, []
     mean = square = 0.0
     for share, middle in zip(hazard, logs[:-1], strict=False):
@@ -360,8 +369,8 @@ def _summary(hazard: Sequence[float], logs: Sequence[float], limit_s: float) -> 
 
 
 def _error(hazard: Sequence[float], group: Hazard | None, logs: Sequence[float]) -> float:
-    """Standard error of the mean of ln(1 + seconds), to first order in each stretch; `logs` as in
-    `_summary`.
+    """Return the standard error of the mean of ln(1 + seconds), to first order in each stretch;
+    `logs` as in `_summary`.
 
     The share that ends in a stretch is believed as after as many jobs as reached it there, and
     the `SHRINKAGE` jobs of the wider group (the variance of a beta distribution).
@@ -386,7 +395,7 @@ def _odds(chance: float) -> float:
 
 
 class Lives:
-    """Running jobs, and which stretch of running time each will complete next.
+    """Running jobs, and the next stretch of running time that each will complete.
 
     Every job passes each edge at most once, so the work is O(1) amortised per job (times the
     logarithm of the jobs running).
@@ -426,7 +435,7 @@ class Lives:
             group.sayers[job_id] = None
 
     def _forget_stated(self, job_id: str) -> tuple[int, float] | None:
-        """Forget what a job reported."""
+        """Forget what a job reported, and return it; None if it reported nothing."""
         for group in self._groups[job_id] if job_id in self._stated else ():
             group.sayers.pop(job_id, None)
         return self._stated.pop(job_id, None)
@@ -485,8 +494,9 @@ class Lives:
         return [copies.get(id(group), group) for group in groups]
 
     def _ahead(self, now: float) -> list[tuple[float, int, str, int]]:
-        """Stretches completed before `now` and not counted yet, in the order of `advance`:
-        when, in which run, whose and which."""
+        """Return (end, run, job, stretch) of the stretches completed before `now` and not
+        counted yet, in the order of `advance`.
+        """
         found: list[tuple[float, int, str, int]] = []
         look = [0]  # what is due lies at the top of the heap
         while look:

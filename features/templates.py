@@ -73,12 +73,14 @@ class NameBook(TemplateBook):
 
 
 def has_template(job: Job) -> bool:
-    """Return whether more is known of a job than its VC and how many GPUs it asks for."""
+    """Return whether a job has a user, a name or a number of CPUs, which tell it from other
+    jobs of its VC.
+    """
     return bool(job.user or job.name) or job.cpus is not None
 
 
 def _owner(job: Job) -> tuple[str, str]:
-    """Return whose template a job is of: its user's; of those without, its VC's."""
+    """Return (user, "") of a job with a user, otherwise ("", VC): the owner of its template."""
     return (job.user, "") if job.user else ("", job.vc)
 
 

@@ -27,12 +27,12 @@ FAR = 0.1  # error of asking for e times as much as any run did
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A duration by command and earlier runs.
+    """A duration estimated from a job's command and its earlier runs.
 
     Attributes:
-        total_s: seconds. error: of its logarithm, which lies within 1.28 times that in eight of
-            ten cases.
-        words: what it rests on.
+        total_s: the duration, seconds.
+        error: standard deviation of its logarithm (eight of ten cases lie within 1.28 times it).
+        words: the evidence for it, in words.
     """
 
     total_s: float
@@ -48,8 +48,8 @@ class Asked:
 
 @lru_cache(maxsize=4096)
 def asked(work: Work, gpus: int, runs: tuple[Ran, ...]) -> Asked | None:
-    """Return how long a job lasts with a command that asks for `work`, or None where that is not
-    known.
+    """Return the estimated duration of a job that asks for `work`; None if it cannot be
+    estimated.
 
     Args:
         runs: runs of the same script by the same user, with the same unit; oldest first.
@@ -90,10 +90,10 @@ def in_words(seconds: float) -> str:
 
 
 def shares(runs: Iterable[Ran], job: Job, progress: Progress) -> list[float]:
-    """Return the share of the maximum stated by a job that each earlier run of its script took, at
+    """Return the shares of the job's stated maximum that earlier runs of its script took, at
     the job's pace.
 
-    Of runs that asked for as much, with as many GPUs; none where it counts something else.
+    Only runs that asked for as much, with as many GPUs; none if the job counts something else.
     """
     work = job.work
     if work is None or work.unit != progress.unit or abs(work.amount - progress.of) > 1.0:

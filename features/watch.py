@@ -47,7 +47,7 @@ _NORMAL = NormalDist()
 
 
 class Seen(NamedTuple):
-    """A job that ended, as far as it is watched."""
+    """What the watch needs of a job that ended; times are seconds."""
 
     submitted: float
     seconds: float
@@ -59,15 +59,15 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Something that is not as in the past weeks.
+    """A change from what was usual in the past weeks.
 
     Attributes:
-        group: whose jobs: "virtual cluster vcA", "user ada", "all jobs", ...
-        what: what is different of them, in words.
+        group: the jobs that changed: "virtual cluster vcA", "user ada", "all jobs", ...
+        what: how they differ from before, in words.
         since: first observation of the change, seconds since the epoch.
-        sum: how much speaks for it, in nats.
+        sum: evidence for the change, a log-likelihood ratio in nats.
         seen: observations since.
-        ratio: how many times as long they last; 1 where that is not what changed.
+        ratio: how many times as long the jobs last; 1 if something else changed.
     """
 
     group: str
@@ -79,14 +79,15 @@ class Alarm:
 
     @property
     def kind(self) -> str:
-        """Return the kind of its group, one of `KINDS`."""
+        """Return the kind of the alarm's group, one of `KINDS`."""
         return next(kind for begins, kind in _KINDS.items() if self.group.startswith(begins))
 
 
 def unlike(jobs: Sequence[Seen], now: float) -> list[Alarm]:
-    """Return what of the jobs of the last day is unlike those of up to four weeks before.
+    """Return alarms of how the jobs of the last day differ from those of up to four weeks
+    before.
 
-    None where a week is not known.
+    There are none if less than a week before is known.
     """
     recent_from = now - DAY_S
     usual = usual_of(jobs, recent_from)
@@ -96,8 +97,8 @@ def unlike(jobs: Sequence[Seen], now: float) -> list[Alarm]:
 
 
 def usual_of(jobs: Iterable[Seen], until: float) -> Watch | None:
-    """Return what is usual of the jobs of up to four weeks before a day; None where a week is not
-    known.
+    """Return a watch that knows the jobs of up to four weeks before a day; None if less than a
+    week of them is known.
 
     Args:
         until: the day's start; later jobs are left out.
@@ -109,7 +110,7 @@ def usual_of(jobs: Iterable[Seen], until: float) -> Watch | None:
 
 
 class _Observation(NamedTuple):
-    """Near-copies of an hour."""
+    """One observation: jobs that are near-copies, submitted within an hour."""
 
     at: float
     jobs: tuple[Seen, ...]
@@ -121,12 +122,12 @@ Says = Callable[[_Observation], float]
 
 
 class Watch:
-    """What is usual at a site, and whether later jobs are.
+    """Learns from the past what is usual at a site, and finds changes in later jobs.
 
     Args:
         past: jobs of the past weeks, in any order.
-        limit: a sum above which there is an alarm.
-        learns: also from how restless the second half of the past was, seen from the first.
+        limit: evidence, in nats, above which there is an alarm.
+        learns: also learn how much the second half of the past differed from the first.
     """
 
     def __init__(self, past: Iterable[Seen], limit: float = LIMIT, *, learns: bool = True):
@@ -179,7 +180,7 @@ class Watch:
         return found
 
     def alarms(self, recent: Iterable[Seen]) -> list[Alarm]:
-        """Return what is not as usual of later jobs, what is surest first."""
+        """Return the alarms of later jobs, the surest first."""
         jobs = sorted(recent, key=lambda job: job.submitted)
         silent = self._silence(jobs)
         return [*silent, *self._found(jobs, self._limits)]
@@ -283,7 +284,9 @@ class Watch:
         return best
 
     def _observations(self, ordered: Sequence[Seen]) -> list[_Observation]:
-        """Jobs in order of submission, near-copies of an hour as one."""
+        """Return one observation for each group of near-copies, which one user submitted within
+        an hour, in order of submission.
+        """
         bursts: dict[Hashable, list[Seen]] = {}
         for job in ordered:
             who = job.user or job.gpus
@@ -296,8 +299,8 @@ class Watch:
         return found
 
     def _residual(self, job: Seen) -> tuple[float, float]:
-        """Return where its duration stands among those of the past, as a normal score, and the
-        logarithm of how many times the usual it is.
+        """Return where a job's duration stands among those of the past, as a normal score, and
+        ln(the duration over the usual one). Both are 0 if too few jobs are like it.
         """
         known = (self._usual.get(key, []) for key in _alike(job))
         usual = next((logs for logs in known if len(logs) >= ENOUGH), None)
@@ -310,7 +313,9 @@ class Watch:
 
 
 def _alike(job: Seen) -> tuple[Hashable, ...]:
-    """Return the keys of the jobs that its duration is compared with, the nearest first."""
+    """Return the groups of jobs with which its duration is compared, as keys, the nearest group
+    first.
+    """
     of_site: tuple[Hashable, ...] = ((job.vc, job.gpus), job.vc, None)
     if not job.user:
         return of_site
@@ -372,7 +377,7 @@ def _shifted(z: float) -> float:
 
 
 def _shrunk(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and spread of a group's observations, drawn to 0 and 1 where there are few."""
+    """Return mean and spread of a group's observations, drawn towards 0 and 1 if there are few."""
     n = len(values)
     mean = sum(values) / (n + PRIOR)
     spread = ((pstdev(values) ** 2 * n + PRIOR) / (n + PRIOR)) ** 0.5
@@ -380,7 +385,9 @@ def _shrunk(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _newcomers(ordered: Sequence[Seen]) -> float:
-    """Share of the observations of the past that were of users first seen then."""
+    """Return the share of past observations that were of users not seen before, at most half of
+    `NEWCOMERS`; `NEWCOMERS` if there is no past.
+    """
     if not ordered:
         return NEWCOMERS
     from_s = ordered[0].submitted + KNOWN_AFTER_S

@@ -91,8 +91,8 @@ SOURCES: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A waiting job of the asker's, with its place, counted from 1, among those that wait in its
-    partition.
+    """A waiting job of the user who asks, and its place, from 1, among the jobs that wait in
+    its partition.
     """
 
     job_id: str
@@ -136,7 +136,7 @@ class Answer(BaseModel, Generic[T]):
 
 
 class Looks:
-    """Polls Slurm for questions, one at a time. Questions within `KEEP_S` share one poll."""
+    """Polls Slurm to answer questions, one at a time. Questions within `KEEP_S` share one poll."""
 
     def __init__(self, look: Callable[[], Direct], now: Callable[[], float]) -> None:
         self._look, self._now = look, now
@@ -283,7 +283,9 @@ def _listed(look: Direct, job: JobRow) -> Listed:
 
 
 def _short(value: Any) -> Any:
-    """No text longer than `LONGEST`, but for the sentences made here, which are short enough."""
+    """Return `value` with each text longer than `LONGEST` cut, also within lists and dicts.
+    Sentences made here are shorter than that.
+    """
     if isinstance(value, str) and len(value) > LONGEST:
         return f"{value[:LONGEST]}..."
     if isinstance(value, list):

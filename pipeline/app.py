@@ -15,8 +15,8 @@ from pipeline.settings_help import WithSettings
 
 
 class Command(NamedTuple):
-    """A command: its function (or group), and what it does, in a line. `module` is in
-    `pipeline.commands`, or a whole name.
+    """A command: its name, where its function (or group) is, and its summary in a line.
+    `module` is one of `pipeline.commands`, or a whole name.
     """
 
     name: str

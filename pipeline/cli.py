@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _status_of(error: BaseException) -> int:
-    """Return the exit status that a shell gives of such an end."""
+    """Return the exit status that a shell would give a command which ended by this error."""
     if isinstance(error, Ended):
         return 128 + error.number
     return CLOSED_PIPE if isinstance(error, BrokenPipeError) else INTERRUPTED

@@ -69,7 +69,8 @@ def place(where: str | None, workers: int) -> str:
 
 @contextmanager
 def mapped(where: str, keep: Keep | None = None) -> Iterator[Mapped]:
-    """Give a `map` over tasks that runs them where asked. Results come in the order of the tasks.
+    """Give a `map` over tasks that runs them where the options say. Results come in the order
+    of the tasks.
 
     A task is a picklable function and value. With a Dask cluster the workers need this package
     and see the same files. With `keep`, finished tasks are kept and taken up. Raises UserError
@@ -80,7 +81,9 @@ def mapped(where: str, keep: Keep | None = None) -> Iterator[Mapped]:
 
 
 def workers_at(where: str) -> int:
-    """Return how many tasks run there at a time. Raises UserError as `mapped` does."""
+    """Return how many tasks run at a time in a place of `--where`. Raises UserError as `mapped`
+    does.
+    """
     if where == HERE:
         return 1
     match = _counted(where)
@@ -92,8 +95,8 @@ def workers_at(where: str) -> int:
 
 
 def _counted(where: str) -> re.Match[str] | None:
-    """Return what kind and how many workers; None where it is an address. UserError when it is
-    neither.
+    """Return a match with the kind and number of workers; None if `where` is the address of a
+    cluster. Raises UserError if it is neither.
     """
     match = _COUNTED.fullmatch(where)
     if match is None and not re.fullmatch(r"(tcp|tls|ucx)://\S+", where):
@@ -137,8 +140,9 @@ def _joblib(
 
 
 def _in_folder(folder: str, task: Callable[[T], R], value: T) -> R:
-    """A task where relative paths mean what they mean to the caller: joblib keeps its processes,
-    and they stay in the folder that they were started in."""
+    """Return what the task makes of `value`, run in the caller's folder, so that relative paths
+    mean the same. joblib reuses processes that were started elsewhere.
+    """
     os.chdir(folder)
     return task(value)
 
@@ -235,7 +239,8 @@ def slurm_cluster() -> Iterator[Any]:
 
 @contextmanager
 def _shared_key(folder: str | None) -> Iterator[Any]:
-    """A key made for the occasion, as files that only their owner can read on any machine.
+    """Give a new key for Dask, in files that only their owner can read, in a folder that all
+    machines share.
 
     Raises UserError where others could put a key of theirs in its place.
     """
@@ -261,7 +266,9 @@ def _shared_key(folder: str | None) -> Iterator[Any]:
 
 
 def _dask(client: Any, task: Callable[[T], R], values: Sequence[T]) -> Iterator[R]:
-    """Results in order. A worker that dies is replaced and its tasks run again elsewhere."""
+    """Yield results in the order of `values`. A worker that dies is replaced and its tasks run
+    again elsewhere.
+    """
     futures = client.map(task, values, pure=False, retries=2)
     try:
         for future in futures:
@@ -273,7 +280,7 @@ def _dask(client: Any, task: Callable[[T], R], values: Sequence[T]) -> Iterator[
 
 @dataclass(frozen=True)
 class Keep:
-    """Finished tasks in files, to be reused after an interruption.
+    """A folder that keeps the results of finished tasks, to be reused after an interruption.
 
     Attributes:
         folder: made if need be; only its owner may write there, since results are pickled.
@@ -326,7 +333,9 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A task that writes its result down before handing it over, where it runs."""
+    """A task that writes its result to a file, on the machine where it runs, and then returns
+    it.
+    """
 
     task: Callable[[Any], Any]
 

@@ -16,7 +16,7 @@ EVERY_S = 60.0  # between two lines of progress, where there is no terminal
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn errors that a person can mend into one line and exit status 2.
+    """Show errors that a person can mend as one line, with exit status 2.
 
     Every package raises `ValueError` subclasses of its own for bad input; a plain ValueError is
     a defect and keeps its traceback.
@@ -40,7 +40,7 @@ def user_errors() -> Iterator[None]:
 
 
 def _damage(error: Exception) -> str:
-    """A line about an error that a database's damage raises; "" of another."""
+    """Return a line about an error that comes of a damaged database; "" for any other error."""
     from scheduler.service.log.store.soundness import WHAT_TO_DO, is_damage
 
     cause = getattr(error, "orig", error)
@@ -52,8 +52,8 @@ _OURS = {"features", "models", "profiler", "scheduler", "pipeline", "reproductio
 
 @contextmanager
 def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal, elsewhere a line a minute. Gives a function that sets the amount
-    done.
+    """Show a bar on a terminal, elsewhere print a line a minute. Give a function that sets the
+    amount done.
     """
     if quiet:
         yield lambda _: None
@@ -70,7 +70,9 @@ def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
 
 
 def _minutely(text: str, total: int) -> Callable[[int], None]:
-    """Says on standard error how far it is, when a minute has passed since it last did."""
+    """Return a function to call with the amount done. It prints a line on standard error if a
+    minute has passed since the last one.
+    """
     printed_at = time.monotonic()
 
     def done(amount: int) -> None:
@@ -84,7 +86,7 @@ def _minutely(text: str, total: int) -> Callable[[int], None]:
 
 @contextmanager
 def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, elsewhere a line every few seconds, whether or not anything is
+    """Show a bar on a terminal, elsewhere print a line every few seconds, even if nothing is
     done.
 
     Yields a setter of the amount done and of the whole.
@@ -123,7 +125,9 @@ def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None
 
 
 def _left(spent_s: float, parts: float, more: int) -> str:
-    """Return how long `more` parts take, where at least two took `spent_s` seconds."""
+    """Return words on how long `more` parts take, if `parts` parts took `spent_s` seconds; ""
+    if these are fewer than two.
+    """
     return f", about {spent_s / parts * more:.0f} s left" if parts >= 2 else ""
 
 
@@ -157,8 +161,8 @@ _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 
 def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") -> None:
-    """Print policies, or whatever the rows are about, and their key figures, leaving out figures
-    that none has.
+    """Print key figures of policies, or of what `of` names, a row each. Figures that no row has
+    are left out.
     """
     from rich.table import Table
 
@@ -180,7 +184,7 @@ def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") 
 
 
 def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None:
-    """Print models and their errors."""
+    """Print the errors of models as a table."""
     from rich.table import Table
 
     names = list(next(iter(models.values())))

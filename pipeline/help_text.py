@@ -36,7 +36,7 @@ _TOGETHER = re.compile(rf"(?<!\S)--?[a-zA-Z][\w-]* (?!-)(?:{_QUOTED}|\S+)|{_QUOT
 
 
 def _example(command: str, width: int) -> str:
-    """A command whole, or in parts that a shell puts together again."""
+    """Return a command as an indented line, or split into several that a shell joins again."""
     room = width - MARGIN - len(INDENT) - 2
     held = _TOGETHER.sub(lambda found: found[0].replace(" ", KEPT), command)
     parts = textwrap.wrap(

@@ -39,7 +39,9 @@ def read_job(file: Path) -> Json:
 
 
 def _read(file: Path, name: str, value: Any) -> Json:
-    """One line of the file."""
+    """Return a field of a job file as fields of the request. Raises UserError if there is no
+    such field, or its value is not accepted.
+    """
     option = name.replace("_", "-")
     if option in NAMES:
         return {NAMES[option]: _value(file, name, value)}
@@ -71,7 +73,7 @@ def _value(file: Path, name: str, value: Any) -> Any:
 
 
 def written(command: list[str], asked: Mapping[str, Any], array: str | None) -> str:
-    """Return the file for a request. What has its default is left out."""
+    """Return the text of a job file for a request. Fields at their defaults are left out."""
     import yaml
 
     beside = {"workdir": asked["workdir"], "env": asked["environment"], "array": array}

@@ -39,8 +39,8 @@ TRAINS = find_spec("interpret") is not None  # the extra `train` is installed
 
 
 class OnlineEstimator(BundleEstimator):
-    """Predicts by the histories first, then by a GA2M trained on what is known, refitted every
-    `refit_s`.
+    """Predicts durations by the histories, and once there are enough jobs by a GA2M trained on
+    what is known, refitted every `refit_s`.
 
     Causal: a row is taken when a job joins its queue; it is learned from once the job has ended,
     and while it runs as one that has lasted so long.
@@ -69,7 +69,7 @@ class OnlineEstimator(BundleEstimator):
 
     @property
     def observed(self) -> int:
-        """Ended jobs to learn from so far."""
+        """Return the number of ended jobs to learn from so far."""
         return len(self._rows)
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
@@ -144,7 +144,8 @@ class OnlineEstimator(BundleEstimator):
 
 
 class LightGbmEstimator(OnlineEstimator):
-    """LightGBM in place of the GA2M, refitted as often on the rows of ended jobs only.
+    """Predicts durations by LightGBM in place of the GA2M, refitted as often, on the rows of
+    ended jobs only.
 
     Args:
         blends: mixed with the histories by the jobs seen, as the GA2M is; False: alone, once it is

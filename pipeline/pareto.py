@@ -21,8 +21,8 @@ Loops = Callable[[Mapping[str, Any]], Sequence[Callable[[int], runs.World]]]
 
 
 class Point(TypedDict):
-    """The figures of one pair of settings in one loop: mean JCT and its standard error, p99 wait,
-    and the longest wait of a wide job, seconds.
+    """The figures of one pair of settings in one loop, seconds: mean JCT and its standard
+    error, p99 wait, and the longest wait of a wide job.
     """
 
     ageing: float

@@ -43,13 +43,13 @@ FIRST = "first version: there is no champion to compare it with"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A candidate compared with the champion.
+    """A candidate and the champion, and how they compare.
 
     Attributes:
         candidate, champion: registered versions; no champion while there is none.
-        judgement: on the same jobs; None where they cannot be compared.
-        replay: in the same replayed weeks; None where they cannot be compared.
-        why_not: why they cannot be compared, one sentence.
+        judgement: the comparison on the same jobs; None if there is none.
+        replay: the comparison in the same replayed weeks; None if there is none.
+        why_not: why both cannot be compared, one sentence.
     """
 
     candidate: Version
@@ -60,13 +60,13 @@ class Proposal:
 
     @property
     def figures(self) -> tuple[Paired, ...]:
-        """All figures by which both were compared."""
+        """Return all figures by which both were compared."""
         judged = () if self.judgement is None else self.judgement.figures
         return judged + (() if self.replay is None else self.replay.figures)
 
     @property
     def better(self) -> bool:
-        """Whether it may become champion without a person saying so."""
+        """Return whether the candidate may become champion without a person's decision."""
         if self.champion is None:
             return True
         both = self.judgement is not None and self.replay is not None
@@ -74,7 +74,7 @@ class Proposal:
 
     @property
     def reason(self) -> str:
-        """The outcome as one line."""
+        """Return the outcome as one line."""
         if self.champion is None:
             return FIRST
         if self.judgement is None or self.replay is None:
@@ -88,7 +88,7 @@ class Proposal:
         return [str(figure) for figure in self.figures if figure.verdict == "worse"]
 
     def evidence(self, **more: Any) -> Mapping[str, Any]:
-        """Return what is kept with a promotion, plain JSON."""
+        """Return the evidence that is kept with a promotion, as plain JSON."""
         former = self.champion
         return {
             "bundle": self.candidate.digest,
@@ -160,7 +160,7 @@ def carried_out(
 
 
 def accepted(version: Version, registry: Registry) -> Bundle:
-    """Return a version's bundle. Raise BundleError when no service could decide with it."""
+    """Return a version's bundle. Raises BundleError if no service could decide with it."""
     with TemporaryDirectory() as scratch:
         bundle = bundle_of(version, registry, scratch)
     check(bundle)
@@ -168,7 +168,8 @@ def accepted(version: Version, registry: Registry) -> Bundle:
 
 
 def register(folder: Path, registry: Registry, *, by: str, why: str) -> Version:
-    """Return the version that holds the bundle in a folder; register it where none does.
+    """Return the version that holds the bundle in a folder; register the bundle if no version
+    does.
 
     Args:
         by, why: who proposes it, and why; kept with its run.

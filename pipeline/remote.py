@@ -29,7 +29,7 @@ MOST_BYTES = 4096  # of a token file
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """The service that a command asks, and the token for it."""
+    """The address of the service that a command asks, and the token for it."""
 
     server: SERVER = None
     token: TOKEN = None
@@ -58,7 +58,7 @@ def _warn_unread(who: str, what: str, since: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Service(Address):
-    """The service that a command asks, and whether its answer is printed as it came."""
+    """The service that a command asks, and whether its answer is printed as JSON, as it came."""
 
     as_json: JSON = False
 

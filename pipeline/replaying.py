@@ -47,11 +47,11 @@ LEAST_OF_VC = 100  # jobs, before the wait of the worst hundredth says something
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """How both models compare in the schedules they make.
+    """The comparison of two models by the schedules they make.
 
     Attributes:
-        figures: what decides; waits are given by virtual cluster.
-        jobs, users, draws: on which they were compared.
+        figures: the figures that decide; waits are given by virtual cluster.
+        jobs, users, draws: numbers of those on which the models were compared.
         days: how many days were replayed.
     """
 
@@ -63,17 +63,17 @@ class Replay:
 
     @property
     def about(self) -> str:
-        """What was replayed, in words."""
+        """Return in words what was replayed."""
         times = "once" if self.draws == 1 else f"{self.draws} times"
         return f"{self.days:.1f} days replayed {times}, {self.jobs:,} jobs of {self.users} users"
 
     @property
     def reason(self) -> str:
-        """The outcome as one line, the figure that tells most first."""
+        """Return the outcome as one line, the figure that tells most first."""
         return f"{most_telling(self.figures)}; {self.about}"
 
     def document(self) -> Mapping[str, object]:
-        """Return all of it as plain JSON."""
+        """Return the whole comparison as plain JSON."""
         figures = {one.title: one.document() for one in self.figures}
         return {
             "policy": POLICY, "loop": LOOP, "jobs": self.jobs, "users": self.users,
@@ -124,7 +124,7 @@ def replayed(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Jobs:
-    """What became of jobs, and what was believed of each when it was submitted; arrays, (n,)."""
+    """How jobs fared, and what was predicted of each at its submission; arrays, (n,)."""
 
     job_id: NDArray[np.object_]
     user: NDArray[np.object_]
@@ -140,7 +140,9 @@ class _Jobs:
 
     @classmethod
     def together(cls, mine: Sequence[_Jobs], played: Sequence[Sequence[_Jobs]]) -> _Jobs:
-        """Return the jobs of all draws; those that ended with both models, in one order."""
+        """Return the jobs of all draws that ended with both models, as `mine` has them, in the
+        same order for both.
+        """
         parts = []
         for number, (one, pair) in enumerate(zip(mine, played, strict=True)):
             common = sorted(set(pair[0].job_id) & set(pair[1].job_id))
@@ -156,7 +158,9 @@ class _Jobs:
 
 
 def _played(bundle: Bundle, trace: pa.Table, spec: CoreSpec, since: float, seed: int) -> _Jobs:
-    """One draw of the weeks, decided with one bundle."""
+    """Return the jobs of one draw of the weeks, decided with one bundle: those that ended and
+    were predicted.
+    """
     believed = dict[str, Decision]()
 
     def note(decisions: list[Decision]) -> None:
@@ -197,7 +201,9 @@ def _played(bundle: Bundle, trace: pa.Table, spec: CoreSpec, since: float, seed:
 
 
 def _waits(both: Sequence[_Jobs], weights: Floats) -> list[Paired | None]:
-    """The 99th percentile of the wait in each virtual cluster with enough jobs."""
+    """Return the 99th percentile of the wait, of both models, in each virtual cluster with
+    enough jobs; None for one where it means nothing.
+    """
     names, counts = np.unique(both[0].vc, return_counts=True)
     chosen = names[counts >= LEAST_OF_VC].tolist()
     found = []
@@ -210,7 +216,9 @@ def _waits(both: Sequence[_Jobs], weights: Floats) -> list[Paired | None]:
 
 
 def _p99(values: Floats, weights: Floats) -> Floats:
-    """The weighted 99th percentile for each row of weights; NaN where nothing weighs anything."""
+    """Return the weighted 99th percentile of `values` for each row of `weights`, (rows,); NaN
+    where all weights are 0.
+    """
     order = np.argsort(values)
     reached = np.cumsum(weights[:, order], axis=1)
     total = reached[:, -1]
@@ -220,10 +228,10 @@ def _p99(values: Floats, weights: Floats) -> Floats:
 
 
 def _found(both: Sequence[_Jobs], weights: Floats) -> list[Floats]:
-    """Return how well the chance to run for long finds such jobs, among those either believes
-    short.
+    """Return how well each model's chance to run for long finds such jobs, among those that
+    either model believes short.
 
-    Average precision; of what is found, GPU time counts.
+    Average precision; each job found counts by its GPU time.
     """
     short = np.minimum(both[0].believed_s, both[1].believed_s) < SHORT_S
     long, gpu_s = both[0].ran_s[short] > LONG_S, both[0].gpu_s[short]

@@ -62,7 +62,7 @@ class Comparison(Spent):
 
 
 class World(Protocol):
-    """What policies are compared in: a `Scenario`, or a world of allocations."""
+    """A world in which policies are compared: a `Scenario`, or a world of allocations."""
 
     @property
     def name(self) -> str: ...
@@ -165,7 +165,7 @@ def _run(
 
 
 def prediction_figures(jobs: Sequence[JobResult]) -> dict[str, float | None]:
-    """Return how well the predictions behind this schedule separated long jobs from others.
+    """Return how well the predictions made in a run separated long jobs from others.
 
     AUC of the predicted duration for "longer than 1 h" and "longer than 6 h", over the jobs that
     had one and ended; None where it is not defined.
@@ -178,7 +178,9 @@ def prediction_figures(jobs: Sequence[JobResult]) -> dict[str, float | None]:
 
 
 def _late(jobs: Sequence[JobResult], scenario: World, policy: str) -> float | None:
-    """Share of the jobs that waited for longer than the policy's bound; None: it has none."""
+    """Return the share of the jobs that waited for longer than the policy's starvation bound;
+    None if it has none.
+    """
     if not isinstance(scenario, Scenario):
         return None
     bound_s: float | None = getattr(scenario.spec(policy).settings, "max_wait_s", None)
@@ -204,7 +206,7 @@ def described(estimator: Estimator) -> dict[str, Description]:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run of a comparison."""
+    """One run of a comparison: a policy on a seed."""
 
     policy: str
     seed: int
@@ -278,7 +280,9 @@ def lasting(result: Comparison) -> Figures:
 
 
 class _Sweep:
-    """A run of a comparison, to be sent elsewhere; the world of a seed is made once in a row."""
+    """A function that makes a run of a comparison, and can be sent to another process. It opens
+    the world of a seed once for successive runs.
+    """
 
     def __init__(
         self,
@@ -340,7 +344,9 @@ def _aggregate(policy: str, rows: list[Figures]) -> Figures:
 
 
 def _paired(rows: dict[Task, Figures], policies: Sequence[str], seeds: Sequence[int]) -> list[Pair]:
-    """Differences in average JCT on the same seeds, every policy against every later one."""
+    """Return differences in average JCT, seconds, on the same seeds: every policy less every
+    later one, with the standard error (None with one seed).
+    """
     out = list[Pair]()
     for i, a in enumerate(policies):
         for b in policies[i + 1 :]:

@@ -67,7 +67,7 @@ def _notes() -> list[Path]:
 
 
 def _alive(note: Path) -> str | None:
-    """Return what a note says, if the process that wrote it lives; it is not another's by now."""
+    """Return the URL in a note, if the process that wrote it still lives; None otherwise."""
     try:
         started, _, url = read_text(note).partition(" ")
         if psutil.Process(int(note.name)).create_time() == float(started):

@@ -41,7 +41,7 @@ class WithSettings(TyperCommand):
         typer.echo("\n\n".join([*shown, *map(settings_of, self._named)]))
 
     def _show_defaults(self) -> None:
-        """An option that is not given leaves its setting as it is by default: that is shown."""
+        """Show, as the default of each option, that of the setting it changes."""
         from scheduler.service.settings import Settings
 
         for param in self.params:
@@ -81,6 +81,8 @@ def settings_of(policy: str) -> str:
 
 
 def _wrapped(line: str, indent: int) -> str:
-    """A line no wider than the terminal; what goes on is indented."""
+    """Return a line broken to the width of the terminal; the lines after the first are
+    indented.
+    """
     wide = max(60, shutil.get_terminal_size().columns)
     return textwrap.fill(line, wide, subsequent_indent=" " * indent, break_on_hyphens=False)

@@ -14,8 +14,8 @@ Command = Callable[..., None]
 
 
 def with_options(command: Command) -> Command:
-    """Give a command an option for each setting of the service that has one. What is given of them
-    is passed on by name; None: it was not given.
+    """Give a command an option for each setting of the service that can be an option, and
+    return the command. Their values reach it as keyword arguments, None where not given.
     """
     declared = inspect.signature(command, eval_str=True)
     own = [p for p in declared.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -41,7 +41,8 @@ def _options() -> Iterator[inspect.Parameter]:
 
 
 def _kind(annotation: Any) -> Any:
-    """Return what an option is read as; what is neither number, switch nor path is text, and the
-    settings check it."""
+    """Return the type that an option is read as. All but numbers, switches and paths is text,
+    which the settings check.
+    """
     kinds = [one for one in get_args(annotation) if one is not NoneType] or [annotation]
     return kinds[0] if kinds[0] in (bool, int, float, Path) else str

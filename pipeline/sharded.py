@@ -41,7 +41,7 @@ GROUP_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What is fitted, and with which settings.
+    """What a training fits, and with which settings.
 
     Attributes:
         cut: jobs submitted before are trained on, the rest is tested on; seconds since the epoch.
@@ -56,7 +56,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Jobs whose rows one worker writes; times are seconds since the epoch.
+    """Jobs in a span of time; one worker writes their rows. Times are seconds since the epoch.
 
     Attributes:
         number: its place in time.

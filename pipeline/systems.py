@@ -20,7 +20,7 @@ ENTRY = "reproductions.entry"
 
 
 class Workload(runs.World, Protocol):
-    """A world of allocations, with settings by policy."""
+    """A world of allocations, with the settings of each policy there."""
 
     settings: Mapping[str, Mapping[str, Any]]
 

@@ -78,9 +78,10 @@ class Row(TypedDict):
     """The figures of a candidate in one half of the jobs, compared with the settings in force.
 
     Attributes:
-        settings: what it changes, by dotted names.
-        jct_ratio, jct_low, jct_high: mean JCT over theirs, and its 95 % interval.
-        p99_more_s, p99_more_low_s, p99_more_high_s: p99 wait less theirs, likewise.
+        settings: the settings that the candidate changes, by dotted names.
+        jct_ratio, jct_low, jct_high: its mean JCT over that of the settings in force, and the
+            95 % interval.
+        p99_more_s, p99_more_low_s, p99_more_high_s: its p99 wait less theirs, likewise.
     """
 
     name: str
@@ -140,7 +141,7 @@ class History:
 
     @property
     def since(self) -> float:
-        """From when on jobs are replayed, seconds since the epoch."""
+        """Return the time from which on jobs are replayed, seconds since the epoch; -inf: all."""
         jobs = self.workload.jobs
         if not jobs or self.last_days is None:
             return -np.inf
@@ -148,7 +149,7 @@ class History:
 
     @property
     def played(self) -> list[float]:
-        """When the jobs of both halves were submitted."""
+        """Return when the jobs of both halves were submitted, seconds since the epoch."""
         return [t for job in self.workload.jobs if (t := job.submit_time) >= self.since]
 
     def __call__(self, half: int, seed: int, settings: Values) -> Scenario:
@@ -166,7 +167,7 @@ class History:
 
 
 class Cell(NamedTuple):
-    """One replay."""
+    """One replay of tuning: half of the jobs, seed and settings."""
 
     half: int
     seed: int
@@ -378,7 +379,9 @@ class Tuning:
         scenario.engine = partial(_TunedEngine, self)
 
     def due(self, results: Iterable[JobResult], core: Core, now: float) -> None:
-        """Try other settings, and decide from now on by those that are better."""
+        """Try other settings on the jobs that ended, and decide by them from now on if they are
+        better beyond chance.
+        """
         past = self._past(results)
         if len(past.jobs) < LEAST:
             return
@@ -409,7 +412,7 @@ class Tuning:
         return Workload(whole.name, jobs, work, whole.cluster, recorded_ends=ends)
 
     def notes(self) -> list[str]:
-        """Return what was tried and adopted, as sentences."""
+        """Return sentences on what was tried and adopted."""
         start = self.scenario.workload.jobs[0].submit_time
         every = f"Tuned every {self.every_s / DAY_S:g} days on what had ended by then"
         return [f"{every}: {self.tries} tries, {len(self.adopted)} adopted."] + [
@@ -418,7 +421,7 @@ class Tuning:
 
 
 class _TunedEngine(Engine):
-    """An engine whose policy is tuned as time passes."""
+    """An engine that tunes its policy as time passes."""
 
     def __init__(self, tuning: Tuning, core: Core, *args: Any, **options: Any):
         super().__init__(core, *args, **options)

@@ -23,8 +23,8 @@ _HOST_OOM = re.compile(
 
 
 def memory_complaint(lines: Sequence[str]) -> str | None:
-    """Return what the last lines of a failed command say about memory, or None when they say
-    nothing.
+    """Return what the last lines of a failed command say about memory, one of `COMPLAINTS`, or
+    None if they do not mention it.
     """
     text = list(lines)
     if any(_GPU_OOM.search(line) for line in text):

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 
 class ProfilerError(ValueError):
-    """A request that cannot be carried out; the message is one line for a person."""
+    """Raised for a request that cannot be carried out; the message is one line for a person."""
 
     exit_status: ClassVar[int] = 2
 
 
 class BadOption(ProfilerError):
-    """An option outside what is accepted."""
+    """Raised for an option outside what is accepted."""
 
 
 class NoSuchGpu(ProfilerError):
@@ -25,34 +25,38 @@ class NoSuchGpu(ProfilerError):
 
 
 class GpuBusy(ProfilerError):
-    """Somebody else computes on the GPU: what would be measured is not the command alone."""
+    """Raised where another process computes on the GPU: the command alone could not be
+    measured.
+    """
 
     exit_status = 5
 
 
 class DriverMissing(ProfilerError):
-    """A GPU was asked for and the NVIDIA driver or its management library is not there."""
+    """Raised where a GPU was asked for and the NVIDIA driver or its management library is
+    missing.
+    """
 
     exit_status = 6
 
 
 class DriverSilent(DriverMissing):
-    """The driver is there, and neither it nor any GPU answers: a GPU host, and none to use."""
+    """Raised where the driver is there, but neither it nor any GPU answers."""
 
 
 class NotSupported(ProfilerError):
-    """This operating system or installation lacks something the profiler needs."""
+    """Raised where this operating system or installation lacks something the profiler needs."""
 
     exit_status = 7
 
 
 class NotExecutable(ProfilerError):
-    """The command exists but may not be run (126, as shells have it)."""
+    """Raised for a command that exists but may not be run (126, as shells have it)."""
 
     exit_status = 126
 
 
 class CommandNotFound(ProfilerError):
-    """There is no such command (127, as shells have it)."""
+    """Raised where there is no such command (127, as shells have it)."""
 
     exit_status = 127

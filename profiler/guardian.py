@@ -97,7 +97,9 @@ class Guardian:
         return True
 
     def _become_command(self, guardian: int, failure: int) -> None:
-        """In the child: session, limits, output, environment, then exec. Never returns."""
+        """Become the command, in the child process: set session, limits, output and
+        environment, then exec. Never returns.
+        """
         config, where = self.config, "start"
         try:
             os.setsid()

@@ -157,7 +157,9 @@ def strongest(name: str, t: Array, y: Array, low: float, high: float) -> Candida
 
 
 def _flatten(y: Array, longest: int) -> Array:
-    """Remove what is slower than the longest period, clip outliers, scale to unit variance."""
+    """Return the signal without what is slower than the longest period, outliers clipped, at
+    unit variance; zeros if it is constant.
+    """
     width = max(5, min(y.size, 2 * longest) | 1)
     kernel = np.ones(width) / width
     padded = np.pad(y, width // 2, mode="reflect") if width // 2 < y.size else y
@@ -192,14 +194,18 @@ def _at(correlation: Array, lag: float) -> float:
 
 
 def _summit(correlation: Array, k: int) -> float:
-    """The top of the parabola through a peak and its neighbours, in lags."""
+    """Return the lag, not a whole number, at the top of the parabola through peak `k` and its
+    neighbours.
+    """
     left, mid, right = correlation[k - 1], correlation[k], correlation[k + 1]
     bend = left - 2 * mid + right
     return k + float(0.5 * (left - right) / bend) if bend < 0 else float(k)
 
 
 def _comb(correlation: Array, lag: float) -> float:
-    """Mean correlation at the first three multiples of a lag less that halfway between, halved."""
+    """Return half of (the mean correlation at the first three multiples of a lag, less that
+    halfway between them): near 1 for a clear period.
+    """
     multiples = [m for m in (1, 2, 3) if m * lag < correlation.size - 1]
     teeth = np.mean([_near(correlation, m * lag) for m in multiples])
     gaps = np.mean([_at(correlation, (m - 0.5) * lag) for m in multiples])
@@ -207,7 +213,7 @@ def _comb(correlation: Array, lag: float) -> float:
 
 
 def _near(correlation: Array, lag: float) -> float:
-    """Highest correlation within 4 % of a lag: steps are not clockwork."""
+    """Return the highest correlation within 4 % of a lag, since steps are not clockwork."""
     reach = max(1, int(0.04 * lag))
     middle = round(lag)
     part = correlation[max(1, middle - reach) : middle + reach + 1]
@@ -215,7 +221,9 @@ def _near(correlation: Array, lag: float) -> float:
 
 
 def _sharpen(correlation: Array, lag: float) -> float:
-    """Measure the period over as many repetitions as can be followed from peak to peak."""
+    """Return the period in lags, measured over as many repetitions as can be followed from peak
+    to peak, from a first guess `lag`.
+    """
     found = lag
     height = _near(correlation, lag)
     for multiple in range(2, 40):
@@ -232,7 +240,7 @@ def _sharpen(correlation: Array, lag: float) -> float:
 
 
 def _noise_level(y: Array) -> float:
-    """Comb score that noise as slow as this signal reaches by chance.
+    """Return the comb score that noise as slow as this signal reaches by chance.
 
     Autocorrelation estimates of a process with correlation time tau scatter with about
     sqrt(tau / n); the best of many lags lies some three times higher.
@@ -244,7 +252,8 @@ def _noise_level(y: Array) -> float:
 
 
 def _vote(votes: list[Candidate], shortest: float, longest: float) -> StepTime:
-    """Let stretches vote within each signal first, then signals among each other.
+    """Return the step time on which stretches agree, within each signal first, then among
+    signals; `seconds` is None if no period stands out.
 
     Independent stretches that find the same period raise confidence (1 - product of doubts); those
     of the same signal that find another lower it. One stretch alone, however clear, stays below

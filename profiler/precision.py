@@ -18,8 +18,8 @@ HALF_PCT = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Whether tensor cores and mixed precision were used. None where the counters do not tell;
-    `reason` says why.
+    """Whether tensor cores and mixed precision were used; None where the counters do not tell,
+    with the `reason`.
     """
 
     tensor_cores: bool | None

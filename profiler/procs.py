@@ -25,8 +25,8 @@ SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s3
 
 
 def leave_session_keyring() -> None:
-    """Replace the inherited session keyring, which a process keeps whichever user it becomes, by an
-    empty one. Does nothing where the kernel has no keyrings or the call is not known.
+    """Replace the inherited session keyring, which a process keeps whichever user it becomes,
+    by an empty one. Do nothing where the kernel has no keyrings or does not know the call.
 
     It counts against this user's keys; raises OSError where they are too many.
     """
@@ -41,7 +41,7 @@ def leave_session_keyring() -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """Call prctl(2). Raise OSError where the kernel refuses."""
+    """Call prctl(2). Raises OSError if the kernel refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, value, 0, 0, 0) != 0:
         error = ctypes.get_errno()
@@ -86,7 +86,9 @@ def pids() -> list[int]:
 
 
 def _children(pid: int) -> list[int] | None:
-    """Children by the kernel's own list; None where the kernel keeps none."""
+    """Return the children of a process by the kernel's own list: [] if the process is gone,
+    None if the kernel keeps no such list.
+    """
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")

@@ -34,7 +34,7 @@ GIVE_UP_S = 60.0  # of readings that fail; a reset of a driver takes less
 
 @dataclass
 class Series:
-    """Readings over time: column i of `columns` belongs to second i of `t`."""
+    """Readings over time: entry i of each of `columns` was read at second `t[i]`."""
 
     t: list[float] = field(default_factory=list)
     columns: dict[str, list[float]] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Recorder:
         self._thread.start()
 
     def stop(self) -> None:
-        """End sampling; idempotent."""
+        """End sampling. May be called again."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -115,7 +115,7 @@ class Recorder:
 
     @property
     def share(self) -> float:
-        """CPU share of sampling so far, of one core."""
+        """Return the CPU share of sampling so far, as a share of one core."""
         span = self.slow.t[-1] - self.slow.t[0] if len(self.slow.t) > 1 else 0.0
         return self.cpu_s / span if span > 0 else 0.0
 
@@ -153,7 +153,7 @@ class Recorder:
         return found
 
     def _add(self, series: Series, read: Callable[[], Reading]) -> None:
-        """One reading more, or a gap: a broken source must not take the run along."""
+        """Add a reading to the series, or count a gap: a broken source must not end the run."""
         now = time.monotonic()
         try:
             series.add(now - self.origin, read())
@@ -170,8 +170,9 @@ class Recorder:
         return due if phase < self.burst_s else due - phase + self.burst_every_s
 
     def _adapt(self, share: float, fast_share: float) -> None:
-        """Slower above the budget; faster again once there is room, as after a job's start, when
-        the driver answers late."""
+        """Sample more slowly if it costs more than the budget, and faster again once there is
+        room, as after a job's start, when the driver answers late.
+        """
         if share <= self.budget:
             room = share + fast_share <= 0.9 * self.budget
             if 0 < self.fast_hz < self.most_fast_hz and fast_share > 0 and room:

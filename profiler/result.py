@@ -62,7 +62,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How it was sampled, and what that cost.
+    """How a run was sampled, and what the sampling cost.
 
     Attributes:
         cpu_share: CPU seconds of sampling per second, of one core (0.01 is one percent).
@@ -79,7 +79,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class ProfileResult:
-    """Everything one profiling run gives.
+    """Everything that one profiling run gives.
 
     Attributes:
         device: ``gpu`` or ``cpu``: what the figures describe.

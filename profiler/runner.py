@@ -49,7 +49,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a profiled command may use.
+    """What a profiled command may use at most.
 
     Attributes:
         seconds: T_prof, the longest it runs.
@@ -209,7 +209,9 @@ class Run:
         return self.wait()
 
     def _listen(self, timeout_s: float) -> None:
-        """Take in what the guardian says; settles the ending on `gone` or when it has died."""
+        """Take in the guardian's messages, waiting at most `timeout_s`. Settle the ending if it
+        reports `gone` or has died.
+        """
         ready, _, _ = select.select([self._status], [], [], timeout_s)
         if not ready:
             return
@@ -298,7 +300,8 @@ def start(
     cwd: Path | None = None,
     limits: Limits | None = None,
 ) -> Run:
-    """Start `command` under a guardian; its output goes to `folder`/output.log.
+    """Start `command` under a guardian and return the run. Its output goes to
+    `folder`/output.log.
 
     Args:
         command: argument vector; the first is looked up on PATH of `env`.

@@ -101,7 +101,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A sampler and the devices that the command sees."""
+    """A sampler, and the devices that the command sees (`visible`: as in CUDA_VISIBLE_DEVICES)."""
 
     sampler: Sampler
     gpus: tuple[Gpu, ...]
@@ -112,7 +112,7 @@ class Target:
         return [gpu.channel for gpu in self.gpus]
 
     def held_mib(self) -> dict[str, float]:
-        """Return the device memory in use now, by channel, whoever holds it."""
+        """Return the device memory in use now, MiB, by channel, whoever uses it."""
         return {
             key.split(".")[0]: value
             for key, value in self.sampler.read([]).items()
@@ -122,7 +122,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the samples of a run show."""
+    """What the samples of a run showed."""
 
     window: Window
     metrics: dict[str, Summary]
@@ -132,7 +132,7 @@ class Seen:
 
 
 def open_target(options: Options, nvml_module: Any = None) -> Target:
-    """Choose GPUs, or the CPU where that is asked for, and return a sampler of them. The CPU is
+    """Choose GPUs, or the CPU if that is asked for, and return a sampler of them. The CPU is
     never taken in place of a GPU.
 
     Raises:
@@ -253,8 +253,9 @@ def profile(
 
 
 def _tail(command: Sequence[str], options: Options, output: Path, own: Path | None) -> Tail:
-    """Follow what a command of this user prints. The service, which imports this module, never
-    does: `profiler.progress.apart`."""
+    """Return a follower of what a command of this user prints. The service, which imports this
+    module, never calls this: `profiler.progress.apart`.
+    """
     from features.asked import amount_of
     from profiler.progress.tail import Tail
 
@@ -372,7 +373,9 @@ def _cut(series: Series, end_s: float) -> None:
 
 
 def _levels(columns: Mapping[str, Any], channels: Sequence[str]) -> dict[str, Any]:
-    """The signals in which a change of phase shows: the GPUs', or the host's without one."""
+    """Return the signals in which a change of phase shows: those of the GPUs, or the host's if
+    there is no channel.
+    """
     wanted = [f"{c}.{name}" for c in channels for name in LEVELS] or list(HOST_LEVELS)
     return {key: columns[key] for key in wanted if key in columns}
 

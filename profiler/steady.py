@@ -36,7 +36,7 @@ CORE = 0.10  # of the run: a shorter stretch at its end does not stand for it
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The stretch a profile is averaged over.
+    """The part of a run that a profile is averaged over.
 
     Attributes:
         start_s, end_s: seconds since the command started.
@@ -96,7 +96,9 @@ def find_window(
 
 
 def _prepare(times: Array, signals: Mapping[str, npt.ArrayLike]) -> tuple[Array, dict[str, Array]]:
-    """Filled signals, and the same scaled so that 1 is the noise of a step, shape (n, k)."""
+    """Return (signals scaled so that 1 is the noise of a step, (n, k); the signals by name,
+    gaps filled). Signals with fewer than two known values are left out.
+    """
     usable: dict[str, Array] = {}
     scaled: list[Array] = []
     for name, values in signals.items():
@@ -119,7 +121,9 @@ def _prepare(times: Array, signals: Mapping[str, npt.ArrayLike]) -> tuple[Array,
 
 
 def _thin(rows: Array) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Average neighbours until at most MAX_POINTS are left; edges are original indices (m + 1)."""
+    """Return neighbours averaged until at most MAX_POINTS rows are left, and the edges of the
+    groups as original indices, (m + 1,).
+    """
     n = rows.shape[0]
     group = -(-n // MAX_POINTS)
     edges = np.append(np.arange(0, n, group), n)
@@ -162,7 +166,7 @@ def change_points(rows: Array) -> list[int]:
 
 
 class Stretches:
-    """Stretches of constant level, and which of them are alike."""
+    """The stretches of a run with constant level, and which of them have the same level."""
 
     def __init__(self, rows: Array, cuts: list[int], at: Array) -> None:
         self.at = at
@@ -203,7 +207,8 @@ class Stretches:
         return count - 1
 
     def _reach_back(self, core: int) -> int:
-        """The first stretch whose level is one the window holds.
+        """Return the number of the first stretch that belongs to the window from `core` on: its
+        level is one that the window holds.
 
         A touch shorter than a tenth of the window is a coincidence of the warm-up.
         """
@@ -247,8 +252,8 @@ def _after_ramp(times: Array, rows: Array, begin: int, end: int) -> int:
 
 
 def _drift(signals: Mapping[str, Array], inside: slice) -> str:
-    """Return which signal's halves disagree beyond what is allowed and three standard errors, if
-    any.
+    """Return the name of a signal of which the two halves differ by more than is allowed, and
+    by more than three standard errors; "" if none do.
     """
     for name, y in signals.items():
         part = y[inside]

@@ -161,7 +161,7 @@ def step_line(result: ProfileResult) -> str:
 
 
 def _missing(missing: dict[str, str]) -> str:
-    """Reasons with the fields they concern, so that one cause is one phrase."""
+    """Return the reasons why fields are missing, each once, after the fields it concerns."""
     by_reason: dict[str, list[str]] = {}
     for key, why in missing.items():
         by_reason.setdefault(why, []).append(key)

@@ -45,7 +45,9 @@ class Drf(AllocationPolicy):
         }
 
     def _filled(self, snapshot: DecisionInput) -> dict[str, int]:
-        """GPUs per job. Equal shares go by arrival."""
+        """Return the GPUs that each job gets, 0 for none. Jobs with equal shares are filled in
+        order of arrival.
+        """
         counts = {job.id: 0 for job in snapshot.jobs}
         most = {job.id: job.report(MOST_GPUS) for job in snapshot.jobs}
         queue = [(0, job.seq, job.id) for job in snapshot.jobs]

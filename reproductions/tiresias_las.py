@@ -99,14 +99,14 @@ class TiresiasLas(AllocationPolicy):
 
     @property
     def promotions(self) -> int:
-        """Number of jobs taken back to the first queue so far."""
+        """Return the number of jobs taken back to the first queue so far."""
         return self.queues.promotions
 
     def next_wake(self, now: float) -> float | None:
         return self._jump
 
     def _early(self, now: float) -> bool:
-        """A wake that was asked for before things turned out otherwise."""
+        """Return whether this wake comes too early: things changed since it was asked for."""
         return self._jump is None or now < self._jump
 
     def _place(
@@ -137,7 +137,9 @@ class TiresiasLas(AllocationPolicy):
         return placed
 
     def _room(self, job: ActiveJob, free: list[int], nodes: Sequence[Node]) -> Allocation | None:
-        """GPUs for a job among those free, those it holds first; None when there are none."""
+        """Return GPUs for a job among the free ones, if possible those it holds; None if too
+        few are free where it may run.
+        """
         if job.allocation is not None and _fits(job.allocation, free):
             return job.allocation
         if self.consolidate == "always" or self._is_skewed(job):
@@ -185,7 +187,9 @@ class TiresiasLas(AllocationPolicy):
 
 
 def _admitted(line: Sequence[ActiveJob], free: int) -> set[str]:
-    """Jobs that fit by count; one that does not is passed, those behind it are still asked."""
+    """Return the jobs that fit by number of GPUs, in order; one that does not fit is passed
+    over, and those behind it are still asked.
+    """
     admitted = set()
     for job in line:
         if job.job.gpus <= free:
@@ -209,7 +213,8 @@ def _displace(kept: dict[str, Allocation], free: list[int]) -> None:
 
 
 def _fewest(free: Sequence[int], gpus: int, size: int) -> Allocation | None:
-    """GPUs on as few nodes of `size` GPUs as can be: whole nodes, and the tightest for the rest.
+    """Return GPUs on as few nodes of `size` GPUs as possible: whole nodes, and the tightest one
+    for the rest.
 
     None when the free GPUs are too scattered.
     """

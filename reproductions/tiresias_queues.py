@@ -123,7 +123,7 @@ class LeastAttained:
         return min(times, default=None)
 
     def _starves(self, job: Standing) -> bool:
-        """A job out of the first queue has waited `promote` times as long as it ran."""
+        """Return whether a job in a later queue has waited `promote` times as long as it ran."""
         return (
             self.promote is not None and job.queue > 0 and job.waited_s >= self.promote * job.ran_s
         )

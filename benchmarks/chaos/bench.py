@@ -71,7 +71,7 @@ class Bench:
         return f"sqlite:///{folder / 'pellucid.db'}"
 
     def _emptied(self) -> None:
-        """Only tables that a run fills: making them anew takes longer than a run."""
+        """Empty the tables that a run fills: making them anew takes longer than a run."""
         assert self.url is not None
         if not self.secrets:
             engine = create_engine(self.url)
@@ -137,7 +137,7 @@ def give_up() -> None:
 
 
 def _install_supervisor(patches: system.Patches) -> None:
-    """It forks simulated processes, which are begun as it would begin them."""
+    """Let the supervisor fork simulated processes, and begin them as it would real ones."""
     patches.put(supervisors, "get_context", lambda _: SimpleNamespace(Process=system.Child))
     patches.put(supervisors, "_stop_signals", system.told_by_signal)
     patches.put(supervisors, "_end_with_parent", system.end_with_parent)
@@ -155,8 +155,9 @@ def _install_supervisor(patches: system.Patches) -> None:
 
 
 class _Parts:
-    """In place of an app whose parts are wanted and not its routes: making those takes longer than
-    a run."""
+    """Stands in for an app of which only the parts are wanted: its routes take longer to make
+    than a run.
+    """
 
     def __init__(self, **_: Any):
         self.state = SimpleNamespace()
@@ -166,7 +167,7 @@ class _Parts:
 
 
 class _StateOfProcess:
-    """`app.state` of one app that all processes share: of each its own."""
+    """Stands in for `app.state` of an app that all processes share; each process sees its own."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(PLAYED[0].parts[PLAYED[0].kernel.me.pid], name)
@@ -182,7 +183,7 @@ def _install_app(patches: system.Patches) -> None:
 
 
 def _watch(patches: system.Patches) -> None:
-    """Stores are the simulation's; a decider that decides is noted."""
+    """Let stores write to the simulated disk, and note which decider or follower decides."""
     begins, turn, folded = Store.__init__, Decider.turn, Decider._folded
     look = Follower.look
 
@@ -218,8 +219,9 @@ def _watch(patches: system.Patches) -> None:
 
 
 def _watch_appends(patches: system.Patches) -> None:
-    """What is written under a lease, and what is ordered, is noted when it is committed; so is who
-    holds the lease as it is written."""
+    """Note what is written under a lease, and each order of a priority, when it is committed,
+    and who holds the lease as it is written.
+    """
     append = Store.append
 
     def appended(
@@ -249,7 +251,9 @@ def _watch_appends(patches: system.Patches) -> None:
 
 
 def _watch_leases(patches: system.Patches) -> None:
-    """How long a lease had not been renewed when somebody else took it is noted."""
+    """Note, whenever a lease is taken from another holder, for how long it had not been
+    renewed.
+    """
     renew, take = leases.renew, leases.Watch.take
 
     def renewed(connection: Connection, clock: Any, lease: leases.Lease) -> leases.Lease:

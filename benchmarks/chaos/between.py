@@ -31,7 +31,7 @@ LATEST = 8  # reports, of which one is told again
 
 
 class Between:
-    """Who is slow, and what is told again, in one run.
+    """Which passes are slow, and which ends are reported again, in one run.
 
     Args:
         calm: nothing is told again, and no pass is slow.
@@ -50,7 +50,7 @@ class Between:
             self.kernel.sleep(self._slow.uniform(*SLOW_S))
 
     def acknowledged(self, reports: Iterable[Report]) -> None:
-        """Note what may be told again."""
+        """Note the ends that may be reported again."""
         self._told += [one for one in reports if one.what.final and one not in self._told]
 
     def told_again(self) -> list[Report]:
@@ -77,7 +77,9 @@ def over_at(connection: Connection, seq: int) -> list[dict[str, str]]:
 
 
 def install(patches: system.Patches, of_run: Callable[[], Between]) -> None:
-    """Let passes be slow and ends be told again, and have it noted whom a pass says to be over."""
+    """Let passes be slow and ends be reported again, and note which jobs a pass takes to be
+    over.
+    """
     decide, append = Decider._decide, Store.append
     reports, acknowledge = LocalBackend.reports, LocalBackend.acknowledge
 

@@ -67,7 +67,9 @@ def _charge(job_id: str, each_s: float) -> None:
 
 
 def install(patches: system.Patches) -> None:
-    """Let work cost time from now on, and let a slice of a pass hold as many jobs as it would."""
+    """Let work cost time from now on, and let a slice of a pass hold as many jobs as if the
+    whole backlog were played.
+    """
     cover, encoded = State._cover, fold.encoded
     upto: Callable[[State, int], int] = State.upto
 

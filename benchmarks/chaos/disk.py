@@ -87,7 +87,7 @@ class Disk:
         engine.pool._dialect = engine.dialect
 
     def cut(self, draw: random.Random, die: Callable[[], None]) -> None:
-        """Let the power fail: call `die`, and lose what was not waited for."""
+        """Let the power fail: call `die`, and lose what was written but not waited for."""
         path = self.database
         kept = None if self.waits or path is None else path.read_bytes()
         die()
@@ -131,13 +131,14 @@ class Disk:
         return None
 
     def _reach(self, connection: Any) -> None:
-        """Raise where this process does not reach the database now, once it has waited."""
+        """Wait and raise as the driver would, if this process does not reach the database now."""
         if self.apart and self.kernel.clock < self.apart.get(self.kernel.me, 0.0):
             self.kernel.sleep(UNANSWERED_S)
             _fail(connection, "unknown")
 
     def _wait_for_lock(self, cursor: Any, parameters: Any) -> None:
-        """Of PostgreSQL: who has it is timed out, if that was asked for, by the simulated clock.
+        """Wait for PostgreSQL's lock. Whoever holds it is timed out by the simulated clock, if
+        that was asked for.
 
         A process that is stopped does nothing. One that runs does something at each of its pauses.
         """
@@ -168,7 +169,7 @@ def _no_sync(dbapi: Any, _record: Any) -> None:
 
 
 def _fail(connection: Any, kind: str) -> None:
-    """Raise what the driver would; of PostgreSQL, the connection is gone with it."""
+    """Raise what the driver would. A connection to PostgreSQL is gone with it."""
     if isinstance(connection.driver_connection, sqlite3.Connection):
         raise sqlite3.OperationalError(SQLITE[kind])
     import psycopg

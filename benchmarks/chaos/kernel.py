@@ -31,7 +31,7 @@ class Crash(BaseException):
 
 
 class Stuck(RuntimeError):
-    """Raised when nobody can ever go on, or a run takes too many steps."""
+    """Raised if nobody can ever go on, or a run takes too many steps."""
 
 
 @dataclass
@@ -259,7 +259,7 @@ class Kernel:
         return until()
 
     def point(self, where: str) -> None:
-        """Pass a crash point: somebody else may go first, or the process dies."""
+        """Pass a crash point: another thread may go first, or the process dies here."""
         process = self._fiber().process
         self._alive(process)
         self.points += 1
@@ -307,7 +307,9 @@ class Kernel:
             return None
 
     def _next(self) -> Fiber | None:
-        """Who runs next; None: the run is over."""
+        """Return the thread that runs next, moving the clock on if all wait; None when the run
+        is over. Raises Stuck if nobody can go on.
+        """
         self.steps += 1
         if self.fatal is not None or not self._fibers:
             return None
@@ -347,7 +349,9 @@ class Kernel:
             raise fatal
 
     def _go_on(self) -> None:
-        """A thread that ends comes back here, and so does one that finds nobody to go on."""
+        """Switch to the thread that runs next, until the run is over. A thread that ends comes
+        back here, and so does one that finds nobody to go on.
+        """
         while (after := self._drawn()) is not None:
             self.current = after
             after.greenlet.switch()

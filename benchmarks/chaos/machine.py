@@ -176,7 +176,9 @@ def _signal(attempt: LocalAttempt, number: int) -> None:
 
 
 def _select(reading: list[int], *_: Any) -> tuple[list[int], list[int], list[int]]:
-    """Of the bell: whether anything was written to it, by looking now and then."""
+    """Wait until something was written to `reading`, looking now and then, or the time is over.
+    Return what `select.select` would.
+    """
     import select
 
     kernel, timeout_s = Zygote.of_run().kernel, float(_[-1])
@@ -206,7 +208,7 @@ def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
 
 
 def _let_go_on_death(patches: system.Patches, kernel: Callable[[], Kernel]) -> None:
-    """A backend's files are closed as its process dies."""
+    """Close the files of a backend when its process dies."""
     opens, closes = LocalBackend.__init__, LocalBackend.close
     there: set[int] = set()  # backends that are open
 

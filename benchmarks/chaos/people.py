@@ -53,7 +53,9 @@ class Door:
 
 
 def _drive(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a request to its end: nothing in it waits but by the simulation."""
+    """Run a request to its end. Raises AssertionError if it waits for anything but the
+    simulation.
+    """
     try:
         coroutine.send(None)
     except StopIteration:
@@ -315,7 +317,7 @@ SHOWN = (
 
 
 def _shown(body: Any) -> Any:
-    """Of an answer what is worth keeping."""
+    """Return the fields of an answer that are worth keeping; None if it is no object."""
     if not isinstance(body, dict):
         return None
     names = (

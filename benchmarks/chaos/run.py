@@ -180,7 +180,7 @@ class Simulation:
         return one
 
     def decides(self, holder: str, term: int) -> None:
-        """Note that a decider took a turn, once a second."""
+        """Note that a decider took a turn, at most once a second."""
         if self._turned[0] != holder or self.kernel.clock - self._turned[1] > 1.0:
             self._turned = holder, self.kernel.clock
             self.note("decides", holder=holder, term=term)
@@ -300,7 +300,7 @@ class Simulation:
     # --- what goes wrong --------------------------------------------------------------------
 
     def _spoil(self) -> None:
-        """Until so many steps were taken; then everything works again."""
+        """Let things go wrong until so many steps were taken; then let everything work again."""
         kernel, draw = self.kernel, random.Random(f"nemesis {self.plan.seed}")
         if not self.plan.calm:
             self.faults.rate = draw.choice([0.0, 0.0, 0.01, 0.05])
@@ -351,7 +351,7 @@ class Simulation:
         self.kernel.kill(process, f"{process.role}: any moment")
 
     def _part(self, draw: random.Random) -> None:
-        """Now and then a process and the database lose each other for a while; both are alive."""
+        """Cut a process off from the database now and then, for a while; both stay alive."""
         while not self.healed.is_set():
             self.kernel.sleep(draw.expovariate(1 / 20))
             there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
@@ -388,7 +388,7 @@ class Simulation:
             store.close()
 
     def _power_fails(self, process: Process, _: str) -> None:
-        """As this process gets no further."""
+        """Stop this process where it is, and let the power fail."""
         process.frozen_until = self.kernel.clock + 1e3
         draw = random.Random(f"power {self.plan.seed} {self.kernel.points}")
         nobody = self.kernel.process("mains", self.elsewhere)
@@ -400,7 +400,7 @@ class Simulation:
         self.note("stopped", process=name)
 
     def _upgrade(self, draw: random.Random, process: Process) -> None:
-        """Other code is installed, and the services are asked to stop, to begin anew with it."""
+        """Install other code, and ask the services to stop, so that they begin anew with it."""
         self._installed = True
         for name, service in sorted(self.services.items()):
             service.told.append(15)
@@ -412,14 +412,14 @@ class Simulation:
         return installed
 
     def _promote(self, draw: random.Random, _: Process) -> None:
-        """Another champion appears under the same name, whole."""
+        """Put another champion in place of the present one, whole."""
         fresh = self.champion.with_name("fresh")
         fresh.symlink_to(draw.choice(self.champions))
         fresh.replace(self.champion)
         self.note("promoted")
 
     def _restart(self) -> None:
-        """As a service manager does: what hangs is killed, what ended is started again."""
+        """Kill services that hang and start those that ended, as a service manager does."""
         for name, process in list(self.services.items()):
             if self.kernel.clock < process.host.off_until:
                 continue
@@ -431,7 +431,9 @@ class Simulation:
     # --- afterwards -------------------------------------------------------------------------
 
     def _read_log(self) -> None:
-        """What the database holds, by plain SQL: the service's own reader is what is tested."""
+        """Add what the database holds to the run's history, by plain SQL: the service's own
+        reader is under test.
+        """
         engine = create_engine(self.url)
         with engine.connect() as connection:
             for seq, at, kind, job, actor, cause, body in connection.execute(text(EVENTS)):

@@ -252,7 +252,7 @@ class InFront(Simulation):
         kernel.stop()
 
     def _let_end(self) -> None:
-        """Both services are stopped, for good."""
+        """Stop both services, for good."""
         ends = list(self.services.values())
         self.services.clear()
         for process in ends:
@@ -272,10 +272,10 @@ class InFront(Simulation):
         super()._one(draw)
 
     def _upgrade(self, draw: random.Random, process: Process) -> None:
-        """There is no log of decisions to go on with."""
+        """Do nothing: there is no log of decisions to go on with."""
 
     def _promote(self, draw: random.Random, _: Process) -> None:
-        """Nor a champion."""
+        """Do nothing: there is no champion."""
 
     def _audit(self) -> None:
-        """Nor one to audit."""
+        """Do nothing: there is no log to audit."""

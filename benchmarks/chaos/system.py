@@ -268,12 +268,12 @@ def _names(real: Callable[..., Any], drawn: Callable[..., Any]) -> Callable[...,
 
 
 def _not_here(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Does nothing within a simulation."""
+    """Return a function that calls `real` outside of a simulation, and within one does nothing."""
     return lambda *args: real(*args) if active() is None else None
 
 
 def _replacements() -> list[tuple[Any, str, Any]]:
-    """(module, name, what stands in)."""
+    """Return (module, name, stand-in) for everything that a simulation replaces."""
     found: list[tuple[Any, str, Any]] = [
         (time, "time", wall),
         (time, "sleep", sleep),

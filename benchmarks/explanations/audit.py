@@ -74,7 +74,8 @@ class Found:
 
 
 class Audited(Engine):
-    """Stops at moments of the world, and has the waits of that moment explained and judged.
+    """An engine that stops at moments of the world, and has the waits of that moment explained
+    and judged.
 
     Args:
         wanted: waits to be judged.
@@ -244,7 +245,7 @@ class Audited(Engine):
 
 
 class _Started(Exception):
-    """The job that was waited for has started."""
+    """Raised when the job that was waited for has started."""
 
 
 def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool = True) -> Found:

@@ -50,7 +50,7 @@ def deep_line() -> tuple[Core, Memory]:
 
 
 class _Everyone(dict[str, int]):
-    """Every job scores 0."""
+    """Scores of jobs by id, in which every job has score 0."""
 
     def __contains__(self, key: object) -> bool:
         return True

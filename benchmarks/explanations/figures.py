@@ -30,7 +30,9 @@ NAMES = [*SERVICES, *(world.name for world in WORLDS)]
 
 
 def one(name: str, data: Path, seed: int, waits: int, judged: bool = True) -> Found:
-    """Audit one world, in a process of its own. `judged` is as in `audit`."""
+    """Audit one world, in a process of its own, and return what was found. `judged` is as in
+    `audit`.
+    """
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if name in SERVICES:
         began = time.process_time()
@@ -98,7 +100,9 @@ def figures(found: Sequence[Found]) -> dict[str, Any]:
 
 
 def _sentences(said: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Shares of the answers of services of which nothing is wrong, by kind of sentence."""
+    """Return the share of right answers by kind of sentence, and a few wrong ones. The answers
+    are of services with nothing wrong.
+    """
     kinds = {name: fmean(not one[name] for one in said) for name in (said[0] if said else ())}
     wrong = {name: [one[name] for one in said if one[name]][:3] for name in kinds}
     return {
@@ -110,7 +114,9 @@ def _sentences(said: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 
 def _services(told: Sequence[Found]) -> dict[str, Any]:
-    """Answered questions and the age of answers of a running service."""
+    """Return how many questions to a running service were answered, and how old the answers
+    were, seconds.
+    """
     ages = [age for o in told for age in o.ages]
     asked = sum(o.questions for o in told)
     return {
@@ -140,8 +146,9 @@ def ends(found: Sequence[Found]) -> dict[str, Any]:
 
 
 def _kept_in(worlds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Ends at odds of nine in ten: worlds with enough of them, and those that kept as many as the
-    words say, within `ROOM`; whether Philly is among these."""
+    """Return, on ends at odds of nine in ten, how many worlds have enough of them, how many of
+    these kept to the odds within `ROOM`, and whether Philly did (1 or 0; None: too few).
+    """
     nine = {one["world"]: one.get("ends", {}).get("0.9", {"runs": 0}) for one in worlds}
     told = {name: of["kept"] for name, of in nine.items() if of["runs"] >= ENOUGH}
     true = [name for name, kept in told.items() if round(abs(kept - 0.9), 4) <= ROOM]
@@ -153,7 +160,7 @@ def _kept_in(worlds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _of_world(name: str, of: Sequence[Found]) -> dict[str, Any]:
-    """One world, over its draws."""
+    """Return the figures of one world over its draws, or why it was skipped."""
     if of[0].skipped:
         return {"world": name, "skipped": of[0].skipped}
     told = forecasts([f for o in of for f in o.foretold])
@@ -194,7 +201,9 @@ def verdict(found: dict[str, Any], calibration: Calibration) -> dict[str, Any]:
 
 
 def _beside_rules(pinball: Mapping[str, Any]) -> dict[str, float]:
-    """The loss over that of the better of the two simple rules, of each level."""
+    """Return the loss divided by that of the better of the two simple rules, at each level; {}
+    without forecasts.
+    """
     if not pinball["jobs"]:
         return {}
     return {

@@ -13,7 +13,9 @@ from scheduler.core.findings import Promise
 
 
 def promise(a: Asked) -> str:
-    """Check from when on GPUs are kept for the job, against what the policy does."""
+    """Check from when on GPUs are kept for the job, against what the policy does. Return what
+    is wrong, or "".
+    """
     core, told, text = a.core, a.analysis["bound_s"], a.analysis["promise"]
     queued = core.jobs[a.job_id]
     made = core.policy.promise(queued, a.analysis["at"])
@@ -53,7 +55,7 @@ def _promise_words(text: str, made: Promise) -> str:
 
 def sharing(a: Asked) -> str:
     """Check why the job does not share, for the run that came closest, against the predicted
-    speeds.
+    speeds. Return what is wrong, or "".
     """
     text = a.analysis["sharing"]
     queued = a.core.jobs[a.job_id]
@@ -67,8 +69,8 @@ def sharing(a: Asked) -> str:
 
 
 def belief(a: Asked) -> str:
-    """Check how long the job should run, in values and words, against the decision's record and the
-    limit.
+    """Check how long the job should run, in values and words, against the decision's record and
+    the limit. Return what is wrong, or "".
     """
     told, spread = a.told["belief"], a.moment.evidence(a.job_id)
     if told is None or not spread:
@@ -85,7 +87,7 @@ def belief(a: Asked) -> str:
 
 
 def evidence(a: Asked) -> str:
-    """Check how long the owner's last jobs of that name ran."""
+    """Check how long the owner's last jobs of that name ran. Return what is wrong, or ""."""
     own = a.moment.asked[a.job_id]
     ended = []
     for job_id, (at, how) in a.moment.left.items():
@@ -111,8 +113,8 @@ _GIVEN = ("start", "pack", "profile")
 
 
 def prediction(a: Asked) -> str:
-    """Check the terms of the prediction: they sum to the recorded score, with their factors in
-    words.
+    """Check that the terms of the prediction sum to the recorded score, with their factors in
+    words. Return what is wrong, or "".
     """
     score = a.moment.last(a.job_id, "score")
     told = a.told["contributions"]
@@ -145,7 +147,7 @@ def prediction(a: Asked) -> str:
 
 def forecast(a: Asked) -> str:
     """Check when the job starts: not in the past, p50 before p90, as stored, and the same in
-    words.
+    words. Return what is wrong, or "".
     """
     made = a.told["forecast"]
     if made is None or made["start_p50"] is None:
@@ -162,7 +164,8 @@ def forecast(a: Asked) -> str:
 
 def after_end(a: Asked) -> str:
     """Check that the median start is not before the end of a run without which the job cannot
-    start. For the first in line it is that end, unless the forecast is crude.
+    start. For the first in line it is that end, unless the forecast is crude. Return what is
+    wrong, or "".
     """
     made, holders = a.told["forecast"], a.analysis["holders"]
     if made is None or made["start_p50"] is None:
@@ -179,9 +182,10 @@ def after_end(a: Asked) -> str:
 
 
 def sooner(a: Asked) -> str:
-    """Check what would let the job start earlier: by the difference of the two starts, in values
-    and words, and not before the end of a run that keeps too many GPUs. The last is unknown for a
-    job that may share GPUs only then, or is profiled first.
+    """Check how much earlier a change lets the job start: the difference of the two starts, in
+    values and words, and not before the end of a run that keeps too many GPUs. The last is
+    unknown for a job that may share GPUs only then, or is profiled first. Return what is wrong,
+    or "".
     """
     for one in a.analysis["suggestions"]:
         found = re.search(rf"{re.escape(one['words'])}, (at once|.+? earlier)", a.lines)
@@ -200,8 +204,9 @@ def sooner(a: Asked) -> str:
 
 
 def _must_end(a: Asked, asked: Told) -> list[Told]:
-    """Of the runs that are named those without whose GPUs the others on open nodes of a virtual
-    cluster are not enough."""
+    """Return those of the runs named in the answer that must end before the job can start:
+    without their GPUs the open nodes of virtual cluster `asked["vc"]` have too few.
+    """
     open_nodes = [n for n in a.moment.pool(asked["vc"]) if n not in a.moment.closed]
     spare = len(open_nodes) * a.moment.per_node - asked["gpus"]
     found = []
@@ -214,7 +219,7 @@ def _must_end(a: Asked, asked: Told) -> list[Told]:
 
 
 def promised(a: Asked) -> str:
-    """Check the forecast made at submission, against the log."""
+    """Check the forecast made at submission, against the log. Return what is wrong, or ""."""
     told, kept = a.told["promised"], a.moment.forecasts.get(a.job_id)
     if told is None or kept is None:
         return "" if told is None else "foreseen at submission, and not in the log"
@@ -224,7 +229,7 @@ def promised(a: Asked) -> str:
 
 
 def changed(a: Asked) -> str:
-    """Check by how much the start has moved since submission."""
+    """Check by how much the start has moved since submission. Return what is wrong, or ""."""
     text, short = a.analysis["changed"], a.analysis["changed_much"]
     kept, now = a.moment.forecasts.get(a.job_id), a.told["forecast"]
     if not text:

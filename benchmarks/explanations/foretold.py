@@ -101,7 +101,9 @@ def forecasts(scored: Sequence[Foretold]) -> dict[str, Any]:
 
 
 def _of_wait(name: str, mine: Sequence[Foretold]) -> dict[str, Any]:
-    """Of forecasts of one horizon: kept at either level, and how wide between them, seconds."""
+    """Return, for forecasts of one horizon, the share that held at each level, and the median
+    width between the levels, seconds.
+    """
     even = [one.true <= one.p50 + 1e-6 for one in mine if one.p50 is not None]
     widths = [one.p90 - one.p50 for one in mine if one.p90 is not None and one.p50 is not None]
     return {
@@ -134,7 +136,9 @@ def pinball(promised: float, true: float, level: float) -> float:
 
 
 def _losses(scored: Sequence[Foretold]) -> Mapping[str, Any]:
-    """Mean pinball loss in seconds, over forecasts for which all three rules say something."""
+    """Return the mean pinball losses in seconds, over forecasts with both levels and both
+    simple rules.
+    """
     rows = [(one, one.p50, one.p90, one.average, one.roughly) for one in scored]
     full = [
         (one.true, p50, p90, average, roughly)

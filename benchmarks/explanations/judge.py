@@ -56,7 +56,7 @@ def aside(act: Callable[[], T]) -> T:
 
 @dataclass
 class Account:
-    """Which job is on which GPUs, from decisions and ends alone.
+    """Keeps which job is on which GPUs, from decisions and ends alone.
 
     Attributes:
         held: by job, the GPUs of each node as a bit mask; since: when each began, seconds.
@@ -225,7 +225,9 @@ class Judge:
     def _others(
         self, holders: Sequence[Holder], told_too: Sequence[Holder], job_id: str, random: Random
     ) -> list[Holder]:
-        """As many of each kind that are not told of, or as there are."""
+        """Return as many of each kind as in `holders` that the answer does not name, drawn at
+        random, or as many as there are.
+        """
         said = {(h["job"], h["node"]) for h in (*holders, *told_too)}
         by_kind: dict[str, list[Holder]] = {"run": [], "wait": [], "node": []}
         for one in self.everything(job_id):
@@ -265,7 +267,9 @@ class Judge:
     # --- the numbers ------------------------------------------------------------------------
 
     def _stale(self, told: Mapping[str, Any], job_id: str, now: float) -> list[str]:
-        """Numbers, in values and in words, that are not those of this moment."""
+        """Return the numbers of an answer, in values and in words, that are not true now, each
+        in a sentence.
+        """
         core, queued = self.core, self.core.jobs[job_id]
         profiling = queued.reason is Reason.AWAITING_PROFILE
         pool = core.cluster.profiling if profiling else core.cluster.pools[queued.job.vc]
@@ -294,7 +298,7 @@ _PLACE = re.compile(r"Number ([\d,]+) of ([\d,]+) in ")
 
 
 def _words_against(told: Mapping[str, Any], true: Mapping[str, Any]) -> list[str]:
-    """Numbers in the sentences that are not the true ones."""
+    """Return a sentence for every text with numbers that are not the true ones."""
     wrong = []
     for text, shape, names in (
         (told["in_the_way"], _NEED, ("need", "free", "limit")),

@@ -219,7 +219,7 @@ def audit(wanted: int, seed: int) -> Found:
 
 
 class _Life:
-    """The days of a service."""
+    """Plays the days of a service, and judges its answers."""
 
     def __init__(self, service: Service, wanted: int, seed: int):
         self.service, self.wanted, self.seed = service, wanted, seed
@@ -248,7 +248,9 @@ class _Life:
         return self.found
 
     def _until(self, after_s: float) -> None:
-        """Time passes, and what happens meanwhile is decided about."""
+        """Let time pass until `after_s` seconds from the start, with every decision that is
+        due.
+        """
         service = self.service
         while (left_s := service.start + after_s - service.world.now()) > 1e-3:
             wake = service.decider.state.wake_at
@@ -274,7 +276,9 @@ class _Life:
             self._judge(self.asked(job_id))
 
     def asked(self, job_id: str) -> Asked:
-        """A job that waits asked about: by the API, on its page and as it is printed."""
+        """Ask about a waiting job and return the answers: of the API, of its page and as
+        printed. Raises RuntimeError if the job was not analysed.
+        """
         service, core = self.service, self.follower.state.core
         service.analyst.turn()
         service.analyst.refresh()  # as it would have been, had this clock not leapt

@@ -70,7 +70,7 @@ def _runs(
 
 def wait(a: Asked) -> str:
     """Check the whole wait: how long, for what by share, who had how many GPU hours, who went
-    first, and the bound where it has passed.
+    first, and the bound if it has passed. Return what is wrong, or "".
     """
     text, asked = a.told["wait"], a.moment.asked[a.job_id]
     if text.endswith(JUST_CAME):

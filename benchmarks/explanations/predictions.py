@@ -85,7 +85,9 @@ class Promises:
         return told
 
     def _average(self, vc: str, waited_s: float) -> Rule | None:
-        """The mean wait of late and the ninth decile, less what it has waited."""
+        """Return the mean of recent waits and their ninth decile, less what the job has waited,
+        at least 0; None with fewer than two waits.
+        """
         waits = self._recent[vc]
         if len(waits) < 2:
             return None

@@ -29,7 +29,7 @@ def lines(told: Mapping[str, Any], now: float, *words: str) -> str:
 
 @contextmanager
 def _repeating(told: Mapping[str, Any], now: float) -> Iterator[str]:
-    """A server that gives one answer, and what time it is."""
+    """Give the address of a server that always gives one answer, and the time `now`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -42,7 +42,7 @@ def _repeating(told: Mapping[str, Any], now: float) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Nobody reads it."""
+            """Print nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         serving = threading.Thread(target=server.serve_forever, daemon=True)

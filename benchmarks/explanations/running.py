@@ -166,8 +166,9 @@ class _Asking:
         found.waits.append((job_id, at, judge.verdict(analysis, job_id, at)))
 
     def _burst(self, jobs: Sequence[str]) -> None:
-        """Many questions at once, under load; what is answered falsely counts as not answered, and
-        questions of jobs that had started meanwhile do not count."""
+        """Ask many questions at once, under load. Wrong answers count as none; questions about
+        jobs that had started meanwhile do not count.
+        """
         with busy(multiprocessing.cpu_count()), ThreadPoolExecutor(AT_ONCE) as asking:
             answers = list(asking.map(self._quick, jobs))
         log = Log.read(self.database)
@@ -207,7 +208,7 @@ class _Asking:
             return unescape(str(answer.read(), "utf-8"))
 
     def _ended(self) -> None:
-        """When those that were named did end."""
+        """Note when the runs that answers named did end."""
         log = Log.read(self.database)
         self.found.foretold = list(of_log(log))
         for at, one in self._named:

@@ -49,7 +49,9 @@ MOST_EVENTS = 200  # between a question and its answer, that are looked at
 
 
 def phase(a: Asked) -> str:
-    """Check that the job waits, and how long: without the time it was profiled or held."""
+    """Check that the job waits, and how long: without the time it was profiled or held. Return
+    what is wrong, or "".
+    """
     asked, told = a.moment.asked[a.job_id], a.told
     if not a.moment.queued(a.job_id) or told["phase"] not in ("queued", "submitted"):
         return f"{told['phase']} of a job that waits"
@@ -64,7 +66,9 @@ def phase(a: Asked) -> str:
 
 
 def place(a: Asked) -> str:
-    """Check its place in line, in values and words, here and in the queue."""
+    """Check the job's place in line, in values and words, here and in the queue. Return what is
+    wrong, or "".
+    """
     line = a.moment.line(a.moment.asked[a.job_id]["vc"])
     true = [line.index(a.job_id) + 1, len(line)]
     said = ints(a.analysis["place"], r"Number ([\d,]+) of ([\d,]+) in ")
@@ -78,14 +82,16 @@ def place(a: Asked) -> str:
 
 
 def _true(a: Asked) -> list[int]:
-    """GPUs that it needs, that are free and that are there."""
+    """Return the GPUs (that the job asks for, that are free, that its virtual cluster has)."""
     asked = a.moment.asked[a.job_id]
     there = len(a.moment.pool(asked["vc"])) * a.moment.per_node
     return [asked["gpus"], a.moment.free(asked["vc"]), there]
 
 
 def numbers(a: Asked) -> str:
-    """Check GPUs asked for, free and there: they must be the same wherever they occur."""
+    """Check GPUs asked for, free and there: they must be the same wherever they occur. Return
+    what is wrong, or "".
+    """
     true = dict(zip(("need", "free", "limit"), _true(a), strict=True))
     first = a.told["principal"][0]
     for part in (a.analysis, first):
@@ -103,7 +109,9 @@ def numbers(a: Asked) -> str:
 
 
 def age(a: Asked) -> str:
-    """Check that the answer is of the time of the question, or says how old it is."""
+    """Check that the answer is of the time of the question, or tells its age. Return what is
+    wrong, or "".
+    """
     at = a.analysis["at"]
     if at > a.answered_at + 1.0:
         return "of a time to come"
@@ -122,7 +130,9 @@ def _runs(a: Asked) -> list[Told]:
 
 
 def alive(a: Asked) -> str:
-    """Check that runs named hold GPUs, waiting jobs wait, and closed nodes are closed."""
+    """Check that runs named hold GPUs, waiting jobs wait, and closed nodes are closed. Return
+    what is wrong, or "".
+    """
     for one in a.analysis["holders"]:
         job, kind = one["job"], one["kind"]
         holds = {
@@ -137,8 +147,8 @@ def alive(a: Asked) -> str:
 
 
 def whole(a: Asked) -> str:
-    """Check that everybody is listed, and that the words tell of as many, by name where they are
-    few.
+    """Check that everybody in the way is listed, and that the words count as many, by name if
+    they are few. Return what is wrong, or "".
     """
     told, text = a.analysis, a.analysis["in_the_way"]
     if told["in_all"] != len(told["holders"]) or not all(
@@ -167,7 +177,9 @@ _WORD = {
 
 
 def ran(a: Asked) -> str:
-    """Check how long a run has run, and how far past its prediction."""
+    """Check how long a run has run, and how far past its prediction. Return what is wrong, or
+    "".
+    """
     for one in _runs(a):
         true = a.analysis["at"] - a.moment.runs[one["job"]].since
         if abs(one["ran_s"] - true) > 0.1:
@@ -181,7 +193,7 @@ def ran(a: Asked) -> str:
 
 def ends(a: Asked) -> str:
     """Check when a run should end: within its limit, near the recorded duration, in values and
-    words.
+    words. Return what is wrong, or "".
     """
     for one in _runs(a):
         job, left = one["job"], one["ends_in_s"]
@@ -204,7 +216,9 @@ def ends(a: Asked) -> str:
 
 
 def _left(spread: Mapping[str, float], ran_s: float) -> float | None:
-    """Median seconds left by a lognormal through the recorded levels, of what has lasted."""
+    """Return the median seconds left for a run that has lasted `ran_s`, by a lognormal through
+    the recorded levels; None without levels.
+    """
     if not spread:
         return None
     normal = NormalDist()
@@ -217,7 +231,9 @@ def _left(spread: Mapping[str, float], ran_s: float) -> float | None:
 
 
 def tried(a: Asked) -> str:
-    """Check that the job is given GPUs without what is named, or waits where the answer says so."""
+    """Check that the job is given GPUs without what is named, or waits if the answer names
+    nothing. Return what is wrong, or "".
+    """
     holders = a.analysis["holders"]
     judge = Judge(a.core, Account())
     gone = holders or judge.everything(a.job_id)
@@ -227,7 +243,9 @@ def tried(a: Asked) -> str:
 
 
 def fewest(a: Asked) -> str:
-    """Check that the job still waits when any one of those named is left."""
+    """Check that the job still waits if any one of those named is left. Return what is wrong,
+    or "".
+    """
     holders, judge = a.analysis["holders"], Judge(a.core, Account())
     for i in range(len(holders) if len(holders) > 1 else 0):
         rest = [one for j, one in enumerate(holders) if j != i]
@@ -237,7 +255,9 @@ def fewest(a: Asked) -> str:
 
 
 def otherwise(a: Asked) -> str:
-    """Check that the alternatives named also suffice, and are as many as is said."""
+    """Check that the alternatives named also suffice, and are as many as the words count.
+    Return what is wrong, or "".
+    """
     told, judge = a.analysis, Judge(a.core, Account())
     besides = [one for one in told["holders"] if one["kind"] != "running job"]
     sets = [[one] for one in told["either"]] + [[*those, *besides] for those in told["instead"]]
@@ -257,7 +277,9 @@ def otherwise(a: Asked) -> str:
 
 
 def helps(a: Asked) -> str:
-    """Check that what would start the job at once does, when it is done to the core."""
+    """Check that a change that should start the job at once does, when made in the core. Return
+    what is wrong, or "".
+    """
     for one in a.analysis["suggestions"]:
         changes, at = one["changes"], a.analysis["at"]
         if one["starts_now"] and not starts_when(a.core, changes, a.job_id, at):
@@ -269,8 +291,9 @@ def helps(a: Asked) -> str:
 
 
 def order(a: Asked) -> str:
-    """Check that the terms sum to the recorded order value at the moment of the answer, each with
-    its sign and in words. The model's part must be one number, named as such.
+    """Check that the terms sum to the recorded order value at the moment of the answer, each
+    with its sign and in words. The model's part must be one number, named as such. Return what
+    is wrong, or "".
     """
     terms = {one["what"]: one["seconds"] for one in a.analysis["order"]}
     key = a.moment.last(a.job_id, "priority")
@@ -305,8 +328,8 @@ def _place_of(a: Asked) -> str:
 
 
 def overtaken(a: Asked) -> str:
-    """Check which jobs were submitted later and given GPUs first, by why they could, against the
-    decisions.
+    """Check which jobs were submitted later and given GPUs first, by why they could, against
+    the decisions. Return what is wrong, or "".
     """
     return _overtaken(a.moment, a.job_id, a.told["overtaken"])
 
@@ -359,7 +382,9 @@ def _why(moment: Moment, job_id: str, body: Mapping[str, Any], own: float | None
 
 
 def waits(a: Asked) -> str:
-    """Check what the job waited for, by the spells between decisions, summed and in shares."""
+    """Check what the job waited for, by the spells between decisions, summed and in shares.
+    Return what is wrong, or "".
+    """
     by = defaultdict[str, float](float)
     for reason, since, until in spells(a):
         by[reason] += until - since
@@ -375,7 +400,9 @@ def waits(a: Asked) -> str:
 
 
 def begun(a: Asked) -> str:
-    """Check, for a job that has started, who went first while it waited, and how long that was."""
+    """Check, for a job that has started, who went first while it waited, and how long that was.
+    Return what is wrong, or "".
+    """
     if a.begun is None:
         return ""
     told, moment = a.begun, a.moment
@@ -398,7 +425,7 @@ def begun(a: Asked) -> str:
 
 
 def lines(a: Asked) -> str:
-    """Check that the command line prints what the API gave."""
+    """Check that the command line prints what the API gave. Return what is wrong, or ""."""
     parts = ("in_the_way", "place", "promise", "sharing", "otherwise", "changed")
     said = [a.analysis[name] for name in parts]
     said += [(a.told["belief"] or {}).get("text", ""), a.told["wait"]]
@@ -409,8 +436,8 @@ STABLE = ("job_id", "phase", "estimate_s", "contributions", "hold")
 
 
 def printed(a: Asked) -> str:
-    """Check that --json of the command line says what the API says. What changes with time is
-    judged by itself.
+    """Check that --json of the command line gives what the API gives. What changes with time is
+    judged by itself. Return what is wrong, or "".
     """
     found = [name for name in STABLE if a.printed[name] != a.told[name]]
     found += ["belief"] * (_range(a.printed["belief"]) != _range(a.told["belief"]))
@@ -431,14 +458,17 @@ def _range(told: Told | None) -> str:
 
 
 def page(a: Asked) -> str:
-    """Check that the page says how long the job should run, as the API does."""
+    """Check that the page tells how long the job should run, as the API does. Return what is
+    wrong, or "".
+    """
     said = _range(a.told["belief"])
     return "" if said in a.page else f"not on the page: {said!r}"
 
 
 def page_wait(a: Asked) -> str:
-    """Check what the page says the wait was made of. It must hold what the API says both before and
-    after, and nothing that it says neither before nor after.
+    """Check what the page tells of the wait's parts. It must hold what the API gives both
+    before and after, and nothing that the API gives neither before nor after. Return what is
+    wrong, or "".
     """
     found, after = re.search(r"<p>(Job [^<]+)</p>", a.page), a.after or a.told
     shown, *told = map(_made_of, (found[1] if found else "", a.told["wait"], after["wait"]))
@@ -459,7 +489,9 @@ def _made_of(text: str) -> list[str]:
 
 
 def page_numbers(a: Asked) -> str:
-    """Check what the page says is free now, in its first sentence and next to the bar."""
+    """Check how many GPUs are free now by the page, in its first sentence and next to the bar.
+    Return what is wrong, or "".
+    """
     why = a.page.partition('id="why"')[2].partition("</section>")[0]
     shown = ints(why, r"needs ([\d,]+) GPUs?.*?[,;] ([\d,]+) of ([\d,]+) (?:is|are) free")
     bar = ints(why, r"needs ([\d,]+), free ([\d,]+), in all ([\d,]+)")
@@ -469,7 +501,9 @@ def page_numbers(a: Asked) -> str:
 
 
 def way(a: Asked) -> str:
-    """Check who must finish, on the page: runs that are alive, and what is free now."""
+    """Check who must finish, on the page: runs that are alive, and what is free now. Return
+    what is wrong, or "".
+    """
     shown = ints(a.way, r"needs ([\d,]+) GPUs?; ([\d,]+) of ([\d,]+) (?:is|are) free now")
     waits_on = a.moment.queued(a.job_id)
     if shown != (_true(a) if waits_on else None):

@@ -15,7 +15,7 @@ ROWS = 100  # latest ended jobs that are explained by either model
 
 
 class Refitted(OnlineEstimator):
-    """Predictions that compare every fit with the one before.
+    """An estimator that compares every fit with the one before.
 
     Attributes:
         agreed: of each job explained by two fits, how far its first reasons agree, as they are

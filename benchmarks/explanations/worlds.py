@@ -35,12 +35,16 @@ class AuditWorld:
 
 
 def _reported(name: str) -> Callable[[Path, int], Scenario]:
-    """A world of `worlds.yaml` on which nothing was chosen; durations from histories alone."""
+    """Return a function that makes the world of this name in the reported half of
+    `worlds.yaml`, where nothing was chosen; durations are predicted from histories alone.
+    """
     return lambda data, seed: scenario(name, read_worlds()["reported"][name], data, seed, "own")
 
 
 def _refitted(data: Path, seed: int) -> Scenario:
-    """Venus' users on four nodes, with own predictions whose fits are compared."""
+    """Return the world of Venus' users on four nodes, with own predictions. The fits of their
+    model are compared.
+    """
     made = _reported("venus-four-nodes")(data, seed)
     made.estimators = lambda policy: (
         Refitted(seed=seed) if policy.capabilities.estimates else Estimator()

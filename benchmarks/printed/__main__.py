@@ -128,7 +128,7 @@ def _well(one: Played) -> bool:
 
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
-    """Play every log with its command and without."""
+    """Play every log with its command and without. Return the figures."""
     with_command, without = list[tuple[Case, Played]](), list[tuple[Case, Played]]()
     written, read_s, took_s, rows = 0, 0.0, 0.0, []
     for case, command, run in drawn(asked.half, asked.draws, asked.only):

@@ -77,7 +77,7 @@ def _between(source: random.Random, low: float, high: float) -> float:
 
 @dataclass
 class Run:
-    """One run. Waiting moves its clock on.
+    """A made-up run that prints. Waiting moves its clock on.
 
     Attributes:
         parts: (seconds since it began, what was printed).
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def total(self) -> int:
-        """Number of steps of the whole run."""
+        """Return the number of steps of the whole run."""
         return self.sizes.epochs * self.sizes.steps
 
     def wait(self, seconds: float) -> None:

@@ -54,7 +54,7 @@ def _loader(rows: int) -> Any:
 
 
 def torch_plain(epochs: int, rows: int) -> None:
-    """A loop by hand, with a line an epoch."""
+    """Train by a loop by hand, with a line an epoch."""
     import torch
 
     net, loader = _net(), _loader(rows)
@@ -69,7 +69,7 @@ def torch_plain(epochs: int, rows: int) -> None:
 
 
 def torch_tqdm(epochs: int, rows: int) -> None:
-    """A bar of tqdm for each epoch."""
+    """Train with a bar of tqdm for each epoch."""
     import torch
     from tqdm import tqdm
 
@@ -86,7 +86,7 @@ def torch_tqdm(epochs: int, rows: int) -> None:
 
 
 def accelerate(epochs: int, rows: int) -> None:
-    """Accelerate, with one bar over all steps as its examples have it."""
+    """Train with Accelerate, with one bar over all steps as its examples have it."""
     import torch
     from accelerate import Accelerator
     from tqdm.auto import tqdm
@@ -105,7 +105,7 @@ def accelerate(epochs: int, rows: int) -> None:
 
 
 def transformers(epochs: int, rows: int) -> None:
-    """The Trainer of transformers on a BERT of two layers."""
+    """Train a BERT of two layers with the Trainer of transformers."""
     import torch
     from transformers import (
         BertConfig,
@@ -130,7 +130,7 @@ def transformers(epochs: int, rows: int) -> None:
 
 
 def lightning(epochs: int, rows: int) -> None:
-    """Lightning's Trainer with its bar of tqdm; that of rich prints nothing into a file."""
+    """Train with Lightning's Trainer and its bar of tqdm; rich's prints nothing into a file."""
     import lightning as pl
     import torch
     from lightning.pytorch.callbacks import TQDMProgressBar
@@ -155,7 +155,7 @@ def lightning(epochs: int, rows: int) -> None:
 
 
 def keras(epochs: int, rows: int) -> None:
-    """Keras' fit, on torch."""
+    """Train with Keras' fit, on torch."""
     os.environ["KERAS_BACKEND"] = "torch"
     import keras as library
 
@@ -167,7 +167,7 @@ def keras(epochs: int, rows: int) -> None:
 
 
 def lightgbm(rounds: int, rows: int) -> None:
-    """LightGBM, evaluated each tenth round."""
+    """Train LightGBM, evaluated each tenth round."""
     import lightgbm as library
 
     x, y = _rows(rows * 4)
@@ -179,7 +179,7 @@ def lightgbm(rounds: int, rows: int) -> None:
 
 
 def xgboost(rounds: int, rows: int) -> None:
-    """XGBoost, evaluated at each round."""
+    """Train XGBoost, evaluated at each round."""
     import xgboost as library
 
     x, y = _rows(rows * 4)
@@ -191,7 +191,7 @@ def xgboost(rounds: int, rows: int) -> None:
 
 
 def catboost(iterations: int, rows: int) -> None:
-    """CatBoost with its own lines."""
+    """Train CatBoost with its own lines."""
     from catboost import CatBoostClassifier
 
     CatBoostClassifier(
@@ -201,7 +201,7 @@ def catboost(iterations: int, rows: int) -> None:
 
 
 def sklearn(epochs: int, rows: int) -> None:
-    """A perceptron of scikit-learn, verbose."""
+    """Train a perceptron of scikit-learn, verbose."""
     from sklearn.neural_network import MLPClassifier
 
     MLPClassifier(
@@ -210,14 +210,14 @@ def sklearn(epochs: int, rows: int) -> None:
 
 
 def boosting(trees: int, rows: int) -> None:
-    """Gradient boosting of scikit-learn, verbose."""
+    """Train gradient boosting of scikit-learn, verbose."""
     from sklearn.ensemble import GradientBoostingClassifier
 
     GradientBoostingClassifier(n_estimators=trees, verbose=1, max_depth=4).fit(*_rows(rows // 2))
 
 
 def stable_baselines3(steps: int, _: int) -> None:
-    """PPO of Stable Baselines3 on CartPole."""
+    """Train PPO of Stable Baselines3 on CartPole."""
     from stable_baselines3 import PPO
 
     PPO("MlpPolicy", "CartPole-v1", verbose=1, device="cpu", n_steps=1024).learn(
@@ -226,7 +226,7 @@ def stable_baselines3(steps: int, _: int) -> None:
 
 
 def ignite(epochs: int, rows: int) -> None:
-    """Ignite's engine with its own logger."""
+    """Train with Ignite's engine and its own logger."""
     import torch
     from ignite.engine import Events, create_supervised_trainer
 
@@ -246,7 +246,7 @@ def ignite(epochs: int, rows: int) -> None:
 
 
 def skorch(epochs: int, rows: int) -> None:
-    """Skorch with its table."""
+    """Train with Skorch and its table."""
     import torch
     from skorch import NeuralNetClassifier
 
@@ -256,7 +256,7 @@ def skorch(epochs: int, rows: int) -> None:
 
 
 def gensim(epochs: int, rows: int) -> None:
-    """Word2Vec of gensim with its log."""
+    """Train Word2Vec of gensim with its log."""
     from gensim.models import Word2Vec
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s : %(levelname)s : %(message)s")

@@ -218,7 +218,9 @@ def _fill(cluster: SlurmCluster, count: int, source: random.Random) -> None:
 
 
 def _window(cluster: SlurmCluster, length_s: float, source: random.Random) -> Times:
-    """Times of commands run one after another for so long; what they submit is cancelled."""
+    """Run commands one after another for so many seconds. Return how long each took, in seconds
+    by command. What they submit is cancelled.
+    """
     until = time.monotonic() + length_s - 1.0  # one second less: no second look in it
     times: Times = {name: [] for name in COMMANDS}
     submitted = []
@@ -243,7 +245,7 @@ def _told(pair: dict[bool, Times]) -> str:
 
 
 def _compared(both: list[tuple[list[float], list[float]]], source: random.Random) -> Command:
-    """Of the times without and with the service, by pair."""
+    """Return a command's times without and with the service, compared pair by pair."""
     ratios = [statistics.mean(on) / statistics.mean(off) for off, on in both]
     draws = sorted(statistics.median(source.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
     without = [time_s for off, _ in both for time_s in off]

@@ -71,7 +71,7 @@ def _shown(process: psutil.Process) -> str:
 
 
 def _kill() -> None:
-    """Again and again: what is killed may have been about to start another."""
+    """Kill what the command left, again and again: a process may just have started another."""
     until = time.monotonic() + LINGER_S
     while (left := _alive()) and time.monotonic() < until:
         for process in left:

@@ -146,8 +146,8 @@ class SlurmCluster:
         return done
 
     def account(self, *lines: str) -> None:
-        """Run `sacctmgr -i` with each line, and wait until slurmctld knows the users added. Slurm
-        26.05 tells slurmctld only after sacctmgr has ended.
+        """Run `sacctmgr -i` with each line, and wait until slurmctld knows the users added.
+        Slurm 26.05 tells slurmctld only after sacctmgr has ended.
         """
         for line in lines:
             self.run("sacctmgr", "-i", *line.split())

@@ -83,7 +83,7 @@ def write(folder: Path, name: str, shape: Shape, ports: Ports) -> None:
 
 
 def _daemons(folder: Path, name: str, shape: Shape, ports: Ports) -> list[str]:
-    """Lines of slurm.conf that every cluster has."""
+    """Return the lines of slurm.conf that every cluster has."""
     host = socket.gethostname()
     lines = [
         f"ClusterName={name}",
@@ -131,7 +131,7 @@ def _daemons(folder: Path, name: str, shape: Shape, ports: Ports) -> list[str]:
 
 
 def _plain(shape: Shape, ports: Ports) -> list[str]:
-    """Nodes that are all alike, in one partition."""
+    """Return the lines of slurm.conf for nodes that are all alike, in one partition."""
     host = socket.gethostname()
     lines = ["GresTypes=gpu", "SchedulerParameters=bf_interval=1,sched_interval=1"]
     lines.append("PriorityType=priority/basic")  # later releases have multifactor by default

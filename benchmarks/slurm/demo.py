@@ -68,7 +68,7 @@ def _fill(slurm: SlurmCluster, seed: int, jobs: int) -> None:
 
 
 def _show(slurm: SlurmCluster, own: dict[str, str]) -> None:
-    """Every question once, with its answer."""
+    """Print every question once, with its answer."""
     last = slurm.run("sbatch", "--parsable", "--chdir=/tmp", *LAST, "--wrap=sleep 9", user="games")
     job = last.stdout.strip()
     until(lambda: _asked(own, "why", job).returncode == 0, "the first look", 120.0)

@@ -102,7 +102,9 @@ class _Maker:
         return found
 
     def _part(self, least: int = 1, spared: int = 0) -> str:
-        """Some of the nodes; not all, but for so many."""
+        """Return some of the nodes, drawn at random, as a list for Slurm: at least `least`, and
+        all but at least `spared`.
+        """
         there = range(1, len(self.nodes) + 1)
         chosen = self.chance.sample(there, self.chance.randint(least, len(self.nodes) - spared))
         return ",".join(f"n{number}" for number in sorted(chosen))
@@ -247,7 +249,9 @@ class _Maker:
         return Order(at, user, tuple(options), runs_s, after)
 
     def _several(self, options: Sequence[str]) -> list[str]:
-        """Nodes all of one kind, or so many of each."""
+        """Return a random option: a constraint to nodes all of one of two kinds, or so many
+        nodes of each of both.
+        """
         chance = self.kinds_of_nodes
         features = sorted(
             {one for _, _, gpus, _ in self.nodes for k in gpus for one in KINDS[k].split(",")}

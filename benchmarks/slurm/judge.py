@@ -96,7 +96,7 @@ def unlike(answer: Json, known: Mapping[str, float]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What Slurm printed at one moment, and what it says when asked.
+    """What Slurm printed at one moment, and what it answers when asked.
 
     Attributes:
         can: whether a job could ever run if it had to have a node (by name), by
@@ -169,7 +169,9 @@ def faults(answer: Json, facts: Facts) -> list[str]:
 
 
 def _nodes(job_id: str, job: Json, slurm: Json, facts: Facts) -> Iterator[str]:
-    """A node that is named as one that would do can run the job; one named as closed is."""
+    """Yield what is wrong with the nodes of an answer: each that it says would do must be able
+    to run the job, each that it says is closed must be closed.
+    """
     needed = slurm.get("needed") or {}
     for node in (needed.get("would_do") or {}).get("first", ()):
         if not facts.open(node):
@@ -216,7 +218,9 @@ def _times(answer: Json, slurm: Json) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The first forecast of a job, made at `at`. `start` is when it began; None: not by `until`."""
+    """The first forecast of a job, made at `at`. `start`: when the job began; None: it had not
+    by `until`.
+    """
 
     at: float
     p50: float

@@ -108,6 +108,6 @@ def _same(once: Mapping[int, str], again: Mapping[int, str]) -> Iterator[tuple[s
 
 
 def _renamed(job_id: str, same: Mapping[str, str]) -> str:
-    """A job, task or part by its id in the other run."""
+    """Return a job's id in the other run, with the number of its task or component kept."""
     whole = job_id.partition("_")[0].partition("+")[0]
     return same.get(whole, "") + job_id.removeprefix(whole)

@@ -98,7 +98,7 @@ def came(kept: Kept) -> dict[str, tuple[Job, Ask]]:
 
 
 def durations_known(truth: Mapping[str, float]) -> AbstractContextManager[object]:
-    """Let the follower know how long each job runs, to 1 %, inside the block."""
+    """Return a context in which the follower knows how long each job runs, to 1 %."""
     believed = Memory.believed
 
     def knowing(self: Memory, queued: QueuedJob) -> SubmittedJob:
@@ -111,8 +111,8 @@ def durations_known(truth: Mapping[str, float]) -> AbstractContextManager[object
 def arrivals_known(
     truth: Mapping[str, float], jobs: Mapping[str, tuple[Job, Ask]]
 ) -> AbstractContextManager[object]:
-    """Let the follower know which jobs come later, when, and how long they run, inside the
-    block.
+    """Return a context in which the follower knows which jobs come later, when, and how long
+    they run.
     """
     made_of = Beliefs.of
 

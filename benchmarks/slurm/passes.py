@@ -74,9 +74,9 @@ def events(recording: Recording) -> Iterator[Event]:
 
 @dataclass
 class Found:
-    """The result over all passes: how many there were, and how many had the same starts on the same
-    nodes. By job, it holds when slurmctld started it, and when the policy would have first, given
-    the same state.
+    """The result over all passes: how many there were, and in how many the same jobs start on
+    the same nodes. By job: when slurmctld started it, and when the policy first would have,
+    given the same state.
     """
 
     passes: int = 0
@@ -135,7 +135,7 @@ class _State:
         self.reasons.pop(reason_key(ask), None)
 
     def line(self, at: float) -> list[Ranked]:
-        """Who may start, in Slurm's order."""
+        """Return the jobs that may start, by partition, in Slurm's order."""
         found = [
             replace(one, priority=self._priority(one, at))
             for job_id in self.waiting
@@ -151,7 +151,7 @@ class _State:
         return ask.begin is None or ask.begin <= floor(at)
 
     def _priority(self, ranked: Ranked, at: float) -> int:
-        """By the nearest test of it; main passes do not tell."""
+        """Return the priority that the log shows nearest to `at`; main passes do not show one."""
         told = self.told[reason_key(ranked.ask), ranked.partition.name]
         first = (at, self.waiting[ranked.ask.job_id])
         return min(told or [first], key=lambda one: abs(one[0] - at))[1]

@@ -510,7 +510,7 @@ class Suite:
         return asked
 
     def _accounts(self) -> None:
-        """A QOS, an account for each case that has limits."""
+        """Create a QOS, and an account, for each case that has limits."""
         qos = [(f"q{i}", case.qos) for i, case in enumerate(self.cases) if case.qos]
         own = [(f"a{i}", case.account) for i, case in enumerate(self.cases) if case.account]
         accounts = ",".join(["plain", *(name for name, _ in own)])
@@ -540,7 +540,7 @@ class Suite:
             time.sleep(1.0)
 
     def _until_waiting(self, asked: Sequence[Asked]) -> None:
-        """Until each has its code, or the time is over."""
+        """Wait until each case has its code, or the time is over."""
         over = time.monotonic() + WAIT_S
         while time.monotonic() < over and any(one.seen != one.case.code for one in asked):
             time.sleep(1.0)
@@ -549,7 +549,7 @@ class Suite:
                 one.seen = found.get(one.job, "")
 
     def _words(self) -> dict[str, str]:
-        """What Slurm says of waiting jobs now."""
+        """Return Slurm's reasons of the waiting jobs now, by job id."""
         printed = self.slurm.run("squeue", "-h", "-r", "-o", "%i|%t|%r").stdout
         found = dict[str, str]()
         for line in printed.splitlines():

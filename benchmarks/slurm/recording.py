@@ -155,7 +155,9 @@ class _Recorder:
             self.tell(f"{at - self.found.began:.0f} s: {waiting} of {len(jobs)} jobs wait")
 
     def _over(self) -> bool:
-        """Nothing runs, nothing ran for a while: what waits can never start."""
+        """Return whether the recording is over: nothing runs, and either nothing waits or for
+        several looks all has waited. What still waits can never start.
+        """
         looks = self.found.looks[-IDLE_LOOKS:]
         if len(looks) < IDLE_LOOKS:
             return False
@@ -163,7 +165,7 @@ class _Recorder:
         return not any(job.state not in OVER for job in looks[-1].jobs) or set(going) == {"PENDING"}
 
     def _keep(self) -> None:
-        """What is over, before Slurm forgets it."""
+        """Keep when the jobs that are over ran, before Slurm forgets them."""
         for job in self.found.looks[-1].jobs:
             if job.state in OVER and job.start is not None and job.end is not None:
                 self.found.truth[job.id] = Truth(job.start, job.end, job.nodes, job.state)

@@ -182,7 +182,7 @@ def shrink(seed: int, kind: str, tell: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _past(made: Generated) -> Iterator[dict[str, str | int]]:
-    """Rows of slurmdbd's table of jobs, as if what ran before had run one after the other."""
+    """Yield rows of slurmdbd's table of jobs, as if the past jobs had run one after the other."""
     now = time.time()
     for number, order in enumerate(made.past):
         options = dict(one.partition("=")[::2] for one in order.options)
@@ -274,7 +274,7 @@ class _Run:
         self.follow_advice(facts)
 
     def keep(self, facts: Facts) -> None:
-        """When jobs that had a forecast began, if they did."""
+        """Keep, for each job that had a forecast, when it began, or that it had not."""
         for job_id, (at, made) in self.first.items():
             row = facts.by_id.get(job_id)
             if row is None or row["JobState"] == "CANCELLED":
@@ -284,7 +284,7 @@ class _Run:
             self.found.promises.append(one)
 
     def empty(self) -> None:
-        """What Slurm says while nothing is in any job's way."""
+        """Note what Slurm answers while nothing is in any job's way."""
         parts = judge.records(self.slurm.run("scontrol", "-a", "show", "part", "-o").stdout, PART)
         self.hidden = frozenset(name for name, row in parts.items() if row["Hidden"] == "YES")
         plain = [one for one in self.made.orders if _plain(one)]
@@ -393,7 +393,9 @@ class _Run:
     def termed(
         self, where: str, job_id: str, answer: dict[str, Any], at: tuple[Facts, Facts]
     ) -> None:
-        """Its terms are those of `sprio`, if no look was at the priorities meanwhile."""
+        """Check that the terms of an answer are those of `sprio`, unless the priorities changed
+        meanwhile.
+        """
         was, known = (one.terms.get(one.by_id[job_id]["JobId"]) for one in at)
         if known is not None and was == known and answer["slurm"] and answer["slurm"]["terms"]:
             broken = judge.unlike(answer, known)
@@ -402,7 +404,7 @@ class _Run:
                 self.found.fault(where, one)
 
     def compare(self, where: str, job_id: str, view: VisibleQueries, direct: Direct) -> None:
-        """One look without a service answers alike at the same moment."""
+        """Check that a single look without a service gives the same answer at the same moment."""
         try:
             answer, other = asdict(explained(view, job_id, direct.now)), asdict(direct.why(job_id))
         except Exception as error:
@@ -549,7 +551,7 @@ class _Run:
 
 
 def _whole(job_id: str) -> str:
-    """Of which job or array it is."""
+    """Return the id of the job or array that a job, task or component belongs to."""
     return job_id.partition("_")[0].partition("+")[0]
 
 

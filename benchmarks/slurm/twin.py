@@ -50,7 +50,7 @@ class Count:
             self.wrong[words] += 1
 
     def join(self, other: Count) -> None:
-        """Add these counts."""
+        """Add the counts of `other`."""
         self.right, self.of = self.right + other.right, self.of + other.of
         self.wrong += other.wrong
 
@@ -113,7 +113,7 @@ def requested(recording: Recording) -> dict[str, SlurmJob]:
 
 
 class _Ahead(Future):
-    """From one look on. It notes its starts, and the twin's reasons at a moment."""
+    """The future from one look on, which notes the starts, and the twin's reasons at a moment."""
 
     def note(self, moment: float) -> None:
         self._moment = moment
@@ -141,7 +141,9 @@ def _job(job: SlurmJob, shape: Shape, moments: Mapping[str, float]) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A job that waited at a poll: when it started, and when the twin starts it from there."""
+    """A job that waited at a poll: when it started, and when the twin, given that poll, starts
+    it.
+    """
 
     job_id: str
     at: float
@@ -233,7 +235,9 @@ def figures(recordings: Sequence[Recording], tell: Callable[[str], None]) -> dic
 
 
 def _horizons(ahead: Sequence[Ahead], cycle_s: float) -> dict[str, Any]:
-    """Starts within a cycle by how long the job was still to wait."""
+    """Return the share of starts foreseen to within a cycle, for each range of the wait that
+    was still ahead, and for all.
+    """
     found: dict[str, Any] = {}
     low = float("-inf")
     for high in (*HORIZONS_S, float("inf")):

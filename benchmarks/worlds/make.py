@@ -41,7 +41,7 @@ HALVES = ("chosen", "reported")
 
 
 class World(BaseModel):
-    """One entry of the file.
+    """A world, as one entry of `worlds.yaml` describes it.
 
     Attributes:
         trace: venus, philly and openb are recorded; thinned is Venus' users on few nodes;
@@ -194,9 +194,10 @@ OPENB_SHARE = 40  # one node in so many
 
 
 def _openb(folder: Path) -> Workload:
-    """Pods on a small cluster with the same types of GPU, each type a virtual cluster of its own.
+    """Return pods on a small cluster with the same types of GPU, each type a virtual cluster of
+    its own.
 
-    The list names no type that a pod asked for: each is drawn one by the GPUs there are of it.
+    The list names no type that a pod asked for: each is drawn one, in proportion to its GPUs.
     """
     whole = openb.cluster(folder).groups["openb"]
     groups = {
@@ -226,7 +227,9 @@ def _openb(folder: Path) -> Workload:
 
 
 def _chosen(workload: Workload, world: World) -> Workload:
-    """Its virtual clusters, and the jobs of its sizes."""
+    """Return the workload with only the virtual clusters of the world, and the jobs of its
+    sizes.
+    """
     spec = workload.cluster
     if world.vcs:
         spec = replace(spec, vcs={vc: world.nodes or spec.vcs[vc] for vc in world.vcs})
@@ -260,7 +263,7 @@ def _told(workload: Workload, world: World, seed: int) -> Workload:
 
 
 def _timed(workload: Workload, world: World) -> Workload:
-    """Submissions closer together, and some all at once."""
+    """Return the workload with submissions closer together, and some all at once."""
     jobs = workload.jobs
     first, last = jobs[0].submit_time, jobs[-1].submit_time
     factor = world.compress if world.load is None else offered_load(workload) / world.load
@@ -279,13 +282,17 @@ def _timed(workload: Workload, world: World) -> Workload:
 
 
 def _lent(spec: ClusterSpec) -> dict[str, int]:
-    """One node of the largest virtual cluster profiles, where that leaves it another."""
+    """Return the nodes that profile, by virtual cluster: one of the largest, or none if it has
+    only one.
+    """
     largest = max(spec.vcs, key=lambda vc: spec.vcs[vc])
     return {largest: 1} if spec.vcs[largest] > 1 else {}
 
 
 def _fitting(workload: Workload, lent: dict[str, int]) -> Workload:
-    """Without the gangs that are too large for their virtual cluster, less the node it lends."""
+    """Return the workload without the gangs too large for their virtual cluster. `lent`: its
+    nodes that profile and do not count.
+    """
     spec = workload.cluster
     room = {
         vc: sum(group.nodes * group.gpus_per_node for group in spec.groups_of(vc))

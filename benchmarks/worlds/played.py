@@ -71,7 +71,7 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Played:
-    """Plays a replicate. It is picklable, so that it can be sent to another process."""
+    """Plays a replicate. It can be sent to another process."""
 
     data: Path
     worlds: Path
@@ -106,7 +106,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """The two replicates that tuning is given, as halves of a past."""
+    """Gives tuning its two replicates, as the halves of a past."""
 
     played: Played
     half: str
@@ -207,7 +207,9 @@ def against(figures: Figures, own: str = OWN) -> Row | None:
 
 
 def _ratio(own: Sequence[Row], other: Sequence[Row], name: str) -> Row | None:
-    """Ratio of means and the error of the paired differences; None where nothing waits."""
+    """Return the ratio of the means, and the standard error of the paired differences relative
+    to the other's mean; None if that mean is 0 or there is no pair.
+    """
     both = [(a[name], b[name]) for a, b in zip(own, other, strict=True)]
     pairs = [(a, b) for a, b in both if a is not None and b is not None]
     base = mean(b for _, b in pairs) if pairs else 0.0

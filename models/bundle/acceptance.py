@@ -16,8 +16,8 @@ PLAIN_PROFILE = Profile(50.0, 50.0, 1000.0, False, sm_active_pct=50.0)
 
 
 def check(bundle: Bundle) -> None:
-    """Raise BundleError, one sentence, unless this code can decide with the bundle: it keeps its
-    features, and the estimate is finite.
+    """Raise BundleError, with one sentence, unless this code can decide with the bundle: the
+    features are those that this code keeps, and the estimate is finite.
     """
     try:
         seconds = _tried(bundle)
@@ -47,8 +47,8 @@ def positions(bundle: Bundle, kept: Sequence[FeatureSpec]) -> list[int]:
 
 
 def _tried(bundle: Bundle) -> float:
-    """Return what it estimates for a plain job, seconds; its verdict on a plain pair is asked,
-    too.
+    """Return the bundle's estimate for a plain job, seconds. Also asks for its verdict on a
+    plain pair, which may raise.
     """
     state = FeatureState(FAMILIES)
     picks = positions(bundle, state.features)

@@ -66,7 +66,7 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """Number of bins."""
+        """Return the number of bins."""
         return len(self.cuts if self.spec.kind == "continuous" else self.categories) + 2
 
     def labels(self) -> tuple[str, ...]:
@@ -155,8 +155,8 @@ class Term:
         return float((np.abs(self.scores) * self.weights).sum() / total) if total else 0.0
 
     def seen(self) -> range:
-        """Return the bins of one continuous feature that training rows fell in, and one beside
-        either end. Outside of them the curve rests on no data.
+        """Return the bins of a term of one continuous feature in which training rows fell, with
+        one more on either side. Beyond them the curve rests on no data.
         """
         held = np.flatnonzero(self.weights[1:] > 0) + 1
         last = len(self.weights) - 1

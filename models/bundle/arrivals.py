@@ -152,7 +152,9 @@ def arrival_columns(
         total = np.concatenate([[0.0], np.cumsum(log)])
 
         def between(first: NDArray[np.int64], stop: NDArray[np.int64], sums: Floats) -> Floats:
-            """Mean of bins first <= i < stop; NaN where that begins before there is history."""
+            """Return means of the bins first <= i < stop, from `sums` of all bins before each;
+            NaN where `first` is before the history or no bin lies between.
+            """
             known = (first >= 0) & (stop > first)
             low, high = np.where(known, first, 0), np.where(known, stop, 1)
             return np.where(known, (sums[high] - sums[low]) / (high - low), np.nan)
@@ -195,7 +197,7 @@ class ArrivalForecast:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The observed counts after forecasts of each level.
+    """What was observed after past forecasts, grouped by the level of the forecast.
 
     Attributes:
         levels: cuts of the score, (groups - 1,).

@@ -18,7 +18,9 @@ LONG = 300  # characters that are read of one sentence
 
 
 def write_doubts(folder: Path, digest: str, doubts: Sequence[str]) -> None:
-    """Keep in which figures the bundle of that digest was judged worse; an empty list: in none."""
+    """Write to `folder` the figures in which the bundle of that digest was judged worse; an
+    empty list means none.
+    """
     write_json(folder / DOUBTS_NAME, {"bundle": digest, "worse": list(doubts)})
 
 

@@ -4,4 +4,6 @@ from __future__ import annotations
 
 
 class BundleError(ValueError):
-    """A bundle that cannot be read, or a row it cannot score. One line, for a person."""
+    """Raised for a bundle that cannot be read, or a row it cannot score. One line, for a
+    person.
+    """

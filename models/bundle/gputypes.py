@@ -24,7 +24,7 @@ TERMS = ("types", "family", "batch size", "gang size")
 
 @dataclass(frozen=True, slots=True)
 class TypeEstimate:
-    """A predicted ratio of rates.
+    """The predicted speed of a job on another type of GPU, relative to its own type.
 
     Attributes:
         ratio: steps per second on the other type over steps per second on the own.
@@ -41,7 +41,7 @@ class TypeEstimate:
 
 @dataclass(frozen=True, slots=True)
 class GpuTypeSpeed:
-    """Relative speeds of GPU types.
+    """A model of how fast jobs run on each type of GPU, relative to other types.
 
     Attributes:
         base: ln of the speed of each type for a family never seen, up to a constant.
@@ -60,7 +60,7 @@ class GpuTypeSpeed:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """GPU types it knows."""
+        """Return the names of the GPU types that the model knows."""
         return tuple(self.base)
 
     def predict(

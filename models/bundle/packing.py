@@ -40,7 +40,7 @@ def pair_values(own: Profile, partner: Profile) -> tuple[float, float, float]:
 
 
 class PackingModel:
-    """The sharing-score tree."""
+    """The tree that gives a job's sharing score by its profile."""
 
     def __init__(self, tree: Tree) -> None:
         if tree.features != PACKING_FEATURES:

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class _Part(Protocol):
-    """A model made of settings (plain JSON) and additive models by name."""
+    """A model that can be stored as settings (plain JSON) and additive models by name."""
 
     def parts(self) -> tuple[dict[str, Any], dict[str, AdditiveModel]]: ...
 
@@ -98,37 +98,37 @@ class Bundle:
 
     @property
     def duration(self) -> AdditiveModel:
-        """The duration model; BundleError when the bundle has none."""
+        """Return the duration model. Raises BundleError if the bundle has none."""
         return self._model("duration", AdditiveModel)
 
     @property
     def packing(self) -> PackingModel:
-        """The packing model; BundleError when the bundle has none."""
+        """Return the packing model. Raises BundleError if the bundle has none."""
         return self._model("packing", PackingModel)
 
     @property
     def pair_speed(self) -> PairSpeedModel:
-        """The pair-speed model; BundleError when the bundle has none."""
+        """Return the pair-speed model. Raises BundleError if the bundle has none."""
         return self._model("pair_speed", PairSpeedModel)
 
     @property
     def arrivals(self) -> ArrivalModel:
-        """The arrivals forecast; BundleError when the bundle has none."""
+        """Return the arrivals forecast. Raises BundleError if the bundle has none."""
         return self._model("arrivals", ArrivalModel)
 
     @property
     def gpu_types(self) -> GpuTypeSpeed:
-        """Speeds on other types of GPU; BundleError when the bundle has none."""
+        """Return the speeds on other types of GPU. Raises BundleError if the bundle has none."""
         return self._model("gpu_types", GpuTypeSpeed)
 
     @property
     def pair_hinge(self) -> PairHinge:
-        """The hinge of pair speeds; BundleError when the bundle has none."""
+        """Return the hinge of pair speeds. Raises BundleError if the bundle has none."""
         return self._model("pair_hinge", PairHinge)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of the models present."""
+        """Return the names of the models in the bundle."""
         return tuple(self._models)
 
     def with_duration(
@@ -151,15 +151,15 @@ class Bundle:
 
     @property
     def sharing(self) -> str:
-        """How GPUs were shared where the bundle's pairs were measured: "mps", "time-slicing", or ""
-        where unknown.
+        """Return how GPUs were shared while the bundle's pairs were measured: "mps",
+        "time-slicing", or "" if unknown.
         """
         trained_on = self.metadata.get("pair_speed") or self.metadata.get("packing") or {}
         return str(trained_on.get("sharing") or "") if isinstance(trained_on, Mapping) else ""
 
     @property
     def digest(self) -> str:
-        """sha256 of the content, hex: equal for equal models, schema and metadata."""
+        """Return the sha256 of the content, hex: equal for equal models, schema and metadata."""
         if self._digest is None:
             self._digest = str(self._encode()[0]["digest"])
         return self._digest
@@ -414,7 +414,9 @@ def _read_tree(document: Document) -> Tree:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON holds it: string keys, lists, Python numbers, null for NaN and infinity."""
+    """Return `value` as JSON holds it: string keys, lists, Python numbers, None for NaN and
+    infinity. Raises BundleError for a type that JSON lacks.
+    """
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):

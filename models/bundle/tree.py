@@ -70,7 +70,7 @@ class Tree:
 
     @property
     def leaves(self) -> int:
-        """Number of leaves."""
+        """Return the number of leaves."""
         return sum(node.feature == -1 for node in self.nodes)
 
     def leaf(self, values: Sequence[float]) -> Node:
@@ -101,7 +101,7 @@ class Tree:
 
 
 def _cut(threshold: float) -> float:
-    """The greatest value that, rounded to float32, is still at most `threshold`.
+    """Return the greatest float64 that, rounded to float32, is still at most `threshold`.
 
     Comparing with it saves rounding every value.
     """

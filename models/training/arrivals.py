@@ -77,7 +77,7 @@ class Arrivals:
 
     @property
     def counts(self) -> dict[str, Floats]:
-        """Both series by name."""
+        """Return the counts of both series, jobs and GPUs, by name."""
         return {"jobs": self.jobs, "gpus": self.gpus}
 
     def until(self, bins: int) -> Arrivals:
@@ -111,8 +111,9 @@ class Arrivals:
 
     @classmethod
     def read_csv(cls, path: Any, *, holidays: tuple[str, ...] = ()) -> Arrivals:
-        """Read `time, submit_gpu_job, submit_gpu_num` from a CSV file. Times are local and evenly
-        spaced.
+        """Return the arrivals in a CSV file of `time, submit_gpu_job, submit_gpu_num`, with
+        local times. Raises TrainingError if it cannot be read or its bins are not ten minutes
+        apart.
         """
         try:
             with opened(path) as file:
@@ -147,7 +148,8 @@ def fit_arrivals(
     preset: str = "full",
     seed: int = 0,
 ) -> FittedArrivals:
-    """Fit one GA2M for each series and lead, with calibrated quantiles.
+    """Fit one GA2M for each series and lead, with calibrated quantiles. Return all in one
+    model.
 
     The last four weeks (or the last quarter, if that is less) are forecast by a model fitted on
     what came before them; what it missed by makes the quantiles. The model kept is then fitted on
@@ -210,7 +212,9 @@ def _frame(history: Arrivals, at: Ints, lead: Lead) -> pd.DataFrame:
 
 
 def _training_bins(history: Arrivals, lead: Lead) -> Ints:
-    """Bins to learn from: a week of history behind them where that leaves enough."""
+    """Return the numbers of the bins to learn from: those after a week of history, or after one
+    day if there are at most four weeks.
+    """
     first = 7 * DAY_BINS if len(history.jobs) > 28 * DAY_BINS else DAY_BINS
     return np.arange(first, len(history.jobs) - lead.ahead - lead.width + 1)
 
@@ -342,7 +346,9 @@ def pinball(bounds: Floats, truth: Floats, levels: Sequence[float]) -> float:
 def _forest(
     before: Arrivals, series: str, lead: Lead, frame: pd.DataFrame, truth: Floats, seed: int
 ) -> tuple[dict[str, Floats], float]:
-    """LightGBM on the same rows: the median, and one forest for each quantile."""
+    """Fit LightGBM on the rows that the GA2M is fitted on. Return its predictions of the median
+    by name, exact and rounded, and the pinball loss of its quantiles (one forest each).
+    """
     import lightgbm
 
     at = _training_bins(before, lead)

@@ -43,7 +43,9 @@ def blended(
 def _with_share(
     model: AdditiveModel, feature: str, share: float, frame: pd.DataFrame
 ) -> AdditiveModel:
-    """The model plus `share` times the value of one of its features, a continuous one."""
+    """Return the model plus `share` times the value of one of its continuous features; a
+    missing value adds nothing.
+    """
     i = next(i for i, spec in enumerate(model.features) if spec.name == feature)
     old = model.axes[i]
     cuts = np.unique(np.concatenate([_GRID, np.array(old.cuts)]))
@@ -84,7 +86,9 @@ def _scaled(term: Term, weight: float) -> Term:
 def _split(
     weights: NDArray[np.float64], origin: NDArray[np.intp], along: int, bins: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Row counts over finer bins: each old bin's count shared as the rows are."""
+    """Return row counts over the finer bins of one axis: each old bin's count is divided in the
+    proportion of the rows in `bins`, or equally where no row is.
+    """
     fine = np.bincount(bins, minlength=len(origin)).astype(np.float64)
     coarse = np.bincount(origin, weights=fine, minlength=weights.shape[along])
     size = np.bincount(origin, minlength=weights.shape[along])

@@ -16,7 +16,7 @@ ACCELERATION = "acceleration"
 
 
 def boost(ebm: Any, frame: pd.DataFrame, y: NDArray[Any], bags: NDArray[Any]) -> None:
-    """Fit an explainable boosting machine of interpret's.
+    """Fit `ebm`, an explainable boosting machine of interpret's, in place.
 
     Turn its acceleration off and round the target, so that processors agree. With AVX interpret
     boosts in float32 by default: predictions then differ by up to 2 %, and no time is saved on

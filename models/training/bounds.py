@@ -21,12 +21,14 @@ SEEN = "seen"  # entry of a bundle's metadata: the least and the greatest value 
 
 
 def bounded(model: AdditiveModel) -> AdditiveModel:
-    """Return a model none of whose terms acts outside of what its rows held.
+    """Return the model with the terms changed where no training row fell: there a term acts as
+    it does nearest to the rows.
 
-    Beyond the first and the last bin with rows a term says what it says there. A bin that stands
-    for missing or unknown values and had no row says what the others do on average. Features with
-    all rows in one bin have no term: what it added to every job goes into the intercept. What was
-    monotone stays so: each score becomes one that the model gave elsewhere, or a mean of such.
+    Beyond the first and the last bin with rows a term has the score of that bin. A bin that
+    stands for missing or unknown values and had no row has the mean of the others. Features
+    with all rows in one bin have no term: what it added to every job goes into the intercept.
+    What was monotone stays so: each score becomes one that the model gave elsewhere, or a mean
+    of such.
     """
     rows = {t.features[0]: t.weights for t in model.terms if len(t.features) == 1}
     still = {i for i, weights in rows.items() if np.count_nonzero(weights) < 2}
@@ -55,7 +57,9 @@ def _within(model: AdditiveModel, term: Term, rows: Mapping[int, Floats]) -> Ter
 
 
 def _apart(model: AdditiveModel, i: int) -> list[int]:
-    """Bins without an order: missing, and of a nominal feature what is unknown."""
+    """Return the bins of feature `i` that stand in no order: the missing one, and for a nominal
+    feature that of unknown categories.
+    """
     axis = model.axes[i]
     return [0] if axis.spec.kind == "continuous" else [0, axis.size - 1]
 

@@ -71,7 +71,8 @@ def effects(model: AdditiveModel) -> list[dict[str, Any]]:
 def similar_rows(
     model: AdditiveModel, columns: Any, row: Sequence[Value], count: int = 5
 ) -> list[tuple[int, float]]:
-    """Return rows the model sees as most like `row`: an example-based foil ("jobs like this one").
+    """Return (position, distance) of the known rows that the model sees as most like `row`, the
+    most alike first ("jobs like this one").
 
     Alike means: every term contributes nearly the same, whatever the raw values. A feature that
     moves no prediction makes no two jobs different.
@@ -146,7 +147,7 @@ def model_card(
 
 
 def _example(example: Mapping[str, Any]) -> str:
-    """Jobs like this one: what the model took a job for."""
+    """Return HTML about one predicted job and the known jobs that it was judged like."""
     columns = {
         str(job["job_id"]): {"GPUs": job["gpus"], "seconds": job["duration_s"]}
         for job in example["alike"]
@@ -159,7 +160,9 @@ def _example(example: Mapping[str, Any]) -> str:
 
 
 def _histories(bundle: Bundle) -> list[str]:
-    """The histories that it was trained beside, as a picture; nothing of a bundle without."""
+    """Return HTML with a picture of the histories that the model was trained beside; [] if the
+    bundle holds none.
+    """
     known = [History.read(one) for one in bundle.metadata.get(HISTORIES, ())]
     if not known:
         return []
@@ -176,7 +179,7 @@ def _histories(bundle: Bundle) -> list[str]:
 
 
 def write_card(path: str | Path, page: str) -> Path:
-    """Write the page whole or not at all."""
+    """Write the page to `path`, whole or not at all. Return the path."""
     path = Path(path)
     write_whole(path, page.encode("utf-8", "replace"))
     return path
@@ -234,7 +237,9 @@ def _terms(model: AdditiveModel, seen: Mapping[str, Sequence[float]]) -> str:
 
 
 def _edge(seen: Mapping[str, Sequence[float]], name: str, end: int) -> Any:
-    """The least or the greatest value of a feature in training; "" of a pair."""
+    """Return the least (`end` 0) or greatest (-1) value of a feature in training; "" for a name
+    that is no single feature.
+    """
     return seen[name][end] if name in seen else ""
 
 

@@ -60,7 +60,7 @@ def measure_drift(
     residual: Floats | None = None,
     reference: Floats | None = None,
 ) -> Drift:
-    """Compare rows `X` with the training rows behind `model`.
+    """Return how far rows `X` differ from the training rows behind `model`, with warnings.
 
     Args:
         model: from a bundle.

@@ -112,8 +112,8 @@ def fit_duration(
     n_jobs: int = 1,
     elapsed_s: Floats | None = None,
 ) -> FittedDuration:
-    """Fit the duration GA2M on jobs that have ended, and on jobs that run, given how long they have
-    run.
+    """Fit the duration GA2M on jobs that have ended, and on running jobs, given how long they
+    have run. Return the model with what its fit took and was based on.
 
     With the family `survival` among the features, a job still running counts with the mean its
     own odds leave it, given how long it has run (Buckley and James, Biometrika 1979), and the
@@ -182,8 +182,8 @@ def fit_duration(
 def fit_at(
     rows: Rows, cut: float, *, seed: int, preset: str | DurationPreset = "fast"
 ) -> FittedDuration:
-    """Fit as `fit_duration` does on what was known at `cut` (seconds since the epoch): jobs that
-    had ended by then, and jobs that ran.
+    """Return the model that `fit_duration` fits on what was known at `cut` (seconds since the
+    epoch): jobs that had ended by then, and jobs that were running.
     """
     known = rows.known_by(cut)
     return fit_duration(
@@ -246,8 +246,8 @@ def with_histories(
 
 
 def imputed_s(frame: pd.DataFrame, elapsed_s: Floats) -> Floats:
-    """Return how long running jobs are taken to last, seconds, (n,): exp of the mean logarithm left
-    to them.
+    """Return how long running jobs are taken to last in all, seconds, (n,): exp of the mean
+    logarithm of the durations that are still possible.
 
     The histories' mean and spread of the logarithm are taken for a normal distribution's, cut off
     below what has been outlived. Without the family `survival`, twice what they have run: a job

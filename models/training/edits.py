@@ -56,7 +56,9 @@ MAX_SCORE = 20.0  # no contribution of a feature means a factor of e^20
 
 
 class EditError(TrainingError):
-    """An edits file that cannot be read, or an edit that is refused. One line, for a person."""
+    """Raised for an edits file that cannot be read, or an edit that is refused. One line, for a
+    person.
+    """
 
 
 class _Strict(BaseModel):
@@ -120,7 +122,7 @@ class Edit(_Strict):
 
     @property
     def change(self) -> str:
-        """Which of `CHANGES` this edit makes."""
+        """Return which of `CHANGES` this edit makes."""
         return next(name for name in CHANGES if getattr(self, name) is not None)
 
 
@@ -137,10 +139,10 @@ class Edits(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A model after its edits.
+    """A model after its edits were made.
 
     Attributes:
-        model: to be exported.
+        model: the edited model.
         table: figure -> (before, after) on the validation rows.
         metadata: the edits as read, their digest and the table; plain JSON for the bundle.
     """
@@ -151,7 +153,9 @@ class Edited:
 
 
 def read_edits(path: str | Path) -> Edits:
-    """Read an edits file. EditError names the field, its value and what is accepted."""
+    """Return the edits in a file. Raises EditError that names the field, its value and what is
+    accepted, or why the file cannot be read.
+    """
     path = Path(path)
     try:
         text = yaml.safe_load(read_text(path))
@@ -252,7 +256,9 @@ def _about(edit: Edit) -> str:
 
 
 def _find(model: AdditiveModel, edit: Edit) -> int:
-    """Position of the edit's term."""
+    """Return the position of the edit's term among the model's. Raises EditError if there is
+    none.
+    """
     names = [spec.name for spec in model.features]
     key = {names.index(name) for name in _known(edit, names)}
     for k, term in enumerate(model.terms):
@@ -263,7 +269,7 @@ def _find(model: AdditiveModel, edit: Edit) -> int:
 
 
 def _known(edit: Edit, names: Sequence[str]) -> list[str]:
-    """Return what the edit is of; EditError when a name is not among `names`."""
+    """Return the features that the edit is about. Raises EditError if one is not among `names`."""
     wanted = [edit.feature] if edit.feature is not None else list(edit.term or [])
     for name in wanted:
         if name not in names:
@@ -277,7 +283,9 @@ def _nearest(wanted: str, names: Sequence[str]) -> str:
 
 
 def _with(model: AdditiveModel, k: int, scores: Floats | None) -> AdditiveModel:
-    """The model with term `k` replaced (dropped when None), its mean moved to the intercept."""
+    """Return the model with the scores of term `k` replaced. With `scores` None, drop the term
+    and add its mean to the intercept.
+    """
     old = model.terms[k]
     weights = old.weights / max(float(old.weights.sum()), 1.0)
     moved = 0.0
@@ -323,7 +331,9 @@ def _fix(model: AdditiveModel, edit: Edit) -> AdditiveModel:
 
 
 def _bins_within(axis: Axis, start: float | None, stop: float | None) -> NDArray[np.bool_]:
-    """Bins that overlap [start, stop); the bin for missing values never does."""
+    """Return a mask of the bins that overlap [start, stop), None being no bound; the bin for
+    missing values never does.
+    """
     low = np.array([-math.inf, *axis.cuts])
     high = np.array([*axis.cuts, math.inf])
     inside = (high > (-math.inf if start is None else start)) & (
@@ -361,7 +371,9 @@ def _monotone(model: AdditiveModel, edit: Edit) -> AdditiveModel:
 
 
 def _flattened(model: AdditiveModel, also: tuple[int, ...] = ()) -> AdditiveModel:
-    """The model made monotone wherever a feature promises it; the main `also` counts as edited."""
+    """Return the model made monotone wherever a feature promises it. Terms changed by that, and
+    the term of the features `also`, count as edited.
+    """
     scores = {t.features: t.scores for t in model.terms}
     directions = {
         i: axis.spec.monotone
@@ -401,7 +413,7 @@ _CHANGES: dict[str, Callable[[AdditiveModel, Edit], AdditiveModel]] = {
 
 
 def _keep_promises(model: AdditiveModel) -> None:
-    """EditError when the score is not monotone in a feature that promises it."""
+    """Raise EditError if the score is not monotone in a feature that promises it."""
     for i, axis in enumerate(model.axes):
         if not axis.spec.monotone:
             continue

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class TrainingError(ValueError):
-    """Data a model cannot be fitted on. One line, for a person."""
+    """Raised for data that a model cannot be fitted on. One line, for a person."""

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 
 class HeldOut(NamedTuple):
-    """The rows that each bag of a fit did not see. They judge the pairs.
+    """The rows that each bag of a fit did not see; pairs of features are judged by them.
 
     Attributes:
         y: target of the rows, (n,).
@@ -49,7 +49,7 @@ def additive_model(
     link: str = "log1p",
     held_out: HeldOut | None = None,
 ) -> AdditiveModel:
-    """Export `ebm` as an additive model, made monotone where the specs say so, purified and
+    """Return `ebm` as an additive model, made monotone where the specs say so, purified and
     centred.
 
     Args:
@@ -102,8 +102,10 @@ def additive_model(
 
 
 def _error(bags: Floats) -> Floats:
-    """Standard error of what bags, (bags, ...), of all rows but a part of their own agree on: by
-    the jackknife (Efron and Stein, Annals of Statistics 9, 1981), since they share most rows."""
+    """Return the standard error of every bin over the fits in `bags`, (bags, ...), by the
+    jackknife (Efron and Stein, Annals of Statistics 9, 1981): each bag lacks a part of the
+    rows, and any two share most.
+    """
     error: Floats = bags.std(axis=0) * math.sqrt(len(bags) - 1)
     return error
 
@@ -141,7 +143,9 @@ def _axis(ebm: Any, i: int, spec: FeatureSpec) -> Axis:
 
 
 def _spread_out(ebm: Any, term: int, axes: Sequence[Axis]) -> Floats:
-    """Term and bags of `ebm` over the common axes, (1 + bags, bins[, bins])."""
+    """Return a term of `ebm` over the common axes, (1 + bags, bins[, bins]): the model's
+    scores, then those of each bag.
+    """
     key = ebm.term_features_[term]
     stack = np.concatenate([ebm.term_scores_[term][None], ebm.bagged_scores_[term]])
     for position, i in enumerate(key):
@@ -152,7 +156,9 @@ def _spread_out(ebm: Any, term: int, axes: Sequence[Axis]) -> Floats:
 
 
 def _origin(axis: Axis, level: Any) -> NDArray[np.intp]:
-    """For each bin of `axis`, the bin of the EBM's own `level` it lies in."""
+    """Return, for each bin of `axis`, the number of the bin of the EBM's own `level` that it
+    lies in.
+    """
     if axis.spec.kind == "nominal":
         unknown = max(level.values(), default=0) + 1
         known = [level.get(category, unknown) for category in axis.categories]

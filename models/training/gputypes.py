@@ -41,7 +41,7 @@ Held = Callable[[Measured], object]
 
 
 def fit_gpu_types(measured: Sequence[Measured], *, intervals: bool = True) -> GpuTypeSpeed:
-    """Fit the relative speeds of GPU types.
+    """Fit the relative speeds of GPU types. Return the model.
 
     Args:
         measured: configurations with a rate on at least two types count.
@@ -122,7 +122,9 @@ def evaluate_gpu_types(measured: Sequence[Measured]) -> dict[str, Any]:
 
 
 def _levels(rows: Sequence[Measured], types: Sequence[str]) -> Floats:
-    """ln rates by type less each configuration's own mean, (n, types); NaN where not measured."""
+    """Return the ln rates of each type less the configuration's own mean, (n, types); NaN where
+    not measured.
+    """
     rates = np.array([[m.rates.get(name, 0.0) for name in types] for m in rows])
     logs = np.log(np.where(rates > 0, rates, np.nan))
     return np.asarray(logs - np.nanmean(logs, axis=1, keepdims=True))
@@ -135,12 +137,16 @@ def _mean_by(values: Floats, group: NDArray[Any]) -> Floats:
 
 
 def _slope(x: Floats, left: Floats) -> Floats:
-    """Least-squares slope of every column on x through the origin, shrunk."""
+    """Return the least-squares slope of every column of `left` on x through the origin, shrunk
+    towards 0.
+    """
     return np.asarray(x @ np.nan_to_num(left) / (x @ x + SLOPE_ROWS))
 
 
 def _half_widths(rows: Sequence[Measured]) -> dict[str, tuple[float, ...]]:
-    """Conformal quantiles of what is missed with families and configurations left out."""
+    """Return conformal quantiles, by basis, of the errors in ln rate when families, and then
+    single configurations, are left out of the fit.
+    """
     widths = {}
     for basis, key in ((UNSEEN, _family), (SEEN, _configuration)):
         missed = []
@@ -171,7 +177,9 @@ def _configuration(m: Measured) -> object:
 
 
 def _left_out(rows: Sequence[Measured], key: Held) -> list[tuple[list[Measured], list[Measured]]]:
-    """(left out, the rest) for every value of the key; the rest keeps enough families."""
+    """Return (left out, the rest) for every value of the key; without those that leave the rest
+    too few families.
+    """
     folds = []
     for value in dict.fromkeys(key(m) for m in rows):
         test = [m for m in rows if key(m) == value]

@@ -34,9 +34,9 @@ class Paired:
     """One figure of both models on the same rows.
 
     Attributes:
-        title: what it is.
-        candidate, champion: its values.
-        gain: how much better the candidate is, whichever way the figure goes.
+        title: name of the figure.
+        candidate, champion: its value for either model.
+        gain: how much better the candidate is; below 0: how much worse.
         low, high: interval of the gain; 95 % for all figures together.
         unit: unit of all these values; "" is a plain number.
     """
@@ -85,11 +85,11 @@ def most_telling(figures: Sequence[Paired]) -> Paired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What both models make of the same rows.
+    """The comparison of two models on the same rows.
 
     Attributes:
-        figures: what decides.
-        rows, users: on which they were compared.
+        figures: the figures that decide.
+        rows, users: number of rows, and of their users.
     """
 
     figures: tuple[Paired, ...]
@@ -107,7 +107,7 @@ class Judgement:
         return f"{most_telling(self.figures)}; {self.rows:,} jobs of {self.users} users"
 
     def document(self) -> dict[str, Any]:
-        """Return all of it as plain JSON."""
+        """Return the whole judgement as plain JSON."""
         figures = {one.title: one.document() for one in self.figures}
         return {"rows": self.rows, "users": self.users, "level": LEVEL, "figures": figures}
 
@@ -146,8 +146,8 @@ def judge(
 
 
 def drawn_again(units: int, draw: np.random.Generator) -> Floats:
-    """Return how often each unit counts: once each first, then as often as it is drawn with
-    replacement.
+    """Return how often each unit counts, (1 + resamples, units): once each in the first row,
+    then as often as it is drawn with replacement.
     """
     drawn = draw.multinomial(units, np.full(units, 1 / units), RESAMPLES)
     return np.concatenate([np.ones((1, units)), drawn.astype(np.float64)])
@@ -192,7 +192,9 @@ def _mae(score: Floats, duration_s: Floats, weights: Floats) -> Floats:
 
 
 def _tail_auc(score: Floats, duration_s: Floats, weights: Floats) -> Floats:
-    """`evaluation.tail_auc` of each row of weights: a mean over the limits that mean something."""
+    """Return the tail AUC (`evaluation.tail_auc`) for each row of weights, (n,): the mean over
+    the limits for which an AUC is defined; NaN if none is.
+    """
     limits: Mapping[str, float] = TAILS_S
     each = np.array([_auc(score, duration_s > limit, weights) for limit in limits.values()])
     known = np.isfinite(each)
@@ -202,7 +204,9 @@ def _tail_auc(score: Floats, duration_s: Floats, weights: Floats) -> Floats:
 
 
 def _auc(score: Floats, positive: NDArray[np.bool_], weights: Floats) -> Floats:
-    """`metrics.auc` with rows that count several times, for each row of weights, (n,)."""
+    """Return the AUC (`metrics.auc`) for each row of weights, (n,), counting each job as often
+    as its weight; NaN where all weight is on one class.
+    """
     values, place = np.unique(score, return_inverse=True)
     found = np.full(len(weights), np.nan)
     for i, w in enumerate(weights):

@@ -77,7 +77,7 @@ def _spearman(a: Floats, b: Floats) -> float:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Ranks from 1, equal values sharing the mean of theirs."""
+    """Return the ranks of values, from 1; equal values share the mean of theirs."""
     _, place, times = np.unique(values, return_inverse=True, return_counts=True)
     ranks: Floats = (np.cumsum(times) - (times - 1) / 2)[place]
     return ranks

@@ -22,7 +22,8 @@ Tensors = dict[tuple[int, ...], Floats]
 def monotonise(
     scores: Tensors, weights: Mapping[tuple[int, ...], Floats], directions: Mapping[int, int]
 ) -> tuple[Tensors, set[tuple[int, ...]]]:
-    """Flatten shape functions until the score is monotone in every feature of `directions`.
+    """Return shape functions flattened until the score is monotone in every feature of
+    `directions`.
 
     Args:
         scores: tensor per term; keys are feature positions. Bin 0 (missing) has no order and is
@@ -80,7 +81,9 @@ def _isotonic_along(tensor: Floats, weights: Floats, axis: int, direction: int) 
 
 
 def _cumulative(tensor: Floats, direction: int) -> Floats:
-    """Monotone along axis 0; keeps any order along axis 1 (a maximum of ordered is ordered)."""
+    """Return a copy that is monotone along axis 0: the running maximum (`direction` > 0) or
+    minimum. Any order along axis 1 stays (a maximum of ordered is ordered).
+    """
     extreme = np.maximum if direction > 0 else np.minimum
     tensor = tensor.copy()
     tensor[1:] = extreme.accumulate(tensor[1:], axis=0)

@@ -81,7 +81,7 @@ class FittedPairSpeed:
 
 
 def configurations(members: Members) -> Configurations:
-    """Label every configuration by its measured pairs."""
+    """Return every configuration with the sharing score that its measured pairs give it."""
     number, first, inverse, count = np.unique(
         members.configuration, return_index=True, return_inverse=True, return_counts=True
     )
@@ -104,13 +104,13 @@ def fit_packing(
     repeats: int | None = None,
     seed: int = 0,
 ) -> FittedPacking:
-    """Fit the sharing-score tree.
+    """Fit the sharing-score tree. Return it with the settings and data of the fit.
 
     Args:
         pairs: what was measured.
         exclude_families: pairs with one of these are not looked at, not even for the labels of
             their partners.
-        repeats: repetitions of the cross-validation that chooses the pruning; 25, or 1 with
+        repeats: repetitions of the cross-validation that chooses the pruning; 10, or 1 with
             families left out, where the fit has to be quick.
         seed: seed of the folds and of ties.
 
@@ -153,7 +153,8 @@ def fit_packing(
 def fit_pair_speed(
     pairs: PairMeasurements, *, exclude_families: Collection[str] = ()
 ) -> FittedPairSpeed:
-    """Fit each member's speed on both profiles, with at most 16 leaves, never rising with demand.
+    """Fit a tree of each member's speed on both profiles, with at most 16 leaves, never rising
+    with demand. Return it with the settings and data of the fit.
 
     Args:
         pairs: what was measured.
@@ -225,7 +226,9 @@ def fit_pair_hinge(
 
 
 def _hinge(active: Floats, both: Floats) -> PairHinge:
-    """The knee of the least error among `KNEES`, with the slope of the least error for it."""
+    """Return the hinge with the least mean error: of each knee in `KNEES` the best slope is
+    tried. `active` and `both` are points: activity of a pair, percent, and its summed speed.
+    """
     least = max(0.05, round(float(both.min()) / 2, 4))
     found = list[tuple[float, float, float]]()
     for knee in KNEES.tolist():
@@ -311,7 +314,9 @@ def evaluate_packing(
 
 
 def _decisions(pairs: PairMeasurements, known: Configurations, seed: int) -> tuple[float, float]:
-    """Share of pairs rightly judged by the labels, and by trees that saw neither family."""
+    """Return the share of pairs of which it is rightly decided whether to share: by the labels,
+    and by trees fitted without either family.
+    """
     members = pairs.members
     n = len(members.speed) // 2
     worth = (members.speed + members.partner_speed > WORTH_SHARING)[:n]
@@ -395,7 +400,9 @@ def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
 
 
 def _pair_columns(members: Members) -> Floats:
-    """Columns of `PAIR_FEATURES`, (2n, 3); as `models.bundle.packing.pair_values`."""
+    """Return the columns of `PAIR_FEATURES`, (2n, 3), computed as
+    `models.bundle.packing.pair_values` does.
+    """
     own, partner = members.profile, members.partner
     return np.column_stack(
         [own[:, 0] - partner[:, 0], own[:, 0] + partner[:, 0], own[:, 1] + partner[:, 1]]
@@ -407,7 +414,9 @@ def _where(known: Configurations, mask: NDArray[np.bool_]) -> Configurations:
 
 
 def _grown(known: Configurations, mask: NDArray[np.bool_], leaf_rows: int) -> DecisionTreeRegressor:
-    """A tree grown on the share of worthwhile partners: it keeps what a label throws away."""
+    """Return a tree fitted on the rows in `mask`, to predict the share of partners worth
+    sharing with: more exact than the labels.
+    """
     return DecisionTreeRegressor(
         max_leaf_nodes=MAX_LEAVES,
         min_samples_leaf=leaf_rows,
@@ -419,7 +428,9 @@ def _grown(known: Configurations, mask: NDArray[np.bool_], leaf_rows: int) -> De
 def _judged(
     known: Configurations, mask: NDArray[np.bool_], leaf_rows: int, profile: Floats
 ) -> Labels:
-    """Labels of the rows `profile` by a tree grown on the configurations of `mask`."""
+    """Return sharing scores of the rows `profile`, by a tree grown on the configurations in
+    `mask`: the commonest label in the row's leaf.
+    """
     tree = _grown(known, mask, leaf_rows)
     rows = np.zeros((tree.tree_.node_count, 3))
     np.add.at(rows, (tree.apply(known.profile[mask, :LOOKS_AT]), known.label[mask]), 1.0)
@@ -428,7 +439,9 @@ def _judged(
 
 
 def _choose_leaf_rows(known: Configurations, repeats: int, seed: int) -> int:
-    """The leaf size of best accuracy in repeated cross-validation; the largest among equals."""
+    """Return the leaf size, in rows, of best accuracy in repeated cross-validation; the largest
+    among equals.
+    """
     rng = np.random.default_rng(seed)
     hits = np.zeros(len(LEAF_ROWS))
     for _ in range(repeats):

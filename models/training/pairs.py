@@ -51,7 +51,7 @@ SHARING = ("mps", "time-slicing")
 
 @dataclass(frozen=True)
 class PairMeasurements:
-    """Pairs of one origin.
+    """Measured pairs of one origin.
 
     Attributes:
         frame: columns of `PAIR_SCHEMA`, one row per pair.
@@ -97,7 +97,9 @@ class PairMeasurements:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of origin and pairs, hex, to the digits on which all processors agree."""
+        """Return the sha256 of origin and pairs, hex, to the digits on which all processors
+        agree.
+        """
         digest = hashlib.sha256(self.origin.encode())
         frame = self.frame[self._schema.names]
         agreed = frame.astype(dict.fromkeys(frame.select_dtypes("float64"), np.float32))
@@ -107,18 +109,18 @@ class PairMeasurements:
 
     @property
     def _schema(self) -> pa.Schema:
-        """`PAIR_SCHEMA`, and the counters where there are any."""
+        """Return `PAIR_SCHEMA`, with the columns of the counters that the pairs have."""
         counted = [name for name in (f"{ACTIVE}_a", f"{ACTIVE}_b") if name in self.frame.columns]
         return pa.schema([*PAIR_SCHEMA, *(pa.field(name, pa.float64()) for name in counted)])
 
     @cached_property
     def members(self) -> Members:
-        """Both members of every pair, one row each."""
+        """Return both members of every pair, one row each."""
         return _members(self.frame)
 
     @property
     def families(self) -> tuple[str, ...]:
-        """Model families that occur, sorted."""
+        """Return the model families that occur, sorted."""
         return tuple(sorted(set(self.members.family)))
 
     def provenance(self, exclude_families: Collection[str] = ()) -> dict[str, Any]:
@@ -178,7 +180,7 @@ class Members:
 
     @property
     def partner_speed(self) -> Floats:
-        """Speed of the other member of each one's pair, (2n,)."""
+        """Return the speed of the partner in each member's pair, relative to alone, (2n,)."""
         a, b = np.split(self.speed, 2)
         return np.concatenate([b, a])
 
@@ -188,7 +190,8 @@ class Members:
 
 
 def read_artifact(folder: str | Path) -> PairMeasurements:
-    """Read `single_data.csv` and `colocate_info.csv` of the Lucid artifact's format.
+    """Return the pairs in `single_data.csv` and `colocate_info.csv` of the Lucid artifact's
+    format.
 
     A pair's members are looked up among the single configurations by model, dataset, batch size
     and amp. Raises TrainingError when a file, column or configuration is missing.
@@ -219,7 +222,8 @@ def read_artifact(folder: str | Path) -> PairMeasurements:
 
 
 def read_bench(folder: str | Path, *, sharing: str = "time-slicing") -> PairMeasurements:
-    """Read `solo.parquet` and `pairs.parquet` as the colocation bench writes them.
+    """Return the pairs in `solo.parquet` and `pairs.parquet` as the colocation bench writes
+    them.
 
     Args:
         folder: output of `pellucid colocate` or of a campaign.
@@ -272,7 +276,7 @@ def modes_of(folder: str | Path) -> tuple[str, ...]:
 
 
 def read_pairs(path: str | Path, *, sharing: str | None = None) -> PairMeasurements:
-    """Read pairs from a Parquet file of `PAIR_SCHEMA`, or from a folder.
+    """Return the pairs in a Parquet file of `PAIR_SCHEMA`, or in a folder.
 
     A folder is in the colocation bench's format when it holds `solo.parquet`, otherwise in the
     Lucid artifact's. A file that does not say where its pairs come from is taken as measured.

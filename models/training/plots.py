@@ -41,8 +41,9 @@ def plot_shapes(model: AdditiveModel, path: str | Path, *, top: int = 24) -> Pat
 
 
 def plot_histories(histories: Sequence[History], path: str | Path) -> Path:
-    """Draw histories into one picture. Bars are jobs by how long they lasted. The line is the share
-    of the next jobs that outlives each moment (dotted: by the wider group).
+    """Draw histories into one picture and return its path. Bars are jobs by how long they
+    lasted. The line is the share of the next jobs that outlives each moment (dotted: by the
+    wider group).
     """
     columns = max(1, min(3, len(histories)))
     rows = max(1, math.ceil(len(histories) / columns))

@@ -15,7 +15,8 @@ Floats = NDArray[np.float64]
 
 
 def purify_pair(scores: Floats, weights: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Split pair tensors F into pure + rows + columns + constant.
+    """Return pair tensors split into four parts that add up to them: pure, rows, columns,
+    constant.
 
     The weighted two-way additive fit: rows and columns solve its normal equations, in one step
     instead of the paper's alternating passes.

@@ -31,7 +31,8 @@ LEAST = 200
 
 @dataclass(slots=True)
 class Forecasts:
-    """What each model predicted for a row when its job was submitted; NaN where it was not asked.
+    """What each model predicted for each row at its job's submission; NaN where the model was
+    not asked.
 
     Attributes:
         scores: ln(1 + seconds), by model, (n,).
@@ -91,7 +92,9 @@ def roll(
 
 
 def _baseline(out: Forecasts, rows: Rows, ahead: Mask, odds: Floats | None) -> None:
-    """The survival features alone: what is believed before any model is fitted."""
+    """Store in `out` the predictions of the survival features alone, used until a model is
+    fitted.
+    """
     out.put("scores", "history", ahead, typical(rows.X[ahead]))
     if odds is not None:
         out.put("tails", "history", ahead, odds[ahead])

@@ -81,7 +81,7 @@ def least_steps(terms: Sequence[Term], i: int, direction: int) -> Floats:
 
 
 def _mended(terms: list[Term], i: int, direction: int, *, before: Sequence[Term]) -> None:
-    """Give the main effect of feature `i` what rounding took from its order, in place.
+    """Restore in place the order that rounding took from the main effect of feature `i`.
 
     Each term was rounded by itself, so their sum may step back by a few grid steps where it stood
     still before. Where it went back before, too, nothing is mended: that is not rounding's doing.
@@ -104,7 +104,7 @@ def _settled_tree(tree: Tree) -> Tree:
 
 
 def _settled_json(value: Any) -> Any:
-    """Return plain JSON, fractions of `DECIMALS` decimals: levels of quantiles stay as they are."""
+    """Return plain JSON with floats rounded to `DECIMALS` decimals."""
     if isinstance(value, float):
         return round(value, DECIMALS)
     if isinstance(value, dict):

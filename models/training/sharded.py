@@ -150,7 +150,9 @@ def plan(
 
 
 def fit_shard(file: Path, shared: Plan) -> Shard:
-    """Return the model of one shard. Raise TrainingError when it is empty or has other features."""
+    """Return the model of one shard. Raises TrainingError if the shard is empty or has other
+    features.
+    """
     started = clock.process_time()
     rows = _read(file)
     if rows.features != shared.specs:
@@ -228,8 +230,8 @@ def fit_sharded(
     map_shards: Map = map,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[AdditiveModel, dict[str, Any]]:
-    """Fit the duration GA2M shard by shard, and blends it with the histories as `fit_duration`
-    does.
+    """Fit the duration GA2M shard by shard, and blend it with the histories as `fit_duration`
+    does. Return the model and what it was made from.
 
     Args:
         files: Parquet of `Rows.table`, one per shard; of jobs that still run, `y` is NaN.
@@ -269,7 +271,7 @@ def fit_sharded(
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """`fit_shard` with its plan, to be sent elsewhere."""
+    """A call of `fit_shard` with its plan, which can be sent to another process."""
 
     shared: Plan
 
@@ -331,7 +333,9 @@ def _read(file: Path) -> Rows:
 
 
 def _sample(file: Path, most: int, rng: np.random.Generator) -> Rows:
-    """At most `most` ended rows of a shard, without reading more than it takes."""
+    """Return at most `most` rows of ended jobs, drawn at random from as few row groups of the
+    shard as suffice. Raises TrainingError.
+    """
     try:
         with arrow_file(file) as source:
             parquet = pq.ParquetFile(source)

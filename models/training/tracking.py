@@ -118,7 +118,7 @@ def log_training(
     columns: Sequence[str] = (),
     by_week: Mapping[int, Mapping[str, float]] | None = None,
 ) -> Version:
-    """Log a run with its bundle, and register the bundle as a candidate.
+    """Log a run with its bundle, register the bundle as a candidate, and return the version.
 
     With the run go the purified effects (`effects.json`), their picture, that of the histories and
     the model card.
@@ -182,7 +182,7 @@ def log_training(
 
 
 def _about(bundle: Bundle, measured: Sequence[str]) -> str:
-    """Return what a run is, for the page that MLflow gives it: Markdown."""
+    """Return a text about a run, in Markdown, for the run's page in MLflow."""
     made = bundle.metadata.get("duration", {})
     rows = ""
     if "rows" in made:
@@ -201,7 +201,7 @@ def _about(bundle: Bundle, measured: Sequence[str]) -> str:
 
 
 class _Jobs(MetaDataset):  # type: ignore[misc]  # mlflow has no types
-    """Training rows: beside their columns, how many there are."""
+    """Training rows for MLflow: their columns, and how many there are."""
 
     def __init__(self, source: DatasetSource, counts: Mapping[str, Any], **named: Any) -> None:
         super().__init__(source, **named)
@@ -212,7 +212,9 @@ class _Jobs(MetaDataset):  # type: ignore[misc]  # mlflow has no types
 
 
 def _dataset(bundle: Bundle, digest: str, source: str | Path | None) -> MetaDataset:
-    """The training rows as MLflow names a dataset: where from, which, how many, their columns."""
+    """Return the training rows as MLflow names a dataset: where from, which, how many, their
+    columns.
+    """
     made = bundle.metadata.get("duration", {})
     since, until = (str(made.get(name, ""))[:10] for name in ("window_from", "window_to"))
     name = f"jobs {since} to {until}" if since and until else "jobs"
@@ -311,8 +313,8 @@ def promote(
 def log_serving(
     version: Version, week: int, figures: Mapping[str, float], registry: Registry = HERE
 ) -> None:
-    """Log what a version did in a service in a week with its run, a step for each week. What was
-    logged already stays as it is.
+    """Log with a version's run what the version did in a service in one week, as one step. What
+    was logged before stays.
 
     Args:
         week: its number since the epoch.
@@ -325,7 +327,7 @@ def log_serving(
 
 
 def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a promotion gained by each figure, as MLflow names metrics."""
+    """Return the gain of a promotion in each figure, by names that MLflow accepts."""
     parts = [evidence.get(name) or {} for name in ("judgement", "replay")]
     return {
         f"gain in {re.sub(r'[^A-Za-z0-9_. -]', '_', title)}": float(figure["gain"])
@@ -335,7 +337,9 @@ def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _mended(client: MlflowClient, name: str) -> None:
-    """Move the former champion's alias where the champion says that it replaces one."""
+    """Complete a promotion that broke off: move the former champion's alias to the version that
+    the champion's tag names.
+    """
     try:
         found = client.get_model_version_by_alias(name, CHAMPION)
     except MlflowException:
@@ -361,7 +365,9 @@ def _version(found: Any) -> Version:
 
 
 def _register(client: MlflowClient, name: str, info: Any, run_id: str) -> str:
-    """Version number of the logged model; what mlflow.register_model does, without its prints."""
+    """Register the logged model and return its version number, as mlflow.register_model does,
+    but print nothing.
+    """
     with suppress(MlflowException):  # it exists already
         client.create_registered_model(
             name, description=f"What `dvc repro` exports is the version with alias {CHAMPION}."
@@ -393,7 +399,9 @@ def _experiment(client: MlflowClient, artifact_root: Path) -> str:
 
 
 def _view(client: MlflowClient, experiment: str, metrics: Sequence[str]) -> None:
-    """A view of the table of runs, by a link: by itself the UI shows no metric as a column."""
+    """Store a view of the table of runs that shows `metrics` as columns; it is opened by a
+    link.
+    """
     widths = {f"metrics.`{name}`": 40 + 7 * len(name) for name in metrics}
     columns = list(widths)
     view = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
@@ -407,7 +415,9 @@ def _signature(model: AdditiveModel) -> ModelSignature:
 
 
 def _example(model: AdditiveModel) -> pd.DataFrame:
-    """One job as the model takes it: of each feature the middle cut, or the first category."""
+    """Return one job as the model takes it: of each feature the middle cut, or the first
+    category.
+    """
     return pd.DataFrame(
         {
             axis.spec.name: [
@@ -422,7 +432,7 @@ def _example(model: AdditiveModel) -> pd.DataFrame:
 
 @contextmanager
 def _store(tracking_uri: str) -> Iterator[MlflowClient]:
-    """MLflow pointed at `tracking_uri`, quiet, and put back afterwards.
+    """Give a client of MLflow at `tracking_uri`, with few messages; undo both after the block.
 
     It keeps a connection for each URI: of a relative one it would be to the file of whoever asked
     first, wherever that was.

@@ -88,7 +88,7 @@ def _score_accuracy(source: PairMeasurements, target: PairMeasurements) -> float
 
 
 def _named(pairs: PairMeasurements, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The families of `pairs` that go by one of these names, whatever the case."""
+    """Return the families of `pairs` that bear one of these names, in upper or lower case."""
     wanted = {name.casefold() for name in names}
     return tuple(name for name in pairs.families if name.casefold() in wanted)
 
@@ -101,7 +101,7 @@ def _home(target: PairMeasurements) -> dict[str, float] | None:
 
 
 def _speeds(model: PairSpeedModel, a: list[Profile], b: list[Profile]) -> Floats:
-    """Speeds of both members of every pair, (2, n)."""
+    """Return the predicted speeds of both members of every pair, (2, n): of `a`, then of `b`."""
     return np.array([model(one, two) for one, two in zip(a, b, strict=True)]).T
 
 

@@ -107,13 +107,15 @@ def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:
 
 
 def _tasks(client: Client, array_id: str) -> list[Json]:
-    """Of an array, which are cancelled together; none where it is no array's id."""
+    """Cancel an array's tasks together and return them as jobs, those already over last; [] if
+    the id is no array's.
+    """
     many = decode(CancelledMany, next(client.cancel_many([array_id])))
     return [client.job(task) for task in (*many.asked, *many.over)]
 
 
 def _matching(client: Client, name: str | None, state: str | None, owner: str) -> Iterator[JobRow]:
-    """Jobs that are not over, of one owner."""
+    """Yield one owner's jobs that are neither over nor asked to stop, by name and state."""
     for one in chosen(client, name=name, state=state, owner=owner):
         job = decode(JobRow, one)
         if job.phase not in OVER and not job.cancel_asked:
@@ -121,7 +123,9 @@ def _matching(client: Client, name: str | None, state: str | None, owner: str) -
 
 
 def _agreed(found: list[JobRow]) -> bool:
-    """Return whether a person at a terminal says so. Raises UserError where there is none."""
+    """Ask a person at a terminal, and return whether the answer is yes. Raises UserError if
+    there is no terminal.
+    """
     from scheduler.core.plural import count
 
     running = sum(job.phase in STATES["running"] for job in found)

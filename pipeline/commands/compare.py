@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is compared, apart from the world it is compared in."""
+    """The options of a comparison, apart from those of its world."""
 
     trace: Annotated[Path | None, TRACE] = None
     workload: Annotated[
@@ -85,12 +85,12 @@ class Asked:
 
     @property
     def chosen(self) -> range:
-        """The seeds."""
+        """Return the seeds to run."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
 
 class _Played(NamedTuple):
-    """Policies and where they are played.
+    """The policies to run, and the worlds to run them in.
 
     Attributes:
         worlds: one a loop.
@@ -157,7 +157,9 @@ def _on_trace(asked: Asked, world: World) -> _Played:
 
 
 def _on_workload(asked: Asked, world: World) -> _Played:
-    """The policies to run on a workload, each of which has there what it needs."""
+    """Return the policies to play on a workload, and that workload's world. Raises UserError if
+    options were given that it does not take.
+    """
     from pipeline.systems import systems
     from pipeline.worlds.policy_options import given_to_all
 
@@ -175,7 +177,7 @@ def _on_workload(asked: Asked, world: World) -> _Played:
 def _results(
     asked: Asked, world: World, played: _Played, at: str, folder: Path | None
 ) -> list[runs.Comparison]:
-    """Return what `runs.compare` finds in each of the worlds."""
+    """Run the comparison in each of the worlds, and return the results in their order."""
     from pipeline import runs
 
     done = count(1)
@@ -196,7 +198,7 @@ def _results(
 
 
 def _kept(asked: Asked, world: World, number: int) -> Keep | None:
-    """Return where the results in one of the worlds are kept."""
+    """Return the folder that keeps the results in one of the worlds; None if they are not kept."""
     if asked.keep is None:
         return None
     files = [path for path in (asked.trace, world.cluster, world.bundle) if path is not None]
@@ -219,7 +221,9 @@ def _print_where(asked: Asked, results: Sequence[runs.Comparison]) -> None:
 
 @contextmanager
 def _recorded(asked: Asked) -> Iterator[Path | None]:
-    """Where the runs are recorded: as asked, else for a page's sake in a folder that goes again."""
+    """Give the folder in which the runs are recorded: as asked, or a temporary one if only a
+    page is made; None if nothing needs it. Raises UserError.
+    """
     if asked.out is not None or asked.html is None:
         yield asked.out
         return
@@ -230,7 +234,7 @@ def _recorded(asked: Asked) -> Iterator[Path | None]:
 
 
 def _page(asked: Asked, runs: Path | None) -> None:
-    """The report on the runs; on the trace, too, where it is a dataset."""
+    """Write the report on the runs, if asked for; also on the trace if it is a dataset."""
     if asked.html is None:
         return
     from features.files import write_whole
@@ -243,7 +247,7 @@ def _page(asked: Asked, runs: Path | None) -> None:
 
 
 def _print(results: Sequence[runs.Comparison]) -> None:
-    """One table: of every policy a row for each loop, side by side."""
+    """Print one table, with a row for each policy and loop, and the notes."""
     rows = [
         {key.removesuffix("_mean"): value for key, value in row.items() if not key.endswith("_sd")}
         | {"loop": result["loop"]}
@@ -273,8 +277,9 @@ def _at_other_settings(
     where: str,
     results: Sequence[runs.Comparison],
 ) -> list[Point]:
-    """Return what `pellucid` does at other settings of its knobs, in the same worlds, if that is
-    asked for; and where many were late, what its bound on waiting costs, as a note.
+    """Return the figures of `pellucid` at other settings of its knobs, in the same worlds; []
+    if that is not asked for. If many jobs started late, add a note on what the bound on waiting
+    costs.
     """
     from pipeline.pareto import cost_of_bound, curve
 
@@ -294,8 +299,10 @@ def _bound(seconds: float) -> str:
 def _loops(
     make: Callable[..., Scenario], loop: str | None, track: str | None, first_seed: int
 ) -> list[Callable[[int], runs.World]]:
-    """The loop that was asked for or the track has, else the open and the closed one; the open one
-    alone where no submission answers anything."""
+    """Return makers of a world given its seed: one with the loop that was asked for or that the
+    track has, otherwise one open and one closed; only the open one if no submission answers an
+    end.
+    """
     if loop is not None or track in ("published", "honest-closed"):
         return [partial(make, loop=loop)]
     open_, closed = partial(make, loop="open"), partial(make, loop="closed")

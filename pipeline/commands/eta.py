@@ -88,7 +88,7 @@ def eta(
 
 
 def _of_its_own(client: Client, options: list[str], *, as_json: bool) -> None:
-    """Ask a service that decides itself."""
+    """Ask a service that decides itself when a job would start, and print the answer."""
     from features.codec import decode
     from scheduler.explain.effect import NewJob
     from scheduler.explain.new_job import sentences

@@ -68,7 +68,7 @@ def act(
     lines: Callable[[T, float], list[str]],
     ask: Callable[[Client, str], Json],
 ) -> None:
-    """Ask for each of some jobs, whatever happens to the others, and print the results. The id of
+    """Ask something for each job, even if it fails for others, and print the results. The id of
     an array stands for those of its tasks that wait.
 
     Args:
@@ -107,15 +107,17 @@ def tasks_named(jobs: list[str]) -> list[str]:
 
 
 def _meant(client: Client, job: str) -> list[str]:
-    """Of an array the tasks that have not begun, by number; any other id as it is."""
+    """Return the ids to hold: the tasks of an array that have not begun, by number; any other
+    id as it is.
+    """
     tasks = [] if "_" in job else client.jobs(array=job, over=False)
     begun = (Phase.STARTING, Phase.RUNNING)
     return [one["job_id"] for one in tasks if one["phase"] not in begun][::-1] or [job]
 
 
 def effect(done: str, answer: JobChange, now: float) -> list[str]:
-    """Return what a change of a waiting job did, in words; `done` is true of the job once the
-    change is made.
+    """Return lines on what a change of a waiting job did; `done` is the word for a job after
+    the change, such as "held".
     """
     job = answer.job_id
     if not answer.needed:

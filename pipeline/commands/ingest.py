@@ -114,7 +114,9 @@ def _instant(text: str) -> datetime:
 
 @contextmanager
 def _progress(source: Path) -> Iterator[Callable[[int], None] | None]:
-    """A bar over the bytes of the source on a terminal; nothing elsewhere."""
+    """Give a function that shows how many bytes of the source are read; None if there is no
+    terminal.
+    """
     if not sys.stdout.isatty():
         yield None
         return

@@ -72,7 +72,9 @@ def logs(
 def _parts(
     client: Client, job: str, attempt: int | None, tail: int | None, *, follow: bool
 ) -> Iterator[Json]:
-    """Of an output, one after the other, to its end; with `follow` as they come."""
+    """Yield the parts of a job's output to its end; with `follow` also those that come later.
+    `tail`: only so many of the last lines at first; None: all.
+    """
     offset = 0 if tail is None else -max(1, min(TAIL_BYTES, (tail + 1) * LINE_BYTES))
     latest = 0
     while True:
@@ -97,6 +99,6 @@ def _parts(
 
 
 def _never_ran(job: Json) -> None:
-    """Say on standard error why a job wrote nothing, where it never ran."""
+    """Print on standard error why a job wrote nothing, if it never ran."""
     if job["started_at"] is None:
         typer.echo(f"{job['job_id']} never ran: {job['detail'] or job['phase']}", err=True)

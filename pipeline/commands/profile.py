@@ -159,7 +159,9 @@ def _gpu_list(text: str) -> tuple[str, ...]:
 
 
 def _run(command: list[str], folder: Path, options: Options, as_json: bool) -> ProfileResult:
-    """Profile, drawing a live view where there is a terminal to draw on."""
+    """Profile a command and return the result. Draw a live view if the output is a terminal.
+    Raises BadOption if `folder` cannot be used.
+    """
     from profiler.errors import BadOption
     from profiler.session import profile as run_profile
 

@@ -160,7 +160,9 @@ def promote(
 
 
 def _jobs(path: Path) -> pa.Table:
-    """The jobs to judge on: a dataset, or what a service exported. Raises UserError, TraceError."""
+    """Return the jobs to judge on, from a dataset or from a file that a service exported.
+    Raises UserError, TraceError.
+    """
     from features.given import arrow_file
     from features.schema import TRACE_SCHEMA, is_of_a_trace
     from pipeline.traces import read_dataset
@@ -184,13 +186,15 @@ def _jobs(path: Path) -> pa.Table:
 
 
 def _check_alone(bundle: Path | None, back: bool, version: str | None) -> None:
-    """Raises UserError where more than one candidate is named."""
+    """Raise UserError if more than one candidate is named."""
     if bundle is not None and (back or version is not None):
         raise UserError("--bundle registers new models: it takes no VERSION and no --back")
 
 
 def _candidate(version: str | None, back: bool, registry: Registry) -> Version:
-    """The version that is to become champion. Raises UserError when there is none."""
+    """Return the version that is to become champion: `version`, or by default the latest; with
+    `back` the former champion. Raises UserError if there is none.
+    """
     from models.training.tracking import champion, former_champion, versions
 
     if back:
@@ -233,7 +237,9 @@ def _tell(proposal: Proposal, as_json: bool) -> None:
 
 
 def _agreed(candidate: Version) -> bool:
-    """Return whether a person at a terminal says so. Raises UserError where there is none."""
+    """Ask a person at a terminal, and return whether the answer is yes. Raises UserError if
+    there is no terminal.
+    """
     if not sys.stdin.isatty():
         raise UserError("nobody to ask: say --yes to promote")
     return typer.confirm(f"Make version {candidate.number} the champion?", err=True)

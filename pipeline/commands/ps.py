@@ -112,7 +112,9 @@ def chosen(
 
 
 def _moment(text: str, now: float) -> float:
-    """Seconds since the epoch. Raises UserError."""
+    """Return the moment that `text` names, in seconds since the epoch: a date, a time, or how
+    long before `now`. Raises UserError.
+    """
     from features.clock import read_seconds
 
     try:

@@ -32,7 +32,7 @@ UNTRAINED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is replayed, and how."""
+    """The options of a replay."""
 
     sacct: Annotated[
         Path,
@@ -128,7 +128,7 @@ class Asked:
 
     @property
     def hush(self) -> bool:
-        """Whether to show no progress."""
+        """Return whether to show no progress."""
         return self.quiet or self.as_json
 
 
@@ -196,7 +196,9 @@ def replay(asked: Asked) -> None:
 
 
 def _question(asked: Asked, name: str, values: Mapping[str, Any]) -> str:
-    """Return what the results follow from: this command's input, and the settings of a policy."""
+    """Return a digest of all that the results depend on: this command's input, and the settings
+    of a policy.
+    """
     from pipeline.online import TRAINS
 
     paths = (asked.sacct, asked.cluster, asked.nodes, *(asked.site or []))
@@ -235,7 +237,7 @@ def _read(asked: Asked) -> Site:
 
 
 def _remarks(variants: Sequence[Variant], *, trains: bool) -> Iterator[str]:
-    """What is left out, and why."""
+    """Yield a sentence for each thing that the replay leaves out, and why."""
     from pipeline.replay.runs import MOST_SLURM
 
     if not trains:
@@ -248,7 +250,7 @@ def _remarks(variants: Sequence[Variant], *, trains: bool) -> Iterator[str]:
 
 
 def _changed(pairs: Sequence[str], known: Site, variants: Sequence[Variant]) -> tuple[Variant, ...]:
-    """Return the site's own Slurm with these settings as a variant; none where none was asked for.
+    """Return the site's own Slurm with these settings as a variant, or () if `pairs` is empty.
 
     Raises UserError: not NAME=VALUE, or a setting that a replay does not have.
     """
@@ -356,7 +358,9 @@ def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
 
 
 def _claims(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what each variant saves against Slurm's own schedule, and the parts left out."""
+    """Yield sentences on what each variant saves against Slurm's own schedule, and on the parts
+    left out.
+    """
     from pipeline.replay.claims import COVERED
 
     titles = {variant["key"]: variant["title"] for variant in found["variants"]}
@@ -387,7 +391,9 @@ def _savings(stated: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> 
 
 
 def _changed_slurm(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what other settings of Slurm would have changed; nothing where none was asked for."""
+    """Yield sentences on what other settings of Slurm would have changed; none if none were
+    asked for.
+    """
     stated = found["changed"]
     if not found["changed_to"]:
         return
@@ -400,7 +406,9 @@ def _changed_slurm(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _waits(found: Mapping[str, Any]) -> Iterator[str]:
-    """The average wait of each variant, and which longest waits are worse than in Slurm's own."""
+    """Yield a sentence for each variant: its average wait, and which of its longest waits are
+    worse than in Slurm's own schedule.
+    """
     from scheduler.explain.words import duration
 
     base = next((v for v in found["variants"] if v["key"] == found["against"]), None)
@@ -420,7 +428,9 @@ def _ranked(test: Mapping[str, Any]) -> str:
 
 
 def _policy(asked: Asked) -> tuple[str, Json]:
-    """The policy asked for, and its settings: of the cluster file, and of `--set` over them."""
+    """Return the name of the policy asked for, and its settings: those of the cluster file,
+    overridden by `--set`.
+    """
     from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
     from pipeline.worlds.policy_options import given, over
 

@@ -176,8 +176,8 @@ def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
 
 
 def chosen(differs: FileDiffers) -> Choice:
-    """Return whether the cluster file holds or the log, as a person at a terminal says. Raise
-    FileDiffers where there is no terminal, or no choice.
+    """Ask a person at a terminal whether the cluster file or the log holds, and return the
+    choice. Raises FileDiffers if there is no terminal, or no choice.
     """
     for line in differs.differences:
         typer.echo(line, err=True)

@@ -53,7 +53,9 @@ def served(
 
 
 def _logged(found: list[Week], params: Path, as_json: bool) -> None:
-    """Log whole weeks, each with the version that decided, and print a line for each."""
+    """Log whole weeks to the model registry, each figure with the version that decided, and
+    print a line for each.
+    """
     with user_errors():
         from models.training.tracking import log_serving, registered
         from pipeline.stages.common import read_params
@@ -72,7 +74,9 @@ def _logged(found: list[Week], params: Path, as_json: bool) -> None:
 
 
 def figures(one: Served) -> dict[str, float]:
-    """Return what is logged of a bundle's week, by name."""
+    """Return the figures of a bundle's week to log, by name; figures that are not known are
+    left out.
+    """
     known = {
         "jobs decided": one.decided,
         "jobs ended": one.ended,

@@ -43,7 +43,7 @@ def show(service: Service) -> None:
 
 
 def _written(value: Any) -> str:
-    """As a cluster file has it."""
+    """Return a value of a setting as text, written as in a cluster file."""
     return json.dumps(value, ensure_ascii=False)
 
 

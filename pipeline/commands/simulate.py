@@ -124,7 +124,9 @@ def simulate(
 
 
 def _usual(world: World, site: Sequence[Path] | None) -> str:
-    """The policy where none is asked for."""
+    """Return the policy to play where none is asked for: "slurm" on a site's own files,
+    otherwise that of the cluster file, or the default.
+    """
     from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
 
     if site:
@@ -133,7 +135,7 @@ def _usual(world: World, site: Sequence[Path] | None) -> str:
 
 
 def _tune(scenario: Scenario, policy: str, days: float) -> None:
-    """Have the policy tuned while it is simulated."""
+    """Let the policy be tuned every so many days of the simulation. Raises UserError."""
     from pipeline.pareto import DAY_S, POLICY
     from pipeline.tuning import Tuning
 
@@ -145,7 +147,9 @@ def _tune(scenario: Scenario, policy: str, days: float) -> None:
 
 
 def _open(trace: Path, site: Sequence[Path] | None, asked: Mapping[str, Any]) -> Scenario:
-    """Return what is simulated: a trace, or a dump on the site of these files of Slurm's."""
+    """Return the world to simulate: a trace, or, given files of a site's Slurm, a dump on that
+    site.
+    """
     from pipeline.replay.runs import of_files
     from pipeline.worlds import open_scenario
 

@@ -110,7 +110,7 @@ def release_all(
 
 
 def _kept(config: Path) -> str:
-    """Return why a service's order is to stay; "": it is not."""
+    """Return why the order that a service gave must stay; "" if it need not."""
     from scheduler.service.log.questions import LEASE
     from scheduler.service.settings import read_settings
 

@@ -46,7 +46,7 @@ class Stored:
 
     @contextmanager
     def opened(self, *, make: bool = False) -> Iterator[Store]:
-        """Give the database. With `make`, one is made where there is none."""
+        """Give the database of tokens. With `make`, create it if it does not exist."""
         from pipeline.serving import database_served
         from scheduler.service.log.store.schema import prepare
         from scheduler.service.log.store.store import Store, must_exist

@@ -25,7 +25,7 @@ BAR = 30  # columns
 
 
 class Look(TypedDict):
-    """What is shown at one moment, as the service sends it."""
+    """The cluster and its jobs at one moment, as the service sends them."""
 
     now: float
     vcs: list[Json]
@@ -71,7 +71,7 @@ def top(
 
 
 def _looks(client: Client, vc: str | None) -> Iterator[Look]:
-    """What the service shows, again and again."""
+    """Yield what the service shows at the moment, without end."""
     while True:
         cluster = client.cluster()
         vcs = [one for one in cluster["vcs"] if vc in (None, one["vc"])]

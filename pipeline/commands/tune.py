@@ -37,7 +37,7 @@ MOST_JOBS = 50_000
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Which past is replayed, and what is tried on it."""
+    """The options of tuning: which past is replayed, and what is tried on it."""
 
     database: DATABASE = None
     trace: Annotated[
@@ -100,7 +100,7 @@ class Asked:
 
 
 class _Known(NamedTuple):
-    """A past that was read. `settings`: of `pellucid`, those in force; `notes`: of the cluster."""
+    """A past to tune on. `settings`: those of `pellucid` in force; `notes`: on the cluster."""
 
     jobs: Workload
     profiling: ProfilingPartition | None
@@ -158,7 +158,9 @@ def tune(asked: Asked, address: Address) -> None:
 
 
 def _known(asked: Asked) -> _Known:
-    """The jobs, the cluster and the settings in force, wherever they are read."""
+    """Return the jobs, the cluster and the settings in force, read from a dump, a trace or the
+    service's log. Raises UserError for options that exclude each other.
+    """
     if asked.trace is not None and asked.sacct is not None:
         raise UserError("--trace and --sacct: give one of them")
     if asked.site and asked.sacct is None:
@@ -208,7 +210,9 @@ def _of_trace(asked: Asked, trace: Path) -> _Known:
 
 
 def _of_log(asked: Asked) -> _Known:
-    """A service's finished jobs, on its nodes and under its settings as they are now."""
+    """Return the finished jobs in a service's log, with its nodes and settings as they are now.
+    Raises UserError if the log is empty.
+    """
     from pipeline.worlds.plain import workload_of
     from scheduler.service.log.export import finished
     from scheduler.service.log.present import Present
@@ -229,28 +233,30 @@ def _of_log(asked: Asked) -> _Known:
 
 
 def _settings(spec: CoreSpec) -> Values:
-    """Those in force, where the policy is the one that is tuned."""
+    """Return the settings in force. Raises UserError if the policy is not the one that is
+    tuned.
+    """
     if spec.policy != POLICY:
         raise UserError(f"the policy is {spec.policy}; only {POLICY} is tuned")
     return spec.settings.plain()
 
 
 def _in_force(address: Address) -> Values:
-    """The settings of the running service, which are to be changed."""
+    """Return the settings of the running service, by name, before the change."""
     with address.client() as client:
         found = decode(list[Setting], client.settings())
     return with_assignments({}, assignments({one.name: one.value for one in found}))
 
 
 def _also(text: str) -> tuple[str, Values]:
-    """A candidate of the caller's own, and its name."""
+    """Return a candidate of the caller's own: `text` as its name, and the settings in it."""
     given(POLICY, text.split())
     pairs = (one.partition("=") for one in text.split())
     return text, {name: value_of(value) for name, _, value in pairs}
 
 
 def _adopted(asked: Asked, address: Address, found: Tuned, jobs: int) -> Values:
-    """Return what the service answered: of the change, or of its preview."""
+    """Set the settings found, or preview that, and return the service's answer."""
     reason = evidence(found, jobs)
     with address.client() as client:
         return client.set_settings(found["settings"], reason=reason, preview=asked.preview)

@@ -144,7 +144,9 @@ def print_why(
 
 
 def _others(client: Client, job: str, task: str) -> list[Json]:
-    """Of a heterogeneous job, named as a whole, what the service says of its other components."""
+    """Return the answers about the other components of a heterogeneous job; [] if `job` names a
+    single job or component. `task` is the id that the service answered for.
+    """
     from scheduler.service.client import ServiceError
 
     if task != f"{job}+0":

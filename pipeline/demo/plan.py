@@ -58,7 +58,9 @@ def plan(jobs: int, minutes: float, seed: int) -> list[Sent]:
 
 
 def _moment(random: Random) -> float:
-    """A share of the time: three of four jobs come in one of three waves."""
+    """Return a random moment, as a share from 0 to 1 of the demo's time. Three of four fall
+    into one of three waves.
+    """
     if random.random() < 0.25:
         return random.random()
     wave = random.choice((0.08, 0.4, 0.72))

@@ -36,12 +36,12 @@ BUNDLES = Path("data/bundle"), Path("data/prebuilt/bundle")  # the first that is
 
 @dataclass(frozen=True)
 class Running:
-    """A service that runs.
+    """A running demo service, and how to reach it.
 
     Attributes:
         address: where its pages and API are.
-        secrets: token of each person, and of the operator.
-        log: file of what the service says.
+        secrets: token of each person, and of the operator, by name.
+        log: file that the service prints to.
     """
 
     address: str
@@ -106,7 +106,7 @@ def unfinished(client: Client) -> list[str]:
 
 
 def outcome(client: Client) -> dict[str, int]:
-    """Return how many jobs ended in which state, or are in which phase."""
+    """Return the number of jobs by the state in which they ended, or by their phase."""
     counts: dict[str, int] = {}
     for job in client.jobs():
         state = job["state"] or job["phase"]
@@ -118,7 +118,9 @@ def outcome(client: Client) -> dict[str, int]:
 
 
 def _settings(folder: Path, port: int, policy: str | None) -> dict[str, str]:
-    """Writes the settings, the cluster and the declared profiles; returns the settings."""
+    """Write the settings, the cluster and the declared profiles into `folder`. Return the
+    settings.
+    """
     (folder / "cluster.yaml").write_text(yaml.safe_dump(CLUSTER, sort_keys=False))
     (folder / "profiles.json").write_text(json.dumps(list(declared()), indent=1))
     bundle, _ = usable(BUNDLES)
@@ -140,7 +142,9 @@ def _settings(folder: Path, port: int, policy: str | None) -> dict[str, str]:
 
 
 def _people(database: str) -> dict[str, str]:
-    """A token for everybody, and one for an operator."""
+    """Create tokens in a new database: one for each user and one for an operator. Return them
+    by user name.
+    """
     me = pwd.getpwuid(os.geteuid()).pw_name
     store = Store(database)
     try:
@@ -157,7 +161,9 @@ def _people(database: str) -> dict[str, str]:
 
 
 def _await_ready(running: Running) -> None:
-    """Until requests can be served and somebody decides."""
+    """Wait until requests can be served and a process decides. Raises UserError if the service
+    did not start.
+    """
     until = time.monotonic() + START_S
     with running.client() as client:
         while time.monotonic() < until:

@@ -74,8 +74,8 @@ print(json.dumps({
 def run(
     data: Path, *, seed: int = 0, trace: Path | None = None, bundle: Path | None = None
 ) -> Json:
-    """Return figures of a bundle fitted on Venus and the measured pairs, or errors of one that is
-    given.
+    """Return figures of a bundle that is fitted on Venus and the measured pairs, or errors of
+    the one given.
 
     Args:
         trace, bundle: an ingested dataset and an exported bundle, see `errors`.
@@ -143,7 +143,9 @@ def plain(specs: Any) -> tuple[Any, ...]:
 
 
 def _arrays(bundle: Bundle, frame: Any) -> dict[str, np.ndarray]:
-    """Columns as plain arrays; a nominal one as strings, with a mask `name?` of what is missing."""
+    """Return the columns of `frame` as plain arrays by name. A nominal column becomes strings,
+    with a mask `name?` of the missing values.
+    """
     held: dict[str, np.ndarray] = {}
     for spec in bundle.duration.features:
         column = frame[spec.name]

@@ -77,7 +77,9 @@ class EvaluationError(ValueError):
 
 
 class _Watched(FeatureState):
-    """Keeps the whole curve of hazards beside each row, and what is claimed of the job."""
+    """A feature state that keeps, beside each row, the whole curve of hazards and the claims
+    about the job.
+    """
 
     def __init__(self, families: tuple[str, ...]) -> None:
         super().__init__(families)
@@ -210,7 +212,7 @@ def _venus(data: Path) -> pa.Table:
 
 
 def _limits(rows: Rows) -> Floats:
-    """Time limits, seconds, (n,); infinite where there is none."""
+    """Return the time limit of each row, seconds, (n,); infinite where there is none."""
     limit = rows.X["time_limit_s"].to_numpy(np.float64, copy=True)
     limit[~(limit > 0)] = np.inf
     return limit
@@ -266,8 +268,8 @@ def _outlived(
 
 @dataclass(frozen=True)
 class Believed:
-    """What the scheduler's own distribution predicts for every job at its submission. It learns
-    from jobs that had ended by then.
+    """What the scheduler's own distribution predicts for every job at its submission, learned
+    from the jobs that had ended by then.
 
     Attributes:
         hazards: behind it, (n, stretches).
@@ -326,8 +328,9 @@ class Believed:
 
 
 def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dict[str, object]:
-    """Return how well the chance to last over six hours finds such jobs, among those whose sum of
-    terms predicts less than `SHORT_S`. Return the same for the sum itself.
+    """Return how well the predicted chance to last over six hours finds such jobs, among those
+    for which the sum of terms predicts less than `SHORT_S`; beside it, how well the sum itself
+    does. {} if there is no such job.
     """
     these = test & np.isfinite(rows.y) & (np.expm1(score) < SHORT_S)
     long = (rows.y[these] > LONG_S[1][1]).astype(np.float64)
@@ -346,7 +349,10 @@ def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dic
 
 
 def _precision(long: Floats, by: Floats, recall: float) -> float:
-    """The share of long jobs among those flagged, of which so many of all that are long are."""
+    """Return the precision at a given recall: jobs are flagged in order of `by`, greatest
+    first, until `recall` of the long ones are; this is the share of long jobs (1 in `long`)
+    among the flagged.
+    """
     hits = np.cumsum(long[np.argsort(-by, kind="stable")])
     flagged = int(np.searchsorted(hits, recall * hits[-1])) + 1
     return float(hits[flagged - 1] / flagged)
@@ -371,7 +377,9 @@ def calibration(believed: Believed, rows: Rows, test: Mask) -> dict[str, object]
 
 
 def shares(rows: Rows, mask: Mask) -> dict[str, float]:
-    """Return the share of the sum's variance that each of its terms carries; they add up to 1."""
+    """Return the share of the sum's variance that each of its terms carries, by name; they add
+    up to 1.
+    """
     terms = rows.X.loc[mask, [spec.name for spec in SUM]].to_numpy(np.float64)
     score = typical(rows.X[mask])
     centred = score - score.mean()
@@ -425,7 +433,9 @@ def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
 
 
 def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[str, float]]]:
-    """Figures of the days that follow 1, 3, 7 and 14 days of history."""
+    """Return figures of the days that follow 1, 3, 7 and 14 days of history, by these days as
+    text; empty for days without rows.
+    """
     first = math.floor(float(rows.time.min()) / DAY_S) * DAY_S
     found = {}
     for days in HISTORY_DAYS:
@@ -436,8 +446,8 @@ def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[st
 
 
 def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, dict[str, float]]:
-    """Return what jobs of a run were predicted as they started; beside it `score`, without a
-    queue.
+    """Return errors of what a run predicted for its jobs as they started, and beside them those
+    of `score`, which knows no queue. Raises EvaluationError if there is no run.
     """
     try:
         with arrow_file(run / "jobs.parquet") as file:
@@ -472,7 +482,9 @@ def _groups(rows: Rows, test: Mask, ended: NDArray[np.int64]) -> list[tuple[str,
 def _ablation(
     everything: Rows, test: Mask, test_from: float, seed: int
 ) -> dict[str, dict[str, float]]:
-    """The GA2M without each of its families, and with each of the others; every target."""
+    """Return figures of the GA2M fitted without each of its families, and with each family that
+    it lacks, by "without" or "with" and the family.
+    """
     found = {}
     for family in (*FAMILIES, *ABLATED):
         kept = set(FAMILIES) ^ {family}
@@ -491,7 +503,9 @@ def _ablation(
 
 
 def _plain(value: Any) -> Any:
-    """As JSON holds it: numbers rounded to what they mean, null for what is not defined."""
+    """Return `value` as JSON holds it: floats rounded to five digits, None for NaN and
+    infinity.
+    """
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):

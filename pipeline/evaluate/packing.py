@@ -68,8 +68,8 @@ def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> Json:
 
 
 def online(pairs: PairMeasurements, *, seed: int = 0, orders: int = 5) -> dict[str, float]:
-    """Return how well pairs are judged once pairs like them have run, as `pellucid` learns from
-    those that do.
+    """Return how well pairs are judged once similar pairs have run, as `pellucid` learns from
+    pairs that run.
 
     Trees that saw neither family, corrected by the errors seen on the pairs that came before, in
     `orders` random orders. Of the pairs both of whose kinds of profile had been seen (`seen`, their

@@ -39,7 +39,7 @@ RECORD_S = 0.001  # what the times of a record are rounded to
 
 @dataclass(frozen=True, slots=True)
 class Counterfactuals:
-    """What was in a job's way at one moment, and what would have helped.
+    """What was in a job's way at one moment, and what would have helped it.
 
     Attributes:
         at: the moment, seconds since the epoch.
@@ -84,7 +84,7 @@ def asked_at(story: Story, since_submit_s: float | None = None) -> float:
 
 
 class PlayedAgain:
-    """A recorded run, played again as far as is asked. RunError when its world is gone."""
+    """A recorded run, played again as far as is asked. Raises RunError if its world is gone."""
 
     def __init__(self, run: RunFolder):
         self._run = run
@@ -102,8 +102,8 @@ class PlayedAgain:
         )
 
     def stand_at(self, at: float) -> tuple[Core, Memory]:
-        """Return the core as it is after its decisions up to a moment, no earlier than the last one
-        asked for, and its memory.
+        """Return the core and its memory after the decisions up to `at`. Moments must be asked
+        for in order of time.
         """
         self._engine.until = at
         if self._engine.comes_by(at):
@@ -152,11 +152,11 @@ def _waits(story: Story) -> list[Span]:
 
 
 class _Reached(Exception):
-    """The moment asked about."""
+    """Raised to stop the engine at the moment asked about."""
 
 
 class _Until(Engine):
-    """Stops before the first event after `until`."""
+    """An engine that stops before the first event after `until`."""
 
     until = 0.0
 
@@ -171,7 +171,9 @@ class _Until(Engine):
 
 
 def _wait(story: Story, since_submit_s: float | None) -> Span:
-    """The wait that is asked about."""
+    """Return the wait that is asked about: the one at so many seconds after submission, or by
+    default the longest. Raises RunError if the job did not wait then.
+    """
     waits = _waits(story)
     if not waits:
         raise RunError(f"job {story.job.job_id} did not wait")
@@ -188,7 +190,9 @@ def _wait(story: Story, since_submit_s: float | None) -> Span:
 
 
 def _world(run: RunFolder) -> Scenario:
-    """The world the run was made in, opened again."""
+    """Return the world that the run was made in, opened again. Raises RunError if that cannot
+    be done.
+    """
     asked = run.summary.get("world")
     if not isinstance(asked, Mapping):
         raise RunError(
@@ -227,8 +231,8 @@ def lines(found: Counterfactuals) -> list[str]:
 
 
 def _line(outcome: Outcome, at: float) -> str:
-    """Return when it would have started, how fast, when it ends by what was predicted, and what
-    that assumes.
+    """Return a sentence about one change: when the job would have started, how fast it would
+    run, its predicted end, and what that assumes. `at`: the moment of the question, s.
     """
     words = outcome.change.words()
     text = f"{words[0].upper()}{words[1:]} "

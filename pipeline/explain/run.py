@@ -79,7 +79,7 @@ class UnknownJob(RunError):
 
 
 class RunFolder:
-    """One run on disk. Raises RunError when the folder is no run."""
+    """A recorded run on disk. Raises RunError if the folder is no run."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -93,12 +93,14 @@ class RunFolder:
 
     @cached_property
     def summary(self) -> Json:
-        """Policy, track and figures."""
+        """Return the run's summary: policy, track and figures."""
         return read_object(self.folder / SUMMARY)
 
     @cached_property
     def bundles(self) -> dict[str, Description]:
-        """Names of terms and inputs by bundle digest; empty when nothing was scored."""
+        """Return the names of terms and inputs, by digest of the bundle; empty if nothing was
+        scored.
+        """
         path = self.folder / BUNDLES
         return read_object(path) if path.is_file() else {}
 
@@ -115,8 +117,8 @@ class RunFolder:
         return JobFacts(**seconds(rows).slice(0, 1).to_pylist()[0])
 
     def decisions(self, job_id: str) -> tuple[list[Decision], list[Decision]]:
-        """Return the decisions about a job, and those that put another job beside it; each by
-        sequence.
+        """Return the decisions about a job, and the decisions that put another job beside it;
+        each in order of sequence.
         """
         mine = pc.field("job_id") == job_id
         rows = self.table(DECISIONS, _DECISION_COLUMNS, mine | (pc.field("partner") == job_id))
@@ -127,8 +129,8 @@ class RunFolder:
     def each(
         self, job_ids: Sequence[str]
     ) -> Iterator[tuple[JobFacts, list[Decision], list[Decision]]]:
-        """Yield the results of jobs, each with what `decisions` returns of it; the tables are read
-        once. Unknown jobs are left out.
+        """Yield (result, decisions about it, decisions beside it) of each job, in one pass over
+        the tables. Unknown jobs are left out.
         """
         mine, beside = (pc.field(name).isin(job_ids) for name in ("job_id", "partner"))
         own, joined = defaultdict[str, list[Decision]](list), defaultdict[str, list[Decision]](list)
@@ -152,7 +154,7 @@ class RunFolder:
         return dict(zip(table["job_id"].to_pylist(), table["end_time"].to_pylist(), strict=True))
 
     def order_values(self, job_ids: Iterable[str]) -> dict[str, float]:
-        """Return the value that the queue ordered each job by, as of its last entry into the
+        """Return the value by which the queue ordered each job, at its last entry into the
         queue.
         """
         wanted = list(job_ids)
@@ -341,13 +343,13 @@ def seconds(table: pa.Table) -> pa.Table:
 
 
 def _gpus_on(nodes: set[int] | None, given: Sequence[int], masks: Sequence[int]) -> int:
-    """Return how many GPUs of some nodes (None: of any) a decision gave."""
+    """Return the number of GPUs that a decision gave on some nodes; None: on any."""
     placed = zip(given or (), masks or (), strict=False)
     return sum(mask.bit_count() for node, mask in placed if nodes is None or node in nodes)
 
 
 def _decision(row: Json) -> Decision:
-    """A row of `DECISION_SCHEMA` as the decision it was."""
+    """Return the decision that a row of `DECISION_SCHEMA` records."""
     score = None
     if row["score"] is not None:
         score = Score(

@@ -70,7 +70,9 @@ def _why(look: Direct, asked: argparse.Namespace) -> tuple[Any, list[str]]:
 
 
 def _of_parts(look: Direct, asked: argparse.Namespace, parts: list[str]) -> tuple[Any, list[str]]:
-    """Each component of a heterogeneous job: they start together."""
+    """Return the answers about all components of a heterogeneous job, as JSON and as lines; the
+    first line tells that they start together.
+    """
     found = [look.why(part) for part in parts]
     starts = f"{asked.job} is a heterogeneous job: {', '.join(parts)} start together."
     lines = [line for one in found for line in lines_of(one, look.now)]

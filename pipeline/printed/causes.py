@@ -14,7 +14,9 @@ HOLDS = "JOBS", "GPUS", "WAIT FOR", "OF", "WHICH IS"
 
 
 def lines(found: Causes) -> list[str]:
-    """Return a line for each cause, with what helps, then the jobs whose end would free most."""
+    """Return lines on why jobs wait: one for each cause, with what helps, then the jobs that
+    would free most when they end.
+    """
     from scheduler.explain.render import WAITED_FOR, of_causes
 
     if not found.waiting:

@@ -88,8 +88,9 @@ def _row(label: str, text: str) -> str:
 
 
 def tree_lines(found: Finding, depth: int = 0) -> list[str]:
-    """Return findings in lines, each below the one that it is part of; what says nothing is left
-    out."""
+    """Return findings in lines, each indented below the one that it is part of; empty values
+    are left out.
+    """
     given = {name: value for name, value in found.values.items() if value not in _SAYS_NOTHING}
     values = [f"{name}={json.dumps(value)}" for name, value in given.items()]
     first = " ".join([f"{'  ' * depth}{found.kind}", *values])

@@ -23,7 +23,7 @@ LICENCE = "license/"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A job as a dump has it. `pools` gives the virtual cluster of each partition."""
+    """A job as it stands in a dump. `pools` gives the virtual cluster of each partition."""
 
     job: Job
     partition: str
@@ -129,7 +129,9 @@ _ELSEWHERE = (
 
 
 def _typed(row: Row, site: Site) -> SlurmJob | None:
-    """The job that its options make; None: there are none, or they cannot be read."""
+    """Return the job that the options of a row's command line make; None if it has no line, or
+    its options cannot be read. Its partitions are those of the line, otherwise of the row.
+    """
     found, parts, array = [], row.partition, ""
     for one in options(row.line):
         name, _, value = one[2:].partition("=")
@@ -156,8 +158,8 @@ def _typed(row: Row, site: Site) -> SlurmJob | None:
 
 
 def _agrees(row: Row, typed: SlurmJob) -> bool:
-    """Return whether options come to what Slurm counted: then there were no others. CPUs and memory
-    that GPUs bring are counted once the job has them.
+    """Return whether the options of a command line make what Slurm counted: then no options are
+    missing. CPUs and memory that come with GPUs are counted once the job has them.
     """
     asked, given, own = _counts(row.asked), _counts(row.given), dict(typed.tres)
     return typed.gpus == row.job.gpus and all(
@@ -173,7 +175,9 @@ def _may(job: Job, site: Site, partition: str) -> bool:
 
 
 def _known(features: str, site: Site) -> bool:
-    """A constraint that no node has would keep a job waiting for ever."""
+    """Return whether every word of a constraint is a feature of some node; otherwise the job
+    would wait for ever.
+    """
     has = {one for node in site.nodes.values() for one in node.features}
     words = features.replace("&", "|").replace("*", "|").strip("()[]").split("|")
     return all(word in has for word in words if word)
@@ -184,7 +188,9 @@ def _there(licences: Sequence[tuple[str, int]], site: Site) -> tuple[tuple[str, 
 
 
 def _counted(row: Row, site: Site) -> Ask:
-    """As recorded, where a record says it, else as it was given."""
+    """Return what a job asked for, from its counts: those that it was given where recorded,
+    otherwise those that it asked for.
+    """
     job, tres, asked = row.job, row.given, row.asked
     given, wanted = _counts(tres), _counts(asked)
     nodes = max(1, int(wanted.get("node", given.get("node", 1))))
@@ -216,7 +222,9 @@ def _counts(tres: str) -> dict[str, float]:
 
 
 def _kinds(gpus: int, tres: str, site: Site, partition: str) -> tuple[tuple[str, int], ...]:
-    """GPUs by the types asked for; "" any, also where the partition has none of that type."""
+    """Return (type, number) of the GPUs by the types asked for. Type "" is any; it also stands
+    for a type that the partition lacks, and for all where the counts do not add up.
+    """
     found = gpu_types(tres) if tres else None
     if not found or sum(found.values()) != gpus:
         found = gpus_of("", gpus)

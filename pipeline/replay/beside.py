@@ -31,8 +31,8 @@ class Beside:
 
 
 def arriving(workload: Workload, recorded: pa.Table, modelled: frozenset[str]) -> Workload:
-    """Return the jobs. Those that waited for something that is not modelled are submitted when they
-    started, because nobody could have started them before.
+    """Return the workload with jobs that waited for causes outside of `modelled` submitted when
+    they started: nobody could have started them before.
     """
     columns = ("job_id", "submit", "wait_s", "cause", "carried")
     late = {

@@ -38,7 +38,8 @@ _PATTERNS = (
 
 
 def cause_of(reason: str, *, eligible_later: bool = False) -> str:
-    """Return what a job waited for. An unknown reason never counts as lack of capacity.
+    """Return the cause that a job waited for. An unknown reason never counts as lack of
+    capacity.
 
     Args:
         reason: as sacct shows it.

@@ -39,8 +39,8 @@ class Saving:
     """How the mean wait of some jobs changes under a policy, against Slurm's own schedule.
 
     Attributes:
-        low_s, high_s: nine in ten, s per job; above 0: they wait less.
-        shorter, draws: replays in which they waited less than under Slurm's own, of so many.
+        low_s, high_s: interval of what a job waits less, seconds, at nine in ten; below 0: more.
+        shorter: replays, out of `draws`, in which the jobs waited less than under Slurm's own.
     """
 
     low_s: float
@@ -56,14 +56,14 @@ class Saving:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What is stated about a part of the site.
+    """What a replay states about a part of the site.
 
     Attributes:
-        by, name: the column that parts it, and its value; both "" of the whole.
+        by, name: the column, and its value in this part; both "" for the whole site.
         recorded_s, replayed_s: mean wait as recorded, and over the replays of Slurm's own.
-        chance_s: half of what chance moves the latter by, nine in ten; None with one replay.
-        refused: why nothing is stated of it; "": it is.
-        savings: by variant.
+        chance_s: half width of the interval of `replayed_s` at nine in ten; None with one replay.
+        refused: why nothing is stated of the part; "" if something is.
+        savings: what each variant saves, by its key.
     """
 
     by: str
@@ -115,7 +115,9 @@ def claims(
 
 
 def _draws(cells: Sequence[Mapping[str, Any]], by: str, name: Any) -> Floats:
-    """Mean waits of a part, (replays,); NaN where none of its jobs ended."""
+    """Return the mean waits of a part (one user, say) in each replay, (replays,); NaN where
+    none of its jobs ended. `by`: kind of part; `name`: the part.
+    """
     return np.array([cell[by].get(name, np.nan) for cell in cells], float)
 
 
@@ -149,7 +151,7 @@ def _claim(by: str, name: str, wait: Floats, draws: Mapping[str, Floats], base: 
 
 
 def _refused(recorded: float, replayed: float) -> str:
-    """Return why a part is not answered for; "": it is."""
+    """Return why nothing is stated of a part; "" if something is."""
     if not np.isfinite(replayed):
         return "in no replay of Slurm's own schedule one of its jobs started"
     low, high = sorted((recorded, replayed))
@@ -162,7 +164,9 @@ def _refused(recorded: float, replayed: float) -> str:
 
 
 def _chance(*of: Floats) -> float:
-    """Return by how much a run differs from the mean of these draws, nine in ten (s)."""
+    """Return by how much a run differs from the mean of these draws, at nine in ten, seconds; 0
+    with fewer than two draws.
+    """
     draws = min(len(one) for one in of)
     if draws < 2:
         return 0.0
@@ -171,8 +175,9 @@ def _chance(*of: Floats) -> float:
 
 
 def _saving(recorded: float, own: Floats, other: Floats) -> Saving:
-    """Return the interval: from the least to the most of three ways to count, and what may be wrong
-    on either side."""
+    """Return the interval of what waiting is saved: from the least to the most of three ways to
+    count, widened on either side by what chance and the replay may have wrong.
+    """
     replayed, after = float(own.mean()), float(other.mean())
     counted = [recorded - after, replayed - after]
     if replayed > 0:
@@ -187,7 +192,7 @@ def _saving(recorded: float, own: Floats, other: Floats) -> Saving:
 
 
 def refusals(found: Sequence[Claim]) -> Iterator[str]:
-    """Yield a line for each partition that nothing is stated of."""
+    """Yield a line for each partition of which nothing is stated, with the reason."""
     for claim in found:
         if claim.by == "vc" and claim.refused:
             yield f"Nothing is stated of partition {claim.name} ({count(claim.jobs, 'job')}): " + (

@@ -19,8 +19,8 @@ from scheduler.slurm.twin.site import Site
 
 
 def eta_of(paths: Iterable[Path], options: Sequence[str], user: str) -> Eta:
-    """Return when a job with these options of sbatch would start on the site of these files if it
-    were empty: which partitions take it, and why the others do not.
+    """Return when a job with these options of sbatch would start if the site of these files
+    were empty: in each partition that takes it, and why the others do not.
 
     Raises UserError: naming the file, or why Slurm would not take the job.
     """

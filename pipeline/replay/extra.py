@@ -44,7 +44,7 @@ class Extra:
 
 
 def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
-    """Read the further columns of some lines of a dump.
+    """Return the further columns of some lines of a dump.
 
     Args:
         dump: a file of ``sacct -P`` that was ingested.
@@ -73,7 +73,7 @@ def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
 
 
 def _lines(file: BinaryIO, records: Records) -> Iterator[bytes]:
-    """The lines of a dump below its header, a record in each or none."""
+    """Yield the lines of a dump below its header, each with one record or empty."""
     data = file.read(BLOCK_BYTES) + file.readline()
     while data:
         following = file.read(BLOCK_BYTES) + file.readline()
@@ -84,7 +84,9 @@ def _lines(file: BinaryIO, records: Records) -> Iterator[bytes]:
 
 
 def _names(file: BinaryIO, dump: Path) -> tuple[int, list[str] | None]:
-    """The number of the first line below the header, and the columns; None: there is no line."""
+    """Return the number of the first line of jobs, and the names of the columns; None for these
+    if the file has no line.
+    """
     number = 1
     for line in iter(file.readline, b""):
         number += 1

@@ -25,7 +25,7 @@ FIT_MEAN, SHORT_S, FIT_RANK = 0.15, 1.0, 0.8
 
 
 def of_record(record: pa.Table) -> Figures:
-    """Return the recorded waits and GPU-hours of the jobs replayed, also by how they ended."""
+    """Return the recorded waits and GPU-hours of the judged jobs, in all and by how they ended."""
     wait, ran = floats(record["wait_s"]), floats(record["ran_s"])
     hours = floats(record["gpus"]) * ran / 3600
     states = [
@@ -53,7 +53,9 @@ def _waits(wait: Floats, jct: Floats) -> Figures:
 
 
 def apart(record: pa.Table) -> list[Figures]:
-    """Return the recorded waiting of the jobs submitted in the window, by its cause."""
+    """Return how long the jobs submitted in the window waited, as recorded, a row for each
+    cause.
+    """
     wait, before, found = (
         floats(record["wait_s"]),
         floats(record["before_s"]),
@@ -95,8 +97,8 @@ def by_job(replayed: pa.Table, record: pa.Table) -> dict[str, list[float | None]
 
 
 def backtest(replayed: pa.Table, record: pa.Table) -> Figures:
-    """Return how far a replay of Slurm's rule is from what happened: of all jobs, by partition, by
-    cause of waiting and by the pass that started them.
+    """Return how far a replay of Slurm's rule is from the record: over all jobs, by partition,
+    by cause of waiting, and by the pass of Slurm that started them.
 
     Args:
         replayed: job_id, wait_s.
@@ -120,7 +122,7 @@ def backtest(replayed: pa.Table, record: pa.Table) -> Figures:
 
 
 def _fit(was: Floats, now: Floats) -> Figures:
-    """Waits as recorded and replayed, s."""
+    """Return how well replayed waits fit the recorded ones, both in seconds, one of each job."""
     near = np.abs(now - was) <= NEAR_S
     return {
         "jobs": len(was),
@@ -133,7 +135,9 @@ def _fit(was: Floats, now: Floats) -> Figures:
 
 
 def _same_order(was: Floats, now: Floats) -> float | None:
-    """Rank correlation of waits (Spearman); None where all waited alike."""
+    """Return the rank correlation (Spearman) of two lists of waits: None if all in `was` are
+    equal, 0 if all in `now` are.
+    """
     if len(np.unique(was)) < 2:
         return None
     if len(np.unique(now)) < 2:
@@ -142,7 +146,7 @@ def _same_order(was: Floats, now: Floats) -> float | None:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Ranks, those that are equal at their mean."""
+    """Return the ranks of values, from 1; equal values share the mean of theirs."""
     _, at, sizes = np.unique(values, return_inverse=True, return_counts=True)
     ranks: Floats = (np.cumsum(sizes) - (sizes - 1) / 2)[at]
     return ranks
@@ -227,8 +231,8 @@ def over_seeds(
     jobs: int,
     plain: Sequence[Figures] | None = None,
 ) -> Figures:
-    """Return means with standard errors of one variant, and the differences to others on the same
-    seeds.
+    """Return means, with standard errors, of one variant over the seeds, and its differences to
+    others on the same seeds.
 
     Args:
         cells: results of `of_replay`, seed by seed.

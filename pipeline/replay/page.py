@@ -77,7 +77,7 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
 
 
 def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Back-tests with their titles, first the one that is looked at closer."""
+    """Yield (title, back-test); the first is the one that is looked at closer."""
     for variant in found["variants"]:
         if variant["key"] not in found["backtests"]:
             continue
@@ -87,7 +87,8 @@ def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what Pellucid does to Slurm's own schedule, as far as the replays can tell.
+    """Return how Pellucid would change the waiting under Slurm's own schedule, as far as the
+    replays can tell.
 
     None where nothing is stated of the whole. `which`: less, more or unclear.
     """
@@ -126,7 +127,7 @@ def _title(claim: Mapping[str, Any]) -> str:
 
 
 def _shown(backtest: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A back-test with names as they can stand in a table."""
+    """Return a back-test with names fit for a table; None if there is none."""
     if backtest is None:
         return None
     return {
@@ -140,7 +141,9 @@ def _day(epoch_s: float) -> str:
 
 
 def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[PolicyResult]]:
-    """The jobs judged, and how they went: as recorded and in the first replay of each variant."""
+    """Return the judged jobs, and how they went: as recorded, and in the first replay of each
+    variant.
+    """
     record = site.judged
     jobs = pa.table(
         {
@@ -165,9 +168,11 @@ def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[Polic
 
 
 def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> SimpleNamespace:
-    """Who gains and who loses under Pellucid; those with most jobs are shown.
+    """Return who gains and who loses under Pellucid: counts, and rows of those with most jobs
+    and of the worst losers.
 
-    Against the replay of Slurm's own schedule, where there is one: like with like.
+    The base is the replay of Slurm's own schedule, like with like; if `against` is None, the
+    record.
     """
     base = "recorded_s" if against is None else f"{against}_s"
     changed = [
@@ -191,12 +196,14 @@ def _change(row: Mapping[str, Any], base: str) -> float | None:
 
 
 def _short(name: str) -> str:
-    """A name as it can stand in a table."""
+    """Return a name fit for a table: cleaned, and cut to `LONGEST_NAME` characters."""
     return _clean(name, LONGEST_NAME)
 
 
 def _clean(text: str, longest: int) -> str:
-    """Text of a dump as a page can hold it: no control characters, not endless."""
+    """Return text of a dump fit for a page: control characters replaced, and cut to `longest`
+    characters.
+    """
     shown = "".join(
         c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: longest + 1]
     )

@@ -53,18 +53,20 @@ class Window:
     flags: frozenset[str]
 
     def at(self, zone: tzinfo) -> Reservation:
-        """Return the reservation as the policy has it."""
+        """Return the reservation in the form that the policy `slurm` reads, its times taken as
+        of `zone`.
+        """
         start, end = (one.replace(tzinfo=zone).timestamp() for one in (self.start, self.end))
         return Reservation(self.name, self.nodes, start, end, flags=self.flags)
 
 
 @dataclass
 class Printed:
-    """What was found in the files. It is empty where a site gave nothing, and None where being
-    empty would itself say something.
+    """What was found in the files. A field is empty if a site has nothing of the kind, or None
+    if no file says whether it has.
 
-    `reservations`: the nodes, flags and times of each, the times as printed. `accounts`: of users
-    that name none.
+    `reservations`: the nodes, flags and times of each, the times as printed. `accounts`: each
+    user's default account.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -78,7 +80,7 @@ class Printed:
 
 
 def read_printed(paths: Iterable[Path]) -> Printed:
-    """Read such files, in any order, also several in one file.
+    """Return what such files hold. They may come in any order, and several in one file.
 
     Raises UserError naming the file.
     """
@@ -124,7 +126,7 @@ def _read(text: str, found: Printed) -> None:
 
 
 def _managed(lines: Sequence[str], found: Printed) -> None:
-    """What `sacctmgr` prints."""
+    """Add to `found` what `sacctmgr` printed."""
     for names, rows in _tables(lines):
         if {"account", "user"} <= set(names):
             found.assocs |= assocs_of(_as_asked(names, rows, ASSOC), "")
@@ -140,7 +142,7 @@ def _managed(lines: Sequence[str], found: Printed) -> None:
 
 
 def _reserved(found: Printed, row: Mapping[str, str]) -> None:
-    """A reservation of scontrol's or of sacctmgr's, once."""
+    """Add a reservation, as scontrol or sacctmgr prints it, to `found`, unless it is there."""
     nodes = parse.hosts(row.get("nodes") or row.get("nodename", ""))
     window = Window(
         name=row.get("reservationname") or row["name"],
@@ -165,7 +167,7 @@ def _is_table(names: Sequence[str]) -> bool:
 
 
 def _records(lines: Sequence[str]) -> Iterator[str]:
-    """Each record of scontrol on one line, however many it was printed on."""
+    """Yield each record of scontrol on one line, however many lines it was printed on."""
     held: list[str] = []
     for line in lines:
         if _RECORD.match(line) or not line.startswith((" ", "\t")):
@@ -179,7 +181,7 @@ def _records(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _tables(lines: Sequence[str]) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Tables of sacctmgr: the names of their columns in small letters, their rows."""
+    """Yield the tables of sacctmgr: (names of the columns in small letters, rows)."""
     names: list[str] = []
     rows: list[list[str]] = []
     for line in [*lines, ""]:
@@ -196,7 +198,10 @@ def _tables(lines: Sequence[str]) -> Iterator[tuple[list[str], list[list[str]]]]
 
 
 def _as_asked(names: Sequence[str], rows: Sequence[Sequence[str]], wanted: Sequence[str]) -> str:
-    """The same rows with the columns that the service asks for; empty where one is not there."""
+    """Return rows as lines of only the `wanted` columns, as the service asks Slurm for; a
+    column that is not in `names` is empty. Rows of associations without an account are left
+    out.
+    """
     lines = []
     for row in rows:
         cells: Mapping[str, str] = dict(zip(names, row, strict=True))

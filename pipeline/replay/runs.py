@@ -76,7 +76,7 @@ PACKING_SCENARIO: tuple[tuple[str, float, Profile], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A way the weeks might have gone: a policy with its settings.
+    """A policy with its settings, under which the weeks are replayed.
 
     Attributes:
         short, title: names for a chart and for a table.
@@ -97,13 +97,13 @@ class Variant:
 
     @property
     def twin(self) -> bool:
-        """Whether it decides as the site's own Slurm does."""
+        """Return whether the variant decides as the site's own Slurm does."""
         known = POLICIES.get(self.policy)
         return known is not None and known.capabilities.twin
 
     @property
     def adds(self) -> bool:
-        """Whether it is Pellucid with something added."""
+        """Return whether the variant is Pellucid with something added."""
         return self.packs or self.borrows
 
 
@@ -130,8 +130,8 @@ VARIANTS: tuple[Variant, ...] = (
 
 
 def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tuple[Variant, ...]:
-    """Return the variants with these settings of a policy. If none plays that policy, one that does
-    is added at the end.
+    """Return the variants to replay, with these settings for `policy`. If no variant plays that
+    policy, one that does is added at the end.
 
     Without the extra `train` none packs: which pairs to pack is learned. Of many jobs Slurm's own
     schedule is left out, unless it is the policy asked for.
@@ -212,8 +212,8 @@ def of_files(
 
 
 def profiling(site: Site) -> ProfilingPartition:
-    """Return a profiling partition of one node of the largest partition, where that leaves it
-    another.
+    """Return a profiling partition of one node of the largest partition, or of none if that has
+    only one.
     """
     vcs = site.workload.cluster.vcs
     largest = max(vcs, key=lambda vc: vcs[vc])
@@ -221,7 +221,7 @@ def profiling(site: Site) -> ProfilingPartition:
 
 
 def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> pa.Table:
-    """Play one replay. Return job_id, wait_s, jct_s and start of every job that ended in it."""
+    """Play one replay. Return (job_id, wait_s, jct_s, start) of every job that ended in it."""
     outcome, _ = scenario(site, variant, seed, modelled).simulate(variant.policy)
     done = [result for result in outcome.jobs if result.end_time is not None]
     return pa.table(
@@ -426,7 +426,9 @@ def _bound(
 
 @contextmanager
 def _task(site: Site, where: str, keep: Keep | None) -> Iterator[Callable[[Cell], Figures | None]]:
-    """`cell` on a site; elsewhere the site is read from a file, once in each process."""
+    """Give a function that plays a cell on a site. Elsewhere than here, each process reads the
+    site from a file, once.
+    """
     if where == HERE:
         yield lambda wanted: cell(site, wanted)
         return
@@ -451,7 +453,7 @@ def _site(path: Path) -> Site:
 
 
 def _profiled(workload: Workload, seed: int) -> Workload:
-    """The same jobs with profiles drawn from the stated scenario."""
+    """Return the same jobs, each with a profile drawn at random from the stated scenario."""
     rng = np.random.default_rng(seed)
     shares = [share for _, share, _ in PACKING_SCENARIO]
     drawn = rng.choice(len(shares), len(workload.jobs), p=shares)

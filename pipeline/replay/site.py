@@ -81,7 +81,7 @@ class Month(TypedDict):
 
 @dataclass(frozen=True)
 class Site:
-    """What is known of a site.
+    """A site as its dump shows it.
 
     Attributes:
         workload: GPU jobs that ran, from when they could have started (submission, or the end of
@@ -119,7 +119,7 @@ class Site:
 
     @property
     def unlike(self) -> list[str]:
-        """Sentences on what happened here, or is set, that no replay reproduces."""
+        """Return sentences on what happened here, or is set, that no replay reproduces."""
         counts = Counter(self.recorded["state"].to_pylist())
         ended = [
             f"{count(counts[state], 'run')} ended by {why}, which no replay repeats."
@@ -130,8 +130,8 @@ class Site:
 
     @property
     def lost(self) -> tuple[list[str], bool]:
-        """A sentence on what a replay lacks because lines could not be read, and whether they are
-        too many for any replay to be believed.
+        """Return (sentences, whether replays can be believed no more) on the lines that could
+        not be read; ([], False) if they are few.
         """
         lines = sum(self.quarantined.values())
         share = lines / max(1, lines + len(self.recorded))
@@ -145,36 +145,38 @@ class Site:
 
     @property
     def submitted(self) -> pa.Table:
-        """Rows of `recorded` for the jobs submitted in the window."""
+        """Return the rows of `recorded` for the jobs submitted in the window."""
         return self.recorded.filter(pc.invert(self.recorded["carried"]))
 
     @property
     def judged(self) -> pa.Table:
-        """Rows of `submitted` for jobs whose waiting a scheduler can shorten."""
+        """Return the rows of `submitted` for jobs that a scheduler can make wait less."""
         rows = self.submitted
         return rows.filter(pc.equal(rows["cause"], CAPACITY))
 
     @property
     def replayable(self) -> pa.Table:
-        """Rows of `submitted` for jobs whose waiting a replay of the site's own Slurm can show."""
+        """Return the rows of `submitted` for jobs that waited for a cause that a replay of the
+        site's own Slurm knows.
+        """
         rows = self.submitted
         return rows.filter(pc.is_in(rows["cause"], pa.array(self.modelled)))
 
     @property
     def modelled(self) -> frozenset[str]:
-        """Causes of waiting that a replay of the site's own Slurm knows."""
+        """Return the causes of waiting that a replay of the site's own Slurm knows."""
         knows = self.twin is not None and self.twin.limits
         return frozenset((CAPACITY, LIMIT) if knows else (CAPACITY,))
 
     def arriving(self, modelled: frozenset[str]) -> Workload:
-        """Return the jobs. Those that waited for something else are submitted when they started,
-        because nobody could have started them before.
+        """Return the jobs. Those that waited for causes outside of `modelled` are submitted
+        when they started: nobody could have started them before.
         """
         return arriving(self.workload, self.recorded, modelled)
 
     @property
     def many(self) -> bool:
-        """Whether there are too many jobs for every one of the replays to fit models daily."""
+        """Return whether there are too many jobs to fit models daily in every replay."""
         return len(self.workload.jobs) > MANY_JOBS
 
     def in_loop(self, loop: str) -> Site:
@@ -194,7 +196,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """What else is known of a dump, and what of it is replayed.
+    """The options of a dump: what else is known of it, and what of it is replayed.
 
     Attributes:
         cluster: a cluster file; its virtual clusters are the dump's partitions.
@@ -303,7 +305,7 @@ def read_site(
 
 
 def _check_any(dump: Path, ended: _Ended, summary: IngestSummary) -> None:
-    """UserError unless a job with GPUs ended."""
+    """Raise UserError unless a job with GPUs ended."""
     if ended.with_gpus.num_rows > ended.running:
         return
     without = len(ended.bare) + summary.quarantined.get("no_gpu", 0)
@@ -313,7 +315,7 @@ def _check_any(dump: Path, ended: _Ended, summary: IngestSummary) -> None:
 
 
 def _check_judged(dump: Path, recorded: pa.Table, shape: Shape) -> None:
-    """UserError unless a scheduler could have shortened the waiting of one of the jobs."""
+    """Raise UserError unless a scheduler could have shortened the wait of at least one job."""
     if not len(recorded):
         raise UserError(f"{dump}: no job fits into the cluster as described ({shape.source})")
     submitted = recorded.filter(pc.invert(recorded["carried"]))
@@ -336,14 +338,14 @@ _NEEDED = (
 
 
 class _Ended(NamedTuple):
-    """Jobs of a dump with a start and an end, in the order in which they could have started; those
-    that still run (`window.until`) end as the dump does.
+    """Jobs of a dump with a start and an end, in the order in which they could have started.
+    Jobs still running (`window.until`) end when the dump does.
 
     Attributes:
-        months: of those with GPUs that ended.
-        delayed: how many of those had to wait for something else first.
-        running: how many with GPUs still run.
-        kept_bare: rows without GPUs, whether they ended or not.
+        months: figures by month of the jobs with GPUs that ended.
+        delayed: number of these that had to wait for something else first.
+        running: number of jobs with GPUs that still run.
+        kept_bare: number of rows without GPUs, whether they ended or not.
     """
 
     with_gpus: pa.Table
@@ -408,7 +410,9 @@ def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _counts(summary: IngestSummary, ended: int, bare: int) -> dict[str, int]:
-    """Return what became of every line so far. `bare`: rows kept that have no GPUs."""
+    """Return how many lines of the dump were used, or left out and why. `bare`: rows kept that
+    have no GPUs.
+    """
     cpu = summary.quarantined.get("no_gpu", 0)
     return {
         "lines": summary.rows_in,
@@ -456,7 +460,7 @@ def _shape(
 
 
 def _partition(shape: Shape, pool: str) -> str:
-    """A partition of a pool."""
+    """Return the first partition of a pool."""
     return next(name for name, its in shape.pools.items() if its == pool)
 
 
@@ -478,7 +482,9 @@ def _cpu_notes(counts: Mapping[str, int]) -> list[str]:
 def _fitting(
     table: pa.Table, extra: Extra, kinds: Kinds, counts: dict[str, int], notes: list[str]
 ) -> tuple[pa.Table, Extra]:
-    """The jobs that fit where they ran; the others are counted and reported."""
+    """Return the jobs that fit where they ran, and their further columns. Add the number of
+    others to `counts`, and a note on them to `notes`.
+    """
     spec = kinds.spec
     room = {vc: sum(has.nodes * has.gpus_per_node for has in spec.groups_of(vc)) for vc in spec.vcs}
     fits = np.array(
@@ -498,7 +504,9 @@ def _fitting(
 
 
 def _pooled(table: pa.Table, kinds: Kinds) -> pa.Table:
-    """Each job in its virtual cluster; what types it had says which, and nothing more."""
+    """Return the jobs with `vc` set to each one's virtual cluster. `gpu_type` becomes null: the
+    virtual cluster tells it.
+    """
     return with_column(in_vcs(table, kinds), "gpu_type", pa.nulls(len(table), pa.string()))
 
 
@@ -512,7 +520,7 @@ def _kinds_note(kinds: Kinds) -> list[str]:
 
 
 class _Hidden:
-    """Names as hashes, with a key that nobody keeps."""
+    """A function that returns a name as a hash, made with a key that nobody keeps; "" stays."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -588,7 +596,9 @@ LOST, TOO_MANY_LOST = 0.01, 0.05  # share of the jobs of a dump
 
 
 def _nearer(extra: Extra, printed: Sequence[Path], shape: Path | None) -> list[str]:
-    """Return what else could be given: only what was not."""
+    """Return what a person could give besides, to bring the replay nearer to what happened;
+    nothing that was given is named.
+    """
     notes = []
     if not printed:
         notes.append(f"the site's {'' if shape else 'nodes and '}settings (--site)")

@@ -90,7 +90,9 @@ class Twin:
         return replace(others, jobs=jobs, work=work, cluster=self.spec)
 
     def shown(self, jobs: Sequence[Job]) -> Callable[[Policy], None]:
-        """Return a function that tells the policy about the site before these jobs come."""
+        """Return a function to call with a policy before it plays these jobs: it gives the
+        policy the site and what they ask for.
+        """
         asks = {
             job.job_id: replace(
                 self.asks[job.job_id],
@@ -110,7 +112,7 @@ class Twin:
 
 @dataclass(frozen=True)
 class Rows:
-    """Jobs as a dump has them: each, where it ran, and what else the dump says of it."""
+    """Jobs of a dump: each job, the partition where it ran, and further columns."""
 
     jobs: Sequence[Job]
     partitions: Sequence[str]
@@ -213,8 +215,9 @@ def _not_given(printed: Printed, rows: Sequence[Rows]) -> list[str]:
 
 
 def _site(shape: Shape, printed: Printed, hide: Hide, zone: tzinfo) -> Site:
-    """Everything open, and no limit of a partition on nodes: whatever the jobs were, they did
-    run."""
+    """Return the site as Slurm's files and the nodes describe it, with all nodes and partitions
+    open and no partition limit on nodes, accounts or QOS: the recorded jobs did run.
+    """
     nodes = {node.name: replace(site_node(node), open=True) for node in shape.nodes}
     members: dict[str, set[str]] = {}
     for node in shape.nodes:
@@ -258,7 +261,9 @@ def _site(shape: Shape, printed: Printed, hide: Hide, zone: tzinfo) -> Site:
 
 
 def _seconds(clock: str, zone: tzinfo) -> str:
-    """A clock time as whole seconds since the epoch; "": it is none."""
+    """Return a clock time in `zone` as whole seconds since the epoch, as text; "" if it is no
+    time.
+    """
     try:
         return f"{datetime.fromisoformat(clock).replace(tzinfo=zone).timestamp():.0f}"
     except ValueError:
@@ -276,7 +281,9 @@ def _assoc(assoc: Assoc, hide: Hide) -> Assoc:
 
 
 def _user(name: str, hide: Hide) -> str:
-    """``ada|gpu``: an association of one partition."""
+    """Return a user's name hidden; for an association of one partition (``ada|gpu``) both
+    names.
+    """
     return "|".join(map(hide, name.split("|"))) if name else name
 
 

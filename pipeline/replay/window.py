@@ -56,8 +56,8 @@ def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
 
 
 class Window(TypedDict):
-    """The days replayed, of how many days and jobs. `cut` means that the dump was too large to
-    replay whole.
+    """The days that are replayed, out of how many days and jobs. `cut`: the dump was too large
+    to replay whole.
     """
 
     days: float
@@ -104,7 +104,10 @@ def opened(table: pa.Table, since: int) -> pa.Table:
 
 
 def _carried_over(table: pa.Table, carried: Any, since: int) -> pa.Table:
-    """Jobs from before `since` (ms) submitted as it comes, with what was left of them."""
+    """Return the table with the jobs in mask `carried`, submitted before `since` (ms),
+    submitted just before it instead; of those that ran then, only the rest is left to run.
+    Sorted by submission.
+    """
     submit, start, end = (
         table[f"{n}_time"].cast(pa.int64()).to_numpy() for n in ("submit", "start", "end")
     )

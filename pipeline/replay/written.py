@@ -61,7 +61,9 @@ def is_gres(text: str) -> bool:
 
 
 def _lines(path: Path, text: str, deep: int = 0) -> Iterator[str]:
-    """Without comments and line ends, and those of files that are included and there."""
+    """Yield the lines of a configuration file, without comments, with those of the files that
+    it includes and that exist.
+    """
     if deep > DEEPEST:
         raise ParseError(f"Include {path.name[:80]}: files that include each other")
     for line in re.sub(r"\\\n", " ", text).splitlines():
@@ -115,7 +117,9 @@ def _conf(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _nodes_of(text: str, every: Mapping[str, Record]) -> list[str]:
-    """Of nodes that there are. Raises ParseError: of another, as of a NodeSet."""
+    """Return the nodes that `text` lists, or all for "ALL". Raises ParseError for a name that
+    is no node's, such as a NodeSet's.
+    """
     found = list(every) if text.upper() == "ALL" else list(parse.hosts(text))
     if unknown := [name for name in found if name not in every]:
         raise ParseError(f"Nodes={unknown[0][:80]}: no NodeName says what that is")
@@ -123,7 +127,9 @@ def _nodes_of(text: str, every: Mapping[str, Record]) -> list[str]:
 
 
 def _cpus(row: Record) -> int:
-    """As slurmctld counts them where they are not named."""
+    """Return the number of CPUs of a node: as written, otherwise sockets by cores by threads,
+    as slurmctld counts.
+    """
     sockets = row.get("Sockets") or row.get("SocketsPerBoard") or "1"
     many = int(sockets) * int(row.get("CoresPerSocket", 1)) * int(row.get("ThreadsPerCore", 1))
     return int(row["CPUs"]) if "CPUs" in row else many
@@ -141,7 +147,9 @@ def _node(name: str, row: Record, parts: Mapping[str, Sequence[str]]) -> str:
 
 
 def _tres(has: Sequence[Record], counted: Sequence[str]) -> str:
-    """Return what a partition has; of its GPUs and their types, as the site counts them."""
+    """Return the TRES of a partition with these nodes; GPUs and their types only where the site
+    counts them.
+    """
     gpus: Counter[str] = Counter()
     for one in has:
         gpus.update(gpu_types(re.sub(r"\([^)]*+\)?+", "", one.get("Gres", ""))) or {})
@@ -159,8 +167,9 @@ _COLUMNS = {"Share": "Fairshare", "MaxTRES": "MaxTRESPerJob", "MaxWall": "MaxWal
 
 
 def _accounts(lines: Sequence[str]) -> Iterator[str]:
-    """Its associations as `sacctmgr show assoc`, where users have what their accounts have, and
-    the users' own accounts as `sacctmgr show user`."""
+    """Yield the associations of a dump of sacctmgr as lines of `sacctmgr show assoc`, in which
+    users inherit from their accounts; then the users' default accounts as `sacctmgr show user`.
+    """
     yield "|".join(ASSOC)
     first: dict[str, str] = {}
     parent, above = "root", dict[str, Record]()
@@ -185,7 +194,9 @@ def _accounts(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _passed_on(row: Record) -> Record:
-    """Return what those below have where they do not say; limits on a group are its own."""
+    """Return the fields of an account that users below it inherit; limits on a group are its
+    own.
+    """
     own = ("Grp", "Fairshare", "Description", "Organization", "DefaultAccount", "Partition")
     return {name: value for name, value in row.items() if not name.startswith(own)}
 

@@ -54,7 +54,7 @@ class ReportError(ValueError):
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the inputs are; None leaves its section out.
+    """Where the inputs of the report are; None leaves the section out.
 
     Attributes:
         compare: folder of `pellucid compare --out` (or of one `simulate --out`).
@@ -63,9 +63,9 @@ class Inputs:
         metrics: JSON with the errors of the duration model and its baselines.
         learning: JSON with errors and average JCT by jobs of history.
         coming: draws of the same comparison that are still to come: no verdict before.
-        tried: of how many of the jobs explained what would have started them is tried, which takes
-            seconds each.
-        public: the month of the public trace stands beside the comparison.
+        tried: for how many of the explained jobs it is tried what would have started them; each
+            takes seconds.
+        public: also show the month of the public trace.
     """
 
     compare: Path | None = None
@@ -90,7 +90,9 @@ class Report:
 
 @dataclass(frozen=True)
 class Check:
-    """Every recorded score of a run, added up again."""
+    """The result of adding up every recorded score of a run again: how many, how many are
+    wrong, and the largest difference.
+    """
 
     policy: str
     scored: int
@@ -99,7 +101,7 @@ class Check:
 
 
 def build(inputs: Inputs) -> Report:
-    """Make the page, and return it.
+    """Make the page from the inputs, and return it.
 
     Raises ReportError without any input, and what the readers raise: RunError, BundleError,
     TraceError.
@@ -166,7 +168,9 @@ def build(inputs: Inputs) -> Report:
 
 
 def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[Json]:
-    """Jobs and those they were taken for; predicted as the policy of the stories did."""
+    """Return the jobs that were mistaken for others, each with the duration that the policy of
+    the stories predicted, where it did.
+    """
     estimates: Mapping[Any, float] = {}
     if c is not None:
         known = c.own.jobs.select(["job_id", "estimate_s"]).drop_null().to_pydict()
@@ -190,7 +194,9 @@ def _trace_facts(inputs: Inputs, comparison: Comparison | None) -> trace.TraceFa
 
 
 def check_scores(run: PolicyRun) -> Check:
-    """Add up every recorded score of a run: intercept plus terms, compared with the score."""
+    """Return how many recorded scores of a run differ from intercept plus terms, and the
+    largest difference. Raises RunError if the decisions cannot be read.
+    """
     path = run.folder.folder / DECISIONS
     scored = wrong = 0
     worst = 0.0
@@ -240,7 +246,9 @@ def _each_job(
     stories: Sequence[Sample],
     shown: Mapping[str, Any] | None,
 ) -> EachJob | None:
-    """What a reader may ask of any job; the page's columns hold its waits."""
+    """Return the answers about any job that a reader chooses, without the waits, which are in
+    the columns `shown`; None without a comparison or columns.
+    """
     if c is None or shown is None:
         return None
     tried = {s.view.story.job.job_id: s.tried for s in stories if s.tried}
@@ -266,7 +274,7 @@ def _title(comparison: Comparison | None, facts: trace.TraceFacts | None) -> str
 
 
 def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | None) -> str:
-    """Return what the reader sees, in a sentence."""
+    """Return a sentence on what the picture of the schedule shows; "" without one."""
     if c is None or schedule is None:
         return ""
     span = duration(schedule.last - schedule.first)
@@ -282,7 +290,9 @@ def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | 
 
 
 def _schedule_view(s: Schedule | None, stories: Sequence[Sample]) -> SimpleNamespace | None:
-    """The whole schedule, the first job explained in it."""
+    """Return a picture of the whole schedule, with the first explained job marked; None without
+    a schedule.
+    """
     if s is None:
         return None
     until = s.end

@@ -61,7 +61,7 @@ class PolicyRun:
 
     @property
     def ended(self) -> pa.Table:
-        """Jobs of the first draw that ended."""
+        """Return the jobs of the first draw that ended."""
         return _ended(self.jobs)
 
     def ended_each(self) -> list[pa.Table]:
@@ -70,12 +70,12 @@ class PolicyRun:
 
     @property
     def gpus(self) -> int:
-        """GPUs of the whole cluster; 0 when not recorded."""
+        """Return the number of GPUs of the whole cluster; 0 if not recorded."""
         return sum(self.gpus_by_vc.values())
 
     @property
     def gpus_by_vc(self) -> dict[str, int]:
-        """GPUs of each virtual cluster; empty when not recorded."""
+        """Return the number of GPUs by virtual cluster; empty if not recorded."""
         recorded = self.folder.summary.get("gpus_by_vc", {})
         return {str(vc): int(gpus) for vc, gpus in recorded.items()}
 
@@ -109,14 +109,14 @@ class Comparison:
 
     @property
     def best(self) -> PolicyRun:
-        """The run with the lowest average JCT among policies that know no durations, or among the
-        oracles where there is no such policy.
+        """Return the run with the lowest average JCT among policies that know no durations, or
+        among the oracles if there is no such policy.
         """
         return [*self.ranked(oracle=False), *self.ranked(oracle=True), *self.runs][0]
 
     @property
     def own(self) -> PolicyRun:
-        """The run of the policy that the report is about: Pellucid's where there is one."""
+        """Return the run of the policy that the report is about: Pellucid's if there is one."""
         return self.run(OURS) or self.best
 
     def paired(self, other: PolicyRun, key: str, better: int = -1) -> Paired | None:

@@ -117,14 +117,15 @@ def _s(seconds: float | None) -> int | None:
 
 
 def _why(spans: Sequence[Any], own: Sequence[Decision]) -> str:
-    """The reasons of a wait by their share."""
+    """Return the reasons of a wait in words, by their share; "" if all are too small to name."""
     parts = [w for w in waits_of(spans, own) if w.share >= LEAST_SHARE and w.seconds >= LEAST_S]
     return listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
 
 
 def _terms(own: Sequence[Decision], run: PolicyRun, texts: dict[str, int]) -> Iterator[list[Any]]:
-    """The steps of its first prediction: which text, what it adds to ln(1 + seconds), and that in
-    words."""
+    """Yield the steps of a job's first prediction: [number of the text, what it adds to ln(1 +
+    seconds), that in words]. New texts are added to `texts`.
+    """
     scored = [d for d in own if d.score is not None][:1]
     for breakdown in drawn(breakdowns(scored, run.folder.bundles)):
         for step in thought_waterfall(breakdown).steps:
@@ -139,13 +140,16 @@ def _pair(
     places: Mapping[str, int],
     trees: _Trees,
 ) -> list[Any]:
-    """Beside whom, why in words, and which of the trees says so (None: none that is drawn)."""
+    """Return three values: the partner (its place in the columns, otherwise its id), why in
+    words, and which of the drawn trees decided it (None if none did).
+    """
     words = " ".join([*sharing_words(pair)][1:])
     return [places.get(pair.partner, pair.partner), words, trees.of(pair, *decided)]
 
 
 def judged(pair: Sharing, own: Sequence[Decision], joined: Sequence[Decision]) -> list[TreeStep]:
-    """Return the steps by which a job was judged for a pair; none where they are not recorded.
+    """Return the steps in the tree by which a job was judged for a pair; [] if they are not
+    recorded.
 
     Args:
         own, joined: decisions about it, and those that put another beside it.
@@ -167,7 +171,7 @@ def judged(pair: Sharing, own: Sequence[Decision], joined: Sequence[Decision]) -
 
 
 class _Trees:
-    """The trees of a bundle, each path of them drawn once."""
+    """Draws the trees of a bundle, once for each path that judged a pair."""
 
     def __init__(self, bundle: Bundle | None):
         self._bundle = bundle
@@ -194,7 +198,7 @@ class _Trees:
 
 
 class _Holders:
-    """Who had GPUs of a virtual cluster when."""
+    """Tells which jobs had GPUs of a virtual cluster, and when."""
 
     def __init__(self, run: PolicyRun, schedule: Schedule, places: Mapping[str, int]):
         self._schedule, self._places = schedule, places
@@ -226,7 +230,9 @@ class _Holders:
         return [shown, len(found) - len(shown)]
 
     def _on(self, vc: str) -> tuple[Floats, Floats, Floats, Any]:
-        """Spells on the GPUs of a virtual cluster, whoever has them; profiling apart."""
+        """Return the spells on GPUs of a virtual cluster, of jobs of any: starts, ends, GPUs
+        and job ids. Spells of profiling are left out. Remembered by virtual cluster.
+        """
         if vc not in self._there:
             spells, vc_of = self._schedule.spells, self._schedule.vc_of
             gpus = np.array(
@@ -246,8 +252,9 @@ class _Holders:
 
 
 def _drawn(schedule: Schedule, places: Mapping[str, int], first: float) -> Mapping[str, Any] | None:
-    """The schedule as figures: of each spell its job, from when to when (from `first` on), until
-    when it is shared, whether it profiles, and its rows; None of more than a page holds.
+    """Return the schedule as figures, or None if it has more spells than a page holds. A spell:
+    job, start, end, until when it is shared (0: never), whether it profiles, and its rows.
+    Times are seconds since `first`.
     """
     found = schedule.spells
     if len(found.start) > MOST_SPELLS:

@@ -136,7 +136,7 @@ def _columns(
 
 
 def _whole(seconds: Floats) -> list[int | None]:
-    """Whole seconds; None where not known."""
+    """Return seconds rounded to whole ones; None for NaN."""
     return [None if np.isnan(s) else round(s) for s in seconds.astype(np.float64).tolist()]
 
 

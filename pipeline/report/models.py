@@ -54,13 +54,15 @@ class ModelFacts:
     sharing: str
 
     def described(self, part: str) -> Mapping[str, Any]:
-        """Return the metadata of one of the models."""
+        """Return the metadata of one of the models; {} if there is none."""
         value = self.metadata.get(part)
         return value if isinstance(value, Mapping) else {}
 
 
 def read_models(folder: Path) -> ModelFacts:
-    """Read an exported bundle. Raise BundleError when there is none, or it is damaged."""
+    """Return what the report shows of an exported bundle. Raises BundleError if there is none,
+    or it is damaged.
+    """
     bundle = Bundle.load(folder)
     model = bundle.duration if "duration" in bundle.parts else AdditiveModel([], [], 0.0)
     shapes = [
@@ -86,7 +88,7 @@ def read_models(folder: Path) -> ModelFacts:
 
 
 def meaning(axis: Axis, term: Term) -> str:
-    """Return what a curve says of the jobs that it was drawn from, in one sentence."""
+    """Return a sentence on what a curve tells of the jobs that it was drawn from."""
     held = [i for i in range(1, axis.size) if term.weights[i] > 0]
     if not held:
         return "No job had it."
@@ -145,8 +147,8 @@ RULE = "ewma_user_gpus"
 
 
 def in_view(metrics: Mapping[str, Any]) -> ErrorTable | None:
-    """Return a table of the model in use, the rule that needs no model, and those best at
-    something, or None.
+    """Return a table of the errors of the model in use, the rule that needs no model, and the
+    models that are best at something; None without errors.
     """
     table = error_table(metrics, IN_VIEW)
     if table is None:

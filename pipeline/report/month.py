@@ -17,7 +17,9 @@ COMMAND = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A policy on the month: seconds, and hours of the longest wait of a job on over 8 GPUs."""
+    """A policy's figures on the month: JCT and wait in seconds; in hours the longest wait of a
+    job on more than 8 GPUs.
+    """
 
     policy: str
     what: str

@@ -41,7 +41,9 @@ def environment() -> Environment:
 
 
 def _portable(value: Any) -> Any:
-    """Return what is to be drawn without the last digits, which differ between processors."""
+    """Return a value to be drawn, with floats cut to 12 digits: the last ones differ between
+    processors.
+    """
     if isinstance(value, float):
         return float(f"{value:.12g}")
     if isinstance(value, Mapping):

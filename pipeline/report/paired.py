@@ -44,28 +44,28 @@ class Paired:
 
     @property
     def ahead(self) -> int:
-        """Number of draws on which ours is better."""
+        """Return the number of draws on which ours is better."""
         return int((self.better * (self.ratios - 1) > SAME).sum())
 
     @property
     def same(self) -> int:
-        """Number of draws on which the two are the same."""
+        """Return the number of draws on which the two are the same."""
         return int((abs(self.ratios - 1) <= SAME).sum())
 
     @property
     def tally(self) -> str:
-        """The count in words: "ahead in 13 of 15 draws"."""
+        """Return the count in words: "ahead in 13 of 15 draws"."""
         text = f"ahead in {self.ahead} of {count(len(self.ratios), 'draw')}"
         return f"{text}, the same in {self.same}" if self.same else text
 
     @property
     def change(self) -> str:
-        """The mean change in words: "−39 %"."""
+        """Return the mean change in words: "−39 %"."""
         return change(self.ratio)
 
     @property
     def interval(self) -> str:
-        """The interval of the change: "−50 % to −20 %"; "" for a single draw."""
+        """Return the interval of the change: "−50 % to −20 %"; "" for a single draw."""
         if self.low is None or self.high is None:
             return ""
         return f"{change(self.low)} to {change(self.high)}"

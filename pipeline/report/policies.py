@@ -36,9 +36,9 @@ class Cell:
     """A figure in the table.
 
     Attributes:
-        text, value: as it is read, and as it is sorted by.
-        change: of the policy the report is about against this one: "−39 % (−50 % to −20 %)".
-        verdict: ahead, behind or level, "" where the draws do not say.
+        text, value: the figure as it is shown, and as the table sorts by it.
+        change: that of the report's policy against this one: "−39 % (−50 % to −20 %)".
+        verdict: ahead, behind or level; "" if the draws do not tell.
     """
 
     text: str
@@ -182,7 +182,9 @@ def _coming(c: Comparison) -> str:
 
 
 def _behind(c: Comparison) -> list[str]:
-    """Figures in which a contender is ahead, beyond chance."""
+    """Return a sentence on the figures in which another policy is ahead beyond chance, or that
+    there is none; [] where there are too few seeds to tell.
+    """
     lost = []
     for figure in (f for _, figures in TABLES for f in figures if f.better):
         worse = [
@@ -222,7 +224,7 @@ def _where(c: Comparison) -> list[str]:
 
 
 def abstract(c: Comparison) -> list[str]:
-    """Return what is compared and what the words mean, for first-time readers."""
+    """Return sentences on what is compared and what the words mean, for first-time readers."""
     text = (
         "Each policy was given the same jobs on the same GPUs, in a simulator. A draw is another "
         "week of other people's jobs on the same cluster. A job waits from submission until it has "
@@ -259,7 +261,7 @@ def tables(c: Comparison) -> list[Table]:
 
 
 def value_of(run: PolicyRun, figure: Figure) -> float | None:
-    """Return a figure of a run, or None where it was not recorded or means nothing."""
+    """Return a figure of a run; None if it was not recorded or means nothing."""
     each = each_of(run, figure.key)
     if not len(each):
         return None

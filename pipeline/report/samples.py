@@ -36,7 +36,9 @@ ROOM = 0.25  # of a wait, that is drawn before and after it
 
 @dataclass(frozen=True)
 class Lived:
-    """A job under one policy: seconds, and percent of the longest JCT that it has under any."""
+    """A job under one policy: its wait and JCT, in seconds, and in percent of its longest JCT
+    under any policy.
+    """
 
     policy: str
     colour: int
@@ -48,15 +50,16 @@ class Lived:
 
 @dataclass(frozen=True)
 class Sample:
-    """A job that is explained.
+    """A job that the report explains.
 
     Attributes:
-        view: its story. title: why it was chosen.
+        view: the job's story.
+        title: why the job was chosen.
         lives: the same job under each policy, that of the story first.
-        closeup: its virtual cluster's GPUs around its wait; None where it did not wait.
-        terms: terms of its first prediction, grouped by what they say.
-        tree: the tree by which it was put beside another, its path lit.
-        tried: what would have started it, each change tried; empty where nothing was.
+        closeup: the GPUs of its virtual cluster around its wait; None if it did not wait.
+        terms: terms of its first prediction, grouped by the feature they tell of.
+        tree: the tree that judged its first sharing, its path marked; None if it shared with none.
+        tried: the changes tried, and which would have started it; empty if none was tried.
     """
 
     view: StoryView
@@ -69,7 +72,7 @@ class Sample:
 
     @property
     def sentence(self) -> str:
-        """A sentence such as "Job 7 waited 5 min under pellucid and 3 d under lucid"."""
+        """Return a sentence such as "Job 7 waited 5 min under pellucid and 3 d under lucid"."""
         own, *others = self.lives
         waited = [f"{duration(one.wait_s)} under {one.policy}" for one in (own, *others)]
         return f"job {self.view.story.job.job_id} waited {' and '.join(waited[:2])}"
@@ -196,7 +199,9 @@ def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iter
 
 
 def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
-    """Its virtual cluster's GPUs around its longest wait."""
+    """Return a picture of the GPUs of a job's virtual cluster while it waited; None without a
+    schedule, a wait of a second, or nodes of that virtual cluster.
+    """
     waits = [s for s in story.spans if s.phase is Phase.WAITING and s.end is not None]
     if schedule is None or not waits or story.job.vc is None:
         return None
@@ -216,21 +221,25 @@ def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
 
 
 def _tree(run: PolicyRun, story: Story, bundle: Bundle | None) -> Drawing | None:
-    """The tree that judged its first pair, with its own path lit."""
+    """Return the tree that judged a job's first sharing, its path marked; None if it shared
+    with none.
+    """
     if not story.sharing or bundle is None:
         return None
     return lit_by(bundle, judged(story.sharing[0], *run.folder.decisions(story.job.job_id)))
 
 
 def _terms(story: Story) -> Sequence[Step]:
-    """Its first prediction as steps of a waterfall; none where it was not predicted in terms."""
+    """Return a job's first prediction as steps of a waterfall; () if it was not predicted in
+    terms.
+    """
     found = drawn(story.scores)
     return thought_waterfall(found[0]).steps if found else ()
 
 
 def _tried(run: PolicyRun, stories: Sequence[Story]) -> dict[str, Sequence[str]]:
-    """Return what would have started each of some jobs, tried on the run played again; why not,
-    where it cannot be.
+    """Return sentences, by job, on what would have started it, tried on the run played again;
+    or on why that cannot be tried.
     """
     found: dict[str, Sequence[str]] = {}
     moments: list[tuple[float, str, Story]] = []

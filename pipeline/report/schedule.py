@@ -61,7 +61,7 @@ class Gantt:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Who had GPUs when in a run, and on which row each GPU is drawn.
+    """Which jobs had which GPUs when in a run, and the row on which each GPU is drawn.
 
     Attributes:
         row: row of the first GPU of a node.
@@ -78,7 +78,7 @@ class Schedule:
 
     @property
     def end(self) -> float:
-        """Until when the whole schedule is drawn, seconds since the epoch."""
+        """Return the time until which the whole schedule is drawn, seconds since the epoch."""
         return self.last + 0.02 * (self.last - self.first) + 1.0
 
     def drawn(

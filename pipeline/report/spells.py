@@ -27,7 +27,7 @@ _CLOSING = (Action.PREEMPT.value, Action.ENQUEUE.value)
 
 @dataclass(frozen=True)
 class Spells:
-    """Spells on GPUs. Every field has one entry per spell.
+    """Spells of jobs on GPUs. Every field has one entry per spell.
 
     Attributes:
         nodes, masks: where they were, and which GPUs of each node as bits.

@@ -47,24 +47,24 @@ class TraceFacts:
 
     @property
     def span_s(self) -> float:
-        """Seconds between the first and the last submission."""
+        """Return the seconds between the first and the last submission."""
         times = floats(self.jobs["submit_time"])
         return float(times.max() - times.min()) if len(times) else 0.0
 
     @property
     def known_s(self) -> Floats:
-        """Durations that are known, seconds."""
+        """Return the durations that are known, seconds."""
         return floats(self.jobs["duration_s"].drop_null())
 
     @property
     def gpu_s(self) -> Floats:
-        """GPU-time of each job, seconds; 0 where its duration is not known."""
+        """Return the GPU-time of each job, seconds; 0 if its duration is not known."""
         return np.nan_to_num(floats(self.jobs["duration_s"])) * floats(self.jobs["gpus"])
 
     @property
     def kind(self) -> str:
-        """The name of the trace: "synthetic", or the first file it was read from; "" when not
-        known.
+        """Return the name of the trace: "synthetic", or the first file it was read from; "" if
+        not known.
         """
         if self.source.startswith("synthetic"):
             return "synthetic"
@@ -75,7 +75,7 @@ class TraceFacts:
 
     @property
     def has_states(self) -> bool:
-        """Whether the trace says how jobs ended."""
+        """Return whether the trace tells how jobs ended."""
         return any(sizes(self.jobs["state"]))
 
 
@@ -178,7 +178,7 @@ def per_day(t: TraceFacts) -> Chart:
 
 
 def _day(t: TraceFacts) -> NDArray[np.int64]:
-    """Days of submission since the epoch (UTC)."""
+    """Return the day on which each job was submitted, in days since the epoch (UTC)."""
     return (floats(t.jobs["submit_time"]) // DAY_S).astype(np.int64)
 
 

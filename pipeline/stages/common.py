@@ -134,7 +134,9 @@ def drawn(trace: Path, draws: Path, seed: int, first: int) -> Path:
 
 
 def workers() -> str:
-    """Return one process per processor, written as `pipeline.cluster.mapped` takes it."""
+    """Return a place with one process per processor, at most 8, as `pipeline.cluster.mapped`
+    takes it.
+    """
     count = min(len(os.sched_getaffinity(0)), 8)
     return HERE if count == 1 else f"local:{count}"
 

@@ -224,7 +224,7 @@ def cuts(trace: pa.Table, rows: Rows) -> dict[str, list[str]]:
 
 
 class Alike(TypedDict):
-    """An ended job, and its distance from another as the model sees both."""
+    """An ended job, and its distance from another job as the model sees both."""
 
     job_id: str
     gpus: int
@@ -233,7 +233,7 @@ class Alike(TypedDict):
 
 
 class Foil(TypedDict):
-    """An unseen job, what kind of miss it is, and the ended jobs most like it."""
+    """An unseen job, which kind of error it stands for, and the ended jobs most like it."""
 
     kind: str
     job_id: str
@@ -354,7 +354,9 @@ def track(
 
 
 def _errors(rolling: DurationEvaluation) -> str:
-    """Share of jobs predicted within a factor, a column per model, for `dvc plots`."""
+    """Return CSV for `dvc plots`: the share of jobs predicted within each factor, a column per
+    model.
+    """
     true = np.log1p(rolling.rows.y)
     off = {
         name: np.exp(np.abs(score - true)[np.isfinite(score - true)])

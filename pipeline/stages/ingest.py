@@ -36,7 +36,7 @@ def draw(params: Params, draws: Path) -> None:
 
 @dataclass(frozen=True)
 class _Another:
-    """Writes the draw of a seed; to be sent elsewhere."""
+    """A function that writes the draw of a seed, and can be sent to another process."""
 
     params: Params
     draws: Path

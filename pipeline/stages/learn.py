@@ -53,7 +53,7 @@ DRAWN = 5  # draws replayed with each amount: a model is trained for every one
 
 @dataclass(frozen=True)
 class Known:
-    """A draw in which the last `jobs` submissions before the test days are known."""
+    """A draw, and how many of the last submissions before its test days are known."""
 
     jobs: int
     seed: int
@@ -61,8 +61,8 @@ class Known:
 
 @dataclass(frozen=True)
 class Learner:
-    """Computes errors and average JCT of a draw with a history; it can be sent to another
-    process.
+    """A function that computes errors and average JCT of a draw with a history; it can be sent
+    to another process.
     """
 
     params: Params

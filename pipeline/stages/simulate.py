@@ -34,7 +34,7 @@ HEADLINE = ("fifo", "lucid", "pellucid")  # of these `dvc metrics show` tells; p
 
 @dataclass(frozen=True)
 class Draws:
-    """The test days of a trace and of further draws of it, as worlds by seed."""
+    """The test days of a trace and of further draws of it; called with a seed, gives a world."""
 
     trace: Path
     draws: Path

@@ -31,7 +31,7 @@ GARBAGE = bytes(range(256))
 
 
 class AdapterConformance:
-    """Contract of ``pipeline.traces.base.Adapter``.
+    """The tests that every adapter must pass (contract of ``pipeline.traces.base.Adapter``).
 
     Class attributes to set:
         format: name of the adapter, or `module:Class` of one that Pellucid does not bring.
@@ -310,7 +310,7 @@ class AdapterConformance:
 
     @property
     def asked(self) -> str:
-        """What a person would give as --format: nothing, where the format is recognised."""
+        """Return what a person would give as --format: "auto" if the format is recognised."""
         return "auto" if self.format in FORMATS else self.format
 
     def ingested(self, folder: Path, jobs: Sequence[Sample]) -> tuple[pa.Table, Json]:
@@ -422,7 +422,7 @@ def _mutate(content: bytearray, data: st.DataObject) -> None:
 
 
 def _with_garbage(content: bytes) -> bytes:
-    """Bytes of every kind in the middle of the file, on a line of their own."""
+    """Return `content` with a line of every kind of byte put into its middle."""
     middle = content.index(b"\n", len(content) // 2) + 1
     return content[:middle] + GARBAGE.replace(b"\n", b"") + b"\n" + content[middle:]
 

@@ -16,7 +16,7 @@ BASE = datetime(2023, 3, 30, 20, 0, 0, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Sample:
-    """One job; times in UTC, whole seconds."""
+    """A job to write in a format; times in UTC, whole seconds."""
 
     job_id: str
     user: str

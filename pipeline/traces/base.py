@@ -92,7 +92,7 @@ class SourceFile:
 
 @dataclass(slots=True)
 class Meter:
-    """Counts and digests what adapters read, in the same pass that parses it."""
+    """Opens the files of a source; counts what is read, and digests it in the same pass."""
 
     progress: Callable[[int], None] | None = None
     files: list[SourceFile] = field(default_factory=list)
@@ -144,7 +144,7 @@ class MeteredFile:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to read a source.
+    """The options for reading a source.
 
     Attributes:
         timezone: IANA name (or ``+HH:MM``) of the clock the source was written with.

@@ -109,9 +109,11 @@ def localise(times: pa.Array, zone: str, not_before: pa.Array | None = None) -> 
 
 
 def _constant_offset(times: pa.Array, zone: str) -> int | None:
-    """Milliseconds by which the clock is ahead of UTC, if it is so throughout these times.
+    """Return the milliseconds by which the clock is ahead of UTC; None if this changes between
+    the first and the last of these times, or none is known.
 
-    Looked up once an hour over their span, which costs less than once for each of many times.
+    Looked up once an hour over their span. None also where that would cost more than once per
+    time.
     """
     span = pc.min_max(pc.cast(times, pa.int64())).as_py()
     if span["min"] is None:

@@ -96,7 +96,7 @@ class Draft:
         return len(self.lines)
 
     def refuse(self, wrong: Any, reason: str) -> None:
-        """Refuse the rows where ``wrong``; the first reason given for a row stays."""
+        """Refuse the rows in mask ``wrong``. A row keeps the first reason given."""
         rows = mask(wrong)
         if not rows.any():
             return
@@ -106,7 +106,7 @@ class Draft:
         self._verdict[rows & (self._verdict == 0)] = len(self._reasons)
 
     def skip(self, rows: Any, kind: str) -> None:
-        """Leave out rows that are right but no job of their own."""
+        """Leave out rows that are sound, but stand for no job of their own."""
         left_out = mask(rows)
         if not left_out.any():
             return
@@ -119,7 +119,7 @@ class Draft:
             self._verdict = self._verdict[~left_out]
 
     def warn(self, rows: Any, code: str) -> None:
-        """Count rows that are odd but kept; those refused in the end are not counted."""
+        """Warn of rows that are odd but kept; those refused in the end are not counted."""
         odd = mask(rows)
         if odd.any():
             self._odd.append((code, odd))
@@ -224,7 +224,7 @@ def _check_times(draft: Draft) -> None:
 
 
 def _derive_duration(draft: Draft) -> None:
-    """``duration_s``, and a warning where the recorded one counts something else."""
+    """Fill in ``duration_s`` (end less start), and warn where the recorded duration differs."""
     submit, start, end = (draft.millis(n) for n in ("submit_time", "start_time", "end_time"))
     recorded = draft.number("recorded_duration_s")
     ran = (end - start) / 1000

@@ -162,7 +162,7 @@ def _rows(tables: list[pa.Table]) -> int:
 
 
 def _by_month(jobs: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Jobs cut by the month of their submission, keeping their order within it."""
+    """Yield (month, its jobs), cut by month of submission. Jobs keep their order within it."""
     if not len(jobs):
         return
     millis = pc.cast(jobs["submit_time"], pa.int64()).to_numpy().view("datetime64[ms]")
@@ -183,7 +183,9 @@ def write_json(path: Path, content: object) -> None:
 
 
 def _check_whole(path: Path, rows: int) -> None:
-    """A dataset says how many jobs it holds; a month lost since is not passed over in silence."""
+    """Raise TraceError unless the dataset holds as many jobs as its summary states: a month may
+    be lost.
+    """
     try:
         kept = json.loads(read_text(path / SUMMARY, LARGE))["kept"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -234,7 +236,7 @@ def _time(seconds: float) -> pa.Scalar:
 
 
 def _months(path: Path) -> Iterator[list[Path]]:
-    """The files of each month that has jobs."""
+    """Yield the files of each month that has jobs."""
     for _, files in itertools.groupby(_files(path), key=lambda file: file.parent):
         yield list(files)
 

@@ -39,7 +39,7 @@ _TYPES = {"text": pa.string(), "label": LABEL, "number": pa.float64(), "time": N
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column that is read.
+    """A column of a file, and how it is read.
 
     Attributes:
         source: its name in the file.
@@ -76,7 +76,7 @@ class Layout:
 
 @dataclass(slots=True)
 class Frame:
-    """A block, parsed.
+    """A parsed block of a file.
 
     Attributes:
         columns: arrays by field name, as long as ``lines``.
@@ -149,7 +149,9 @@ def _whole(column: Any) -> Any:
 
 
 def _clean(values: Any, kind: str) -> Any:
-    """Spellings of NaN that Arrow reads as a number are null as well."""
+    """Return numbers with NaN as null: Arrow reads some spellings of NaN as a number. Values of
+    other kinds are returned as they are.
+    """
     if kind == "number" and pc.any(pc.is_nan(values)).as_py():
         return from_floats(floats(values))
     return values
@@ -207,7 +209,9 @@ def _parse_carefully(block: Block, layout: Layout, source: str, data: bytes) -> 
 
 
 def _parse_texts(sound: list[bytes], layout: Layout) -> dict[str, pa.Array]:
-    """The wanted columns as text; every line is known to have the right number of them."""
+    """Return the wanted columns as text, by name. Every line must have the right number of
+    columns.
+    """
     types = {column.source: pa.string() for column in layout.columns}
     data = b"\n".join(sound) + b"\n"
     quote: str | Literal[False] = '"' if layout.quotes and b'"' in data else False
@@ -233,7 +237,9 @@ def _split(line: bytes, layout: Layout) -> list[str] | None:
 def _sort_lines(
     data: bytes, first_line: int, layout: Layout
 ) -> tuple[list[bytes], Lines, list[tuple[int, str]]]:
-    """Sound lines with their numbers, unsound ones with the reason; blank lines are neither."""
+    """Return (sound lines, their numbers, [(number, reason)] of the others), without blank
+    lines. `first_line` is the number of the first.
+    """
     raw = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(raw == NEWLINE)
     starts = np.concatenate([[0], ends[:-1] + 1])
@@ -262,7 +268,7 @@ def _sort_lines(
 
 
 def _check_line(line: bytes, layout: Layout) -> bytes | str:
-    """The line, repaired if that is possible, or the reason why it is no row."""
+    """Return the line as bytes, repaired if need be; or the reason, a str, why it is no row."""
     if b"\0" in line or b"\r" in line:
         return "control_character"
     try:

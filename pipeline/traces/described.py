@@ -71,7 +71,7 @@ _HOW = {"column", "unit", "pattern", "product", "value", "default", "required"}
 
 
 class Described(TableAdapter):
-    """A format made from a description."""
+    """A trace format, made from a description in YAML."""
 
     delimiter: ClassVar[str] = ","
     fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -122,7 +122,9 @@ class Described(TableAdapter):
 def _field(
     draft: Draft, read: Mapping[str, Any], field: str, how: Mapping[str, Any], options: Options
 ) -> Any:
-    """The values of a field, by the columns that were read."""
+    """Return the values of a field of the schema, made of the columns in `read`. Rows of which
+    a value makes no sense are refused in `draft`.
+    """
     kind, unit = TRACE_SCHEMA.field(DURATIONS.get(field, field)).type, how.get("unit")
     if "value" in how:
         if pa.types.is_floating(kind) or pa.types.is_integer(kind):
@@ -165,7 +167,7 @@ def _numbers(text: Any, how: Mapping[str, Any], unit: str | None) -> Any:
 
 
 def _mebibytes(text: str) -> float | None:
-    """Return a size as Slurm prints it, in MiB; None: it is none."""
+    """Return a size as Slurm prints it, in MiB; None if the text is no size."""
     found = _SUFFIXED.fullmatch(text)
     return float(found[1]) * _SUFFIXES[found[2].upper()] if found else None
 
@@ -190,7 +192,7 @@ def _sources(how: Mapping[str, Any]) -> list[str]:
 
 
 class _AsLines:
-    """Rows as lines of delimited text, in blocks."""
+    """A reader that gives rows as lines of delimited text, in blocks."""
 
     def __init__(self, rows: Iterator[Mapping[str, Any] | None], layout: Layout) -> None:
         self._rows, self._layout = rows, layout
@@ -229,7 +231,9 @@ def _text(value: Any) -> str:
 
 
 def _rows(file: MeteredFile, path: Path, where: str) -> Iterator[Mapping[str, Any] | None] | None:
-    """The rows of Parquet, JSON or JSON lines; None: it is delimited text."""
+    """Return the rows of Parquet, JSON or JSON lines, one that cannot be read as None. Return
+    None if the file is delimited text.
+    """
     start = head(path)
     if start.startswith(b"PAR1"):
         return _of_parquet(path)
@@ -281,7 +285,9 @@ def _of_document(file: MeteredFile, path: Path, where: str) -> Iterable[Mapping[
 
 
 def _names(path: Path, delimiter: str, where: str) -> list[str]:
-    """The columns of a file, by its beginning."""
+    """Return the names of a file's columns, as its beginning shows them; [] if a Parquet file
+    cannot be read.
+    """
     start = head(path)
     if start.startswith(b"PAR1"):
         import pyarrow.parquet as pq
@@ -360,7 +366,7 @@ def _format(found: Mapping[str, Any], where: str) -> type[Described]:
 
 
 def _how(field: str, how: Any, where: str) -> Mapping[str, Any]:
-    """Return what a description says of a field."""
+    """Return how a description makes a field, by keyword. Raises TraceError."""
     if field not in FIELDS:
         raise TraceError(f"{where}: columns: {field!r} is none of {', '.join(sorted(FIELDS))}")
     how = {str(k): v for k, v in how.items()} if isinstance(how, dict) else {"column": str(how)}

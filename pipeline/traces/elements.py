@@ -90,7 +90,9 @@ def _elements(reader: _Reader, restart: re.Pattern[str]) -> Iterator[Element]:
 
 
 def _skip_broken(reader: _Reader, following: re.Match[str] | None, number: int) -> Element:
-    """The broken element at hand, up to the next one or to the end of what is there."""
+    """Return the broken element at hand, with its fault, and move the reader past it: to
+    `following`, or to the end of the buffer.
+    """
     end = following.start() if following else len(reader.buffer)
     text, reader.at = reader.buffer[reader.at : end], end
     at_end = following is None and not reader.fill()
@@ -132,7 +134,7 @@ class _Reader:
         self.at = 0
 
     def fill(self) -> bool:
-        """Read one more chunk; False at the end of the file."""
+        """Read one more chunk. Return False if the file has ended."""
         if self._ended:
             return False
         data = self._file.read(CHUNK_BYTES)

@@ -45,7 +45,9 @@ def fingerprint(table: pa.Table, ignore: Collection[str]) -> Hashes:
 
 
 def _mix(values: Hashes) -> Hashes:
-    """The finaliser of SplitMix64 (Steele et al., OOPSLA'14): every bit depends on every other."""
+    """Return values mixed in place by the finaliser of SplitMix64 (Steele et al., OOPSLA'14):
+    every bit depends on every other.
+    """
     values ^= values >> np.uint64(30)
     values *= np.uint64(0xBF58476D1CE4E5B9)
     values ^= values >> np.uint64(27)
@@ -55,7 +57,7 @@ def _mix(values: Hashes) -> Hashes:
 
 
 def _hash_column(values: Any) -> Hashes:
-    """A 64-bit number for each value, equal for equal values; anything for null."""
+    """Return a 64-bit number for each value, equal for equal values; any number for null."""
     if pa.types.is_dictionary(values.type):
         if not len(values.dictionary):
             return np.zeros(len(values), np.uint64)
@@ -87,7 +89,8 @@ class _Run:
 
 
 class Seen:
-    """Remembers hashes in sorted runs. Full runs go to disk, where the page cache holds them.
+    """Remembers hashes of rows seen, in sorted runs. Full runs go to disk, where the page cache
+    holds them.
 
     Equal rows have equal keys (their submission), so a run is only searched if its keys overlap
     those of the block: for a sorted source the last one, however long the source is.

@@ -119,7 +119,7 @@ def ingest(
 
 @contextmanager
 def _system_memory() -> Iterator[None]:
-    """Let Arrow take memory from the C library for a while.
+    """Let Arrow take memory from the C library inside the block.
 
     Blocks come and go. Arrow's own pool returns each to the kernel, which clears it again: a
     seventh of the CPU time of a large trace.
@@ -170,7 +170,9 @@ class _Counts:
         self._warnings = Counter[str]()
 
     def take(self, batch: Batch) -> tuple[pa.Table, list[Reject]]:
-        """The jobs and rejects of a batch, duplicates moved from the ones to the others."""
+        """Count a batch. Return its jobs without those seen before, and its rejects with these
+        added.
+        """
         jobs, rejects = batch.jobs, list(batch.rejects)
         self._total["rows_in"] += batch.rows
         self._reasons.update(reject.reason for reject in batch.rejects)

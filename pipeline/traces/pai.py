@@ -135,7 +135,9 @@ def _frames(path: Path, options: Options) -> Iterator[tuple[Frame, Block]]:
 
 
 def _task_faults(frame: Frame) -> dict[str, Mask]:
-    """Tasks whose request makes no sense; their job is refused as well (``task_refused``)."""
+    """Return masks of the tasks with a senseless request, by fault. Their job is refused as
+    well (``task_refused``).
+    """
     faults = {"missing_job_id": mask(pc.is_null(frame.columns["job_id"]))}
     with np.errstate(invalid="ignore"):
         for name in ("instances", "cpus", "memory", "gpus"):
@@ -147,7 +149,7 @@ def _task_faults(frame: Frame) -> dict[str, Mask]:
 def _folded(
     frame: Frame, source: str, kind: str, faults: dict[str, Mask]
 ) -> tuple[Batch, dict[str, pa.Array], Mask]:
-    """Rows of a companion table: sound ones are counted and handed back, the others refused.
+    """Count the sound rows of a companion table and return them; refuse the others.
 
     Returns:
         The batch, the columns of the sound rows, and which rows were refused.
@@ -187,7 +189,10 @@ def _joined(parts: list[dict[str, pa.Array]], kinds: dict[str, pa.DataType]) -> 
 
 
 def _per_job(parts: list[dict[str, pa.Array]]) -> pa.Table:
-    """Tasks summed up per job: gpus, whole (GPUs held), cpus, memory_mib, start, gpu_type."""
+    """Return a table with a row per job, its tasks summed up. `gpus` are whole GPUs held,
+    `asked` what was asked for; `mixed` where its tasks name several GPU types, `gpu_type` is
+    then null.
+    """
     numbers = ("instances", "start_time", "cpus", "memory", "gpus")
     kinds = {name: pa.float64() for name in numbers}
     raw = _joined(parts, {"job_id": pa.string(), "gpu_type": pa.string(), **kinds})
@@ -241,7 +246,7 @@ class _Lookup:
         self._keys = self._table[key].combine_chunks()
 
     def take(self, keys: Any) -> tuple[Any, Any]:
-        """Rows for these keys (null rows where there is none), and a mask of those found."""
+        """Return rows for these keys (null where there is none), and a mask of the keys found."""
         if not len(self._hashes):
             return self._table.take(pa.nulls(len(keys), pa.int64())), np.zeros(len(keys), bool)
         at = np.searchsorted(self._hashes, hash_texts(keys))

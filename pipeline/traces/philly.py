@@ -178,7 +178,9 @@ _NAMES = {"jobid": "job_id", "submitted_time": "submit_time", "status": "state"}
 
 
 def _attempt(attempt: Any) -> tuple[str | None, str | None, int | None, int | None]:
-    """Start, end, GPUs and nodes of an attempt; GPUs are unknown when it has no detail."""
+    """Return (start, end, GPUs, nodes) of an attempt; GPUs and nodes are None if it has no
+    detail. Raises TypeError if it is malformed.
+    """
     start, end = attempt.get("start_time"), attempt.get("end_time")
     if not all(value is None or isinstance(value, str) for value in (start, end)):
         raise TypeError
@@ -203,7 +205,9 @@ def _clock(draft: Draft, texts: Any, name: str, options: Options) -> Any:
 
 
 def _localised(texts: Any, options: Options, after: Any) -> tuple[Any, Any, int]:
-    """Clock times as UTC, which of them are no times, and how many fall into a clock change."""
+    """Return (clock times as UTC, mask of the texts that are no times, how many fall into a
+    clock change).
+    """
     known = blank_to_null(pa.array(texts, pa.string()) if isinstance(texts, list) else texts)
     naive = cast_or_null(known, NAIVE)
     times, moved = localise(naive, options.timezone, after)

@@ -179,7 +179,7 @@ def columns_of(line: bytes) -> tuple[str, ...]:
 
 
 def _with_last(found: Iterator[Block]) -> Iterator[tuple[Block, bool]]:
-    """Each block, and whether it is the last."""
+    """Yield each block, and whether it is the last."""
     block = next(found, None)
     while block is not None:
         following = next(found, None)
@@ -188,8 +188,9 @@ def _with_last(found: Iterator[Block]) -> Iterator[tuple[Block, bool]]:
 
 
 def _header(block: Block) -> tuple[list[str], bool, bytes, int]:
-    """The columns, whether the first line names them, and the lines of jobs with the first one's
-    number."""
+    """Return (names of the columns, whether the first line is a header, the lines of jobs, the
+    number of the first of these).
+    """
     header, rest = split_first_line(block)
     if names := columns_of(header):
         return list(names), False, block.data, block.first_line
@@ -197,8 +198,9 @@ def _header(block: Block) -> tuple[list[str], bool, bytes, int]:
 
 
 def _check_one_cluster(draft: Draft, seen: set[str], name: str) -> None:
-    """TraceError where jobs of several clusters stand in one dump: their nodes have the same
-    names."""
+    """Raise TraceError if a dump holds jobs of several clusters: their nodes may have the same
+    names. Adds clusters to `seen`.
+    """
     if "cluster" not in draft.columns:
         return
     here = pc.unique(draft.columns["cluster"].cast(pa.string())).to_pylist()
@@ -212,7 +214,9 @@ def _check_one_cluster(draft: Draft, seen: set[str], name: str) -> None:
 
 
 def _requeued(columns: Mapping[str, Any]) -> Any:
-    """Runs that ended in their job being requeued."""
+    """Return a mask of the runs that ended because their job was requeued; None if start or end
+    is not among the columns.
+    """
     if "start_time" not in columns or "end_time" not in columns:
         return None
     ran = pc.and_(pc.is_valid(columns["start_time"]), pc.is_valid(columns["end_time"]))
@@ -221,7 +225,9 @@ def _requeued(columns: Mapping[str, Any]) -> Any:
 
 
 def _attempts(state: Any, requeued: Any) -> Any:
-    """States in which a run that was requeued is one that was stopped for another."""
+    """Return the states, with PREEMPTED for the runs in mask `requeued`: another run of the job
+    follows.
+    """
     if requeued is None or not pc.any(requeued).as_py():
         return state
     texts = pc.cast(state, pa.string())
@@ -229,12 +235,12 @@ def _attempts(state: Any, requeued: Any) -> Any:
 
 
 def _state(text: str) -> str:
-    """``CANCELLED by 1001`` without its end."""
+    """Return the state without what may follow it: ``CANCELLED`` of ``CANCELLED by 1001``."""
     return text.split(" ", 1)[0].removesuffix("+")
 
 
 def _separated(names: Sequence[str]) -> str:
-    """Return what a header line without bars looks like."""
+    """Return words on what a header line without bars looks like."""
     if not names:
         return "its first line is no text"
     header = names[0]
@@ -245,7 +251,7 @@ def _separated(names: Sequence[str]) -> str:
 
 
 class _Tres(NamedTuple):
-    """What a TRES or GRES text asks for; None where it does not say."""
+    """What a TRES or GRES text asks for; None for what it does not state."""
 
     gpus: float
     gpu_type: str | None
@@ -255,8 +261,8 @@ class _Tres(NamedTuple):
 
 
 def parse_tres(text: str) -> _Tres | None:
-    """Return what a text such as ``billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`` or
-    ``gpu:a100:2`` means.
+    """Return what a TRES or GRES text asks for, such as
+    ``billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`` or ``gpu:a100:2``.
 
     Returns:
         None if it is neither. Without GPUs, ``gpus`` is 0.
@@ -292,7 +298,9 @@ def parse_tres(text: str) -> _Tres | None:
 
 
 def _gres(item: str) -> tuple[str, float]:
-    """GPU type and number of a GRES such as ``gpu:a100:2(S:0-1)``; 0 of what is no GPU."""
+    """Return (type, number) of a GPU resource such as ``gpu:a100:2(S:0-1)``; the number is 0
+    for any other resource. Raises ValueError for what is none.
+    """
     if item[:1].isdecimal():
         raise ValueError(item)  # no GRES has such a name: the end of a "1,5"
     kind, _, rest = item.removeprefix("gres:").partition(":")
@@ -312,7 +320,7 @@ def _count(text: str) -> float:
 
 
 def _resources(draft: Draft) -> None:
-    """GPUs and the rest: as allocated, else as requested."""
+    """Set GPUs, CPUs, memory and nodes of each row: as allocated, otherwise as requested."""
     columns = draft.columns
     fields = ("gpus", "gpu_type", "cpus", "memory_mib", "nodes")
     given = {name: pa.nulls(len(draft), _KINDS[name]) for name in fields}
@@ -384,7 +392,9 @@ def _minutes(text: str) -> float | None:
 
 
 def _exit_code(text: str) -> int | None:
-    """Exit status of ``status:signal``; as shells have it, 128 + signal if one ended the job."""
+    """Return the exit status of a text ``status:signal`` as a shell gives it: 128 + signal if a
+    signal ended the job. None for other texts.
+    """
     match = re.fullmatch(r"(\d{1,9}):(\d{1,3})", text)
     if not match:
         return None
@@ -395,8 +405,9 @@ _OVER_WAITING = (State.CANCELLED, State.FAILED, State.TIMEOUT)
 
 
 def _never_started(draft: Draft) -> None:
-    """Take the start away where Slurm writes the moment of the end for it: of what was cancelled or
-    came to its deadline while it waited, or was refused as it was submitted."""
+    """Remove start times that are no start: Slurm writes the end there for jobs that were
+    cancelled or reached their deadline while they waited, or were refused at submission.
+    """
     columns = draft.columns
     if "start_time" not in columns or "alloc_tres" not in columns:
         return
@@ -413,7 +424,8 @@ def _never_started(draft: Draft) -> None:
 
 
 def _refuse_endless_waits(draft: Draft) -> None:
-    """A clock that was years off would make its one row the average waiting of all.
+    """Refuse rows that waited for longer than a job can last: with a wrong clock, a single row
+    would dominate the mean wait.
 
     Times that are wrong in themselves are left to the check of times.
     """

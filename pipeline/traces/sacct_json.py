@@ -51,7 +51,7 @@ def is_sacct(head: bytes) -> bool:
 
 
 class SacctText:
-    """A dump in JSON, to be read as a file of lines: a header, then one for each job.
+    """A dump in JSON that is read as lines of text: a header, then a line for each job.
 
     A job that cannot be read is a line that no reader takes for a job, with its first bytes.
 
@@ -66,7 +66,7 @@ class SacctText:
         return next(self._lines, b"")
 
     def read(self, size: int, rest_of_line: int = 0) -> bytes:
-        """Return whole lines of so many bytes or a few more, b"" at the end."""
+        """Return whole lines of `size` bytes or a few more; b"" at the end."""
         found, length = list[bytes](), 0
         while length < size and (line := self.readline()):
             found.append(line)
@@ -87,7 +87,7 @@ def _lines(file: Readable, name: str) -> Iterator[bytes]:
 
 
 class _Jobs:
-    """The jobs of the list, each as it stands and as it is read; None: it cannot be read."""
+    """Yields the jobs of the list as (text, value); None for a value that cannot be read."""
 
     def __init__(self, file: Readable, name: str) -> None:
         self._file, self._name = file, name
@@ -122,15 +122,15 @@ class _Jobs:
         )
 
     def _begin(self) -> None:
-        """Go to the first job."""
+        """Go to the first job. Raises TraceError if there is no list of jobs."""
         while (found := _JOBS.search(self._data)) is None:
             if len(self._data) > MOST or not self._more():
                 raise TraceError(f'{self._name} as sacct: this JSON has no list "jobs"')
         self._at = found.end()
 
     def _next(self) -> tuple[int, Any]:
-        """Return where the object ends that stands here, and what it is. Of one that is cut, or
-        that no quotes and brackets end: where the next one begins, and None.
+        """Return the place where the present object ends, and its value. If the object is cut,
+        or its quotes and brackets do not end: where the next one begins, and None.
         """
         while len(self._data) - self._at <= MOST:
             end = _end(self._data, self._at)
@@ -147,7 +147,7 @@ class _Jobs:
         return following.start() + 1, None
 
     def _more(self) -> bool:
-        """Read on. False: there is no more."""
+        """Read one more chunk. Return False if the file has ended."""
         more = b"" if self._over else self._file.read(CHUNK)
         self._data, self._at = self._data[self._at :] + more, 0
         self._over = not more
@@ -155,7 +155,9 @@ class _Jobs:
 
 
 def _end(data: bytes, at: int) -> int | None:
-    """Return where the object ends that begins at a byte; None: not among these bytes."""
+    """Return the place where the object that begins at byte `at` ends; None if it does not end
+    within `data`.
+    """
     depth = 0
     for token in _TOKEN.finditer(data, at):
         if token[0] == b"{":
@@ -168,7 +170,7 @@ def _end(data: bytes, at: int) -> int | None:
 
 
 def _read(raw: bytes) -> Any:
-    """Return what an object says; None: it is none."""
+    """Return the value of a JSON object; None if the bytes are none."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:  # what is none was written as Latin-1, as far as can be known
@@ -183,7 +185,9 @@ def _read(raw: bytes) -> Any:
 
 
 def _fields(job: Mapping[str, Any]) -> dict[str, str]:
-    """The columns of a job. LookupError, TypeError, ValueError, AttributeError: it is none."""
+    """Return the columns of a job as text. Raises LookupError, TypeError, ValueError or
+    AttributeError if `job` is not laid out as a job.
+    """
     times, tres, state = job["time"], job.get("tres") or {}, _state(job["state"]["current"])
     association = job.get("association") or {}
     raw = str(int(job["job_id"]))
@@ -231,7 +235,7 @@ def _job_id(raw: str, job: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any, none: str = "") -> str:
-    """A count; "" where it is not set, `none` where it has no limit."""
+    """Return a whole number as text: "" if it is not set, `none` if it is without limit."""
     if isinstance(value, Mapping):
         if value.get("infinite"):
             return none
@@ -252,13 +256,17 @@ def _moment(value: Any) -> str:
 
 
 def _state(current: Any) -> str:
-    """One word; of a list REQUEUED, if it is in it: the run, not what became of the job."""
+    """Return the state in one word: REQUEUED if it is among several (how this run ended, not
+    the job), otherwise the first.
+    """
     words = [current] if isinstance(current, str) else list(current)
     return _plain("REQUEUED" if "REQUEUED" in words else words[0])
 
 
 def _exit_code(code: Any, state: str) -> str:
-    """Status and signal. 22.05 has 0 of jobs that failed: then it is not known."""
+    """Return ``status:signal`` of a job. Return "" for 0:0 of a job that did not complete:
+    release 22.05 writes that of failed jobs.
+    """
     code = code or {}
     status, signal = _number(code.get("return_code")) or "0", code.get("signal") or {}
     number = _number(signal.get("signal_id", signal.get("id"))) or "0"
@@ -268,7 +276,7 @@ def _exit_code(code: Any, state: str) -> str:
 
 
 def _tres(found: Any) -> str:
-    """TRES as sacct prints them: ``cpu=4,gres/gpu=2,mem=1000M``."""
+    """Return TRES as sacct prints them: ``cpu=4,gres/gpu=2,mem=1000M``."""
     parts = []
     for one in found or ():
         kind, name, count = one["type"], one.get("name") or "", _number(one.get("count"))
@@ -279,7 +287,7 @@ def _tres(found: Any) -> str:
 
 
 def _free(value: Any) -> str:
-    """Text that a user wrote, on one line; a bar in it is not one between columns."""
+    """Return text that a user wrote, on one line, with bars replaced: a bar divides columns."""
     return " ".join(_string(value).split()).replace("|", BAR)
 
 
@@ -288,6 +296,8 @@ def _plain(value: Any) -> str:
 
 
 def _string(value: Any) -> str:
-    """A text without half characters, which no file can hold."""
+    """Return text that can be written as UTF-8: half characters replaced, "" for what is no
+    text.
+    """
     text = value if isinstance(value, str) else ""
     return text.encode("utf-8", "replace").decode()

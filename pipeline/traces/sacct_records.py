@@ -82,7 +82,9 @@ class Records:
         return b"".join(line + b"\n" for line in found), len(held)
 
     def _sound(self, data: bytes) -> bool:
-        """Nothing in these lines need be looked at closely."""
+        """Return whether the lines need no closer look: all ASCII, with the right number of
+        bars each.
+        """
         raw = np.frombuffer(data, np.uint8)
         if not len(raw) or not data.isascii():
             return False
@@ -91,7 +93,9 @@ class Records:
         return bool((bars == self._width - 1).all())
 
     def _text(self, line: bytes) -> bytes:
-        """In UTF-8: what is none was written as Latin-1, as far as can be known."""
+        """Return the line in UTF-8. One that is not in UTF-8 is read as Latin-1 and counted in
+        `recoded`.
+        """
         try:
             line.decode("utf-8")
         except UnicodeDecodeError:
@@ -119,7 +123,9 @@ class Records:
         self._open = lines[at:]
 
     def _goes_on(self, line: bytes) -> bool:
-        """A line that begins no record belongs to the free text that the last record ends in."""
+        """Return whether a line continues the last record: that ends in free text, and the line
+        is short and begins no record.
+        """
         first, bar, _ = line.decode("utf-8", "replace").partition("|")
         begins = bar and self._sure[:1] and self._sure[0][0] == 0 and self._stands_first(first)
         short = line.count(b"|") < self._width - 1
@@ -129,8 +135,9 @@ class Records:
         return bool(self._sure[0][1].fullmatch(value))
 
     def _record(self, lines: Sequence[bytes], at: int) -> tuple[bytes | None, int]:
-        """The record that begins in a line, and how many lines it takes; None: none does, with
-        1 for a line that is certainly by itself."""
+        """Return the record that begins at line `at`, and how many lines it takes. Without one:
+        None, with 1 if this line surely stands alone, or 0 if the record may not have ended.
+        """
         line = lines[at]
         if not line.strip() or self.whole(line) is not None:
             return self.whole(line) or line, 1
@@ -164,7 +171,9 @@ class Records:
         return next(iter(found)).encode() if len(found) == 1 else None
 
     def _splits(self, values: list[str], extra: int) -> Iterator[list[str]]:
-        """The ways in which the bars may stand in free text, the last column's first."""
+        """Yield the ways to split a line with `extra` bars that stand in free text; those in
+        the last column come first.
+        """
         ways = combinations_with_replacement(self._free[::-1], extra)
         for chosen in islice(ways, MOST_WAYS):
             many = {at: chosen.count(at) for at in chosen}

@@ -101,7 +101,7 @@ class Swf(Adapter):
 
 
 def _first_submits(block: Block) -> list[float]:
-    """Submission of the first jobs, as they are written."""
+    """Return the submission times of the first jobs, as written."""
     found = []
     for line in block.data[:HEAD_BYTES].split(b"\n")[:-1]:
         row = line.decode("utf-8", "replace").split()
@@ -118,7 +118,7 @@ def _numeric(row: list[str]) -> bool:
 
 
 class _Header:
-    """What the comments at the top of a file say."""
+    """What the comments at the top of a file state."""
 
     def __init__(self, options: Options) -> None:
         self.origin = options.origin
@@ -139,7 +139,9 @@ class _Header:
                 self.names[key][number] = name
 
     def check(self, submits: list[float]) -> None:
-        """Whether submissions are offsets, or instants by themselves."""
+        """Take submissions as seconds since the epoch, not as offsets, if they are large
+        enough.
+        """
         if submits and min(submits) >= EARLIEST.timestamp():
             self.origin, self.assumed = datetime(1970, 1, 1, tzinfo=UTC), False
             self.absolute = True
@@ -193,7 +195,7 @@ def _map_status(draft: Draft) -> None:
 
 
 def _known(draft: Draft, *names: str) -> Any:
-    """The first of these fields that is not -1."""
+    """Return for each row the first of these fields that is not -1; NaN if all are."""
     values = np.full(len(draft), np.nan)
     for name in names:
         field = draft.number(name)
@@ -202,5 +204,5 @@ def _known(draft: Draft, *names: str) -> Any:
 
 
 def _names(numbers: Any, names: dict[str, str]) -> Any:
-    """Numbers as labels, by name where there is one; -1 is null."""
+    """Return numbers as labels: the name in `names`, otherwise the number; null for -1."""
     return map_unique(numbers, lambda n: None if n == "-1" else names.get(n, n), LABEL)

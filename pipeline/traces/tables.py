@@ -43,7 +43,7 @@ class TableAdapter(Adapter):
         return 0.5 + 0.5 * sum(name in known for name in names) / len(names)
 
     def layout(self, names: list[str], path: Path) -> Layout:
-        """Return how to read the lines below this header."""
+        """Return the layout by which lines below a header with these names are read."""
         return layout_for(names, self.columns, f"{path.name} as {self.name}", self.delimiter)
 
     def read(self, path: Path, options: Options) -> Iterator[Batch]:
@@ -77,8 +77,8 @@ class TableAdapter(Adapter):
         draft.warnings.update(odd)
 
     def localise(self, draft: Draft, zone: str, *names: str, after: Any = None) -> None:
-        """Convert clock times to UTC, each not before the one named before it, the first not before
-        ``after``.
+        """Convert clock times to UTC in place, each not before the column named before it, the
+        first not before ``after``.
         """
         previous = after
         for name in names:

@@ -20,7 +20,9 @@ class Lines(Protocol):
     """A file that can be read in blocks of whole lines."""
 
     def read(self, size: int, rest_of_line: int = 0) -> bytes:
-        """Return so many bytes, and what is missing of the last line up to so many."""
+        """Return at most `size` bytes, and up to `rest_of_line` more to the end of the last
+        line.
+        """
 
 
 class Block:

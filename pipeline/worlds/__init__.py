@@ -113,7 +113,7 @@ def _check_published(*, exact: bool, bundle: Path | None) -> None:
 
 
 def _plain(trace: Path, cluster: Path | None, playing: Playing) -> Scenario:
-    """Any trace on the cluster of a file, or on one inferred from it."""
+    """Return a world of any trace, on the cluster in a file or on one inferred from the trace."""
     from pipeline.traces import read_dataset
     from pipeline.worlds import plain
     from pipeline.worlds.cluster_file import read_cluster

@@ -31,8 +31,8 @@ LOOPS = ("open", "closed")
 
 
 def within(loop: str) -> float | None:
-    """Return within how many seconds after an end a submission counts as its answer, by `--loop`;
-    None where none does.
+    """Return the seconds after an end within which a submission counts as its answer, by
+    `--loop`; None if none does.
 
     Raises TrackError for what is neither `open` nor `closed`, nor `closed:SECONDS`.
     """
@@ -49,7 +49,7 @@ def within(loop: str) -> float | None:
 
 
 def in_loop(workload: Workload, loop: str) -> Workload:
-    """Return the workload as `--loop` asks for it."""
+    """Return the workload with the loop that `--loop` asks for."""
     within_s = within(loop)
     return workload if within_s is None else closed(workload, within_s)
 
@@ -69,12 +69,13 @@ def closed(workload: Workload, within_s: float = WITHIN_S) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How many submissions of a trace look like answers to an end, compared with chance.
+    """How many submissions of a trace look like answers to an earlier end, compared with
+    chance.
 
     Attributes:
         submissions: submissions after an earlier one of the same user and virtual cluster.
-        after: of them, so many came at most `within_s` after an end of such a job.
-        before: so many came less than `within_s` before one: what chance alone would give.
+        after: number of these that came at most `within_s` after an end of such a job.
+        before: number that came less than `within_s` before such an end, as chance would have it.
     """
 
     within_s: float
@@ -84,8 +85,8 @@ class Answers:
 
 
 def answers(workload: Workload, within_s: float = WITHIN_S) -> Answers:
-    """Count the submissions that `closed` would hold back, and for comparison those in as many
-    seconds before an end.
+    """Return how many submissions `closed` would hold back, and for comparison how many come in
+    as many seconds before an end.
     """
     submissions = after = before = 0
     for job, earlier in _with_earlier(workload):
@@ -102,7 +103,9 @@ _LAST = float("inf")
 
 
 def _with_earlier(workload: Workload) -> Iterator[tuple[Job, list[_End]]]:
-    """Every job of a known user, with the ends, sorted, of those that came before it from there."""
+    """Yield every job of a known user, and the ends, sorted, of the jobs before it of the same
+    user and virtual cluster.
+    """
     ends: defaultdict[tuple[str, str], list[_End]] = defaultdict(list)
     for place, job in enumerate(workload.jobs):
         if not job.user:

@@ -34,7 +34,9 @@ class _Strict(BaseModel):
 
 
 class NodesFile(_Strict):
-    """Equal nodes of one virtual cluster; what is left out is as in the rest of the file."""
+    """Equal nodes of one virtual cluster, as written; what is left out is as in the rest of the
+    file.
+    """
 
     nodes: int = Field(ge=1, le=100_000)
     gpus_per_node: Annotated[PositiveInt, Field(le=64)] | None = None
@@ -50,7 +52,7 @@ class NodesFile(_Strict):
 
 
 def _groups(value: Any) -> Any:
-    """The short form, a number of nodes, as one group of nodes."""
+    """Return groups of nodes; a bare number of nodes becomes one group."""
     return value if isinstance(value, list) else [{"nodes": value}]
 
 
@@ -85,7 +87,7 @@ class ClusterFile(_Strict):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of nodes of each virtual cluster."""
+        """Return the number of nodes of each virtual cluster."""
         return {vc: sum(group.nodes for group in has) for vc, has in self.vcs.items()}
 
     def spec(self) -> ClusterSpec:
@@ -153,7 +155,9 @@ def _content(path: Path) -> Any:
 
 
 def _refused(path: Path, why: str) -> TrackError:
-    """One line; a name in it may hold what a terminal would obey."""
+    """Return an error of one line, with unprintable characters replaced: a terminal would obey
+    them.
+    """
     plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in why)
     return TrackError(f"cluster {path}: {plain}")
 

@@ -33,7 +33,9 @@ OLD_NAMES = {"oracle": "truth", "gpus": f"constant:{UNKNOWN_S:.0f}", "histories"
 
 
 def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
-    """Return what a world offers, by name; `more` is added, or replaces these."""
+    """Return makers of estimators by name, as a world offers them; `more` is added, or replaces
+    some of them.
+    """
     truth = TableEstimator("truth", {i: work.duration_s for i, work in workload.work.items()})
     found: dict[str, Make] = {
         "own": HistoriesEstimator,
@@ -88,7 +90,7 @@ def _constant(name: str) -> Make:
 
 
 class _Rule(Estimator):
-    """A rule over the jobs that ended, kept by one of their properties."""
+    """An estimator by a simple rule over the jobs that ended, which a subclass states."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +106,7 @@ class _Rule(Estimator):
         self._jobs.pop(job_id, None)
 
     def learn(self, job: Job, duration_s: float) -> None:
-        """A job ended."""
+        """Learn from a job that ended after `duration_s`."""
 
 
 class ByGpuCount(_Rule):

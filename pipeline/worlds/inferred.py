@@ -27,7 +27,7 @@ LIKELY = 0.1
 
 @dataclass(frozen=True)
 class Ran:
-    """What a job had: on which nodes, from when to when (s), and GPUs in all by type."""
+    """What a job had: nodes, start and end (seconds), and GPUs in all by type."""
 
     partition: str
     nodes: tuple[str, ...]
@@ -38,7 +38,7 @@ class Ran:
 
 @dataclass
 class Seen:
-    """A node as the jobs on it show it: its partitions, most used first, and GPUs by type."""
+    """A node, as the jobs on it show it: its partitions, most used first, and its GPUs by type."""
 
     partitions: list[str]
     gpus: dict[str, int] = field(default_factory=dict)
@@ -82,7 +82,9 @@ def nodes_of(jobs: Sequence[Ran]) -> dict[str, Seen]:
 
 
 def _peaks(jobs: Iterable[Ran]) -> dict[str, dict[str, int]]:
-    """The most GPUs of each type in use at once on a node, by jobs on it alone."""
+    """Return, by node and type, the most GPUs in use at once, by the jobs in `jobs`: each ran
+    on one node.
+    """
     moments: dict[tuple[str, str], list[tuple[float, int]]] = {}
     for job in jobs:
         for kind, count in job.gpus.items():
@@ -102,7 +104,7 @@ def _peaks(jobs: Iterable[Ran]) -> dict[str, dict[str, int]]:
 
 
 def _untyped(kinds: dict[str, int]) -> dict[str, int]:
-    """Return where some jobs tell the type and others do not, the GPUs are those of the type."""
+    """Return GPUs by type, with those of no type counted to the one type that is known."""
     typed = {kind: count for kind, count in kinds.items() if kind}
     if len(typed) != 1 or "" not in kinds:
         return typed or kinds
@@ -111,7 +113,9 @@ def _untyped(kinds: dict[str, int]) -> dict[str, int]:
 
 
 def _spread(jobs: Sequence[Ran], seen: Mapping[str, Seen]) -> None:
-    """Jobs over several nodes: a part of each, as even as what is known of the nodes allows."""
+    """Raise the GPUs in `seen` so that the jobs over several nodes fit, a share on each, as
+    evenly as the nodes allow.
+    """
     for job in jobs:
         for kind, count in job.gpus.items():
             here = [seen[name].gpus for name in job.nodes]
@@ -126,7 +130,9 @@ def _spread(jobs: Sequence[Ran], seen: Mapping[str, Seen]) -> None:
 
 
 def _alike(seen: Mapping[str, Seen]) -> None:
-    """A node that was never full is taken to be as its likes of the next size up."""
+    """Raise a node that was never full to the next common size of nodes alike in name,
+    partitions and type.
+    """
     groups: dict[tuple[Any, ...], list[dict[str, int]]] = {}
     for name, node in seen.items():
         for kind in node.gpus:
@@ -141,8 +147,8 @@ def _alike(seen: Mapping[str, Seen]) -> None:
 
 
 def _full(size: int, seen: Sequence[int], usual: Sequence[int]) -> int:
-    """Return how many GPUs a node has that never used more than `size`: nodes mostly have 1, 2, 4,
-    8.
+    """Return how many GPUs a node is taken to have if its jobs never used more than `size`:
+    most nodes have 1, 2, 4 or 8.
     """
     even = [n for n in seen if n >= size and not n & (n - 1)]
     if size in usual and (size in even or not even):

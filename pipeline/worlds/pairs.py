@@ -75,7 +75,9 @@ class UnseenFamilies:
         return self._train(unseen).predict_pair(newcomer, partner)
 
     def _family(self, queued: QueuedJob) -> str:
-        """The family of a job; of one that a forecast lets come again, that of the original."""
+        """Return the family of a job. A job that a forecast lets come again has that of the
+        original.
+        """
         return self._families[queued.job.job_id.partition(AGAIN)[0]]
 
 

@@ -91,8 +91,8 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
 
 
 def _unknown_vcs(workload: Workload) -> tuple[str, ...]:
-    """Return which virtual clusters of the trace the cluster has not. TrackError when it has
-    none.
+    """Return notes on the virtual clusters of the trace that the cluster lacks. Raises
+    TrackError if it lacks all of them.
     """
     jobs = Counter(job.vc for job in workload.jobs)
     unknown = [(vc, count) for vc, count in jobs.most_common() if vc not in workload.cluster.vcs]
@@ -108,7 +108,8 @@ def _unknown_vcs(workload: Workload) -> tuple[str, ...]:
 
 
 def _warm(estimator: Estimator, past: list[Job], truth: dict[str, Work], since: float) -> Estimator:
-    """The estimator, after the past was replayed to it: every job that had ended before `since`.
+    """Return the estimator after it learned from the past: every job that had ended before
+    `since`.
 
     A trace says when a job was submitted and how long it ran, not always when it started: the
     past is replayed as if nobody had waited.
@@ -144,7 +145,7 @@ def scenario(
 def of_workload(
     recorded: Workload, profiling: ProfilingPartition | None, playing: Playing = AS_IT_IS
 ) -> Scenario:
-    """Return what `scenario` does, for jobs that are read already."""
+    """Return the world that `scenario` makes, of jobs that are read already."""
     seed, since, bundle, loop = playing.seed, playing.since, playing.bundle, playing.loop or "open"
     name, whole = recorded.name, in_loop(recorded, loop)
     notes = _unknown_vcs(whole)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playing:
-    """How a trace is played.
+    """The options by which a trace is played.
 
     Attributes:
         durations: `own` (the default; the bundle when one is given), `helios` or one of
@@ -19,9 +19,9 @@ class Playing:
         since: simulate only jobs submitted from then on (seconds since the epoch); what ended
             before is history that estimators may learn from.
         compress: multiplies submit times.
-        readable: share of the users whose jobs say, once profiled, how long they will have run.
-        readable_error: standard deviation of ln(stated / true) of what is left to them.
-        readable_commands: their commands say how much they are to do, too.
+        readable: share of the users whose jobs state, once profiled, how long they will have run.
+        readable_error: standard deviation of ln(stated / true) of the time that these have left.
+        readable_commands: the commands of these jobs state how much they do, too.
         loop: see `pipeline.worlds.closed_loop`; None: as the track has it, else open.
     """
 

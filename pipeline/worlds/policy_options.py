@@ -21,8 +21,8 @@ Named = Callable[[str], type[Configurable]]
 
 
 def given(policy: str, options: Sequence[str], named: Named = policy_named) -> Json:
-    """Return the settings of a policy that `NAME=VALUE`s give. Raise UserError for one that is not
-    accepted.
+    """Return the settings of a policy that options `NAME=VALUE` state. Raises UserError for an
+    option that is not accepted.
 
     Args:
         named: finds the class of a policy.
@@ -60,7 +60,9 @@ def given_to_all(
 
 
 def _field(option: str) -> str:
-    """The field of the settings that an option is about, or about a part of."""
+    """Return the field of the settings that an option such as `name.part=value` sets, wholly or
+    in part.
+    """
     return option.partition("=")[0].partition(".")[0]
 
 

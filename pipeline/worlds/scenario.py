@@ -30,7 +30,7 @@ Progress = Callable[[int], None]
 
 @dataclass
 class Scenario:
-    """The world policies are compared in.
+    """A world in which policies are compared.
 
     Attributes:
         name: track or trace name.
@@ -110,7 +110,9 @@ class Scenario:
         return notes
 
     def _judged_otherwise(self, policy: str) -> str:
-        """That pairs were not measured in the way that GPUs are shared; "" where they were."""
+        """Return a note if pairs were measured in another way than the policy lets jobs share
+        GPUs; "" if not, or if no pairs are read.
+        """
         spec = self.spec(policy)
         rules = getattr(spec.settings, "sharing", None)
         if not isinstance(rules, SharingRules) or rules.mode is None:
@@ -208,7 +210,7 @@ class Scenario:
 
 @dataclass(slots=True)
 class Cost:
-    """The cost of a run for this process."""
+    """What a run cost this process."""
 
     wall_s: float
     cpu_s: float

@@ -35,7 +35,7 @@ PLENTY = 1_000_000  # CPUs, and MiB, of a node that nobody described
 
 @dataclass(frozen=True)
 class Shape:
-    """A cluster.
+    """The shape of a cluster.
 
     Attributes:
         spec: nodes by pool. A pool is a partition, or several that share nodes.
@@ -83,7 +83,7 @@ def _node(name: str, partitions: Sequence[str], types: Mapping[str, int]) -> Nod
 
 
 def nodes_listed(path: Path) -> list[Node]:
-    """Read nodes from the output of `scontrol show nodes` or of `sinfo -N -o "%N %P %G"`.
+    """Return the nodes in the output of `scontrol show nodes` or of `sinfo -N -o "%N %P %G"`.
 
     Raises UserError where it cannot be read, or is neither.
     """
@@ -151,7 +151,7 @@ def from_nodes(
 
 
 def _shape(nodes: Sequence[Node], source: str, name: str) -> Shape:
-    """Nodes by pool, as they are."""
+    """Return the shape of a cluster of these nodes, grouped by pool."""
     pools, notes = _pooled(node.partitions for node in nodes)
     members: dict[str, list[Node]] = {}
     for node in nodes:
@@ -162,8 +162,10 @@ def _shape(nodes: Sequence[Node], source: str, name: str) -> Shape:
 
 
 def _spec(sizes: Mapping[str, Sequence[int]], name: str) -> ClusterSpec:
-    """Nodes of so many GPUs in each virtual cluster, in this order. No types: of those a site's
-    own Slurm knows, and the other policies have a virtual cluster for each (`by_kind`)."""
+    """Return a cluster of virtual clusters with nodes of so many GPUs each, in this order,
+    without types: Slurm knows them itself, and other policies have a virtual cluster for each
+    (`by_kind`).
+    """
     kinds = {gpus for has in sizes.values() for gpus in has}
     if len(kinds) == 1:
         return ClusterSpec({vc: len(has) for vc, has in sizes.items()}, kinds.pop(), name=name)
@@ -229,7 +231,9 @@ def by_kind(shape: Shape) -> Kinds:
 
 
 def _pooled(homes: Iterable[Sequence[str]]) -> tuple[dict[str, str], list[str]]:
-    """The pool of each partition, and notes. `homes`: partitions of each node."""
+    """Return the pool of each partition, and notes on partitions that share nodes. `homes`: the
+    partitions of each node.
+    """
     together: dict[str, set[str]] = {}
     for partitions in homes:
         group = set(partitions).union(*(together.get(p, ()) for p in partitions))
@@ -247,7 +251,9 @@ def _pooled(homes: Iterable[Sequence[str]]) -> tuple[dict[str, str], list[str]]:
 
 @dataclass(frozen=True)
 class _Jobs:
-    """What the jobs of a trace are known to have had, a value each; NaN and "" are unknown."""
+    """What the jobs of a trace are known to have had, an entry for each job; NaN and "" are
+    unknown.
+    """
 
     vc: list[str]
     kind: list[str]
@@ -277,7 +283,7 @@ class _Jobs:
         return np.asarray(np.isfinite(self.start + self.end) & (self.gpus > 0))
 
     def on_nodes(self) -> list[Ran]:
-        """Those whose nodes are named."""
+        """Return the runs of the jobs that have run on named nodes."""
         return [
             Ran(
                 partition=self.vc[i],
@@ -345,7 +351,7 @@ def inferred(table: pa.Table, instead: str = "--nodes or --site") -> Shape:
 
 
 def _load(table: pa.Table) -> Floats:
-    """GPUs that each job kept busy on average, and a tenth to spare."""
+    """Return the GPUs that each job kept busy on average over the trace, with a tenth to spare."""
     submit = _floats(pc.cast(table["submit_time"], pa.int64())) / 1000
     took = np.nan_to_num(_floats(table["duration_s"]))
     span = max(float(np.ptp(submit)) if len(submit) else 0.0, float(took.max(initial=0.0)), 1.0)
@@ -354,7 +360,9 @@ def _load(table: pa.Table) -> Floats:
 
 
 def _unnamed(jobs: _Jobs, partition: str, load: Floats | None) -> list[Node]:
-    """Nodes of a partition of which only the jobs are known: of each type of GPU they ask for."""
+    """Return nodes for a partition of which only the jobs are known: as many as these need, for
+    each type of GPU they ask for. `load`: see `_load`; None: they were all seen to run.
+    """
     known = np.isfinite(jobs.nodes) & (jobs.nodes > 0)
     most = np.ceil(jobs.gpus[known] / jobs.nodes[known]).max() if known.any() else PER_NODE
     per_node = max(1, int(most))
@@ -417,7 +425,7 @@ def cluster_of(table: pa.Table) -> tuple[pa.Table, ClusterSpec, list[str]]:
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:
-    """A column as numbers; null is NaN."""
+    """Return a column as numbers, NaN for null."""
     values: Floats = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
     return values
 

@@ -27,7 +27,7 @@ class TrackError(ValueError):
 
 @dataclass(slots=True)
 class Venus:
-    """The content of the folder.
+    """The Venus trace with its pairs and cluster, as its folder holds them.
 
     Attributes:
         workload: jobs in file order (sorted by submit time), the truth, the cluster.

@@ -45,13 +45,14 @@ NO_READER = "the process that reads it has ended, and is not back yet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """An output that is to be read, and what is known of its job.
+    """An output to be read, and what is known of its job.
 
     Attributes:
-        output: what the job prints goes there.
-        own: the file that `VARIABLE` names in its environment.
-        uid: user that `own` has to belong to; None: whoever. `whose`: the output, too.
-        command, script: what runs; how much it asks for is read there by the reader.
+        output: file that the job prints to.
+        own: the job's file of progress, which `VARIABLE` names in its environment.
+        uid: user that `own` must belong to; None: any user may own it.
+        whose: `output` must belong to that user, too.
+        command, script: what runs; the reader finds there how much it asks for.
         arguments: arguments of the script.
         amount: how much it is to do, by files that its command names.
     """
@@ -68,7 +69,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What the output of an ended job says; empty where it could not be read."""
+    """What the output of an ended job showed; empty if it could not be read."""
 
     progress: Progress | None = None
     complaint: str = ""
@@ -86,7 +87,7 @@ class _Task:
 
 
 class Reading:
-    """The reading of all outputs for one service. Its process is started when first needed."""
+    """Reads all outputs for one service, in a process that starts when first needed."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -109,7 +110,7 @@ class Reading:
 
     @property
     def pid(self) -> int | None:
-        """The process that reads, if there is one."""
+        """Return the id of the reading process; None if there is none."""
         reader = self._reader
         return None if reader is None else reader.process.pid
 
@@ -119,7 +120,7 @@ class Reading:
             return self._changed.wait_for(lambda: not (self._tasks or self._busy), patience_s)
 
     def close(self) -> None:
-        """End the process; whatever is still asked is not answered."""
+        """End the process. Open questions stay unanswered."""
         with self._changed:
             self._closed = True
             self._tasks.clear()
@@ -188,7 +189,9 @@ class Reading:
             return self._ask(task, files)
 
     def _followed(self, job: Followed) -> Answer | None:
-        """Tell the reader of a job that it does not know."""
+        """Tell the reader of a job that it does not know. Return its answer; None if there is
+        none.
+        """
         asked = job.asked
         known = {
             "command": list(asked.command),
@@ -243,8 +246,7 @@ class Reading:
 
 
 class Followed:
-    """The reading of one job's output. It asks the reading process and returns the answer at a
-    later call.
+    """Reads one job's output: asks the reading process, and returns its answer at a later call.
 
     Attributes:
         unread: why nothing is known of it by now; "" while it is read.
@@ -325,7 +327,7 @@ class Paced:
 
     Attributes:
         until_s: when enough was seen, seconds since it began.
-        settled: what `speed` says is the last word.
+        settled: `speed` will not change any more.
     """
 
     def __init__(self, reading: Reading, job: Followed, at_s: float, for_s: float) -> None:
@@ -359,7 +361,7 @@ class Paced:
 
 
 class _Reader:
-    """One process that reads."""
+    """A process that reads outputs, and the socket to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], line: socket.socket) -> None:
         self.process, self._line = process, line
@@ -368,7 +370,9 @@ class _Reader:
 
     @classmethod
     def called(cls) -> _Reader | None:
-        """A new one; None: there is no process to be had."""
+        """Start a reader and return it; None if no process can be had, or it does not greet as
+        it should.
+        """
         root = str(Path(__file__).resolve().parents[2])
         boot = f"import sys; sys.path.insert(0, {root!r}); {MAIN}"
         table.own.cache_clear()  # the reader reads the file again
@@ -396,11 +400,13 @@ class _Reader:
 
     @property
     def overspent(self) -> bool:
-        """Whether it ended by taking more processor time than a request may."""
+        """Return whether the process ended by taking more processor time than a request may."""
         return self.process.returncode == -signal.SIGPROF
 
     def ask(self, asked: Mapping[str, Any], files: Mapping[str, int]) -> Answer | None:
-        """Its answer. None: it died, or says what no sound reader says; it is ended then."""
+        """Return the reader's answer. If it died, or does not answer soundly, end it and return
+        None.
+        """
         self._number = (self._number + 1) % 2**32
         request = json.dumps({**asked, "number": self._number, "files": list(files)})
         try:
@@ -414,7 +420,7 @@ class _Reader:
         return None
 
     def end(self) -> None:
-        """End it, if it has not ended."""
+        """End the process, if it has not ended."""
         self._line.close()
         try:
             self.process.wait(0.5)  # by itself, since nobody can ask it any more
@@ -430,12 +436,16 @@ class _Reader:
 
 
 def _formats() -> list[str]:
-    """The variable that names the site's formats, where there are any."""
+    """Return the environment variable that names the site's formats, in a list; [] if it is not
+    set.
+    """
     return [table.VARIABLE] if table.VARIABLE in os.environ else []
 
 
 def _opened(asked: Asked) -> dict[str, int]:
-    """The files of a job that are there, and its own."""
+    """Return open descriptors of a job's files that exist, by name: its output and its own
+    report. Files of another user are left out where the owner matters.
+    """
     found: dict[str, int] = {}
     for name, path, whose in (("output", asked.output, asked.whose), ("own", asked.own, True)):
         if path is None:

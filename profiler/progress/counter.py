@@ -23,10 +23,10 @@ class Counter:
     """Readings of one kind of number that a job prints.
 
     Attributes:
-        mark: its last one.
+        mark: the last mark that was read.
         points: (seconds, number) since it last began again, thinned.
         cycles: of each time it went up before: the first point, one half way, the last.
-        resets: how often it began again.
+        resets: how often the number began again from the start.
         zero: the number 0 was seen, so numbering begins there.
         totals: how many different totals it was given.
         seen_s: when it was read last.
@@ -86,7 +86,7 @@ class Counter:
 
     @property
     def done(self) -> float:
-        """Units that are done."""
+        """Return how many units are done."""
         return self.done_at(self.n)
 
     def done_at(self, n: float) -> float:
@@ -118,7 +118,9 @@ class Counter:
         return sum(self._spans) / len(self._spans)
 
     def closed(self) -> bool:
-        """Return whether it is known which part of a unit its printed number stands for."""
+        """Return whether it is known if a printed number stands for the begin, the middle or
+        the end of its unit.
+        """
         return not self.mark.ends or self.mark.sure or self.mark.exact or bool(self._spans)
 
     def of(self) -> float | None:
@@ -150,7 +152,9 @@ class Counter:
         self._every, self._skipped, self._lower = 1, 0, 0
 
     def _straggles(self, n: float, at: float) -> bool:
-        """A rank that lags is still at the end of the last cycle."""
+        """Return whether a number is that of a lagging rank: still near the end of the last
+        cycle, just after a new one began.
+        """
         if not self.cycles or len(self.points) > 1:
             return False
         (first_s, _), _, (last_s, top) = self.cycles[-1]

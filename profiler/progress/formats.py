@@ -196,7 +196,9 @@ def _of_bar(row: Format, line: str, match: re.Match[str], before: str) -> Iterat
 
 
 def _fold(row: Format, groups: dict[str, str | None]) -> Mark:
-    """The number of a run within the run; of a format that has a base, how many are over."""
+    """Return a fold's mark: how many folds are over if the format says where it counts from,
+    otherwise the number of the fold at hand.
+    """
     n, over = _float(groups.get("fold")), row.base is not None
     done = 0.0 if n is None else n + 1.0
     return Mark(
@@ -211,8 +213,14 @@ def _fold(row: Format, groups: dict[str, str | None]) -> Mark:
 
 
 def _epoch(row: Format, groups: dict[str, str | None], figures: bool, sure: bool) -> Mark:
-    """An epoch's number, from 1 on where it is known where it begins. A line with figures (a loss)
-    comes when the epoch is done, or within it; `sure`: when it is done."""
+    """Return an epoch's mark, its number counted from 1 if the format says where it counts
+    from.
+
+    Args:
+        figures: the line holds figures, such as a loss; it comes when the epoch is done, or
+            within.
+        sure: it comes when the epoch is done.
+    """
     n, of = _float(groups["epoch"]) or 0.0, _float(groups.get("epochs"))
     if row.name == "Hugging Face":
         return Mark(row.name, "epoch", n, of, ends=True, exact=True)  # 0.12: done so far

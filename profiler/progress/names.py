@@ -32,9 +32,9 @@ class Terms(NamedTuple):
     """When a change of progress is worth reporting.
 
     Attributes:
-        earliest_s: nothing is reported before, seconds since it began.
+        earliest_s: time of the first report, seconds since the job began.
         least_s: least time between two reports, seconds.
-        firm: relative standard error of a pace that is compared with another, at most.
+        firm: largest relative standard error of a pace that is compared with another.
     """
 
     earliest_s: float = 10.0

@@ -20,7 +20,7 @@ ASTRAY = 10.0  # factor left of what was reported, where its output makes no sen
 
 
 class Follower:
-    """Follows the output of one attempt."""
+    """Reads the output of one attempt, and tells when its progress has changed."""
 
     def __init__(self, tail: Tail, terms: Terms = TERMS) -> None:
         self._tail, self._terms = tail, terms
@@ -28,7 +28,7 @@ class Follower:
         self._due_s = 0.0
 
     def asks(self, amount: Amount) -> None:
-        """Set how much the job is to do, where that is learned after it began."""
+        """Set how much the job is to do, which was learned after it began."""
         self._tail.asks(amount)
 
     def look(self, at_s: float, *, last: bool = False) -> Progress | None:
@@ -77,10 +77,10 @@ class Beside:
     """Measures the pace of one attempt beside another, against its pace alone.
 
     Args:
-        alone: its progress while it had its GPUs for itself.
-        tail: of what it writes since.
-        until_s: when enough was seen, seconds since it began.
-        firm: relative standard error of its pace, at most.
+        alone: the attempt's progress while it had its GPUs for itself.
+        tail: reads what the attempt has written since.
+        until_s: when enough was seen, seconds since the attempt began.
+        firm: largest relative standard error of a pace that is compared.
     """
 
     def __init__(self, alone: Progress, tail: Tail, until_s: float, firm: float) -> None:
@@ -102,7 +102,9 @@ class Beside:
 
 
 def _pace_error(progress: Progress) -> float:
-    """Relative standard error of the seconds a unit takes; infinite where none are counted."""
+    """Return the relative standard error of the seconds a unit takes; infinite if none are
+    counted.
+    """
     left_s = (progress.of - progress.done) * progress.unit_s
     if progress.unit == "eta" or left_s <= 0:
         return inf

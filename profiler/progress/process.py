@@ -61,7 +61,7 @@ class Job:
 
 
 class Desk:
-    """Answers what a service asks."""
+    """Answers the requests of a service, in the reading process."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
@@ -99,7 +99,7 @@ class Desk:
         return Answer(0, False, progress, complaint=complaint, line=lines[-1] if lines else "")
 
     def forget(self, job: int) -> None:
-        """Forget a job whose output cannot be read; it is not read again."""
+        """Forget a job that cannot be read any more; its output is not read again."""
         self._jobs.pop(job, None)
 
 
@@ -167,7 +167,7 @@ def shut_in(parent: int) -> None:
 
 
 def _opens_nothing(libc: ctypes.CDLL) -> None:
-    """Let the kernel refuse every file by its name, where it knows how (Landlock)."""
+    """Have the kernel refuse to open any file by name, if it can (Landlock)."""
     version = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
     rights = _LANDLOCK_RIGHTS.get(min(version, max(_LANDLOCK_RIGHTS)))
     if rights is None:

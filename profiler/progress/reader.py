@@ -61,7 +61,7 @@ class Structure(NamedTuple):
 
 
 class Reader:
-    """Takes in a job's output and says how long the job will run.
+    """Takes in a job's output and predicts how long the job will run.
 
     Args:
         amount: what the command asks for (`features.amounts.of_command`), where output says
@@ -84,7 +84,7 @@ class Reader:
         self._promised_s = inf
 
     def asks(self, amount: Amount) -> None:
-        """Set how much the command asks for, where that is learned after the job began."""
+        """Set how much the command asks for, which was learned after the job began."""
         self._asked = amount
         self._patience = self._patience if amount.patience is None else amount.patience
 
@@ -118,7 +118,9 @@ class Reader:
             self._count(mark, at)
 
     def _shortened(self, data: bytes) -> bytes:
-        """The end, and the last heading of an epoch before it: whole lines, whole bars."""
+        """Return the end of the output, in whole lines, and before it the last heading of an
+        epoch. `data` is longer than `END_BYTES`.
+        """
         cut = len(data) - END_BYTES
         head = data.rfind(b"poch ", 0, cut)
         self._rest = b""
@@ -189,7 +191,9 @@ class Reader:
         return None if found is None else self._doubted(found, now)
 
     def _of(self, counter: Counter) -> float | None:
-        """Return how many units it goes to."""
+        """Return how many units the counter will reach, by its own total or by what the command
+        asks for; None if neither is known.
+        """
         of, unit = counter.of(), counter.mark.unit
         if unit == "fold":
             runs = self._asked.runs
@@ -202,8 +206,8 @@ class Reader:
         return asked if asked is not None or unit == "epoch" else self._by_epochs(counter)
 
     def _by_epochs(self, steps: Counter) -> float | None:
-        """Return how many steps there are, where they go on from epoch to epoch, of which the
-        number is known.
+        """Return the number of steps of the run, by the steps that an epoch took, if steps go
+        on from epoch to epoch and the number of epochs is known; else None.
         """
         for epochs in self._counters.values():
             if epochs.mark.unit != "epoch" or epochs.mark.exact or epochs.resets:
@@ -222,7 +226,9 @@ class Reader:
         return asked if asked is not None else next(iter(own)) if len(own) == 1 else None
 
     def _alive(self) -> list[Counter]:
-        """Counters that may be of the training: neither grown nor done with long ago."""
+        """Return the counters that may be of the training: without those that were given ever
+        new totals, those done long ago, and unlabelled bars while no loss is printed.
+        """
         found = []
         latest = max((c.seen_s for c in self._counters.values()), default=0.0)
         for counter in self._counters.values():
@@ -238,7 +244,7 @@ class Reader:
         return found
 
     def _structures(self) -> Iterator[Structure]:
-        """Yield what the counters seen may mean, the likeliest first."""
+        """Yield the structures of a run that the counters may make up, the likeliest first."""
         alive = self._alive()
         yield from (Structure(c) for c in alive if c.mark.label == "explicit")
         epochs = [c for c in alive if c.mark.unit == "epoch"]
@@ -266,9 +272,10 @@ class Reader:
         yield from (Structure(c) for c in hugging if not c.resets)
 
     def _in_a_fold(self, epochs: list[Counter], steps: Counter | None) -> Counter | None:
-        """Return what counts within a fold: its epochs, where it is known how many; else none.
+        """Return the counter of the epochs within a fold, if their number is known; None
+        otherwise.
 
-        Where no epochs are counted it is its steps.
+        If no epochs are counted, it is the counter of steps.
         """
         known = [c for c in epochs if self._of(c) is not None]
         if not known:
@@ -280,9 +287,10 @@ class Reader:
         return replace(one, mark=one.mark._replace(of=of - one.zero if of is not None else None))
 
     def _again(self, epochs: list[Counter]) -> Structure | None:
-        """As many runs as the command asks for, each of which counts its epochs again.
+        """Return the structure of as many runs as the command asks for, each of which counts
+        its epochs again; None if this is not so.
 
-        Where that is not known, as many as are usual, once a second has begun.
+        If the command does not say, as many as are usual, once a second run has begun.
         """
         runs = self._runs()
         for one in epochs:
@@ -295,7 +303,7 @@ class Reader:
         return None
 
     def _runs(self) -> float | None:
-        """Return how many runs the command asks for; None: one, or not known."""
+        """Return how many runs the command asks for; None if that is one, or not known."""
         runs = self._asked.runs
         return runs if runs is not None and 1.0 < runs < MOST else None
 
@@ -333,7 +341,9 @@ class Reader:
         return max(bars, default=0.0)
 
     def _bars(self, within: list[Counter]) -> Iterator[Structure]:
-        """Of bars that do not say what they count, the one that is behind holds the others."""
+        """Yield structures of bars that do not name what they count: the bar that is furthest
+        behind counts the run, another one within its units.
+        """
         once = [c for c in within if not c.resets and c.mark.scope != "epoch"]
         if not once:
             return
@@ -396,8 +406,9 @@ class Reader:
     def _passed(
         self, main: Counter, inner: Counter | None, of: float
     ) -> tuple[float, float, float, float, float, float] | None:
-        """Return when it was where, and its pace: seconds, units done, seconds a unit, the relative
-        error of these, the share of a unit that was not seen yet, and how doubtful all that is.
+        """Return the last progress and the pace: (seconds, units done, seconds a unit, their
+        relative error, share of a unit not seen yet, factor of doubt); None if the pace is not
+        known.
         """
         begun, (at, n) = main.points[0][1], main.points[-1]
         within = main.within() if main.mark.unit in ("epoch", "fold") else 0.0
@@ -421,7 +432,9 @@ class Reader:
         return None
 
     def _unseen(self, main: Counter, of: float) -> float:
-        """Share of a unit that may come on top, as long as no evaluation was seen."""
+        """Return the share of a unit that may be added, as long as no evaluation was seen; else
+        0.
+        """
         if main.mark.label == "explicit" or main.mark.format in _GROWN:
             return 0.0
         if main.mark.unit in ("epoch", "fold") and not main.mark.exact:
@@ -440,7 +453,9 @@ class Reader:
         return of / epochs if 1.0 < epochs < of else of
 
     def _doubted(self, found: Progress, now: float) -> Progress:
-        """With the doubts that no counter shows: it may stop early, or run again."""
+        """Return the forecast with doubts that no counter shows: the run may stop early, or run
+        again. Each widens the bounds and is named.
+        """
         total, low, high = found.total_s, found.low_s, found.high_s
         patience = self._patience
         if found.source != OWN and patience is not None and patience < found.of:
@@ -474,10 +489,11 @@ class Reader:
         return any(c.mark.unit == "fold" for c in self._counters.values())
 
     def _by_eta(self, now: float) -> Progress | None:
-        """By what it says is left, if it says so of the whole run and holds to it.
+        """Return a forecast by the time left that the output states; None if that is not of the
+        whole run, or does not hold.
 
-        Where what is left falls more slowly than time passes (an evaluation is not in it), it
-        goes on like that.
+        If it falls more slowly than time passes (an evaluation is not in it), it is taken to go
+        on so.
         """
         etas = self._etas[len(self._etas) // 3 :]
         if len(self._etas) < 3 or self._promised_s < 0 or not self._of_run(etas[0][0]):
@@ -516,8 +532,8 @@ class Reader:
         )
 
     def _of_run(self, since_s: float) -> bool:
-        """Return whether the estimates are of the whole run: known of their format, or there are no
-        epochs, or they went on over the end of one.
+        """Return whether the run's own estimates are of the whole run: its format says so, or
+        there are no epochs, or the estimates went on over the end of an epoch.
         """
         if self._eta_scope == "run":
             return True
@@ -528,7 +544,9 @@ class Reader:
 
 
 def _reconciled(found: Progress, by_eta: Progress) -> Progress:
-    """A forecast, and the run's own where the two differ: between them."""
+    """Return the forecast, its bounds widened to hold the run's own statement if the two
+    differ.
+    """
     if found.low_s <= by_eta.total_s <= found.high_s or by_eta.at_s < 0.5 * found.at_s:
         return found
     return replace(
@@ -540,10 +558,11 @@ def _reconciled(found: Progress, by_eta: Progress) -> Progress:
 
 
 def _settled(etas: Sequence[Point], at: float) -> float | None:
-    """Return when it ends by its own estimates, each of the mean pace since the beginning.
+    """Return when the job ends by its own estimates, each made from the mean pace since the
+    beginning, seconds since it began.
 
     A slow beginning counts less and less: a line is drawn through the ends over one through the
-    time passed. None: they do not fall.
+    time passed. None: the estimates do not fall.
     """
     if len(etas) < 3:
         return None
@@ -559,7 +578,7 @@ def _settled(etas: Sequence[Point], at: float) -> float | None:
 
 
 def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:
-    """A counter of how often another has begun."""
+    """Return a counter of how often another has begun."""
     begins = [first for (first, _), _, _ in one.cycles] + [one.points[0][0]]
     done = one.resets + 1.0
     points = [(at, done - len(begins) + i) for i, at in enumerate(begins, 1)]
@@ -567,12 +586,12 @@ def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:
 
 
 def _holds(outer: Counter, inner: Counter) -> bool:
-    """Return whether a bar was there before another, and no part of it was done before."""
+    """Return whether the outer bar was there before the inner one, and began at 0."""
     return _begun_s(outer) <= _begun_s(inner) and outer.points[0][1] < 1
 
 
 def _begun_s(counter: Counter) -> float:
-    """Return when it was read first."""
+    """Return when the counter was first read, seconds."""
     return counter.cycles[0][0][0] if counter.cycles else counter.points[0][0]
 
 
@@ -581,7 +600,8 @@ def _seen(counter: Counter) -> float:
 
 
 def _pace(points: Sequence[Point], gap_s: float, warm: bool) -> tuple[float, float] | None:
-    """Seconds a unit and its relative standard error, the warm-up left out.
+    """Return seconds a unit and their relative standard error, without the warm-up; None if
+    nothing was counted.
 
     Args:
         warm: the first of few units holds the warm-up.
@@ -606,7 +626,9 @@ def _pace(points: Sequence[Point], gap_s: float, warm: bool) -> tuple[float, flo
 
 
 def _spread(points: Sequence[Point], unit_s: float) -> float:
-    """Relative standard error of the mean pace, from that of up to eight stretches."""
+    """Return the relative standard error of the mean pace, from the scatter over up to eight
+    stretches.
+    """
     count = min(8, len(points) - 1)
     if count < 2:
         return 0.06
@@ -617,8 +639,9 @@ def _spread(points: Sequence[Point], unit_s: float) -> float:
 
 
 def _by_steps(inner: Counter, gap_s: float) -> tuple[float, float, bool] | None:
-    """Seconds of a unit by the steps within it, the relative error, and whether it is yet to be
-    seen what comes beside them."""
+    """Return (seconds of a unit, relative error, whether the time between units is yet unseen),
+    by the steps within units; None if steps have no total, or none was timed.
+    """
     of = inner.of() or 0.0
     if of <= 0 or inner.done > of:
         return None

@@ -47,12 +47,12 @@ _SAYS = {"epoch", "step", "fold", "percent", "eta"}
 
 
 class FormatsError(ValueError):
-    """A file of formats that cannot be used; says which row, and why."""
+    """Raised for a file of formats that cannot be used; names the row and the reason."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A row of the table.
+    """A row of the table of formats.
 
     Attributes:
         hint: a text without which no line is of this format, so that most are not searched.
@@ -72,7 +72,7 @@ class Format:
     pipes: int | None = None
 
     def label(self, line: str, match: re.Match[str]) -> str | None:
-        """Return what stands before a bar; None where the format has no label."""
+        """Return the text before a bar; None if the format has no label."""
         if self.pipes is None:
             return None
         return "|".join(line[: match.start()].rsplit("|", self.pipes + 1)[-self.pipes - 1 :])
@@ -101,7 +101,7 @@ def _shipped(row: dict[str, Any]) -> Format:
 
 
 def use(path: Path) -> tuple[Format, ...]:
-    """Read a file of formats, and return them. From now on they are tried first, here and in
+    """Read a file of formats and return its rows. From now on they are tried first, here and in
     processes started later. Raises FormatsError.
     """
     found = read(path)

@@ -60,7 +60,7 @@ class Tail:
         return fresh
 
     def asks(self, amount: Amount) -> None:
-        """Set how much the job is to do, where that is learned after it began."""
+        """Set how much the job is to do, which was learned after it began."""
         self._amount = amount
         self.reader.asks(amount)
 

@@ -25,12 +25,12 @@ _BLANK = (0.0,) * 7
 
 
 class NoAnswer(ValueError):
-    """Raised where data is no record of a reader."""
+    """Raised where data is not an answer that a reader could give."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a reader says of one request.
+    """What a reader answers to one request.
 
     Attributes:
         number: number of the request.

@@ -50,7 +50,7 @@ SLOW_EVERY = 5
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU, or one MIG device of it.
+    """A GPU, or a MIG device of one.
 
     Attributes:
         label: how it is addressed: ``0``, or ``0:1`` for the second MIG device of GPU 0.
@@ -105,7 +105,7 @@ def _decode(value: str | bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The GPUs of this host.
+    """What the driver tells about the GPUs of this host.
 
     Attributes:
         gpus: those that answer; one in MIG mode is replaced by its MIG devices.
@@ -179,7 +179,9 @@ def _at(nvml: Any, index: int) -> list[Gpu]:
 
 
 def _gpu(nvml: Any, label: str, handle: Any, parent: Any = None) -> Gpu:
-    """Return what is known of one. Raises NVMLError: it is lost, or has no UUID to be used by."""
+    """Return one GPU with all that the driver tells of it. Raises NVMLError if it is lost, or
+    has no UUID to be used by.
+    """
     instance = None
     if parent is not None:
         try:
@@ -243,7 +245,7 @@ def choose(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Gpu]:
 
 
 def check_free(nvml: Any, gpus: Iterable[Gpu]) -> None:
-    """Raise GpuBusy when somebody already computes on one of the GPUs."""
+    """Raise GpuBusy if a process already computes on one of the GPUs."""
     for gpu in gpus:
         owners = _owners(nvml, gpu)
         if owners:
@@ -263,7 +265,9 @@ def check_free(nvml: Any, gpus: Iterable[Gpu]) -> None:
 
 
 def _owners(nvml: Any, gpu: Gpu) -> list[int]:
-    """Who computes on it; an idle server of MPS, which stays between its clients, does not."""
+    """Return the process ids that compute on a GPU, without a server of MPS, which stays
+    between its clients; [] if the driver does not tell.
+    """
     try:
         found = [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(gpu.handle)]
         return [pid for pid in found if procs.name(pid) != MPS]
@@ -272,7 +276,9 @@ def _owners(nvml: Any, gpu: Gpu) -> list[int]:
 
 
 def _memory(nvml: Any, handle: Any) -> float:
-    """Device memory in use, MiB, without what the driver keeps where the two can be separated."""
+    """Return the device memory in use, MiB, without what the driver keeps if it can tell the
+    two apart.
+    """
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, version=MEMORY_V2)
     except (nvml.NVMLError, TypeError):
@@ -344,7 +350,7 @@ class _Watch:
             self.missing[f"{self.gpu.channel}.{name}"] = why
 
     def _drop(self, fields: Iterable[str], error: Exception) -> bool:
-        """Record a refusal; True when it is for good."""
+        """Note that the driver refused `fields`. Return whether it will for good."""
         number = getattr(error, "value", 0)
         self.lost = self.lost or number in LOST
         why = FOR_GOOD.get(number) or LOST.get(number)
@@ -436,7 +442,9 @@ class _Watch:
         return {"tree_util_pct": float(sum(s.smUtil for s in latest.values())) if latest else NAN}
 
     def _fields(self, ids: Sequence[int | tuple[int, int]]) -> list[float]:
-        """Field values as numbers; NaN where the driver has none for one of them."""
+        """Return field values as numbers; NaN for one that the driver lacks, for all if it
+        fails.
+        """
         try:
             values = self.nvml.nvmlDeviceGetFieldValues(self.gpu.handle, list(ids))
         except self.nvml.NVMLError:  # older drivers and MIG: the callers have another way
@@ -481,14 +489,16 @@ class _Watch:
         self.free()
 
     def free(self) -> None:
-        """Give up what it holds of the library."""
+        """Close what this holds of the library."""
         if self.gpm is not None:
             self.gpm.close()
             self.fast_gpm.close()
             self.gpm, self.fast = None, [self._power]
 
     def again(self) -> _Watch:
-        """The same GPU, found by its UUID in a library that was initialised again."""
+        """Return the probes of the same GPU, found by its UUID in a library that was
+        initialised again.
+        """
         handle, parent = self.nvml.nvmlDeviceGetHandleByUUID(self.gpu.uuid), self.gpu.parent
         if self.gpu.mig:
             parent = self.nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
@@ -537,8 +547,9 @@ class NvmlSampler:
         return found
 
     def _reopen(self) -> None:
-        """Initialise the library again and find every GPU in it; who else in this process holds it
-        finds that it is not initialised, and does the same."""
+        """Initialise the library again and find every GPU in it. Other users of it in this
+        process find it not initialised, and do the same.
+        """
         for watch in self._watches:
             watch.free()
             watch.lost = True

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine. `index` is its place in the cluster's list of nodes."""
+    """A machine with GPUs. `index` is its place in the cluster's list of nodes."""
 
     index: int
     gpus: int
@@ -17,7 +17,7 @@ class Node:
 
 
 class Batch(NamedTuple):
-    """How many samples make an update.
+    """How many samples make one update of a job.
 
     Attributes:
         per_gpu: samples each GPU takes in one pass.
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """GPUs for one job.
+    """The GPUs that one job gets.
 
     Attributes:
         nodes: node indices, none twice, in the order in which the job counts its workers.
@@ -50,7 +50,7 @@ class Allocation:
 
     @property
     def count(self) -> int:
-        """GPUs in all."""
+        """Return the number of GPUs in all."""
         return sum(self.gpus)
 
     def same_gpus(self, other: Allocation | None) -> bool:
@@ -134,7 +134,7 @@ class Inventory:
 
 
 def _lowest(mask: int, count: int) -> int:
-    """At most `count` of the lowest set bits of `mask`."""
+    """Return a mask of the `count` lowest set bits of `mask`, or of all if it has fewer."""
     taken = 0
     while mask and count > 0:
         low = mask & -mask

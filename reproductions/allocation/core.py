@@ -38,14 +38,14 @@ class UnmetNeeds(ValueError):
 
 
 def check_needs(policy: AllocationPolicy, source: Source) -> None:
-    """Raise UnmetNeeds when the policy needs a statistic that the source does not offer."""
+    """Raise UnmetNeeds if the policy needs a statistic that the source does not offer."""
     unmet = [need.name for need in policy.needs if need not in source.offers]
     if unmet:
         raise UnmetNeeds(f"{policy.name} needs {' and '.join(unmet)}; this workload has none")
 
 
 class AllocationCore:
-    """Nodes, active jobs and one policy.
+    """A decision core that holds nodes, active jobs and one policy.
 
     Args:
         nodes: the cluster; `Node.index` counts from 0.
@@ -188,7 +188,9 @@ class AllocationCore:
         self._idle_rounds = self._idle_rounds + 1 if nothing else 0
 
     def _tuned(self, grants: Assignment) -> dict[str, Allocation]:
-        """The allocations of an assignment, each with the batch the policy chooses for it."""
+        """Return the allocations of an assignment by job, each with the batch the policy
+        chooses for it. Jobs without an allocation are left out.
+        """
         tuned: dict[str, Allocation] = {}
         self._tuning = {}
         for job_id, grant in grants.items():
@@ -208,7 +210,9 @@ class AllocationCore:
         return _with_batch(allocation, batch)
 
     def _retune(self, now: float) -> None:
-        """Let the policy choose the batch of jobs that got on since it last allocated."""
+        """Let the policy choose anew the batch of jobs that made progress since it last
+        allocated.
+        """
         if Capability.BATCH in self.policy.changes:
             for job_id in self._got_on:
                 active = self.jobs.get(job_id)
@@ -224,7 +228,7 @@ class AllocationCore:
         self._got_on = []
 
     def _decide(self, active: ActiveJob, grant: Grant, now: float) -> None:
-        """What an allocation means for one job, said only where it changes something."""
+        """Record the decision for one job, if its allocation changes anything."""
         held, given = active.allocation, self.assignment.get(active.id)
         action, evidence, reason = Action.WAIT, grant.evidence, grant.reason
         if given is not None:
@@ -259,7 +263,7 @@ class AllocationCore:
         )  # fmt: skip
 
     def _part(self, job_id: str) -> None:
-        """A partner stays alone on the GPUs."""
+        """Let a job's partner stay alone on the GPUs that they shared."""
         for other, allocation in list(self.assignment.items()):
             if allocation.partner == job_id:
                 alone = Allocation(allocation.nodes, allocation.gpus, allocation.batch)

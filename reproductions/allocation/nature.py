@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class GroundTruth(Source, Protocol):
-    """What the engine asks of a truth."""
+    """What the engine asks of the truth about jobs."""
 
     def duration_s(self, job: Job) -> float:
         """Return the seconds that the job runs alone on what it asks for."""
@@ -71,7 +71,7 @@ class Progress:
 
 
 class RateGroundTruth(ABC):
-    """A truth in which each job has one amount of work, done at a rate. Subclasses say which.
+    """A truth in which each job has one amount of work, done at a rate. Subclasses define both.
 
     Args:
         restart_s: seconds without progress after a job got other GPUs.

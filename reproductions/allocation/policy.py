@@ -38,7 +38,7 @@ class Source(Protocol):
 
     @property
     def offers(self) -> frozenset[Statistic[object]]:
-        """The statistics that it can report."""
+        """Return the statistics that the source can report."""
         ...
 
     def report(self, statistic: Statistic[T], job_id: str, now: float) -> T:
@@ -86,7 +86,7 @@ class ActiveJob:
 
     @property
     def gpus(self) -> int:
-        """GPUs it holds."""
+        """Return the number of GPUs that the job holds."""
         return self.allocation.count if self.allocation is not None else 0
 
     def age_s(self, now: float) -> float:
@@ -200,8 +200,8 @@ class AllocationPolicy(ABC):
 
     @property
     def oracle(self) -> bool:
-        """Whether it reads the truth. Such a policy is a yardstick, and is not compared as a
-        rival.
+        """Return whether the policy reads the truth. Such a policy is a yardstick, and is not
+        compared as a rival.
         """
         return any(statistic.truth for statistic in self.needs)
 

@@ -46,12 +46,12 @@ class Limits(NamedTuple):
 
     @property
     def least(self) -> int:
-        """The smallest batch of one update."""
+        """Return the smallest batch of one update, in samples."""
         return self.initial if self.smallest is None else self.smallest
 
     @property
     def most_gpus(self) -> int:
-        """GPUs beyond which the largest batch gives one too little to do."""
+        """Return the number of GPUs beyond which each has too little of even the largest batch."""
         scales = self.largest // self.per_gpu[0]
         return scales if self.gpus is None else min(self.gpus, scales)
 
@@ -67,7 +67,7 @@ class Configuration(NamedTuple):
 
 
 class StepTimes(NamedTuple):
-    """Seconds of one pass with an update, and of the part of it spent on synchronising."""
+    """Seconds of one pass with an update (`step_s`), and of the synchronising in it (`sync_s`)."""
 
     step_s: float
     sync_s: float

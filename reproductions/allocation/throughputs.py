@@ -35,7 +35,7 @@ class Throughputs(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """A key; jobs of equal kind are equally fast."""
+        """Return a key; jobs of equal kind are equally fast."""
         ...
 
     def alone(self, gpu_type: str) -> float:
@@ -96,7 +96,7 @@ class ThroughputTable:
 
     @property
     def kinds(self) -> list[Kind]:
-        """Every kind that some type has a rate for, in the order of the table."""
+        """Return every kind for which some type has a rate, in the order of the table."""
         return list(dict.fromkeys(kind for rates in self._alone.values() for kind in rates))
 
     def rates(self, model: str, gpus: int) -> dict[str, float]:
@@ -119,7 +119,7 @@ class ThroughputTable:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A table's `Throughputs` of one kind."""
+    """The speeds of one kind of job, read from a table."""
 
     table: ThroughputTable
     kind: Kind
@@ -236,7 +236,9 @@ class TableGroundTruth(RateGroundTruth):
         return list(assignment)
 
     def _lease(self, job_id: str, allocation: Allocation, now: float) -> tuple[float, float]:
-        """A round's work: whole steps, at least one. A pair that cannot share makes none."""
+        """Return (time at which the job stops, steps that remain then) for a round: whole
+        steps, at least one. A pair that cannot share makes none.
+        """
         assert self._lease_s is not None
         self._set(job_id, allocation, now)
         progress = self.progress_of[job_id]

@@ -47,8 +47,8 @@ class AllocationWorkload:
         sink: Callable[[list[Decision]], None] | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Outcome:
-        """Run one policy, and return the results. Raises UnmetNeeds when the policy needs what is
-        not known here.
+        """Run one policy, and return the results. Raises UnmetNeeds if the policy needs a
+        statistic that the workload lacks.
         """
         ground_truth = self.ground_truth(policy)
         core = AllocationCore(self.nodes, policy, ground_truth)

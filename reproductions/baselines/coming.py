@@ -22,13 +22,15 @@ LEAD = "soon"
 
 @dataclass(slots=True)
 class Models:
-    """The model in use, of all forecasters of a policy; None: there is none."""
+    """The model of arrivals in use, which all forecasters of a policy share; None: there is
+    none.
+    """
 
     arrivals: ArrivalModel | None = None
 
 
 class Coming:
-    """Forecasts by the model of arrivals, from those that it was notified of.
+    """Forecasts by the model of arrivals, from the submissions that it was notified of.
 
     Args:
         models: holds the model in use.
@@ -67,7 +69,9 @@ class Coming:
         return self._otherwise.gpus(now) if mean is None else mean
 
     def _mean(self, series: str, now: float) -> float | None:
-        """By the model, as of the last complete bin; None where it has nothing to go by."""
+        """Return the model's mean forecast of a series, as of the last complete bin; None if it
+        has too little to go by.
+        """
         model, last = self._models.arrivals, int(now // BIN_S)
         if model is None or f"{series}@{LEAD}" not in model.models or self._first is None:
             return None
@@ -81,7 +85,9 @@ class Coming:
         return made[2]
 
     def _counts(self, first: int, last: int) -> dict[str, Floats]:
-        """What came in each bin from `first` on, before `last`."""
+        """Return the arrivals in each bin from `first` on, before `last`: "jobs" and their
+        "gpus".
+        """
         known = list(self._arrivals)
         some = known[bisect_left(known, (first * BIN_S, -inf)) :]
         places = np.array([int(at // BIN_S) - first for at, _ in some], np.int64)

@@ -56,7 +56,7 @@ class HeliosForest:
         return job.user, job.vc, name if name in self._kept else name[:1] + "*"
 
     def _rows(self, jobs: Sequence[Job]) -> Floats:
-        """Features, (n, 9); a label never seen is missing."""
+        """Return the features of jobs, (n, 9); a label never seen in training is NaN."""
         rows = []
         for job in jobs:
             at = datetime.fromtimestamp(job.submit_time, self._zone)

@@ -37,7 +37,8 @@ class Use:
 
 
 class Like(NamedTuple):
-    """The key of alike jobs: the user, and the template unless any of the user's jobs will do.
+    """The key of alike jobs: their user, and their template unless all of the user's jobs count
+    as alike.
 
     Attributes:
         name: normalised; "": the jobs had none, and are alike by what they asked for.
@@ -101,7 +102,7 @@ def _keys(job: Job) -> tuple[Like, Like]:
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """What alike jobs were measured to use.
+    """What alike jobs used when they were watched.
 
     Attributes:
         like: see `Like`.
@@ -210,7 +211,9 @@ class Horus(Policy):
                 turn.wait(queued, partner)
 
     def _partner(self, turn: Turn, queued: QueuedJob) -> Run | Reason:
-        """The run whose predicted use leaves most room, or why there is none."""
+        """Return the run with which the predicted use is lowest, or the reason why there is
+        none. Notes the prediction, or the pair refused, on `queued`.
+        """
         job = queued.job
         reason = turn.capacity_reason(queued)
         if job.gpus > self.max_gpus:
@@ -241,7 +244,7 @@ class Horus(Policy):
     def _refused(
         self, turn: Turn, queued: QueuedJob, run: Run, other: Use, total_pct: float
     ) -> Reason | None:
-        """The rule that forbids a pair; None when none does."""
+        """Return the rule that forbids a pair; None if none does."""
         turn.known(run).predicted_mib = other.mem_mib
         rule = turn.may_share(queued, run)
         if rule is None and total_pct > self.limit_pct:
@@ -256,7 +259,7 @@ class Horus(Policy):
         return self.belief.predict(run.job)
 
     def _prediction(self, own: Use, other: Use) -> PairPrediction:
-        """The prediction, to be read in the log."""
+        """Return the prediction of a pair in words, for the log; it holds no speeds."""
         path = (
             f"predicted utilisation {own.util_pct:.0f} % (from {own.seen} jobs like it)",
             f"partner: {other.util_pct:.0f} %",

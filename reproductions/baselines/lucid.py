@@ -139,8 +139,8 @@ class Lucid(Policy):
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
-        """Take over the knowledge of another `lucid`. A forecast that is switched on only now
-        begins with later arrivals.
+        """Take over what another `lucid` has learned, and return True: any policy may come
+        before. A forecast that is switched on only now begins with later arrivals.
         """
         if isinstance(before, Lucid):
             self.quiet = before.quiet
@@ -194,7 +194,10 @@ class Lucid(Policy):
                 turn.wait(queued, guard or turn.capacity_reason(queued))
 
     def _partner(self, turn: Turn, queued: QueuedJob) -> tuple[Run | None, Reason | None]:
-        """The partner for a job, or the guard that stood in the way of every candidate."""
+        """Return (partner, None) for a job, or (None, the rule that refused a candidate); both
+        None if there is no candidate. Notes the prediction, or the closest refusal, on
+        `queued`.
+        """
         best: tuple[float, Run, PairPrediction] | None = None
         closest: tuple[Reason, Run, PairPrediction | None] | None = None  # of those refused
         guards = set()
@@ -224,7 +227,9 @@ class Lucid(Policy):
     def _try(
         self, turn: Turn, queued: QueuedJob, run: Run
     ) -> tuple[Reason | None, PairPrediction | None]:
-        """The rule that forbids a pair, None when none does; and what it is predicted to do."""
+        """Return the rule that forbids a pair (None if none does), and what sharing is
+        predicted to do (None if that was not asked or is not known).
+        """
         assert self.pair_predictor is not None
         other = turn.known(run)
         if queued.key > self.priority_factor * other.key:

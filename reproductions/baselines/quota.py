@@ -13,7 +13,8 @@ from scheduler.core.turn import Turn
 def by_quota(
     turn: Turn, line: Iterable[Run | QueuedJob], stop: Callable[[Run, str | None], None]
 ) -> None:
-    """Give out the GPUs of the virtual cluster in order, as a number. No job keeps any.
+    """Give out the GPUs of the virtual cluster by number, to the best jobs first. A job that
+    runs has no right to stay.
 
     Args:
         line: running and waiting jobs, best first.

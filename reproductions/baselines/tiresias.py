@@ -125,7 +125,7 @@ class Tiresias(Policy):
         return self.attained.get(run.job.job_id, 0.0) + run.job.gpus * (now - run.start_time)
 
     def _rank(self, attained: float, queued: QueuedJob) -> float:
-        """Queue number, then time of submission, as one number."""
+        """Return queue number, then time of submission, as one number to sort by."""
         return bisect_left(self.thresholds, attained) * FAR + queued.submit_time
 
 

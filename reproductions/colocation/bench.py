@@ -101,7 +101,7 @@ def all_pairs(configs: Sequence[Config], seed: int) -> list[tuple[Config, Config
 
 
 class Plan:
-    """What is left to measure, decided from the journal alone, so that a resumed bench goes on."""
+    """Decides what is left to measure, from the journal alone, so that a resumed bench goes on."""
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
         self.journal, self.settings = journal, settings
@@ -172,7 +172,7 @@ class Crew:
         self.close()
 
     def close(self) -> None:
-        """End both; the next `workers` starts new ones."""
+        """End both workers; the next `workers` starts new ones."""
         while self._workers:
             self._workers.pop().close()
 
@@ -278,7 +278,9 @@ class Bench:
         deadline: float,
         done: Callable[[Item], bool],
     ) -> bool:
-        """Repeat undone items in shuffled order; False when the time is up first."""
+        """Measure the items that are not done, again in every round, in shuffled order. Return
+        False if the time is up first.
+        """
         for item in self.plan.rounds(items, done):
             cost = float(np.mean(self._costs[-20:])) if self._costs else FIRST_GUESS_S
             began = time.monotonic()
@@ -344,13 +346,17 @@ class Bench:
         )
 
     def _follow(self, workers: Sequence[Worker], until: float) -> None:
-        """Take in every worker's progress until then; raises for one that fails."""
+        """Take in every worker's progress until a moment of time.monotonic(). Raises for a
+        worker that fails.
+        """
         while (left := until - time.monotonic()) > 0:
             for worker in workers:
                 worker.follow(time.monotonic() + min(left, 0.05))
 
     def _usage(self, recorder: Recorder) -> dict[str, float]:
-        """Means over the window without channel names (one device is measured)."""
+        """Return the mean of every signal in the window, under its name without the channel:
+        only one device is measured. `mem_peak_mib` is a maximum.
+        """
         _, columns = recorder.slow.arrays()
         found: dict[str, float] = {}
         for key, values in columns.items():

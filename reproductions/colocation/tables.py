@@ -24,7 +24,9 @@ def _mean(measurements: Iterable[Measurement], name: str) -> float | None:
 
 
 def _usage(good: list[Measurement], journal: Journal) -> dict[str, Any]:
-    """Columns shared by both tables. Memory: the jobs' own where known, else the whole GPU's."""
+    """Return the columns that both tables share. Memory is that of the jobs alone where known,
+    otherwise that in use on the whole GPU.
+    """
     own = _mean(good, "tree_mem_mib")
     return {
         "gpu_util_pct": _mean(good, "util_pct"),

@@ -64,8 +64,9 @@ class _World:
     def run(
         self, name: str, *, interference: float = 0.0, **settings: Any
     ) -> Iterator[tuple[str, Outcome, float]]:
-        """(workload, outcome, CPU seconds) of a policy on each workload; where jobs interfere, or
-        with other settings, no mean is noted."""
+        """Yield (workload, outcome, CPU seconds) of a policy on each workload. Its mean JCT is
+        kept, unless jobs interfere or settings are given.
+        """
         sums, plain = [], not (interference or settings)
         for number in WORKLOADS:
             clock = CpuClock()
@@ -93,7 +94,9 @@ def _makespan_h(outcome: Outcome) -> float:
 
 
 def _fits(app: Application) -> Iterator[Figure]:
-    """Throughput model against every measured placement, and against ones it never saw."""
+    """Yield the errors of the throughput model: on every measured placement, and on placements
+    it never saw.
+    """
     clock = CpuClock()
     rows = list(app.measurements())
     whole = _error(rows, rows)
@@ -127,7 +130,9 @@ _Row = tuple[tuple[int, ...], int, StepTimes]  # GPUs on each node, batch on eac
 
 
 def _error(seen: list[_Row], judged: list[_Row]) -> float:
-    """Mean relative error of step times, fitted to the mean of each (nodes, GPUs, batch)."""
+    """Return the mean relative error of predicted step times of `judged`, by a model fitted to
+    the mean of each (nodes, GPUs, batch) in `seen`.
+    """
     pooled: dict[Configuration, list[StepTimes]] = defaultdict(list)
     for gpus, per_gpu, times in seen:
         pooled[Configuration(len(gpus), sum(gpus), per_gpu)].append(times)

@@ -132,12 +132,16 @@ def water_filling(
 
 
 def _eased(goal: Goal) -> Goal:
-    """Floors a hair lower, so that rounding does not make them unreachable."""
+    """Return the goal with slightly lower floors, so that rounding does not make them
+    unreachable.
+    """
     return replace(goal, floor=goal.floor * (1 - 1e-8))
 
 
 def _weights(problem: Problem, entities: Sequence[Entity] | None, open_: Floats) -> Floats:
-    """(n,) weight with which each job rises now; 0 for those that do not."""
+    """Return the weight with which each job's share rises now, (n,); 0 for those that are done,
+    or wait for another job of their entity.
+    """
     if entities is None:
         return np.where(open_, problem.weights, 0.0)
     weight = np.zeros(problem.jobs)

@@ -34,7 +34,9 @@ def first_come(problem: Problem, *, anywhere: bool = False) -> Ints:
 
 
 def _summed(problem: Problem, a: int, b: int, kind: int) -> float:
-    """Summed pair speeds of two jobs on a type; 0 when they cannot share there."""
+    """Return the sum of both jobs' speeds together on a GPU type, each relative to alone; 0 if
+    they cannot share there.
+    """
     ours, theirs = problem.speed(kind, a, b), problem.speed(kind, b, a)
     runs = problem.throughput[a, kind] > 0 and problem.throughput[b, kind] > 0
     if problem.gpus[a] != problem.gpus[b] or not runs or not ours or not theirs:

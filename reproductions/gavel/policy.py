@@ -199,7 +199,7 @@ class GavelPolicy(AllocationPolicy):
         return self._grants(snapshot, types, turns)
 
     def _account(self, now: float) -> None:
-        """The last round is over."""
+        """Account for the round that is over."""
         assert self._rounds is not None
         for turn in self._turns:
             self._rounds.ran(turn, now - self._last)
@@ -283,7 +283,9 @@ class GavelPolicy(AllocationPolicy):
         return Grant(None, Reason.SHARE_USED, evidence, blocker)
 
     def _evidence(self, job: str, types: Sequence[str]) -> Evidence:
-        """Shares of time by type, alone and in pairs, and what the plan has to say."""
+        """Return the evidence on a job: its share of time on each type, and what the plan adds.
+        Remembered by job.
+        """
         if job not in self._told:
             share = self._share_of.get(job, (0.0,) * len(types))
             shares = ((f"share of {t}", round(x, 6)) for t, x in zip(types, share, strict=True))
@@ -317,7 +319,9 @@ def problem_of(
 
 
 def _isolated(view: View, why: str) -> Plan:
-    """An n-th of the cluster each, when there is no better answer."""
+    """Return a plan in which each job has an n-th of the cluster, for want of a better one;
+    `why` goes into the evidence.
+    """
     problem = view.problem
     share = problem.capacity / (problem.jobs * problem.gpus[:, None])
     share = share / np.maximum(1.0, share.sum(axis=1, keepdims=True))

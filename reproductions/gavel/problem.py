@@ -102,7 +102,7 @@ class Problem:
 
     @property
     def jobs(self) -> int:
-        """Rows: jobs, or classes of them."""
+        """Return the number of rows: jobs, or classes of them."""
         return len(self.throughput)
 
     @property
@@ -111,13 +111,17 @@ class Problem:
 
     @cached_property
     def proportional(self) -> Floats:
-        """(n,) throughput when every job has each type for the type's share of all GPUs."""
+        """Return the throughput of each row if every job has each type for the type's share of
+        all GPUs, (n,).
+        """
         rates: Floats = self.throughput @ (self.capacity / self.capacity.sum())
         return rates
 
     @cached_property
     def isolated(self) -> Floats:
-        """(n,) throughput when every job has an n-th of each type's GPUs for itself."""
+        """Return the throughput of each row if every job has an n-th of each type's GPUs for
+        itself, (n,).
+        """
         share = self.capacity / (self.count.sum() * self.gpus[:, None])
         share /= np.maximum(1.0, share.sum(axis=1, keepdims=True))
         rates: Floats = (share * self.throughput).sum(axis=1)

@@ -117,13 +117,17 @@ class Rounds:
         return turns
 
     def _takes_idle(self, jobs: Combination) -> bool:
-        """Pairs share only where they are due to: alone both would be faster."""
+        """Return whether jobs may take GPUs that nobody is due. Pairs may not: alone both are
+        faster.
+        """
         return self.idle_taken and len(jobs) == 1
 
     def _queue(
         self, combinations: Collection[Combination], kind: int
     ) -> list[tuple[float, Combination]]:
-        """Combinations by priority, then time owed, then share; ties in the order given."""
+        """Return (priority, combination) by priority, then time owed, then share, each highest
+        first; ties in the order given.
+        """
         half = self.round_s / 2
         total = sum(self._received.get((jobs, kind), half) for jobs in combinations)
         entries = []
@@ -187,7 +191,9 @@ def _take(free: list[int], gpus: Allocation) -> None:
 def _first_fit(
     size: int, turn: Turn, free: Sequence[int], nodes: Sequence[Node], types: Sequence[str]
 ) -> Allocation:
-    """The first node with room for all; else nodes by index until there is enough."""
+    """Return GPUs on the first node with room for all; otherwise on nodes by index until there
+    are enough.
+    """
     here = [n.index for n in nodes if n.gpu_type == types[turn.type] and free[n.index]]
     whole = [node for node in here if free[node] >= size]
     chosen: list[tuple[int, int]] = []

@@ -50,7 +50,9 @@ def optimum(
 def _best(
     problem: Problem, goal: Goal, columns: Columns, grow: bool, level: float | None = None
 ) -> tuple[Allocation, Columns]:
-    """Solve; to grow, add the pairs that would help, and again until none would."""
+    """Solve the program. To grow, add the pairs that would help and solve again, until none
+    would. Return the allocation and the columns it is made of.
+    """
     while True:
         best = solve(problem, goal, columns, level=level)
         if not grow:
@@ -66,7 +68,7 @@ def _best(
 
 
 def _helpful(problem: Problem, goal: Goal, best: Allocation, kind: int) -> Columns:
-    """The 2n pairs on one type that would earn most."""
+    """Return the pairs on one type that would help, at most the 2n that would earn most."""
     n, each = problem.jobs, 1 / problem.count
     rate = problem.throughput[:, kind]
     worth = rate * (best.job_dual * each + goal.gain[:, kind])

@@ -58,7 +58,7 @@ class OptimusOracle(AllocationPolicy):
 
 
 def _left_s(job: ActiveJob, node_gpus: int) -> Callable[[int], float]:
-    """Seconds to completion by GPUs."""
+    """Return a function that gives the seconds to completion for a number of GPUs."""
     times, steps = job.report(STEP_TIMES), job.report(REMAINING_STEPS)
 
     def left_s(gpus: int) -> float:

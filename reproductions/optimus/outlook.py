@@ -47,8 +47,8 @@ class Outlook:
 
     @property
     def sure(self) -> bool:
-        """Whether gains may be computed from the estimate. If not, attained service should order
-        the job.
+        """Return whether gains may be computed from the estimate. If not, attained service
+        orders the job.
         """
         return self.source is not Source.UNKNOWN
 
@@ -93,7 +93,9 @@ def outlook(
 
 @dataclass(frozen=True, slots=True)
 class _Convergence:
-    """Epoch of convergence, with and without parts of the curve."""
+    """The epoch of convergence: by the whole curve (`middle`), and the least and greatest by
+    parts of it.
+    """
 
     middle: float
     low: float

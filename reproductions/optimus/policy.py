@@ -149,7 +149,9 @@ class Optimus(AllocationPolicy):
         return _Belief(left_s, ahead, min(most, 2 * tried))
 
     def _ahead(self, job_id: str, report: TrainingReport) -> Outlook:
-        """Epochs left, by the owner's number or by the loss."""
+        """Return the outlook on epochs left: by the owner's number if `threshold` is 0,
+        otherwise by the loss.
+        """
         if self.threshold <= 0:
             left = max(report.epochs - report.epochs_done, 0.0)
             return Outlook(left, left, left, Source.SCHEDULE)
@@ -177,7 +179,9 @@ class Optimus(AllocationPolicy):
     def _stay(
         self, snapshot: DecisionInput, counts: dict[str, int], beliefs: dict[str, _Belief]
     ) -> set[str]:
-        """Leave running jobs as they are where a change would not pay. Changes `counts`."""
+        """Return the running jobs that stay as they are because a change would not pay. Sets
+        their number in `counts` to the GPUs they hold.
+        """
         stays: set[str] = set()
         if not self.resize_cost_s:
             return stays

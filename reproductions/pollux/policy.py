@@ -113,7 +113,7 @@ class Pollux(AllocationPolicy):
         return batch, (("goodput", value), ("batch size", batch.total(gpus)))
 
     def _goodput(self, job: ActiveJob) -> Goodput | None:
-        """The goodput of a job as now believed; None before it has run."""
+        """Return the goodput of a job as believed now; None before it has run."""
         belief = self._belief(job)
         if belief.throughput is None:
             return None
@@ -169,7 +169,9 @@ class Pollux(AllocationPolicy):
         )
 
     def _speedups(self, job: ActiveJob, nodes: Ints, gpus: Ints, fair: int) -> Floats:
-        """Goodput relative to that of a fair share on one node."""
+        """Return the goodput on each layout relative to that on `fair` GPUs of one node. Before
+        the job has run: in proportion to its GPUs.
+        """
         goodput = self._goodput(job)
         if goodput is None:
             return np.asarray(gpus / fair)
@@ -178,7 +180,9 @@ class Pollux(AllocationPolicy):
         return best[:-1] / best[-1] if best[-1] > 0 else np.zeros(len(nodes))
 
     def _searched(self, problem: Problem, job_ids: list[str]) -> Ints:
-        """The best allocation found, going on from the last round's population."""
+        """Search on from the last round's population, and keep the new one. Return its best
+        allocation, GPUs by job and node.
+        """
         individuals, generations, patience = self._size
         population = search(
             problem,
@@ -227,7 +231,7 @@ def first_batch(limits: Limits, gpus: int) -> Batch:
 
 
 def _layouts(room: Ints, most: int) -> tuple[Ints, Ints]:
-    """Numbers of nodes and of GPUs that a job of at most so many GPUs can have."""
+    """Return (nodes, GPUs) of every layout that a job of at most `most` GPUs can have."""
     per_node = int(room.max())
     nodes, gpus = np.indices((len(room), most), dtype=np.int16) + np.int16(1)
     possible = (nodes <= gpus) & (gpus <= nodes * per_node)
@@ -235,6 +239,8 @@ def _layouts(room: Ints, most: int) -> tuple[Ints, Ints]:
 
 
 def _keeps(job: ActiveJob, now: float) -> float:
-    """Share of its speedup a job keeps when restarted: less for the young and the often moved."""
+    """Return the share of its speedup that a job keeps if restarted now: less for a young job
+    and for one restarted often.
+    """
     age_s = job.age_s(now)
     return max(age_s - job.restarts * RESTART_S, 0.0) / (age_s + RESTART_S)

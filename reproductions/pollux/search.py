@@ -111,7 +111,7 @@ def search(
 
 
 def _distinct(population: Ints) -> Ints:
-    """Each individual once, in order of first appearance."""
+    """Return each individual once, in order of first appearance."""
     flat = np.ascontiguousarray(population.reshape(len(population), -1))
     rows = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1]))).ravel()
     _, first = np.unique(rows, return_index=True)
@@ -140,7 +140,9 @@ def _standing(value: Floats, utility: Floats) -> Floats:
 
 
 def _cross(population: Ints, value: Floats, count: int, rng: np.random.Generator) -> Ints:
-    """Children of tournament winners: jobs before a cut from one parent, the rest from another."""
+    """Return children of tournament winners: jobs before a random cut from one parent, the rest
+    from the other.
+    """
     entrants = rng.integers(len(population), size=(2, 2, count))
     first = value[entrants[0]] >= value[entrants[1]]
     mother, father = np.where(first, entrants[0], entrants[1])
@@ -188,7 +190,9 @@ def repair(population: Ints, problem: Problem, rng: np.random.Generator) -> Ints
 
 
 def _clipped(population: Ints, limit: Ints, axis: int) -> Ints:
-    """Take from the later ones along an axis what exceeds the limit on its sum."""
+    """Return the population without what exceeds the limit on the sum along an axis, taken from
+    the later ones.
+    """
     sums = np.cumsum(population, axis=axis, dtype=np.int16)
     over = np.clip(sums - limit, 0, population)
     clipped: Ints = population - over

@@ -120,7 +120,7 @@ def fit(profile: Mapping[Configuration, StepTimes]) -> Throughput:
 
 
 def _guess(pass_s: Floats, per_gpu: Floats, sync_s: Floats) -> Floats:
-    """A starting point of the size of what was measured."""
+    """Return parameters to start the fit from, of the size of what was measured."""
     per_sample = float((pass_s / per_gpu).min()) / 2
     grad = max(float((pass_s - per_sample * per_gpu).mean()), TINY)
     sync = max(float(sync_s.mean()), TINY)
@@ -179,6 +179,6 @@ class _Problem:
 
 
 def _rms(errors: Floats) -> tuple[float, Floats]:
-    """Root mean square, and its slope by each error."""
+    """Return the root mean square of the errors, and its slope by each error."""
     rms = float(np.sqrt(errors @ errors / len(errors)))
     return rms, errors / (len(errors) * rms) if rms > 0 else np.zeros_like(errors)

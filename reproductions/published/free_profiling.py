@@ -24,7 +24,7 @@ from scheduler.simulation.work import PairTable, Workload
 
 
 class _Nothing(Policy):
-    """Leaves every queue alone, and says nothing of those who wait there."""
+    """A policy that starts no job, and gives no reasons for waiting."""
 
     name = "nothing"
 
@@ -75,7 +75,7 @@ def profile_all(
 
 
 class LoanSchedule:
-    """Stands in for the profiling stage afterwards: only its loans of nodes happen.
+    """Stands in for the profiling stage afterwards: only its loans of nodes take place.
 
     A loan is skipped when the lender has no idle node at that time.
     """
@@ -93,7 +93,7 @@ class LoanSchedule:
         return cluster.profiling.gpus > 0
 
     def reclaim(self, core: Host, now: float) -> None:
-        """Only its loans happen."""
+        """Do nothing: of the stage, only the loans take place."""
 
     def reclaims(self, d: Decision) -> bool:
         return False

@@ -80,7 +80,9 @@ class PublishedScenario(Scenario):
 
 
 def _after(first: list[Decision], sink: Sink | None) -> Sink | None:
-    """A sink that gets the decisions of the profiling pass before those of the run."""
+    """Send `sink` the decisions of the profiling pass. Return a sink for those of the run,
+    numbered after them; None without a sink.
+    """
     if sink is None:
         return None
     sink(first)

@@ -84,7 +84,7 @@ class Knapsack:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The choices taken, and what a unit of each resource was worth at the margin.
+    """The choices taken, and the worth of one more unit of each resource.
 
     Attributes:
         chosen: indices of the choices, rising.
@@ -152,7 +152,9 @@ def select_exactly(problem: Knapsack, *, gap: float = 0.0) -> tuple[int, ...]:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """HiGHS leaves a debugging line on standard output now and then, where JSON may go."""
+    """Hide standard output inside the block: HiGHS prints a debugging line there now and then,
+    which would spoil JSON.
+    """
     sys.stdout.flush()
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:
@@ -165,7 +167,9 @@ def _hushed() -> Iterator[None]:
 
 
 def _density(problem: Knapsack, prices: Floats) -> Floats:
-    """Worth per unit of scarce resource: the relaxation's prices, and a little of all of them."""
+    """Return the worth of each choice per unit of scarce resource, which the relaxation's
+    prices weigh, with a little of every resource.
+    """
     share = problem.weights / np.maximum(problem.capacity, SLACK)
     scarce = prices * problem.capacity
     scale = scarce.sum() or 1.0
@@ -176,7 +180,9 @@ def _density(problem: Knapsack, prices: Floats) -> Floats:
 def _fill(
     problem: Knapsack, chosen: Sequence[int], prices: Floats, *, bar: int | None = None
 ) -> list[int]:
-    """Add what still fits, the densest first; `bar` is not looked at."""
+    """Return the choices with what still fits added, the densest first; choice `bar` is not
+    added.
+    """
     taken = list(chosen)
     owners = problem.owners()
     used = problem.weights[taken].sum(axis=0)
@@ -191,7 +197,9 @@ def _fill(
 
 
 def _exchange(problem: Knapsack, chosen: Sequence[int], prices: Floats) -> list[int]:
-    """The best selection one exchange away: a choice left out, or one forced in, then filled."""
+    """Return the best selection one exchange away, or the same: one choice is left out or
+    forced in, and the rest filled.
+    """
     density = _density(problem, prices)
     inside = sorted(chosen, key=lambda i: density[i])  # the least dense first
     outside = sorted(set(range(len(density))) - set(chosen), key=lambda i: -density[i])
@@ -203,7 +211,9 @@ def _exchange(problem: Knapsack, chosen: Sequence[int], prices: Floats) -> list[
 
 
 def _forced(problem: Knapsack, inside: Sequence[int], choice: int) -> list[int]:
-    """`choice`, and of those inside (the least dense first) all that leave room for it."""
+    """Return `choice` with those inside that leave room for it, dropping the least dense first;
+    only those inside if it does not fit. `inside`: the least dense first.
+    """
     owners = problem.owners()
     kept = [i for i in inside if owners[i] != owners[choice]]
     used = problem.weights[[*kept, choice]].sum(axis=0)

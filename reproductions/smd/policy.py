@@ -97,7 +97,7 @@ class Smd(AllocationPolicy):
     def _problem(
         self, waiting: list[ActiveJob], free: list[int], snapshot: DecisionInput
     ) -> tuple[list[tuple[int, int]], Knapsack]:
-        """(job, GPUs) of every choice, and the knapsack of them."""
+        """Return the choices as (index of a job in `waiting`, GPUs), and the knapsack of them."""
         total = sum(free)
         node_gpus = max(node.gpus for node in snapshot.nodes)
         there = sum(node.gpus for node in snapshot.nodes)
@@ -120,7 +120,9 @@ class Smd(AllocationPolicy):
 
 
 def _step_s(times: StepTimeOracle, gpus: int, node_gpus: int) -> float:
-    """Seconds of an update on so many GPUs, on as few nodes as can be."""
+    """Return the seconds of an update on so many GPUs, on as few nodes of `node_gpus` as
+    possible.
+    """
     batch = times.batch(gpus)
     step, sync = times.step_times(consolidated(gpus, node_gpus), batch.per_gpu)
     return step + batch.accumulation * (step - sync)

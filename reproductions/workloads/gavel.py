@@ -63,7 +63,7 @@ class TraceJob:
 
     @property
     def work(self) -> StepWork:
-        """The truth about the job."""
+        """Return the truth about the job."""
         return StepWork(self.kind, self.steps, Terms(self.weight))
 
 

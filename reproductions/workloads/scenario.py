@@ -54,7 +54,7 @@ class AllocationScenario:
         return {"oracle": made.oracle, "preemptive": preemptive, "estimates": False}
 
     def check(self, name: str) -> None:
-        """Raise UnmetNeeds when a policy needs a statistic that this workload lacks.
+        """Raise UnmetNeeds if a policy needs a statistic that this workload lacks.
 
         A policy that chooses no GPU type would spread a gang over several.
         """

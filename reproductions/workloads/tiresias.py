@@ -145,7 +145,7 @@ def _number(row: Mapping[str, str], column: str) -> float:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """(line, row) of a CSV file that has these columns."""
+    """Yield (number of the line, row) of a CSV file with these columns. Raises UserError."""
     try:
         with opened_text(path, newline="") as file:
             reader = csv.DictReader(file)

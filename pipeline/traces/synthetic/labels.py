@@ -348,7 +348,9 @@ def _names(
     batch: Ints,
     amp: NDArray[np.bool_],
 ) -> pa.Array:
-    """Script, model, dataset and project of the template; the run's hyperparameters and counter."""
+    """Return a name for each run. Script, model, dataset and project are those of its template;
+    hyperparameters and counter are its own.
+    """
     templates, n = len(model), len(template)
     verb = (rng.random(templates) * len(VERBS)).astype(np.int64)
     tag = (rng.random(templates) * len(TAGS)).astype(np.int64)
@@ -384,7 +386,7 @@ def _names(
 
 
 def _nth(template: Ints) -> Ints:
-    """Return how many earlier elements are equal, for each element."""
+    """Return, for each element, how many earlier elements are equal to it."""
     order = np.argsort(template, kind="stable")
     ordered = template[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -395,7 +397,9 @@ def _nth(template: Ints) -> Ints:
 
 
 def _padded(rows: list[list[int]]) -> Ints:
-    """Rows of unequal length as one array; the padding is never read."""
+    """Return rows of unequal length as one array, (rows, longest), padded with 0 that is never
+    read.
+    """
     table = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
     for index, row in enumerate(rows):
         table[index, : len(row)] = row

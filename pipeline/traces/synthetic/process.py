@@ -190,7 +190,9 @@ def _templates(config: SyntheticConfig, rng: np.random.Generator) -> Templates:
 
 
 def _sizes_for(config: SyntheticConfig, vc: Ints, weight: Floats, score: Floats) -> Ints:
-    """Gang sizes by rank of score within each VC, so that submissions get the intended shares."""
+    """Return gang sizes in GPUs, by rank of `score` within each VC, such that each size gets
+    the intended share of submissions (`weight`).
+    """
     edges = np.cumsum(SIZE_WEIGHTS) / SIZE_WEIGHTS.sum()
     gpus = np.empty(len(vc), dtype=np.int64)
     for index in range(len(config.vcs)):
@@ -203,7 +205,7 @@ def _sizes_for(config: SyntheticConfig, vc: Ints, weight: Floats, score: Floats)
 
 
 def _fit(config: SyntheticConfig, vc: Ints, gpus: Ints) -> Ints:
-    """No gang takes more than a quarter of its virtual cluster."""
+    """Return the gang sizes, none above a quarter of its virtual cluster."""
     quarter = np.array([max(1, v.nodes * config.gpus_per_node // 4) for v in config.vcs])
     largest: Ints = SIZES[np.searchsorted(SIZES, quarter, side="right") - 1]
     return np.minimum(gpus, largest[vc])
@@ -212,7 +214,9 @@ def _fit(config: SyntheticConfig, vc: Ints, gpus: Ints) -> Ints:
 def _submissions(
     config: SyntheticConfig, templates: Templates, rng: np.random.Generator
 ) -> tuple[Ints, Ints, NDArray[np.bool_], Ints]:
-    """(template, session, burst, submit_s) of exactly `config.jobs` jobs, by submit time."""
+    """Return (template, session, burst, submit_s) of exactly `config.jobs` jobs, by submit
+    time.
+    """
     bursts = round(config.bursts_per_week * config.days / 7)
     low, high = config.burst_jobs
     burst_size = (low + (high - low + 1) * rng.random(bursts)).astype(np.int64)
@@ -244,12 +248,14 @@ def _submissions(
 
 
 def _expected(templates: Templates) -> Floats:
-    """Return how much longer than usual a template's runs are, as a log; 0 for short ones."""
+    """Return ln(a template's duration over the median one); 0 for those below the median."""
     return np.maximum(templates.log_duration - np.median(templates.log_duration), 0.0)
 
 
 def _burst_weights(templates: Templates) -> Floats:
-    """Sweeps are of one-GPU templates of middling duration: hundreds of long ones never end."""
+    """Return how likely each template makes a sweep: only those of one GPU and middling
+    duration, or else all. Hundreds of long jobs would never end.
+    """
     low, high = np.quantile(templates.log_duration, [0.3, 0.8])
     fits = (templates.log_duration >= low) & (templates.log_duration <= high)
     weight = templates.weight * (fits & (templates.gpus == 1))
@@ -264,7 +270,9 @@ def _expand(
     bursts: int,
     rng: np.random.Generator,
 ) -> tuple[Ints, Ints, NDArray[np.bool_], Ints]:
-    """Sessions to jobs; the first `bursts` sessions are bursts. Jobs past the end are dropped."""
+    """Return (template, session, burst, submit_s) of every job of the sessions, of which the
+    first `bursts` are bursts. Jobs past the end of the trace are dropped.
+    """
     start = _in_season(config, templates.first_s[template], templates.last_s[template], rng)
     session = np.repeat(np.arange(len(size)), size)
     burst = session < bursts
@@ -283,7 +291,9 @@ def _expand(
 def _in_season(
     config: SyntheticConfig, first_s: Floats, last_s: Floats, rng: np.random.Generator
 ) -> Floats:
-    """Times between first and last, following the hours of the day and the days of the week."""
+    """Return random times between first and last, in seconds, more of them at busy hours of the
+    day and days of the week.
+    """
     hour = np.arange(config.days * 24)
     weekday = (config.start.weekday() + hour // 24) % 7
     intensity = HOURS[hour % 24] * WEEKDAYS[weekday]
@@ -300,7 +310,7 @@ def _gangs(
     burst: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> Ints:
-    """Gang sizes: the template's, now and then half or twice as many; one in bursts."""
+    """Return gang sizes in GPUs: the template's, at times half or twice as many; 1 in bursts."""
     gpus = templates.gpus[template]
     changed = rng.random(len(gpus))
     gpus = np.where(changed < 0.05, np.maximum(gpus // 2, 1), gpus)
@@ -311,7 +321,9 @@ def _gangs(
 def _outcomes(
     config: SyntheticConfig, natural: Floats, session: Ints, rng: np.random.Generator
 ) -> tuple[Ints, Floats]:
-    """(state, log duration): failures come in sessions and end early, long jobs get cancelled."""
+    """Return (state, log duration) of each job. Failures come in sessions and end early; long
+    jobs are cancelled more often.
+    """
     n = len(natural)
     natural = natural - np.median(natural) + np.log(config.median_duration_s * 1.5)
 
@@ -342,7 +354,8 @@ def _outcomes(
 def _calibrate(
     config: SyntheticConfig, log_duration: Floats, vc: Ints, gpus: Ints, rng: np.random.Generator
 ) -> Ints:
-    """Whole seconds such that the median and every VC's offered load are as configured.
+    """Return durations in whole seconds, with the median and every VC's offered load as
+    configured.
 
     Above its VC's median the log duration is stretched by one exponent per VC, below it compressed
     by a fixed one. Both are monotone: the order of durations within a VC, and so what predicts it,
@@ -368,7 +381,7 @@ def _calibrate(
 
 
 def _stretched(config: SyntheticConfig, middle: float, exponent: float, excess: Floats) -> Floats:
-    """Seconds at a log duration of `excess` over the median, whose log is `middle`.
+    """Return seconds for a log duration that exceeds the median's, `middle`, by `excess`.
 
     Bends below the longest duration instead of being cut there, which would pile up jobs on it.
     """
@@ -380,7 +393,9 @@ def _stretched(config: SyntheticConfig, middle: float, exponent: float, excess: 
 def _exponent(
     config: SyntheticConfig, spec: Vc, middle: float, excess: Floats, gpus: Ints
 ) -> float | None:
-    """The stretch at which these jobs are the load asked for; None when none does it."""
+    """Return the exponent of the stretch at which these jobs make the configured load; None if
+    no exponent in `STRETCH` does.
+    """
     capacity = spec.nodes * config.gpus_per_node * config.days * DAY_S
 
     def load(exponent: float) -> float:

@@ -217,7 +217,8 @@ def profile_leak(jobs: Drawn, table: pa.Table) -> dict[str, tuple[float, float]]
 
 
 def name_leak(jobs: Drawn, table: pa.Table) -> tuple[float, int]:
-    """Return (Spearman, jobs) of a model that sees only what names add to their template.
+    """Return Spearman's correlation, and the number of jobs, of a model that sees only what a
+    job's name adds to its template's.
 
     Hashed tokens of the name, without those that all runs of the template share, are fitted by
     ridge regression to the log duration relative to the template's mean; on half the templates,

@@ -21,7 +21,7 @@ Size = Literal["full", "tiny"]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One family.
+    """One family of workloads.
 
     Attributes:
         name: the model, as it is written in measurements.

@@ -39,7 +39,7 @@ class Writer:
 
 
 def run(config: Config, device: str, size: Size, seconds: float, seed: int, to: Writer) -> None:
-    """Train for `seconds` from the first full step."""
+    """Train a workload for `seconds` from the first full step; `to` gets the events."""
     from reproductions.colocation.workloads import loop
 
     device = loop.pick_device(device)

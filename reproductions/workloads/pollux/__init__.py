@@ -61,7 +61,9 @@ def open_workload(
 
 
 def _read(path: Path) -> tuple[list[Job], dict[str, tuple[str, int]]]:
-    """Jobs by submission (ties as in the file), and what each trains at which batch size."""
+    """Return the jobs by submission (ties as in the file), and (application, batch size) by job
+    id. Raises UserError.
+    """
     try:
         with opened_text(path, newline="") as file:
             rows = list(csv.DictReader(file))

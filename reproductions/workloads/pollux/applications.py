@@ -75,7 +75,9 @@ class Application:
         self.step_times = lru_cache(maxsize=None)(self._step_times)
 
     def _step_times(self, gpus: tuple[int, ...], per_gpu: int) -> StepTimes:
-        """Seconds of a step, and of synchronising in it, with so many workers on each node."""
+        """Return the seconds of a step, and of synchronising in it, with so many workers on
+        each node and samples each. Raises UserError if nothing near was measured.
+        """
         measured = self._by_placement.get(_rotated(gpus))
         if measured is not None:
             batches, step, sync = measured
@@ -141,7 +143,9 @@ _SCALING = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> dict[str, Floats]:
-    """Columns of a CSV file as numbers (a placement's digits read as one number)."""
+    """Return columns of a CSV file as numbers, by name; the digits of a placement read as one
+    number. Raises UserError.
+    """
     try:
         with opened_text(path, newline="") as file:
             rows = list(csv.DictReader(file))
@@ -160,7 +164,9 @@ def _digits(placement: float) -> tuple[int, ...]:
 
 
 def _rotated(gpus: tuple[int, ...]) -> tuple[int, ...]:
-    """The smallest rotation: workers form a ring, so it does not matter where it is cut."""
+    """Return the smallest rotation of a placement: workers form a ring, so it does not matter
+    where it is cut.
+    """
     return min(gpus[i:] + gpus[:i] for i in range(len(gpus)))
 
 
@@ -178,7 +184,9 @@ def _by_placement(table: dict[str, Floats]) -> dict[tuple[int, ...], tuple[Float
 def _interpolator(
     placements: dict[str, Floats], scalability: dict[str, Floats]
 ) -> LinearNDInterpolator:
-    """Times by nodes, GPUs and batch per GPU: linear between measured points."""
+    """Return a function of (nodes, GPUs, batch per GPU) that gives seconds of a step and of
+    synchronising, linear between measured points; NaN outside of them.
+    """
     sums: dict[tuple[float, float, float], list[tuple[float, float]]] = defaultdict(list)
     for placement, batch, step, sync in zip(*(placements[c] for c in _PLACEMENTS), strict=True):
         gpus = _digits(placement)

@@ -209,7 +209,9 @@ class TrainingGroundTruth:
             training.progress += self._speed(training) * (passed_s - paused_s)
 
     def _speed(self, training: Training) -> float:
-        """Progress per second, seen by whoever watches the job from now on."""
+        """Return progress per second. From now on whoever watches the job sees its step times
+        and gradient noise here.
+        """
         allocation = training.allocation
         assert allocation is not None
         app, gpus, batch = training.app, allocation.gpus, training.split(allocation)
@@ -220,7 +222,9 @@ class TrainingGroundTruth:
         return rate(app, training.epoch, gpus, batch) * (1.0 - lost)
 
     def _slowed(self, assignment: Mapping[str, Allocation]) -> set[str]:
-        """Jobs of several nodes that meet another such job on one of them."""
+        """Return the jobs on several nodes that share a node with another such job; none
+        without interference.
+        """
         if not self._interference:
             return set()
         spread = {i: a for i, a in assignment.items() if len(a.nodes) > 1}
@@ -243,13 +247,13 @@ class Measured:
 
 
 def _most_gpus(training: Training) -> int:
-    """GPUs beyond which the batch size asked for gives one too little to do."""
+    """Return the number of GPUs beyond which each has too little of the batch size asked for."""
     smallest, gpus = training.app.limits.per_gpu[0], training.app.limits.gpus
     return min(training.batch // smallest, gpus or training.batch)
 
 
 def _epochs_left(training: Training) -> list[tuple[int, float]]:
-    """(epoch, progress to make in it) of what is left to do."""
+    """Return (epoch, progress still to make in it) for each epoch not done."""
     left, reached = [], training.progress
     for epoch in range(training.epoch, training.app.epochs):
         target = float(training.app.progress[epoch])
@@ -259,7 +263,7 @@ def _epochs_left(training: Training) -> list[tuple[int, float]]:
 
 
 def _remaining_s(training: Training) -> float:
-    """Seconds to completion on the GPUs and with the batch size asked for."""
+    """Return the seconds to completion on the GPUs and with the batch size asked for."""
     gpus = consolidated(training.gpus, GPUS_PER_NODE)
     batch = training.app.split(training.batch, training.gpus)
     speed = partial(rate, training.app, gpus=gpus, batch=batch)
@@ -267,7 +271,9 @@ def _remaining_s(training: Training) -> float:
 
 
 def _remaining_steps(training: Training) -> float:
-    """Updates that were recorded after the epoch it is in, at the batch size asked for."""
+    """Return the updates recorded after the present epoch, at the batch size asked for; at
+    least 1.
+    """
     app, batch = training.app, training.batch
     return max(app.iterations(app.epochs - 1, batch) - app.iterations(training.epoch, batch), 1.0)
 
