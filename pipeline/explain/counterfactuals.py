@@ -237,12 +237,12 @@ def _line(outcome: Outcome, at: float) -> str:
     words = outcome.change.words()
     text = f"{words[0].upper()}{words[1:]} "
     if outcome.starts_now:
-        text += "it would have started at once (decided again)"
+        text += "it would have started at once"
     else:
         assert outcome.gain_s is not None
         text += (
-            f"its start was foreseen {duration(outcome.gain_s)} earlier than it was then "
-            f"(median; earlier in {outcome.earlier} of {outcome.futures} futures)"
+            f"its start was foreseen {duration(outcome.gain_s)} earlier "
+            f"(in {outcome.earlier} of {outcome.futures} futures)"
         )
     if outcome.beside:
         speed = "a speed that nobody knows" if outcome.speed is None else percent(outcome.speed)
@@ -253,7 +253,7 @@ def _line(outcome: Outcome, at: float) -> str:
     text += "; its end was not known" if end is None else f"; predicted end {duration(end - at)} on"
     if outcome.costs_s is not None and abs(outcome.costs_s) >= MINUTE_S:
         way = "later" if outcome.costs_s > 0 else "sooner"
-        text += f", {duration(abs(outcome.costs_s))} {way} than foreseen as it was"
+        text += f", {duration(abs(outcome.costs_s))} {way} than foreseen"
     assumed = f" Assumed: {'; '.join(outcome.assumed)}." if outcome.assumed else ""
     return f"{text}.{assumed}"
 

@@ -280,7 +280,7 @@ def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | 
     span = duration(schedule.last - schedule.first)
     jobs = count(len(c.own.jobs), "job")
     text = f"You see {span} of a cluster as {c.own.name} would have run it: {jobs}, "
-    text += f"which of them had which of {c.own.gpus:,} GPUs" if c.own.gpus else "all GPUs"
+    text += f"on {c.own.gpus:,} GPUs" if c.own.gpus else "on all GPUs"
     if stories and len(stories[0].lives) > 1:
         text += f", why {stories[0].sentence}"
     if len(c.runs) > 1:

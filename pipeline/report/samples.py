@@ -26,7 +26,10 @@ from scheduler.explain.terms import Step, drawn, thought_waterfall
 from scheduler.explain.words import duration, number
 
 EVENTS = 8
-BESIDE = ("lucid", "fifo-skip", "fifo")  # whom a job is shown under beside the policy explained
+BESIDE, MOST_BESIDE = (
+    ("lucid", "fifo-skip", "fifo"),
+    2,
+)  # whom a job is shown under beside the policy explained
 LEAST_S = 60.0  # of a wait that is worth a story
 HOLDERS = 4
 TRIED = 3  # changes,
@@ -125,7 +128,7 @@ def samples(
 def beside(c: Comparison) -> list[PolicyRun]:
     """Return the runs that a job is shown under beside that of the report's own policy."""
     named = [r for name in BESIDE if (r := c.run(name)) is not None and r is not c.own]
-    return named or [r for r in c.runs if r is not c.own][:1]
+    return named[:MOST_BESIDE] or [r for r in c.runs if r is not c.own][:1]
 
 
 Choice = tuple[str, str]

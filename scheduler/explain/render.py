@@ -545,7 +545,7 @@ def _group(group: Group, at: float) -> str:
     if group.kind != RUN:
         return text
     last = "the last " * (group.count > 1)
-    late = "overdue, " * bool(group.past_s)
+    late = "past its prediction, " * bool(group.past_s)
     return f"{text} ({late}{last}should end in {roughly(group.ends_in_s or 0.0)})"
 
 

@@ -194,7 +194,7 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     found = analysis(futures, "next", "")
     assert found.holders[0].past_s == pytest.approx(HOUR)
     said = in_the_way(found)
-    assert ", late)" in said
+    assert "(past its prediction, should end in " in said
     assert "overdue" not in said
 
 
