@@ -68,7 +68,7 @@ class Settings(BaseSettings):
         bundle: folder of the champion's models; watched, and taken when it changes.
         shadow: folder of models that predict beside those in use, and decide nothing.
         watch_models: go back to the former models when new ones are worse beyond chance on what
-            has ended since.
+            has ended since; or behind, where they were judged worse before.
         params: of the pipeline (`params.yaml`), which name registry and cluster: with them
             operators have models judged and promoted on the pages; else by `pellucid promote`.
         state_dir: what is not in the database: bundles in use, the backend's files, exports.
