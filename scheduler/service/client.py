@@ -233,9 +233,8 @@ class JobClient(Connection):
         return cast(list[Json], self._json("GET", _path(job_id, "story")))
 
     def output(self, job_id: str, *, offset: int = 0, attempt: int | None = None) -> Json:
-        """Return part of what a job of yours has written, from a byte on; below 0: before the
-        end.
-        """
+        """Return part of what a job of yours has written, from byte `offset` on; below 0: so
+        many bytes before the end."""
         asked = {"offset": offset} | ({} if attempt is None else {"attempt": attempt})
         return self._json("GET", _path(job_id, "output"), params=asked)
 
@@ -374,7 +373,8 @@ def _path(job_id: str, *more: str) -> str:
 
 
 def _part(name: str) -> str:
-    """A name as a part of a path."""
+    """Return a name quoted as a part of a path. Raise ServiceError where it cannot be
+    encoded."""
     try:
         return quote(name, safe="")
     except UnicodeError:

@@ -62,7 +62,8 @@ class Acting:
         return self.viewer.role is Role.OPERATOR
 
     def change(self, job: JobRow, asked: ChangeRequest) -> Asked:
-        """Let a waiting job ask for something else."""
+        """Check that a waiting job may ask for something else. Return the event to append; none
+        where nothing would change."""
         self.may_change(job)
         given = asked.given().items()
         differs = {name: to for name, to in given if to != getattr(job, name)}
@@ -98,7 +99,8 @@ class Acting:
         return Asked(self._event(Kind.HELD, job, operator=operator), {"held": True})
 
     def release(self, job: JobRow) -> Asked:
-        """Let a held job start again. Return the change."""
+        """Check that a held job may be released. Return the event to append; none where it is
+        not held."""
         self._may(f"scontrol release {job.job_id}")
         self._holdable(job)
         if not job.hold:

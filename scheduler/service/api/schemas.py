@@ -50,7 +50,8 @@ class Request(BaseModel):
 
 
 def _typed(one: JobField, *, different: bool) -> tuple[Any, Any]:
-    """A declared field in a request: its type, and what it is when it is left out."""
+    """Return the type of a job's field in a request, and its default. `different`: the request
+    changes a job, so the field may be left out."""
     ask, left_out = one.ask, different or one.default is MISSING
     bounds: Json = {"ge": ask.least, "gt": ask.above, "le": ask.most}
     if one.kind is str:
