@@ -31,7 +31,8 @@ MOST_BUCKETS = 60
 
 
 def since(period: str, now: float) -> float:
-    """Return the first moment of a period; that of the week when there is no such period."""
+    """Return the first moment of a period, seconds since the epoch. An unknown period counts as
+    a week."""
     length = {name: s for name, _, s in PERIODS}.get(period, 7 * DAY_S)
     return now - length if length else 0.0
 
@@ -42,6 +43,9 @@ def since(period: str, now: float) -> float:
 @dataclass(frozen=True, slots=True)
 class Portion:
     """What a virtual cluster, or a user of it, used: jobs that ended in the period.
+
+    `stretch`: median of JCT over time on GPUs: 1 = never waited. `used`: how much a user's jobs
+    used of what they asked for, over all virtual clusters; None in a row of a virtual cluster.
 
     `stretch`: median of JCT over time on GPUs: 1 = never waited. `used`: of what a user's jobs
     asked for, in every virtual cluster; None of a virtual cluster.
@@ -272,9 +276,8 @@ class Promise:
 
     @property
     def margin(self) -> float:
-        """Two standard errors of the share, if the aim is met exactly and the jobs of a batch are
-        late together.
-        """
+        """Return two standard errors of the share, if the aim is met exactly and the jobs of a
+        batch are late together."""
         return 2 * (self.aim * (1 - self.aim) / self.batches) ** 0.5 if self.jobs else 1.0
 
     @property
@@ -341,7 +344,8 @@ def _lines(among: str, some: Sequence[Kept], *, ends: bool) -> Iterator[Promise]
 
 
 def _promise(text: str, among: str, aim: float, held: Sequence[Sequence[bool]]) -> Promise:
-    """From whether each job of each batch was not later."""
+    """Return a line of the calibration table. `held`: for each batch, whether each of its jobs
+    was not later than promised."""
     jobs = sum(map(len, held))
     if not jobs:
         return Promise(
