@@ -136,7 +136,9 @@ class Authenticator:
             return False
 
     def enter(self, request: Request, secret: str) -> Viewer:
-        """Return the viewer whose secret was entered by hand. Raises Problem."""
+        """Return the viewer of the token with this secret. Raise Problem: 401 where it is not
+        valid, 403 where the service serves one other person only, 429 after too many wrong
+        ones."""
         address = request.client.host if request.client else ""
         known = self._fresh(secret)
         if known is not None:

@@ -129,9 +129,8 @@ class Changes:
     def submission(
         self, viewer: Viewer, asked: SubmitRequest, task: Task | None = None
     ) -> Submission:
-        """Return what a request asks for, as it would be logged now. Raises Problem (403, 409,
-        422).
-        """
+        """Return what a request asks for, as it would be logged now. Raise Problem (403, 409,
+        422) where the job cannot be submitted."""
         self.in_charge("sbatch")
         fields = asked.model_dump(exclude={"array", "amounts"})
         job_id = new_job_id()

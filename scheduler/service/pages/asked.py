@@ -26,7 +26,7 @@ LONGEST_NUMBER = 32  # characters
 
 
 def shown(one: Field, value: Any) -> str:
-    """Return a value in words."""
+    """Return a field's value in words."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value == "":
@@ -37,13 +37,13 @@ def shown(one: Field, value: Any) -> str:
 
 
 def asked(job: JobRow) -> list[tuple[str, str]]:
-    """Return what the job asks for, as far as it asks for anything, each with its label."""
+    """Return what the job asks for, as (label, value); what it leaves open is left out."""
     given = ((one, getattr(job, name)) for name, one in FIELDS.items())
     return [(one.ask.label, shown(one, value)) for one, value in given if value or one.kind is bool]
 
 
 def differences(job: JobRow, changes: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return label, present value and new value of each change."""
+    """Return each change as (label, present value, new value)."""
     return [
         (one.ask.label, shown(one, getattr(job, name)), shown(one, changes[name]))
         for name, one in CHANGEABLE.items()
@@ -63,7 +63,7 @@ class Input:
 
     @property
     def name(self) -> str:
-        """Name of the input: `time_limit_h` for `time_limit_s`."""
+        """Return the name of the input: `time_limit_h` for `time_limit_s`."""
         hours = self.of.ask.unit == "s"
         return f"{self.of.name.removesuffix('_s')}_h" if hours else self.of.name
 
@@ -80,7 +80,7 @@ class Input:
 
     @property
     def attributes(self) -> dict[str, str | int | None]:
-        """Attributes of the element, without those that are None."""
+        """Return the attributes of the element, without those that are None."""
         ask = self.of.ask
         if self.of.kind is str:
             return {"type": "text", "name": self.name, "maxlength": self.longest}
@@ -149,7 +149,8 @@ def inputs(vcs: Iterable[str], job: JobRow) -> list[tuple[Input, Sequence[str]]]
 
 
 def wanted(given: Mapping[str, str]) -> ChangeRequest:
-    """Return what the form asks for. Raises Problem (422)."""
+    """Return the request that the form asks for. Raise Problem (422) where a field does not
+    fit."""
     sent = {name: one for name, one in INPUTS.items() if given[one.name]}
     for one in sent.values():
         if len(given[one.name]) > one.longest:

@@ -454,8 +454,7 @@ def login(request: Request, next: str = "", wrong: str = "") -> Response:
 @router.get("/static/{name:path}")
 def static(request: Request, name: str) -> Response:
     """Send one of the files that pages load. Its address changes with its content, so it may be
-    cached for good.
-    """
+    cached for good. Raise Problem (404) for any other name."""
     asset = assets().get(name)
     if asset is None:
         raise Problem(404, "not-found", "there is nothing at this address")
@@ -467,8 +466,8 @@ def static(request: Request, name: str) -> Response:
 
 
 async def _room(request: Request, viewer: Asking) -> Tail:
-    """Return the part of this process that follows the log, after admitting one more reader.
-    Raise Problem (503) where there are too many."""
+    """Return what follows the log in this process, if one more reader may listen. Raise Problem
+    (503) where too many do."""
     state = request.app.state
     if not hasattr(state, "tail"):
         state.tail = _tail(state.store)
