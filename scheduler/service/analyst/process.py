@@ -225,9 +225,9 @@ class Analyst:
             self.read_at = self.state.header.clock(read_at)
 
     def _known_upto(self, connection: Connection) -> int:
-        """Return the `seq` of the event whose state can be loaded at once: the later of the
-        last mended clock and the newest snapshot of a long log. Events after it are read one by
-        one. Return 0 where every event is to be read."""
+        """Return the `seq` of the event up to which the log need not be read one by one,
+        because a state as of it can be loaded: the last mended clock, or the newest snapshot of
+        a long log, whichever is later. Return 0 where every event is to be read."""
         mended = self.store.last_seq_in(connection, Kind.CLOCK_MENDED)
         last = self.store.last_seq_in(connection)
         kept = None
@@ -295,7 +295,7 @@ class Analyst:
         self.lease = self.store.keep(self.lease)
 
     def _beat(self) -> None:
-        """Report that this process is alive, and renew the lease after a quarter of its term.
+        """Report that this process is alive, and renew the lease after a quarter of `lease_s`.
         Called during work that takes long."""
         self._alive()
         lease = self.lease

@@ -132,8 +132,7 @@ class Tasks(NamedTuple):
 
 def tasks_of(text: str) -> Tasks:
     """Return the tasks of "0-9", "1,3,7", "0-10:2" or "0-9%2", as `sbatch --array` takes them.
-    Raises ValueError.
-    """
+    Raise ValueError for any other text."""
     found: set[int] = set()
     listed, percent, most = text.partition("%")
     wrong = ValueError("give numbers as sbatch does: 0-9, 1,3,7, 0-10:2 or 0-9%2")
@@ -153,9 +152,8 @@ def tasks_of(text: str) -> Tasks:
 
 
 def each_task(jobs: Iterable[str]) -> list[str]:
-    """Return ids of jobs, with "ARRAY_[0-4,9]" expanded into its tasks, as scancel does. Raises
-    ValueError.
-    """
+    """Return ids of jobs, with "ARRAY_[0-4,9]" expanded into its tasks, as scancel does. Raise
+    ValueError where the numbers of an array cannot be read."""
     found: list[str] = []
     for job in jobs:
         named = re.fullmatch(r"([^\[\]]+_)\[([0-9,:-]+)\]", job)

@@ -217,9 +217,8 @@ class Reader:
         self._types: list[Any] = []
 
     def part(self, part: Mapping[str, Any]) -> Any:
-        """Return the object that was written. Raises GraphError, and whatever a wrong value
-        raises.
-        """
+        """Return the object that was written. Raise GraphError where it cannot be made, and
+        whatever a wrong value raises."""
         self._classes += [self._record(path, fields) for path, fields in part["classes"]]
         self._types += [_class(self._renamed(path)) for path in part["types"]]
         kinds = array("H", part["kinds"])

@@ -141,9 +141,8 @@ class LogHeader:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> LogHeader:
-        """Return the header from its `body`. Raises UnknownPolicy, InvalidSettings, or
-        LogHeaderError for a body that no version wrote.
-        """
+        """Return the header from its `body`. Raise UnknownPolicy or InvalidSettings where these
+        cannot be had now, and LogHeaderError for a body that no version wrote."""
         try:
             return cls._of_body(body)
         except (UnknownPolicy, InvalidSettings):

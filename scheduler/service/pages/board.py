@@ -106,7 +106,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Everything on the page."""
+    """The content of the page of the present."""
 
     now: float
     tiles: list[Tile]

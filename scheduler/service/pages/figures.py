@@ -65,7 +65,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """Everything on the page."""
+    """The content of the page of fairness."""
 
     vcs: list[Portion]
     users: list[Portion]
@@ -181,7 +181,8 @@ def _time(seconds: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Everything on the page: figures of everybody's jobs, rows of the viewer's."""
+    """The content of the page of ended jobs: figures of everybody's jobs, rows of the
+    viewer's."""
 
     charts: list[Chart]
     page: Page[JobRow]
@@ -293,7 +294,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Everything on the page."""
+    """The content of the page on how forecasts turned out."""
 
     lines: list[Promise]
     claims: list[Record]

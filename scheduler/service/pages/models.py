@@ -35,7 +35,8 @@ NO_BUNDLE = (
 
 @dataclass(frozen=True)
 class Models:
-    """Everything on the page. `missing` says why there is nothing."""
+    """The content of the page of the models. `missing`: why there is nothing to show; "": there
+    is."""
 
     missing: str = ""
     digest: str = ""

@@ -71,7 +71,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class JobPage:
-    """Everything on the page of a job."""
+    """The content of the page of a job."""
 
     job: JobRow
     now: float

@@ -79,8 +79,8 @@ class Watch:
         return renew(connection, clock, taken)
 
     def may_take(self, lease: Lease | None, clock: Clock, holder: str) -> bool:
-        """Return whether `holder` may take a lease: it is free or the holder's own, or its
-        holder has been silent for longer than its term."""
+        """Return whether `holder` may take a lease: it is free or the holder's own, or nothing
+        was heard of its holder for longer than `for_s`."""
         if lease is None or lease.holder == holder or not lease.for_s:
             return True
         silent_s, _ = self._silent(lease, clock)
