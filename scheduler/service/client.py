@@ -322,9 +322,9 @@ class Client(JobClient):
         return cast(list[Json], self._json("GET", "/nodes"))
 
     def add_node(self, name: str, vc: str, *, preview: bool = False, **has: Any) -> Json:
-        """Add a node: gpus, gpu_type, gpu_memory_mib, or as the others of its VC; new_vc. Return
-        the change.
-        """
+        """Add a node, or only preview that. Return the change. `has`: gpus, gpu_type,
+        gpu_memory_mib, each as on other nodes of its virtual cluster where left out;
+        new_vc=True where that is new."""
         body = {"name": name, "vc": vc, **{k: v for k, v in has.items() if v is not None}}
         return self._json("POST", "/nodes", json=body, params={"preview": preview})
 

@@ -217,7 +217,7 @@ class Answers:
         seconds. `body` names the job by `job_id`, or describes one that the log does not have.
         Return `{"unavailable": why}` where there are no histories.
 
-        Of a job that is long over they are those of now, by what it asked for.
+        For a job that ended long ago they are the histories as they are now.
         """
         job_id, core = str(body.get("job_id", "")), self._of.state.core
         record = self._of.state.ledger.records.get(job_id)

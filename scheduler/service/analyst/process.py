@@ -98,8 +98,8 @@ class Analyst:
 
     Attributes:
         memory: what is remembered beside the core.
-        waits: learned from how those that waited fared.
-        promised, latest: of jobs that wait, as shown at submission and as shown last.
+        waits: corrections of forecasts, learned from how long earlier jobs waited.
+        promised, latest: forecasts of waiting jobs, as shown at submission and as shown last.
         reply: answers a question.
         read_at: when the log was read last, on the service's clock.
         helps_s: processor seconds in which to try what would help who asks now.

@@ -103,10 +103,7 @@ class Authenticator:
 
     def may_send(self, request: Request) -> None:
         """Raise Problem (401, 403) for somebody who may not send a large body. Called before
-        the body is read; what may be done with it is checked by its route.
-
-        What may be done with it is for its route to say.
-        """
+        the body is read; what may be done with it is checked by its route."""
         if self._identify(request)[0].role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer sees, and changes nothing")
 

@@ -47,8 +47,6 @@ def make(
     token is not valid.
 
     Raise Problem (429) where as many links as may be lead to jobs of the job's owner already.
-
-    Raises Problem (429): as many as may be lead to jobs of its owner.
     """
     token = find(connection, secret, now)
     if token is None:

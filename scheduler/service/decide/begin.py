@@ -54,14 +54,6 @@ def begin(
 
     Raise StoreError, LogHeaderError, SettingsError or HostError for what cannot be used, and
     FileDiffers when there is a choice to make.
-
-    Args:
-        spec, names: as the cluster file, or Slurm, has them.
-        choice: which holds where they differ.
-        stated: what of them somebody wrote; a default never differs.
-
-    Returns the nodes and settings that hold. Raises StoreError, LogHeaderError, SettingsError,
-    HostError; FileDiffers when there is a choice to make.
     """
     _keep_others_out(settings)
     store = Store(settings.database)

@@ -63,17 +63,6 @@ class Decider:
         snapshots: where the state is kept now and then; None: nowhere.
 
     The clock is the store's.
-
-    Args:
-        store: a prepared database whose log has its HEADER.
-        backend: opens what decisions take effect on, once they are ours to take.
-        bundle_store: bundles in use.
-        holder: names this process in the lease.
-        champion: folder of the champion bundle; watched, and taken when it changes.
-        lease_s, bundle_poll_s: seconds; see `Settings`.
-        snapshots: where the state is kept now and then; None: nowhere.
-
-    The clock is the store's.
     """
 
     def __init__(
@@ -122,8 +111,6 @@ class Decider:
         """Decide, or stand by, until `stopping` returns True. The jobs go on running.
 
         `stopping` is called often: that tells the supervisor that this process does not hang.
-
-        `stopping` is asked often: that tells whoever minds this process that it does not hang.
         """
         gc.set_threshold(*gc.get_threshold()[:2], NEVER)  # see `_tidy`
         self._alive = stopping

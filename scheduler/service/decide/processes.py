@@ -51,9 +51,6 @@ def run_decider(
 
     `holder` names it in the lease: one that is started again under the same name need not wait
     for the lease to expire. `counts`: the counters that all processes share.
-
-    `holder` names it in the lease: one that is started again under the same name need not wait for
-    the lease to expire. `counts` are those of all.
     """
     store = Store(settings.database)
     store.go_on()

@@ -76,8 +76,6 @@ def _process(
     status 1, after logging why, where it fails.
 
     `beat` is a `Beat` in shared memory: when it last asked whether to stop.
-
-    `beat` is a `Beat` in shared memory: when it last asked whether to stop.
     """
     signals = _stop_signals()
     _end_with_parent()
@@ -114,8 +112,8 @@ def _stop_signals() -> list[int]:
     """Install handlers of SIGTERM and SIGINT. Return a list, empty until one of them comes, to
     which its number is then appended.
 
-    A list, not an `Event`: a handler runs wherever the program is, and inside the lock of the event
-    it would wait for itself.
+    It is no `Event`: a handler runs wherever the program is, and inside the lock of an event it
+    would wait for itself.
     """
     signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -112,8 +112,8 @@ def audit(
         decide_again: take every pass again as well, until one is taken otherwise.
         head: one exported earlier, which the database's chain must extend.
 
-    Raises BundleError when a bundle that was decided with is not to be found, CannotCheck when the
-    policy is not.
+    Raise BundleError where a bundle that was decided with is not to be found, and CannotCheck
+    where the policy is not.
     """
     try:
         with store.reading() as connection:

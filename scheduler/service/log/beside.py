@@ -258,8 +258,8 @@ def as_of(known: Sequence[Began], count: int) -> list[Ended]:
     """Return the first `count` jobs that ended, and the jobs that ran when the last of those
     ended.
 
-    What has ended soon is short. Those that still run are there so that models are not the better
-    the shorter they predict.
+    Jobs that ended soon are short. Those that still ran are there so that models do not look
+    better the shorter they predict.
     """
     ended = in_order(known)[:count]
     now = ended[-1][0] if ended else 0.0

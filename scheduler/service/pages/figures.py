@@ -46,9 +46,6 @@ class Portion:
 
     `stretch`: median of JCT over time on GPUs: 1 = never waited. `used`: how much a user's jobs
     used of what they asked for, over all virtual clusters; None in a row of a virtual cluster.
-
-    `stretch`: median of JCT over time on GPUs: 1 = never waited. `used`: of what a user's jobs
-    asked for, in every virtual cluster; None of a virtual cluster.
     """
 
     vc: str

@@ -141,8 +141,6 @@ def starts(store: Store, bundle: Bundle, asked: Asked, now: float) -> Starts:
     starts differ.
 
     Raise NoEdit where the shape cannot be changed so, and NoReplay where nothing can be played.
-
-    Raises NoEdit, NoReplay.
     """
     changed = with_shape(bundle, asked)
     with store.reading() as connection:

@@ -217,10 +217,8 @@ class VisibleQueries(ShortRows):
 
     def standing(self, job_id: str, priority: int | None = None) -> Standing | None:
         """Return the place in line of the viewer's waiting job, or the place it would have with
-        another priority. Raise UnknownJob where the viewer may not see it.
-
-        None when it waits in no queue.
-        """
+        another priority; None where it waits in no queue. Raise UnknownJob where the viewer may
+        not see it."""
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
         if row["phase"] != QUEUED:

@@ -370,7 +370,7 @@ def _of_ours(path: str) -> None:
     everybody's commands, and its journal takes its mode. Raise StoreError where it is no
     regular file, or cannot be made.
 
-    One that is there is not opened: to close it would take the locks of who has it open.
+    A file that is there is not opened: closing it would take the locks of whoever has it open.
     """
     try:
         regular(path)
