@@ -279,7 +279,8 @@ class Answers:
         )
 
     def _closed(self, names: bool) -> dict[int, ShutNode]:
-        """Return the nodes with closed GPUs by number; `names`: with who drained them."""
+        """Return the nodes that are drained or have closed GPUs, by number. `names`: with the
+        name of who drained them; else without it."""
         return {
             node: ShutNode(
                 name=record.name,

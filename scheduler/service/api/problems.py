@@ -30,7 +30,7 @@ class Problem(Exception):
 
     Args:
         kind: last part of the problem's `type`, for programs.
-        retry_after_s: when it is worth trying again.
+        retry_after_s: seconds after which it is worth trying again; None: nobody knows.
     """
 
     def __init__(

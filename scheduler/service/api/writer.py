@@ -79,7 +79,8 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Waiting jobs of an actor, as they were counted, and those submitted since through us.
+    """Waiting jobs of an actor, as they were counted, and those submitted since through this
+    process.
 
     Counting takes milliseconds in which nobody else can write. So it is done again only after a
     while, or when a quarter of the room there was has been used up: other processes may have

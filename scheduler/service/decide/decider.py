@@ -463,7 +463,8 @@ class Decider:
         return f"decides: {queued:,} jobs in queues, {events:,} events to be taken"
 
     def _keep(self) -> None:
-        """Keep the state as it is, unless nothing was decided since it was kept."""
+        """Write the state to a snapshot, unless nothing was decided since the last one. Only
+        log it where that fails."""
         passed = self._last_pass
         if self.snapshots is None or passed is None or passed.seq <= self._kept_at:
             return

@@ -73,8 +73,8 @@ class Audit:
     Attributes:
         code: version of the code that checked.
         decided_again: passes that were taken again, to the same decisions.
-        links: transactions in the chain. checked_by: the database's own check.
-        divergences: in the order of the log.
+        links: how many links the chain has. checked_by: name of the database's own check.
+        divergences: where the database and its log differ, in the order of the log.
         tampered: rows that are not as they were written. damage: what the database's own check
             finds.
     """

@@ -190,11 +190,9 @@ def _groups_body(spec: ClusterSpec) -> list[Any]:
 
 
 def establish(store: Store, header: LogHeader) -> LogHeader:
-    """Begin the log with a header. Return the header that the log has, which may state other nodes
-    and settings.
-
-    Raises LogHeaderError: its jobs are on another backend, or in another state folder.
-    """
+    """Begin the log with a header. Return the header that the log has, which may state other
+    nodes and settings. Raise LogHeaderError where the log's jobs are on another backend, or in
+    another state folder."""
     with store.writing() as connection:
         first = store.first_in(connection)
         if first is None:

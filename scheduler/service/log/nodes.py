@@ -201,7 +201,7 @@ class NodeTable:
         return event.body["node"] in self.records
 
     def take(self, event: Event) -> None:
-        """Take in an event that matters."""
+        """Change the nodes as an event says that matters."""
         body = event.body
         if event.kind is Kind.NODE_ADDED:
             self._put(NodeRecord(self.next, body["name"], node_of(body)))
@@ -285,9 +285,8 @@ class NodeTable:
         ]
 
     def spec(self, *more: Node) -> ClusterSpec:
-        """Return the shape of a cluster with every node as it is now and as it is to be, so that a
-        policy can be built for both. `more` are nodes of an event.
-        """
+        """Return the shape of a cluster with every node as it is now and as it is to be, so
+        that a policy can be built for both. `more`: further nodes, those of an event."""
         now = [record.has for record in self.records.values()]
         becomes = [r.becomes for r in self.records.values() if r.becomes is not None]
         return ClusterSpec.of([*now, *becomes, *more])

@@ -160,7 +160,7 @@ class Present:
         return ""
 
     def take(self, event: Event) -> None:
-        """Take in an event that matters and is admitted."""
+        """Change nodes or settings as an event says that matters and is admitted."""
         if event.kind is Kind.SETTINGS_SET:
             self.changes.append(SettingsChange.of(event))
         else:

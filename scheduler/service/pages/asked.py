@@ -170,7 +170,8 @@ def wanted(given: Mapping[str, str]) -> ChangeRequest:
 
 
 def filled_in(changes: Mapping[str, Any]) -> str:
-    """Return the query of the form for changes; "" where the form cannot make them."""
+    """Return the query string by which the form is filled in with changes; "" where the form
+    cannot make them."""
     if changes.keys() - INPUTS.keys() or "" in changes.values():
         return ""
     sent = {INPUTS[name].name: INPUTS[name].sent(value) for name, value in changes.items()}

@@ -176,7 +176,8 @@ class PageQueries(VisibleQueries):
         return float(json.loads(rows[0]["body"])["now"]) if rows else header.get("start", 0.0)
 
     def undecided_since(self) -> float | None:
-        """Return when the last decider's lease expired, or None while somebody decides."""
+        """Return when the last decider's lease expired, seconds since the epoch; 0 where there
+        never was one, and None while somebody decides."""
         if self._store.held("decider"):
             return None
         rows = self._all(select(leases.c.expires_at).where(leases.c.name == "decider"))

@@ -131,7 +131,8 @@ def void(connection: Connection, job_ids: Collection[str]) -> None:
 
 
 def refute(connection: Connection, kind: Kind, job_ids: Collection[str], now: float) -> None:
-    """Judge the open claims of a kind about some jobs as not held, before they could come true."""
+    """Judge the open claims of a kind about some jobs as not held, because something
+    contradicts them before they are due."""
     for job_id in job_ids:
         this = and_(claims.c.job_id == job_id, claims.c.kind == kind.value)
         query = update(claims).where(this, claims.c.judged_at.is_(None))

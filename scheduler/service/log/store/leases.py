@@ -118,7 +118,7 @@ def lease_of(connection: Connection, name: str) -> Lease | None:
 
 
 def fence(connection: Connection, lease: Lease) -> None:
-    """Raise LeaseLost unless the lease is still its holder's."""
+    """Raise LeaseLost where somebody else has taken the lease over."""
     found = lease_of(connection, lease.name)
     if found is None or (found.term, found.holder) != (lease.term, lease.holder):
         by = "nobody" if found is None else found.holder

@@ -86,7 +86,8 @@ class VisibleRows:
             return records(connection, now)
 
     def _stated_ends(self, now: float) -> dict[str, float]:
-        """Return when everybody's running jobs end by their own progress, by job ID."""
+        """Return when everybody's running jobs end by their own progress, seconds since the
+        epoch, by job ID."""
         with self._engine.connect() as connection:
             return stated_ends(connection, now)
 
