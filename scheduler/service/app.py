@@ -142,7 +142,8 @@ def create_app(
 
 @cache
 def _routes(pages: bool) -> list[BaseRoute]:
-    """Put together once in a process: it takes a fifth of a second."""
+    """Return the routes of the API and, with `pages`, of the pages. They are made once in a
+    process, which takes a fifth of a second."""
     every = APIRouter()
     for part in (jobs, output, acting, links, cluster, nodes, followed):
         every.include_router(part.router, prefix=PREFIX)
@@ -201,7 +202,8 @@ def _answer_our_errors(app: FastAPI, *, pages: bool) -> None:
 
 
 def _is_a_person(request: Request) -> bool:
-    """A browser that opens a page, which a login form helps more than a problem document."""
+    """Return whether a browser opens a page: a login form helps there more than a problem
+    document."""
     wanted = request.headers.get("accept", "")
     return (
         request.method == "GET"
@@ -211,7 +213,8 @@ def _is_a_person(request: Request) -> bool:
 
 
 def _openapi(app: FastAPI) -> Json:
-    """The OpenAPI document: every route may answer with problem details."""
+    """Return the OpenAPI document. It lists for every route the problems that it may answer
+    with."""
     if app.openapi_schema is None:
         schema = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes

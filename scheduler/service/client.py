@@ -233,9 +233,8 @@ class JobClient(Connection):
         return cast(list[Json], self._json("GET", _path(job_id, "story")))
 
     def output(self, job_id: str, *, offset: int = 0, attempt: int | None = None) -> Json:
-        """Return part of what a job of yours has written, from a byte on; below 0: before the
-        end.
-        """
+        """Return part of what a job of yours has written, from byte `offset` on; below 0: so
+        many bytes before the end."""
         asked = {"offset": offset} | ({} if attempt is None else {"attempt": attempt})
         return self._json("GET", _path(job_id, "output"), params=asked)
 
@@ -323,9 +322,9 @@ class Client(JobClient):
         return cast(list[Json], self._json("GET", "/nodes"))
 
     def add_node(self, name: str, vc: str, *, preview: bool = False, **has: Any) -> Json:
-        """Add a node: gpus, gpu_type, gpu_memory_mib, or as the others of its VC; new_vc. Return
-        the change.
-        """
+        """Add a node, or only preview that. Return the change. `has`: gpus, gpu_type,
+        gpu_memory_mib, each as on other nodes of its virtual cluster where left out;
+        new_vc=True where that is new."""
         body = {"name": name, "vc": vc, **{k: v for k, v in has.items() if v is not None}}
         return self._json("POST", "/nodes", json=body, params={"preview": preview})
 
@@ -374,7 +373,8 @@ def _path(job_id: str, *more: str) -> str:
 
 
 def _part(name: str) -> str:
-    """A name as a part of a path."""
+    """Return a name quoted as a part of a path. Raise ServiceError where it cannot be
+    encoded."""
     try:
         return quote(name, safe="")
     except UnicodeError:

@@ -273,7 +273,7 @@ class Metrics(Collector):
 
     @staticmethod
     def _claims(connection: Connection) -> Metric:
-        """Of the claims that are kept, those that held, were refuted, or are open."""
+        """Return a gauge of how many stored claims held, were refuted or are open, by kind."""
         made = GaugeMetricFamily(
             "pellucid_claims",
             "What was claimed of jobs, by what came.",
@@ -287,7 +287,8 @@ class Metrics(Collector):
         return made
 
     def _ended_since(self, connection: Connection, since: float) -> list[Seen]:
-        """The latest jobs that ended since then, at most `MOST_WATCHED`."""
+        """Return the jobs that ended at or after `since`, the latest first, at most
+        `MOST_WATCHED`."""
         columns = (
             jobs.c.submitted_at, jobs.c.started_at, jobs.c.ended_at, jobs.c.gpus, jobs.c.vc,
             jobs.c.owner,
@@ -306,9 +307,11 @@ class Metrics(Collector):
         ]
 
     def unlike(self, connection: Connection) -> list[Alarm]:
-        """Return what of the last day is unlike the past weeks, looked at again every ten minutes.
+        """Return alarms about jobs of the last day that are unlike those of the past weeks.
+        They are looked for again every ten minutes.
 
-        What is usual is worked out four times a day; a look is at the jobs since, and no more.
+        What is usual is computed four times a day; between, only jobs submitted since then are
+        read.
         """
         with self._watching:
             now = self._store.clock.now()
@@ -326,7 +329,8 @@ class Metrics(Collector):
             return self._odd
 
     def _unlike(self, connection: Connection) -> Metric:
-        """How much of the last day is unlike the past weeks."""
+        """Return a gauge of the alarms about jobs of the last day that are unlike those of the
+        past weeks, by kind."""
         kinds = Counter(alarm.kind for alarm in self.unlike(connection))
         odd = GaugeMetricFamily(
             "pellucid_unlike_past_weeks",
@@ -338,10 +342,12 @@ class Metrics(Collector):
         return odd
 
     def _forecasts(self, connection: Connection) -> Metric:
-        """How forecasts of a start came out in the last day, looked at again every ten minutes.
+        """Return a gauge of how many forecasts of a start were kept or late in the last day,
+        counted again every ten minutes.
 
-        Those count that left the start open when the job was submitted. One that still waits and
-        was to have started is late; of those held or changed meanwhile another start was foreseen.
+        Counted are forecasts that left the start open when the job was submitted. A job that
+        still waits after its forecast start (p90) is late. Jobs that were held or changed
+        meanwhile do not count.
         """
         now = self._store.clock.now()
         if now >= self._scored + WATCH_S:
@@ -371,7 +377,8 @@ class Metrics(Collector):
         return found
 
     def _unread(self) -> Metric:
-        """Of when what is shown of Slurm is, while it does not answer; else nothing."""
+        """Return a gauge of the time from which the shown data of Slurm and of its database
+        are. A part that answers is absent."""
         found = GaugeMetricFamily(
             "pellucid_unread_since_timestamp_seconds",
             "Of when is what is shown of a Slurm that does not answer; absent while it does.",

@@ -227,7 +227,8 @@ class Settings(BaseSettings):
     @field_validator("auth", mode="before")
     @classmethod
     def _as_meant(cls, value: Any) -> Any:
-        """YAML reads `on` and `off` as truth values."""
+        """Return "on" or "off" for a truth value, since YAML reads these words as such; any
+        other value as it is."""
         return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
     @field_validator("backend")
@@ -293,19 +294,19 @@ class Settings(BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach the API."""
+        """Return whether only this machine can reach the API."""
         return self.host in ("127.0.0.1", "::1", "localhost")
 
     @property
     def follows(self) -> bool:
-        """Whether Slurm decides, and this service only follows (and may set priorities)."""
+        """Return whether Slurm decides, and this service only follows (and may set
+        priorities)."""
         return self.backend == "slurm"
 
     @property
     def one_account(self) -> bool:
-        """Whether jobs of all users would run in the service's account, so that each could read and
-        change the others', and the service's own database.
-        """
+        """Return whether jobs of all users would run in the service's account, so that each
+        could read and change the others', and the service's own database."""
         return self.backend == "local" and os.geteuid() != 0 and not self.single_tenant
 
     @property
@@ -315,15 +316,14 @@ class Settings(BaseSettings):
 
     @property
     def named(self) -> list[str]:
-        """Names of a proxy in front. A visitor who comes by it may come from anywhere."""
+        """Return the names of a proxy in front, in lower case. A visitor who comes by it may
+        come from anywhere."""
         return [name.lower() for name in self.server_names.split(",") if name]
 
 
 def networks(addresses: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    """Return networks that are given as addresses or in CIDR, comma-separated.
-
-    Raises ValueError.
-    """
+    """Return the networks in a list of addresses or networks in CIDR, separated by commas.
+    Raise ValueError for anything else."""
     given = [one.strip() for one in addresses.split(",")]
     return [ipaddress.ip_network(one) for one in given if one]
 
@@ -374,7 +374,8 @@ def read_settings(file: Path | None = None, **given: Any) -> Settings:
 
 
 def _content(file: Path) -> Json:
-    """The settings that a file states. Raises SettingsError."""
+    """Return the settings that a file states, by name. Raise SettingsError where the file
+    cannot be read or is no YAML mapping."""
     try:
         found = yaml.safe_load(read_given(file))
     except OSError as error:

@@ -65,7 +65,7 @@ class Follower(Protocol):
 
 
 class Answers:
-    """Answers from copies of the core that an analyst follows. They change nothing.
+    """Answers from copies of the core that an analyst follows. The core itself is not changed.
 
     Attributes:
         claimed: what the last answer claims and can be refuted.
@@ -133,12 +133,12 @@ class Answers:
         return {"unavailable": f"no such question: {kind}"}
 
     def _shares(self, user: str) -> Shares:
-        """Return what a user has had of each virtual cluster, against what is due."""
+        """Return what a user has had of each virtual cluster, beside the user's fair share."""
         core = self._of.state.core
         return of_policy(core.policy, user, list(core.queues), self._of.now())
 
     def _new(self, body: Mapping[str, Any]) -> NewJob:
-        """Return what would become of a job that is not submitted."""
+        """Return when a job that is not submitted would start, and how long it should run."""
         submission = Submission.from_body(body["submission"])
         return tried(
             near(self._of.futures()),
@@ -150,7 +150,8 @@ class Answers:
         )
 
     def _corrected(self, core: Core, job_id: str, made: StartForecast) -> StartForecast:
-        """A forecast in a copy of the core, as those that are shown."""
+        """Return a forecast of a job in a copy of the core, corrected as the shown forecasts
+        are by how earlier waits turned out."""
         memory, now = self._of.memory, self._of.futures().now
         roughly = crude(core, memory, now)
         return self._of.waits.corrected(core, {job_id: made}, roughly, now)[job_id]
@@ -165,9 +166,8 @@ class Answers:
         )
 
     def _suggested(self, body: Mapping[str, Any], owner: str) -> Json:
-        """Return what would help a job; whose starts it moves is not looked into, so nobody is
-        named.
-        """
+        """Return the changes that would let a job start sooner. Other jobs that they move are
+        not looked for, so the answer names nobody."""
         job_id = str(body["job_id"])
         outcomes = self._trying(job_id, self._of.helps_s).suggestions(
             job_id, [str(vc) for vc in body.get("vcs") or ()]
@@ -177,8 +177,9 @@ class Answers:
         return {"suggestions": [asdict(one) for one in shown]}
 
     def _still(self, job_id: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Of starts at once those that hold by what was logged while they were looked for: others
-        may have been given the GPUs."""
+        """Return the outcomes that still hold after reading on in the log. One that starts at
+        once is left out if the job would no longer start now: another may have been given the
+        GPUs."""
         state, covered = self._of.state, self._of.state.covered
         found = list(outcomes)
         if not any(one.starts_now for one in found):
@@ -203,17 +204,20 @@ class Answers:
             return False
 
     def _offered(self, answer: WhatIfAnswer) -> WhatIfAnswer:
-        """The same as is learned from how offers of its kind turned out, with their record; it will
-        be judged itself."""
+        """Return the answer with its start put off by what earlier offers of its kind were late
+        by, and with how many of them held. Add what it claims to `claimed`, to be judged
+        later."""
         answer = put_off(answer, self._of.now(), late_by(self._of.lately(Claimed.OFFER_P90)))
         self.claimed += of_offer(answer, self._of.now())
         held, judged = self._of.record(start_kind(starts_now=answer.starts_now))
         return replace(answer, held=held, judged=judged)
 
     def _histories(self, body: Mapping[str, Any]) -> Json:
-        """The histories that the prediction of a job rests on, or of one that nobody sent.
+        """Return the histories that the prediction of a job rests on, and how long it has run,
+        seconds. `body` names the job by `job_id`, or describes one that the log does not have.
+        Return `{"unavailable": why}` where there are no histories.
 
-        Of a job that is long over they are those of now, by what it asked for.
+        For a job that ended long ago they are the histories as they are now.
         """
         job_id, core = str(body.get("job_id", "")), self._of.state.core
         record = self._of.state.ledger.records.get(job_id)
@@ -237,7 +241,8 @@ class Answers:
         return {"histories": [one.plain() for one in found], "outlived_s": outlived_s}
 
     def _known_of(self, job: Job) -> Sequence[History]:
-        """The histories of a job, the widest first; none where the estimator keeps none."""
+        """Return the histories of jobs like this one, the widest first. Return none where the
+        estimator keeps none, or cannot compute the job's features."""
         learns = self._of.memory.inner
         if not isinstance(learns, FeatureEstimator):
             return ()
@@ -247,7 +252,8 @@ class Answers:
             return ()
 
     def _cluster(self, changes: Sequence[Json]) -> Effect:
-        """Return what nodes or settings that change would do to those who wait."""
+        """Return what changes of nodes or settings would do to the jobs that wait. The changes
+        are tried on a copy of the core."""
         now = self._of.now()
         events = [Event(Kind(one["kind"]), now, body=one["body"]) for one in changes]
 
@@ -261,7 +267,8 @@ class Answers:
         return asked.effect(change)
 
     def _moved(self, futures: Futures, job_id: str) -> MovedStart | None:
-        """Return how its start has moved since it was submitted; None where it has not."""
+        """Return how a job's forecast start has moved since it was submitted, or None where it
+        has not."""
         promised, latest = self._of.promised.get(job_id), self._of.latest.get(job_id)
         if promised is None or latest is None:
             return None
@@ -272,7 +279,8 @@ class Answers:
         )
 
     def _closed(self, names: bool) -> dict[int, ShutNode]:
-        """Return the nodes with closed GPUs by number; `names`: with who drained them."""
+        """Return the nodes that are drained or have closed GPUs, by number. `names`: with the
+        name of who drained them; else without it."""
         return {
             node: ShutNode(
                 name=record.name,
@@ -303,9 +311,8 @@ class Answers:
         return "" if blocked is None else WhyNot.UNMET if blocked.never else WhyNot.DEPENDS
 
     def _after(self, job_id: str, other: str) -> Compared:
-        """Return why another job went, or goes, before this one. LookupError when it was in no
-        queue.
-        """
+        """Return why another job went, or goes, before this one. Raise LookupError where the
+        other is the same job, stands in another queue, or was in none."""
         core, record = self._of.state.core, self._of.state.ledger.records.get(other)
         if other == job_id:
             raise LookupError("it is the same job; name another")
@@ -324,7 +331,9 @@ class Answers:
         return compared(core, job_id, beside, self._of.now())
 
     def _order(self, vc: str, owner: str | None, limit: int) -> Order:
-        """The waiting jobs of a virtual cluster with the terms of their places."""
+        """Return the queue of a virtual cluster in order, with the terms of each place, and its
+        held jobs; at most `limit` of each. `owner`: only the jobs of this user; None: all. Of
+        an unknown virtual cluster the answer says that it is none."""
         core, now = self._of.state.core, self._of.now()
         queue = core.queues.get(vc)
         if queue is None:

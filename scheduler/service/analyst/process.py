@@ -98,8 +98,8 @@ class Analyst:
 
     Attributes:
         memory: what is remembered beside the core.
-        waits: learned from how those that waited fared.
-        promised, latest: of jobs that wait, as shown at submission and as shown last.
+        waits: corrections of forecasts, learned from how long earlier jobs waited.
+        promised, latest: forecasts of waiting jobs, as shown at submission and as shown last.
         reply: answers a question.
         read_at: when the log was read last, on the service's clock.
         helps_s: processor seconds in which to try what would help who asks now.
@@ -194,7 +194,8 @@ class Analyst:
         return True
 
     def _begin(self) -> None:
-        """Follow the log from its start; a long one from what a snapshot has of it."""
+        """Begin to follow the log again: a long log, or one with a mended clock, from the state
+        at `_known_upto`; any other from its first event."""
         self.waits = Waits()
         self._new.clear()
         self._crude.clear()
@@ -224,8 +225,9 @@ class Analyst:
             self.read_at = self.state.header.clock(read_at)
 
     def _known_upto(self, connection: Connection) -> int:
-        """The event up to which the log is not looked through one by one: that of a mended clock,
-        or of the newest snapshot of a long log; 0: all of it is."""
+        """Return the `seq` of the event up to which the log need not be read one by one,
+        because a state as of it can be loaded: the last mended clock, or the newest snapshot of
+        a long log, whichever is later. Return 0 where every event is to be read."""
         mended = self.store.last_seq_in(connection, Kind.CLOCK_MENDED)
         last = self.store.last_seq_in(connection)
         kept = None
@@ -234,7 +236,8 @@ class Analyst:
         return max(mended, 0 if kept is None else kept.seen)
 
     def _remember(self, gone: Iterable[SubmittedJob] = ()) -> None:
-        """Follow what the core is notified of, and recall what is known already."""
+        """Wrap the core's estimator in a `Memory`, and recall to it the jobs of `gone` and
+        those in the core, by their submit times."""
         core = self.state.core
         memory = Memory(core.estimator, asks=not core.policy.capabilities.estimates)
         past = list(gone)
@@ -267,7 +270,8 @@ class Analyst:
         return busy
 
     def _judge(self) -> None:
-        """Compare what was claimed with what came."""
+        """Judge the claims that can be judged by now, and write the verdicts. Do it at most
+        once in `JUDGE_S` seconds."""
         if self.clock.monotonic() < self._judge_at or self.state.header is None:
             return
         self._judge_at = self.clock.monotonic() + JUDGE_S
@@ -291,14 +295,16 @@ class Analyst:
         self.lease = self.store.keep(self.lease)
 
     def _beat(self) -> None:
-        """What takes long goes on, and is known to."""
+        """Report that this process is alive, and renew the lease after a quarter of `lease_s`.
+        Called during work that takes long."""
         self._alive()
         lease = self.lease
         if lease is not None and self.clock.monotonic() - lease.beat_at > self.lease_s / 4:
             self._renew()
 
     def _between_futures(self) -> bool:
-        """Nobody who asks waits for a forecast to be complete. Whether it has taken long."""
+        """Called between two simulated futures. Answer questions that came meanwhile. Return
+        whether the forecast has taken so long that it is to stop at the futures it has."""
         self._beat()
         if not self._answering:
             self.answer(QUESTIONS_BETWEEN)
@@ -316,7 +322,9 @@ class Analyst:
             return self._fold(connection, events)
 
     def _fold(self, connection: Connection, events: Iterable[Event]) -> bool:
-        """Follow events; remember who was submitted. False when there were none."""
+        """Follow events, and note which jobs they submit, start and end. Return False when
+        there were no events. An event that mends the clock has the log followed again from
+        there."""
         any_at_all = False
         for event in events:
             self._beat()
@@ -345,7 +353,7 @@ class Analyst:
         return any_at_all
 
     def _forget(self, job_id: str) -> None:
-        """What was forecast of a job is of no interest any more."""
+        """Drop the forecasts of a job, and note that something happened to it."""
         self._touched[job_id] = self.state.seen
         self.promised.pop(job_id, None)
         self.latest.pop(job_id, None)
@@ -370,7 +378,7 @@ class Analyst:
             self._refresh_at = min(self._refresh_at, self.clock.monotonic() + soon)
 
     def _phase(self, job_id: str) -> Phase | None:
-        """Return where a job stands as of the last pass."""
+        """Return the phase of a job as of the last pass, or None for an unknown job."""
         record = self.state.ledger.records.get(job_id)
         return None if record is None else record.phase
 
@@ -428,7 +436,9 @@ class Analyst:
         return self.waits.corrected(core, {job_id: made}, roughly, now)[job_id]
 
     def _from_futures(self, waiting: Sequence[str]) -> dict[str, StartForecast]:
-        """Forecasts of waiting jobs from futures; not tried again soon where there was no time."""
+        """Return forecasts of waiting jobs from simulated futures, by job id. Return an empty
+        mapping where no job is given, or for `RETRY_S` seconds after no forecast could be made
+        in time."""
         if not waiting:
             return {}
         if self.clock.monotonic() < self._in_vain_until:
@@ -457,7 +467,7 @@ class Analyst:
         self._write(made, first=True)
 
     def refresh(self) -> None:
-        """Renew the forecasts of all jobs that have not ended."""
+        """Renew the forecasts of all jobs that have not ended, and write those that changed."""
         self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
         made = self.forecast(self.state.core.jobs)
         left = [(one.start_p50 or 0.0) - one.made_at for one in made.values()]
@@ -533,8 +543,8 @@ class Analyst:
         return bool(answered)
 
     def _charge(self, actor: str, spent_s: float) -> None:
-        """Note what an answer took of the processor; what was before counts by half after as much
-        again for others."""
+        """Add the processor seconds of an answer to what `actor` has used. Former uses fade:
+        they count half once `FORGOTTEN_S` more seconds were used by anybody."""
         fade = 0.5 ** (spent_s / FORGOTTEN_S)
         left = {who: used * fade for who, used in self._used.items() if used * fade > LEAST_S}
         left[actor] = left.get(actor, 0.0) + max(spent_s, LEAST_S)
@@ -548,7 +558,8 @@ def _put(
     connection: Connection,
     _: list[Event],
 ) -> None:
-    """Write forecasts of the core as of the event `seen`; not beside a reason given since."""
+    """Write forecasts that the core made as of event `seen`. The latest forecast of a job that
+    was given another reason to wait since then is left out."""
     since = waiting_again(connection, made, seen)
     for basis in bases:
         some = {j: one for j, one in made.items() if basis != "latest" or j not in since}
@@ -557,7 +568,9 @@ def _put(
 
 
 def _about_the_same(was: float | None, at: float, now: float) -> bool:
-    """Return whether a crude start needs not be written again: a tenth of the wait is no news."""
+    """Return whether a crude start `at` is within a tenth of its wait, or a minute, of the one
+    that was written before, and so is not written again. `was`: the one before; None: there is
+    none."""
     return was is not None and abs(at - was) <= max(60.0, 0.1 * (at - now))
 
 
@@ -569,7 +582,7 @@ def _answered(
     connection: Connection,
     _: list[Event],
 ) -> None:
-    """Write an answer, and what it claims as of an event of the log."""
+    """Write an answer, and what it claims as of an event of the log. Delete old questions."""
     claims.keep(connection, *claimed)
     values = {"answer": canonical(reply), "answered_at": now}
     connection.execute(update(questions).where(questions.c.id == question).values(values))

@@ -62,7 +62,8 @@ class Acting:
         return self.viewer.role is Role.OPERATOR
 
     def change(self, job: JobRow, asked: ChangeRequest) -> Asked:
-        """Let a waiting job ask for something else."""
+        """Check that a waiting job may ask for something else. Return the event to append; none
+        where nothing would change."""
         self.may_change(job)
         given = asked.given().items()
         differs = {name: to for name, to in given if to != getattr(job, name)}
@@ -87,9 +88,9 @@ class Acting:
         return Asked(self._event(Kind.CHANGED, job, **differs), question)
 
     def hold(self, job: JobRow) -> Asked:
-        """Keep a waiting job from starting. What an operator holds of another's jobs only operators
-        can release.
-        """
+        """Check that a waiting job may be held. Return the event to append; none where it is
+        held already. A job that an operator holds for another user only operators can
+        release."""
         self._may(f"scontrol hold {job.job_id}")
         self._holdable(job)
         operator = self._operator and job.owner != self.viewer.name
@@ -98,7 +99,8 @@ class Acting:
         return Asked(self._event(Kind.HELD, job, operator=operator), {"held": True})
 
     def release(self, job: JobRow) -> Asked:
-        """Let a held job start again. Return the change."""
+        """Check that a held job may be released. Return the event to append; none where it is
+        not held."""
         self._may(f"scontrol release {job.job_id}")
         self._holdable(job)
         if not job.hold:

@@ -70,7 +70,7 @@ def service_user() -> str:
 
 
 class Authenticator:
-    """Tells who is asking. One per app."""
+    """Finds out who sends a request, and whether they may. One per app."""
 
     def __init__(self, settings: Settings, store: Store, limits: Limits):
         self._settings, self._store = settings, store
@@ -85,7 +85,8 @@ class Authenticator:
         self._kept = Buckets(kept / DAY_S, kept) if kept else None
 
     def admit(self, request: Request) -> Viewer:
-        """Return the viewer behind a request. Raises Problem (401, 403, 429)."""
+        """Return the viewer behind a request, and count the request against the viewer's
+        limits. Raise Problem (401, 403, 429) where it is refused."""
         viewer, by_header = self._identify(request)
         request.state.actor = viewer.name
         wait = self._rate.take(viewer.name, self._cost(request))
@@ -101,18 +102,14 @@ class Authenticator:
         return viewer
 
     def may_send(self, request: Request) -> None:
-        """Raise Problem (401, 403) for somebody who may send no large body. It is called before the
-        body is read.
-
-        What may be done with it is for its route to say.
-        """
+        """Raise Problem (401, 403) for somebody who may not send a large body. Called before
+        the body is read; what may be done with it is checked by its route."""
         if self._identify(request)[0].role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer sees, and changes nothing")
 
     def spend(self, viewer: Viewer, changes: float) -> None:
-        """Raise Problem (429) for a viewer who has changed so much that the log would grow without
-        end.
-        """
+        """Count changes that a viewer makes; those of operators are free. Raise Problem (429)
+        where they are more than an account may make in a day."""
         if self._kept is None or viewer.role is Role.OPERATOR:
             return
         wait = self._kept.take(viewer.name, changes)
@@ -122,7 +119,8 @@ class Authenticator:
             raise Problem(429, "too-many-changes", sentence, retry_after_s=wait)
 
     def _cost(self, request: Request) -> float:
-        """Requests that one counts as, by the size of its body."""
+        """Return how many requests this one counts as: one, and one more for each
+        `request_bytes` of its body."""
         return 1.0 + len(request.scope.get(BODY, b"")) // self._limits.request_bytes
 
     def still(self, request: Request, viewer: Viewer) -> bool:
@@ -135,7 +133,9 @@ class Authenticator:
             return False
 
     def enter(self, request: Request, secret: str) -> Viewer:
-        """Return the viewer whose secret was entered by hand. Raises Problem."""
+        """Return the viewer of the token with this secret. Raise Problem: 401 where it is not
+        valid, 403 where the service serves one other person only, 429 after too many wrong
+        ones."""
         address = request.client.host if request.client else ""
         known = self._fresh(secret)
         if known is not None:
@@ -161,7 +161,8 @@ class Authenticator:
 
     @staticmethod
     def _alone(connection: Connection, token: tokens.Token) -> None:
-        """Raise Problem for a second tenant of a service that cannot keep them apart."""
+        """Raise Problem (403) for a second user with a token, where all jobs run in one
+        account, which cannot keep users apart."""
         first = tokens.tenants(connection, time())[:1]
         if token.role is not Role.VIEWER and token.name not in first:
             raise Problem(
@@ -172,7 +173,7 @@ class Authenticator:
             )
 
     def knows(self, request: Request) -> bool:
-        """Return whether the token of a request was looked up a moment ago."""
+        """Return whether the token in a request's header was found valid a moment ago."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._fresh(secret.strip()) is not None
 
@@ -188,7 +189,7 @@ class Authenticator:
         return hmac.digest(secret.encode(errors="surrogatepass"), b"csrf", "sha256").hex()
 
     def vouched(self, request: Request) -> bool:
-        """Return whether somebody is let in by the word of the site's proxy."""
+        """Return whether the site's proxy vouches for who sends a request."""
         try:
             return self._vouched.viewer(request) is not None
         except Problem:
@@ -200,9 +201,8 @@ class Authenticator:
         return secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
 
     def guest(self, request: Request, job_id: str, mark: str) -> tuple[Viewer, int]:
-        """Return the viewer that a shared link admits, and until when. Raises Problem (404,
-        429).
-        """
+        """Return the viewer that a shared link admits, and until when, seconds since the epoch.
+        Raise Problem: 404 for a link that is not valid, 429 for too many requests."""
         with self._store.engine.connect() as connection:
             found = shares.opened(connection, job_id, mark, time())
         if found is not None:  # by job: behind a proxy all guests have one address
@@ -234,7 +234,9 @@ class Authenticator:
         return self._local(request), False
 
     def _local(self, request: Request) -> Viewer:
-        """Tokens are off: whoever sits at the other end of the loopback connection."""
+        """Return the user at the other end of a loopback connection as a viewer; used where
+        tokens are off. Raise Problem (401) for a user other than the service's own, unless the
+        service runs as root."""
         user = self._peer(request)
         if user == self._user:
             return Viewer(user, Role.OPERATOR, os_user=user)

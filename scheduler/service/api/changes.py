@@ -51,7 +51,7 @@ def new_job_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The resources that must exist for a request."""
+    """The resources that must exist for a request. None stands for any."""
 
     vc: str | None
     gpus: int
@@ -129,9 +129,8 @@ class Changes:
     def submission(
         self, viewer: Viewer, asked: SubmitRequest, task: Task | None = None
     ) -> Submission:
-        """Return what a request asks for, as it would be logged now. Raises Problem (403, 409,
-        422).
-        """
+        """Return what a request asks for, as it would be logged now. Raise Problem (403, 409,
+        422) where the job cannot be submitted."""
         self.in_charge("sbatch")
         fields = asked.model_dump(exclude={"array", "amounts"})
         job_id = new_job_id()
@@ -171,9 +170,9 @@ class Changes:
     def submit_array(
         self, viewer: Viewer, asked: ArrayRequest, key: str | None = None
     ) -> SubmittedArray:
-        """Submit the tasks of an array. If it is sent again under its key, only missing tasks are
-        submitted. Raises Problem as `submit` does; tasks before it stay.
-        """
+        """Submit the tasks of an array. Return the array's id and those of its tasks. If it is
+        sent again under its `key`, only missing tasks are submitted. Raise Problem as `submit`
+        does; tasks submitted before that stay."""
         numbers, at_once = tasks_of(asked.array)
         behind = [None] * at_once + numbers if at_once else [None] * len(numbers)
         keys: list[str | None] = [None] * len(numbers)
@@ -197,9 +196,9 @@ class Changes:
         return SubmittedArray(array_id, ids)
 
     def vc_for(self, viewer: Viewer, asked: Wish) -> str:
-        """Return the virtual cluster of a job. Raise Problem unless the job can run there, now or
-        once the pending changes of nodes are made.
-        """
+        """Return the virtual cluster of a job: the one asked for, or the only one open to the
+        viewer. Raise Problem unless the job can run there, now or once pending changes of nodes
+        are made."""
         if viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot submit jobs")
         known = self._shape
@@ -235,8 +234,9 @@ class Changes:
         return vc
 
     def _cluster(self) -> Shape:
-        """GPUs and GPU types of each virtual cluster, without what it lends to the profiling
-        partition. Nodes come and go: what a job would be turned down for is looked up again."""
+        """Return (GPUs, GPU types) of each virtual cluster, without the nodes it lends to the
+        profiling partition. The answer is kept for `SHAPE_S` seconds. Raise Problem (503)
+        before the log has begun."""
         if not self._shape or monotonic() > self._shape_until:
             with self._store.reading() as connection:
                 present = Present.read(self._store, connection)
@@ -303,7 +303,8 @@ class Changes:
 
     @staticmethod
     def _waits_for(view: VisibleQueries, job: JobRow, wanted: str) -> bool:
-        """Return whether a job is, or depends on, another, by as many steps as it takes."""
+        """Return whether a job is the job `wanted`, or depends on it, directly or through other
+        jobs."""
         seen, left = {job.job_id}, [job]
         while left:
             one = left.pop()

@@ -60,7 +60,7 @@ class Connections:
         self._idle.setdefault(connection.address, OrderedDict())[connection] = None
 
     def busy(self, connection: Guarded) -> None:
-        """It has sent a request, or is gone."""
+        """Note that a connection waits no more: it has sent a request, or is gone."""
         others = self._idle.get(connection.address)
         if others is not None:
             others.pop(connection, None)
@@ -200,7 +200,8 @@ class Guarded(HttpToolsProtocol):
 
     @property
     def _answering(self) -> bool:
-        """Whether a request is in the works: its own, or one that was sent behind it."""
+        """Return whether a request of this connection is being answered: the last one, or one
+        before it."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self, most_s: float) -> None:
@@ -214,7 +215,8 @@ class Guarded(HttpToolsProtocol):
         self._look(self.transport.get_write_buffer_size(), LOOKS)
 
     def _look(self, left: int, looks: int) -> None:
-        """Close it when at so many looks nothing was taken of what is left, in bytes."""
+        """Close the connection when, at so many looks, nothing was taken of the `left` bytes
+        that wait for its client."""
         now = self.transport.get_write_buffer_size()
         if now < left:
             self._wait_taken()
@@ -237,11 +239,8 @@ def guarded(counted: Connections) -> type[Guarded]:
 
 
 def raise_file_limit() -> int:
-    """Raise the number of file descriptors as far as this process may (systemd grants 1,024 unless
-    asked for more).
-
-    Returns how many connections that leaves room for.
-    """
+    """Raise the number of file descriptors as far as this process may (systemd grants 1,024
+    unless asked for more). Return how many connections that leaves room for."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft < wanted:

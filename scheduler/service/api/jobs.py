@@ -311,7 +311,8 @@ async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: See
 
 
 async def _ask(request: Request, view: VisibleQueries, kind: str, job_id: str, **more: Any) -> Json:
-    """Ask the analyst about a job of the viewer's; others are named to operators only."""
+    """Return the analyst's answer about a job of the viewer's. Other users' jobs are named in
+    it for operators only."""
     questions: Questions = request.app.state.questions
     asked = {"job_id": job_id, "names": view.viewer.sees_all, **more}
     return await questions.ask(kind, asked, view.viewer.name)

@@ -46,9 +46,8 @@ class Buckets:
         self._lock = Lock()
 
     def take(self, name: str, cost: float = 1.0) -> float:
-        """Take so much, at most all there can be. Return 0, or the seconds until there is
-        enough.
-        """
+        """Take `cost` tokens from a bucket, at most as many as it can hold. Return 0; or, with
+        nothing taken, the seconds until there are enough."""
         cost = min(cost, self._burst)
         now = monotonic()
         with self._lock:

@@ -63,9 +63,8 @@ class Operations:
         self.changes.in_charge("scontrol")
 
     async def make(self, ask: Ask, preview: bool) -> ClusterChange:
-        """Check changes and append all of them or none, or ask for their effect. Return the result.
-        Raises Problem.
-        """
+        """Check changes. Append all of them, or with `preview` only ask for their effect, and
+        return the result. Raise Problem where one cannot be made; then none is."""
         wanted, never = await run_in_threadpool(self._checked, ask)
         needed = [one.event(self.changes.now(), self.viewer.name) for one in wanted if one.needed]
         effect = running = None
@@ -89,7 +88,8 @@ class Operations:
         )
 
     def _running(self, nodes: set[int]) -> list[RunsThere]:
-        """Jobs on some nodes, as far as the viewer may see them."""
+        """Return the jobs on some nodes that the viewer may see, each with when it should
+        end."""
         view, now = self.reads.seen_by(self.viewer), self.changes.now()
         on = [gpu for node in view.cluster() if node.node in nodes for gpu in node.gpus]
         found = []

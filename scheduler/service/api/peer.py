@@ -50,8 +50,8 @@ def peer_user(client: tuple[str, int], server: tuple[str, int]) -> str | None:
 
 
 def _elsewhere(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether an address is none of this host's. Where `ip_nonlocal_bind` is set, none is known to
-    be. Raises OSError where that is unknown."""
+    """Return whether an address is none of this host's; always False where `ip_nonlocal_bind`
+    is set. Raise OSError where it cannot be found out."""
     address = getattr(address, "ipv4_mapped", None) or address
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as tried:
@@ -65,7 +65,8 @@ def _elsewhere(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def _spelt(host: str, port: int) -> str:
-    """An address as /proc/net/tcp spells it: words of four bytes in the host's byte order."""
+    """Return an address and port as /proc/net/tcp spells them: words of four bytes in the
+    host's byte order, in hexadecimal digits."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     packed = socket.inet_pton(family, host)
     words = struct.unpack(f"={len(packed) // 4}I", packed)

@@ -30,7 +30,7 @@ class Problem(Exception):
 
     Args:
         kind: last part of the problem's `type`, for programs.
-        retry_after_s: when it is worth trying again.
+        retry_after_s: seconds after which it is worth trying again; None: nobody knows.
     """
 
     def __init__(
@@ -51,14 +51,13 @@ class Problem(Exception):
 
     @property
     def sentence(self) -> str:
-        """The detail, as a sentence for a page."""
+        """Return the detail as a sentence for a page."""
         return f"{self.detail[:1].upper()}{self.detail[1:]}."
 
     @property
     def refusal(self) -> bool:
-        """Whether the request asked for something not allowed, or for too much. Such a refusal goes
-        into the log.
-        """
+        """Return whether the request asked for something not allowed, or for too much. Such a
+        refusal goes into the log."""
         return self.status in _REFUSALS
 
 
@@ -86,7 +85,7 @@ def responses(*statuses: int) -> dict[int | str, Json]:
 
 
 def problem_body(status: int, kind: str, detail: str, errors: Sequence[Any] = ()) -> Json:
-    """Return a problem as it is sent."""
+    """Return a problem as the JSON that is sent."""
     body = {
         "type": f"urn:pellucid:problem:{kind}",
         "title": _title(status),
@@ -97,7 +96,7 @@ def problem_body(status: int, kind: str, detail: str, errors: Sequence[Any] = ()
 
 
 def answer(problem: Problem) -> JSONResponse:
-    """Return a problem as a response."""
+    """Return the response that answers a request with a problem."""
     headers = {}
     if problem.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, round(problem.retry_after_s)))

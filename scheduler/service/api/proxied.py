@@ -70,7 +70,8 @@ class Vouched:
         return peer == account if account else peer is None
 
     def _of(self, name: str, groups: Sequence[str]) -> Viewer:
-        """The rights of somebody: the most that one of their groups has."""
+        """Return a person as a viewer with the most rights that one of their groups has. Raise
+        Problem (403) where none has any."""
         rights = [self._settings.proxy_roles.get(group) for group in (EVERYBODY, *groups)]
         account = _account(name)
         if Role.OPERATOR.value in rights:
@@ -90,7 +91,8 @@ class Vouched:
 
 
 def _account(name: str) -> str:
-    """The Unix account of a person, for whom root runs jobs; "" where there is none."""
+    """Return the Unix account in which a person's jobs are run, or "" where the service is not
+    root, or no such person has an account here."""
     if os.geteuid() != 0:
         return ""  # all jobs run in the service's own, and for one person only: see `guard`
     try:
@@ -101,8 +103,8 @@ def _account(name: str) -> str:
 
 
 def _once(request: Request, header: str) -> str:
-    """What a header says; "" without it. Raises Problem where it is there twice: one of the two may
-    be the visitor's own."""
+    """Return the value of a header, or "" where it is not there. Raise Problem (400) where it
+    is there twice, since one may be the visitor's own, or is not UTF-8."""
     found = request.headers.getlist(header)
     if len(found) > 1:
         raise Problem(400, "malformed-request", f"{header} is there {len(found)} times")

@@ -27,8 +27,8 @@ class Questions:
     """Asks the analyst.
 
     Args:
-        answer_s: how long an answer is waited for, seconds; one of what a change would move four
-            times as long.
+        answer_s: how long an answer is waited for, seconds; four times as long for one on what a
+            change would move.
     """
 
     def __init__(self, store: Store, answer_s: float):
@@ -43,10 +43,9 @@ class Questions:
         whom: str = ANALYST,
         answer_s: float | None = None,
     ) -> Json:
-        """Return the answer of the analyst, or of `whom`, by the name of its lease;
-        `{"unavailable": why}` when there is none in time. Everybody is answered in turn, with
-        questions of each `actor` apart. Raises Problem (429).
-        """
+        """Return the answer of the analyst, or of the process that holds the lease `whom`;
+        `{"unavailable": why}` when there is none in time. Actors are answered in turn, however
+        many questions each of them asks. Raise Problem (429) where an actor asks too many."""
         rest()
         patience_s = self._answer_s * LONGER.get(kind, 1.0) if answer_s is None else answer_s
         if not await run_in_threadpool(self._store.held, whom, SILENT_S):
@@ -84,7 +83,7 @@ class Questions:
         return question
 
     def _withdraw(self, question: str) -> None:
-        """Nobody waits for it any more: no time is spent on it that others wait for."""
+        """Delete a question that nobody waits for any more, so that no time is spent on it."""
         with self._store.writing() as connection:
             connection.execute(delete(questions).where(questions.c.id == question))
 

@@ -35,12 +35,13 @@ class Refusals:
         self.counts: Counter[str] = Counter()
 
     def missed(self, request: Request, job_id: str) -> None:
-        """Note that a job was not found, if it is another's."""
+        """Note the refusal where a job that was not found is another's. A job that does not
+        exist is not noted."""
         if self._reads.exists(job_id):
             self.note(request, Problem(404, "not-yours", f"job {job_id} is another's"))
 
     def note(self, request: Request, problem: Problem) -> None:
-        """Append a REFUSED event, or count it."""
+        """Append a REFUSED event; above the limit only count the refusal."""
         with self._lock:
             self.counts[problem.kind] += 1
             if self._bucket.take(""):

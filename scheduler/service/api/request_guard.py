@@ -47,7 +47,7 @@ log = logging.getLogger("pellucid.api")
 
 
 def _complete(headers: MutableHeaders, silent: Silent) -> None:
-    """Headers that every answer has. `silent`: of when it is, where that is not now."""
+    """Add the headers that every answer has. `silent`: which parts of Slurm do not answer."""
     for name, value in SECURITY_HEADERS.items():
         headers.setdefault(name, value)
     headers.setdefault("Cache-Control", "no-store")
@@ -57,7 +57,8 @@ def _complete(headers: MutableHeaders, silent: Silent) -> None:
 
 
 async def _silent(scope: Scope) -> Silent:
-    """Return who does not answer of the Slurm that is followed."""
+    """Return which parts of the followed Slurm do not answer; none where no Slurm is
+    followed."""
     unread: Unread | None = getattr(scope["app"].state, "unread", None) if "app" in scope else None
     return Silent() if unread is None else await run_in_threadpool(unread.silent)
 
@@ -147,7 +148,8 @@ class RequestGuard:
 
 
 async def _ask_for_rights(scope: Scope) -> None:
-    """Raise Problem for who may not send a large body at all, before any of it is read."""
+    """Raise Problem for somebody who may not send a large body, before any of it is read. A
+    small body is let through."""
     headers = Headers(scope=scope)
     declared = headers.get("content-length", "")
     small = declared.isdecimal() and len(declared) <= 18 and int(declared) <= SMALL_BODY
@@ -157,7 +159,8 @@ async def _ask_for_rights(scope: Scope) -> None:
 
 
 def _check_lengths(scope: Scope) -> None:
-    """Raise Problem for an address or a header that nothing of ours would send."""
+    """Raise Problem (414, 431) where the address or a header is longer than anything that our
+    own pages and clients send."""
     query = scope.get("query_string", b"")
     if len(scope.get("raw_path") or scope["path"]) > PATH_BYTES:
         raise Problem(414, "address-too-long", f"the path is longer than {PATH_BYTES:,} bytes")
@@ -171,7 +174,8 @@ def _check_lengths(scope: Scope) -> None:
 
 
 def _failed(error: Exception, scope: Scope) -> Problem:
-    """Return what is answered, and logged: with a traceback where it is a defect."""
+    """Return the problem that answers a request which failed with an error, and log it; a
+    defect is logged with its traceback."""
     away = unavailable(error)
     if away is not None:
         log.error("unavailable %s %s: %s", scope["method"], scope["path"], away.detail)
@@ -181,7 +185,8 @@ def _failed(error: Exception, scope: Scope) -> Problem:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A body that has been read, as if it had not."""
+    """Return a `receive` function that first gives a body which was read already, and then goes
+    on with `receive`."""
     given = False
 
     async def again() -> Message:

@@ -50,7 +50,8 @@ class Request(BaseModel):
 
 
 def _typed(one: JobField, *, different: bool) -> tuple[Any, Any]:
-    """A declared field in a request: its type, and what it is when it is left out."""
+    """Return the type of a job's field in a request, and its default. `different`: the request
+    changes a job, so the field may be left out."""
     ask, left_out = one.ask, different or one.default is MISSING
     bounds: Json = {"ge": ask.least, "gt": ask.above, "le": ask.most}
     if one.kind is str:
@@ -131,8 +132,7 @@ class Tasks(NamedTuple):
 
 def tasks_of(text: str) -> Tasks:
     """Return the tasks of "0-9", "1,3,7", "0-10:2" or "0-9%2", as `sbatch --array` takes them.
-    Raises ValueError.
-    """
+    Raise ValueError for any other text."""
     found: set[int] = set()
     listed, percent, most = text.partition("%")
     wrong = ValueError("give numbers as sbatch does: 0-9, 1,3,7, 0-10:2 or 0-9%2")
@@ -152,9 +152,8 @@ def tasks_of(text: str) -> Tasks:
 
 
 def each_task(jobs: Iterable[str]) -> list[str]:
-    """Return ids of jobs, with "ARRAY_[0-4,9]" expanded into its tasks, as scancel does. Raises
-    ValueError.
-    """
+    """Return ids of jobs, with "ARRAY_[0-4,9]" expanded into its tasks, as scancel does. Raise
+    ValueError where the numbers of an array cannot be read."""
     found: list[str] = []
     for job in jobs:
         named = re.fullmatch(r"([^\[\]]+_)\[([0-9,:-]+)\]", job)

@@ -22,7 +22,8 @@ def login_path(request: Request) -> str:
 
 @router.post("/login")
 def login(request: Request) -> Response:
-    """Take a token from the login form (`token`, `next`)."""
+    """Take a token from the login form (`token`, `next`), keep it in a cookie and go on to
+    `next`; or show the form again, where the token is not valid."""
     authenticator: Authenticator = request.app.state.authenticator
     fields = form(request)
     authenticator.same_origin(request)
@@ -48,7 +49,7 @@ def login(request: Request) -> Response:
 
 @router.post("/logout")
 def logout(request: Request) -> Response:
-    """Forget the cookie, when our own page asks for it."""
+    """Delete the cookie and show the login form, when one of our own pages asks for it."""
     authenticator: Authenticator = request.app.state.authenticator
     if not SAYS_WHENCE & set(request.headers):
         raise Problem(403, "cross-site-request", "this request does not say which page made it")

@@ -24,7 +24,7 @@ class JobChange:
 
     Attributes:
         changes: what is different; empty: nothing.
-        needed: it was not so already. applied: False for a preview.
+        needed: whether anything changes. applied: False for a preview.
         effect: of a preview: what the analyst foresees.
     """
 

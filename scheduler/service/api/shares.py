@@ -43,9 +43,10 @@ class Share:
 def make(
     connection: Connection, secret: str, job_id: str, lasts_s: int, now: float
 ) -> Share | None:
-    """Return a link made with a token, or None when that is not valid. The job must be the maker's.
+    """Return a link made with a token (`secret`) to a job of the maker's, or None where the
+    token is not valid.
 
-    Raises Problem (429): as many as may be lead to jobs of its owner.
+    Raise Problem (429) where as many links as may be lead to jobs of the job's owner already.
     """
     token = find(connection, secret, now)
     if token is None:
@@ -97,7 +98,8 @@ def revoke(connection: Connection, viewer: Viewer, link_id: str, now: float) -> 
 
 
 def _holding(query: Select[Any], now: float) -> Select[Any]:
-    """Return what is asked of the links that hold, of their jobs and tokens."""
+    """Return a query narrowed to links that are valid now, joined with their jobs and
+    tokens."""
     joined = links.join(jobs, jobs.c.job_id == links.c.job_id)
     joined = joined.join(tokens, tokens.c.id == links.c.token_id)
     lasts = tokens.c.expires_at.is_(None) | (tokens.c.expires_at > now)
@@ -106,7 +108,7 @@ def _holding(query: Select[Any], now: float) -> Select[Any]:
 
 
 def _room(connection: Connection, job_id: str, now: float) -> None:
-    """Raises Problem (429): no more links may be made to jobs of this one's owner."""
+    """Raise Problem (429) where no more links may be made to jobs of this one's owner."""
     owner = select(jobs.c.owner).where(jobs.c.job_id == job_id).scalar_subquery()
     query = _holding(select(func.count()), now).where(jobs.c.owner == owner)
     if connection.execute(query).scalar_one() >= MOST:
@@ -115,9 +117,8 @@ def _room(connection: Connection, job_id: str, now: float) -> None:
 
 
 def opened(connection: Connection, job_id: str, mark: str, now: float) -> tuple[Viewer, int] | None:
-    """Return the viewer that a link admits, to see that job only, and until when; None when the
-    link is not valid.
-    """
+    """Return the viewer that a link admits, to see that job only, and until when (seconds since
+    the epoch). Return None when the link is not valid."""
     until, token_id, signature = _parts(mark)
     if now >= until:
         return None
@@ -141,7 +142,8 @@ def _kept(connection: Connection, signature: str) -> bool:
 
 
 def _parts(mark: str) -> tuple[int, str, str]:
-    """Moment, token and signature; a moment long past where they cannot be read."""
+    """Return the end of a link (seconds since the epoch), its token's id and its signature,
+    from its mark; (0, "", "") where the mark cannot be read."""
     parts = mark.split(".")
     if len(mark) > LONGEST or not mark.isascii() or len(parts) != 3:
         return 0, "", ""

@@ -29,7 +29,7 @@ SECRET_LENGTH = len(PREFIX) + 43  # 32 bytes in URL-safe base64
 
 
 class TokenError(ValueError):
-    """A token that cannot be made or found; one line that says why."""
+    """Raised for a token that cannot be made or found; one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ def create(
     now: float,
     lasts_s: float | None = None,
 ) -> tuple[Token, str]:
-    """Make a token. Return it with its secret, which cannot be had again."""
+    """Make a token. Return it with its secret, which cannot be had again. `lasts_s`: seconds
+    that it is valid; None: for ever."""
     with store.writing() as connection:
         return _create(connection, name, role, vcs, os_user=os_user, now=now, lasts_s=lasts_s)
 
@@ -129,7 +130,7 @@ def find(connection: Connection, secret: str, now: float) -> Token | None:
 
 
 def by_id(connection: Connection, token_id: str) -> Token | None:
-    """Return a token, valid or not."""
+    """Return a token, valid or not; None where there is none."""
     query = select(tokens).where(tokens.c.id == token_id)
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else _token(row)
@@ -160,7 +161,7 @@ def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[To
     lifetime. Every other token of the name and role stays valid for at most `overlap_s` more
     seconds.
 
-    Returns it with its secret. Raises TokenError when none of that name holds.
+    Return it with its secret. Raise TokenError where no token of that name is valid.
     """
     until = now + overlap_s
     with store.writing() as connection:
@@ -180,9 +181,8 @@ def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[To
 
 
 def revoke(store: Store, which: str, now: float) -> list[Token]:
-    """Revoke a token by id, or every token of a name. Return those revoked. Raises TokenError when
-    there is none.
-    """
+    """Revoke a token by id, or every token of a name. Return those revoked. Raise TokenError
+    where there is none that is not revoked already."""
     named = (t for t in every(store) if composed(which) in (t.id, composed(t.name)))
     found = [token for token in named if token.revoked_at is None]
     if not found:
@@ -194,11 +194,8 @@ def revoke(store: Store, which: str, now: float) -> list[Token]:
 
 
 def guard(settings: Settings, store: Store) -> None:
-    """Refuse to listen where strangers could reach a service that asks for no token, and to serve
-    several people whose jobs could not be kept apart.
-
-    Raises SettingsError.
-    """
+    """Raise SettingsError where strangers could reach a service that asks for no token, or
+    where several people's jobs could not be kept apart."""
     if not settings.loopback and not settings.needs_token:
         raise SettingsError(
             f"auth is 'off' and host is {settings.host!r}: without tokens the service listens on "

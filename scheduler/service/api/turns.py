@@ -25,7 +25,8 @@ _NOW: ContextVar[Turn | None] = ContextVar("turn", default=None)
 
 @dataclass(eq=False)
 class Turn:
-    """A user's turn. `since` is when it began (monotonic); 0: it waits, or is over."""
+    """A user's turn. `since`: when it began, monotonic seconds; 0 while it waits, and when it
+    is over."""
 
     of: Turns
     user: str
@@ -33,7 +34,7 @@ class Turn:
     ready: asyncio.Future[None] | None = None
 
     def end(self) -> None:
-        """Let somebody else have it. Does nothing the second time."""
+        """Give the turn back, so that another user can have it. Do nothing the second time."""
         self.of.ended(self)
 
 
@@ -54,7 +55,7 @@ class Turns:
     _lock: Lock = field(default_factory=Lock)
 
     async def take(self, user: str) -> Turn:
-        """Return a turn of a user, once there is one for them."""
+        """Wait until it is the user's turn, and return the turn."""
         turn = Turn(self, user)
         try:
             with self._lock:
@@ -88,7 +89,8 @@ class Turns:
         self.used = {who: s * left for who, s in self.used.items() if s * left > LEAST_S / 2}
 
     def _go_on(self) -> None:
-        """Begin turns while there may be more: of who used least, the one that waits longest."""
+        """Begin turns while there may be more: that of the user who used least, and of several
+        the one that waits longest."""
         while len(self._busy) < self.at_once:
             mine = [turn.user for turn in self._busy]
             may = [t for t in self._waiting if mine.count(t.user) < max(1, self.at_once - 1)]
@@ -108,7 +110,8 @@ def _tell(ready: asyncio.Future[None]) -> None:
 
 
 def rest() -> None:
-    """End the turn of the request that is being answered: it waits for another process now."""
+    """End the turn of the request that is being answered, because it now waits for another
+    process."""
     turn = _NOW.get()
     if turn is not None:
         turn.end()

@@ -34,10 +34,8 @@ _WAITING = [phase.value for phase in Phase if phase.waits]
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """An idempotency key. The request with this digest is to be written once.
-
-    `digest` tells another request under the same key, which is turned down.
-    """
+    """An idempotency key: the request with this digest is written once. Another request, with
+    another digest, under the same key is turned down."""
 
     actor: str
     key: str
@@ -49,7 +47,7 @@ class Written:
     """The result of a request.
 
     Attributes:
-        job_id: id of the job it is about; the earlier one when the key was used before.
+        job_id: id of the job it is about; of the earlier job when the key was used before.
         row: row of the table `jobs`, for a new submission.
     """
 
@@ -63,7 +61,7 @@ class Room:
 
     Attributes:
         jobs: how many may wait.
-        bytes: of their commands and environments, and of those that run.
+        bytes: what commands and environments of waiting and running jobs may take.
     """
 
     jobs: int = 0
@@ -81,7 +79,8 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Waiting jobs of an actor, as they were counted, and those submitted since through us.
+    """Waiting jobs of an actor, as they were counted, and those submitted since through this
+    process.
 
     Counting takes milliseconds in which nobody else can write. So it is done again only after a
     while, or when a quarter of the room there was has been used up: other processes may have
@@ -213,7 +212,8 @@ class Writer:
         return written
 
     def _full(self, connection: Connection, asked: _Asked) -> Problem | None:
-        """A problem when the actor has enough jobs waiting; else one more is counted."""
+        """Return a problem (429) when the actor has no room for this job. Otherwise count the
+        job as waiting and return None."""
         room, actor = asked.room, asked.event.actor
         size = 0 if asked.payload is None else asked.payload.bytes
         if not room.jobs and not room.bytes:
@@ -249,7 +249,8 @@ class Writer:
     def _known(
         connection: Connection, once: Once | None, keys: dict[tuple[str, str], tuple[str, str]]
     ) -> Written | Problem | None:
-        """The outcome of a request whose key was used before; None: it is new."""
+        """Return what came of an earlier request with the same key, or a problem (422) where
+        that was another request. Return None for a new request."""
         if once is None:
             return None
         found = keys.get((once.actor, once.key))

@@ -45,14 +45,15 @@ def begin(
     stated: Stated = ALL_STATED,
 ) -> Present:
     """Bring the database up to date. Begin its log, or make the log and the cluster file agree.
+    Return the nodes and settings that hold.
 
     Args:
         spec, names: as the cluster file, or Slurm, has them.
         choice: which holds where they differ.
         stated: what of them somebody wrote; a default never differs.
 
-    Returns the nodes and settings that hold. Raises StoreError, LogHeaderError, SettingsError,
-    HostError; FileDiffers when there is a choice to make.
+    Raise StoreError, LogHeaderError, SettingsError or HostError for what cannot be used, and
+    FileDiffers when there is a choice to make.
     """
     _keep_others_out(settings)
     store = Store(settings.database)
@@ -100,7 +101,8 @@ def begin(
 
 
 def _look_at_pages(store: Store) -> None:
-    """Look at the database's pages for a moment; the rest while it runs."""
+    """Check the database's pages for at most `LOOKS_S` seconds, and log the first damage. The
+    rest is checked while the service runs."""
     soundness, until = Soundness(store.engine.url), time.monotonic() + LOOKS_S
     for one in soundness.look(lambda: time.monotonic() > until)[:1]:
         soundness.note(one)
@@ -109,7 +111,7 @@ def _look_at_pages(store: Store) -> None:
 
 
 def _keep_others_out(settings: Settings) -> None:
-    """Raise SettingsError where others could put files in the way of the service's own."""
+    """Raise SettingsError where other users could put files in the way of the service's own."""
     folders = {"state_dir": settings.state_dir}
     url = make_url(settings.database)
     if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
@@ -124,8 +126,9 @@ def _keep_others_out(settings: Settings) -> None:
 
 
 def _site(state_dir: Path) -> str:
-    """Names the state folder for good: a log belongs to one, since that is where its jobs are.
-    Of services that begin at the same time one names it."""
+    """Return the lasting name of the state folder, from its file `site`. The file is made where
+    there is none; services that begin at once agree on one name. A log belongs to one state
+    folder, because its jobs are there."""
     path = state_dir / "site"
     if not path.is_file():
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -55,7 +55,7 @@ class Decider:
 
     Args:
         store: a prepared database whose log has its HEADER.
-        backend: opens what decisions take effect on, once they are ours to take.
+        backend: opens what decisions take effect on; called once the lease is held.
         bundle_store: bundles in use.
         holder: names this process in the lease.
         champion: folder of the champion bundle; watched, and taken when it changes.
@@ -108,9 +108,9 @@ class Decider:
     # --- life -------------------------------------------------------------------------------
 
     def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
-        """Decide, or stand by, until stopped. The jobs go on running.
+        """Decide, or stand by, until `stopping` returns True. The jobs go on running.
 
-        `stopping` is asked often: that tells whoever minds this process that it does not hang.
+        `stopping` is called often: that tells the supervisor that this process does not hang.
         """
         gc.set_threshold(*gc.get_threshold()[:2], NEVER)  # see `_tidy`
         self._alive = stopping
@@ -142,9 +142,8 @@ class Decider:
         self.log.info("disk_has_room")
 
     def _tidy(self) -> None:
-        """A full collection where the state was just folded or kept, which takes long anyway:
-        with 10,000 jobs it takes a tenth of a second, which is not to be in the middle of a pass.
-        """
+        """Collect garbage in full, once after each time that the state was read or kept: with
+        10,000 jobs that takes a tenth of a second, too long in the middle of a pass."""
         if self._tidied_at != self._kept_at:
             self._tidied_at = self._kept_at
             gc.collect()
@@ -216,7 +215,7 @@ class Decider:
             self.store.append([], tables, lease=self.lease)
 
     def _fold(self) -> State:
-        """The state the log leads to, whoever decided."""
+        """Return the state that the log leads to, whoever took its decisions."""
         with self.store.reading() as connection:
             return self._folded(connection)
 
@@ -244,12 +243,12 @@ class Decider:
             )
 
     def _begins(self) -> None:
-        """Something begins that may take long."""
+        """Note the moment at which work begins that may take long."""
         self._began = self._logged = self.clock.monotonic()
 
     def _goes_on(self, doing: Callable[[], str]) -> None:
-        """It goes on: whoever minds this process hears of it, and others keep off the lease. What
-        takes long is in the log, and beside the lease."""
+        """Report that long work goes on: renew the lease, and now and then write what is being
+        done (`doing`) to the log file and into the lease."""
         assert self.lease is not None
         now = self.clock.monotonic()
         if now - self._logged >= LONG_S:
@@ -259,7 +258,8 @@ class Decider:
         self._renew()
 
     def _is_ready(self) -> None:
-        """The log was read to its end, and of what was due a first pass taken."""
+        """Mark the lease as ready: the log was read to its end, and a first pass taken if one
+        was due. Log it the first time."""
         assert self.lease is not None
         waiting = self.state.waiting
         doing = f"takes what came, {SLICE:,} events at a time: {waiting:,} wait" if waiting else ""
@@ -296,7 +296,7 @@ class Decider:
             self.backend.stop(record.job_id, record.attempt)
 
     def let_go(self) -> None:
-        """Give the lease up, so that a stand-by can go on at once."""
+        """Keep the state and give the lease up, so that a stand-by can go on at once."""
         if self.lease is not None:
             lease = self.lease
             with suppress(LeaseLost):
@@ -333,7 +333,8 @@ class Decider:
         self.lease = self.store.keep(self.lease)
 
     def _watch_clock(self) -> None:
-        """Say once that the time of day was set back, or far forward."""
+        """Log once that the time of day was set back, and each time that it was set far
+        forward."""
         (was, then), seen = self._clock_seen, (self.clock.now(), self.clock.monotonic())
         self._clock_seen, leapt_s = seen, seen[0] - was - (seen[1] - then)
         if leapt_s > SET_FORWARD_S:
@@ -347,7 +348,7 @@ class Decider:
         self.log.warning(Kind.CLOCK_WENT_BACK.value, **body)
 
     def _listen(self, timeout_s: float) -> None:
-        """Put what the backend reports into the log, then tell it so."""
+        """Append what the backend reports to the log, then acknowledge the reports."""
         reports = self.backend.reports(timeout_s)
         if not reports:
             return
@@ -361,7 +362,7 @@ class Decider:
         self.backend.acknowledge(reports)
 
     def _hear(self) -> None:
-        """Put what others did where decisions take effect into the log, then say so."""
+        """Append changes that others made on the backend to the log, then acknowledge them."""
         if not isinstance(self.backend, Outside):
             return
         news = self.backend.news()
@@ -393,9 +394,8 @@ class Decider:
         self.backend.heard(news)
 
     def _is_new(self, event: Event, known: Collection[str], pending: bool) -> bool:
-        """Return whether the log does not know of it. `known`: jobs; `pending`: it tells of GPUs
-        that were closed, or opened, what no pass has covered.
-        """
+        """Return whether the log does not have this event yet. `known`: ids of known jobs;
+        `pending`: the log has news of closed or opened GPUs that no pass has covered."""
         if event.kind is Kind.SUBMITTED:
             return event.job_id not in known
         if event.kind is Kind.NODE_SET:
@@ -458,12 +458,13 @@ class Decider:
         return decisions
 
     def _passing(self) -> str:
-        """Return how much a pass that goes on is about."""
+        """Return in words how much the running pass is about."""
         queued, events = sum(map(len, self.state.core.queues.values())), self.state.waiting
         return f"decides: {queued:,} jobs in queues, {events:,} events to be taken"
 
     def _keep(self) -> None:
-        """Keep the state as it is, unless nothing was decided since it was kept."""
+        """Write the state to a snapshot, unless nothing was decided since the last one. Only
+        log it where that fails."""
         passed = self._last_pass
         if self.snapshots is None or passed is None or passed.seq <= self._kept_at:
             return
@@ -500,7 +501,8 @@ class Decider:
     # --- models -----------------------------------------------------------------------------
 
     def _watch_champion(self) -> None:
-        """Take the champion when it is another one; the change is an event like any other."""
+        """Log another champion as an event, once its folder has changed; or that it was
+        refused, and why."""
         now = self.clock.monotonic()
         if self.champion is None or now < self._champion_due:
             return
@@ -534,9 +536,8 @@ def write_pass(
     texts: Sequence[str],
     seq: int,
 ) -> None:
-    """Write the decisions of a pass, `encoded`, and every row that it changed. `seq` is that of its
-    DECIDED event.
-    """
+    """Write the decisions of a pass, `encoded`, and every row that it changed. `seq` is the
+    number of the pass's DECIDED event."""
     write_decisions(connection, decisions, texts, seq)
     records, changed_nodes = state.ledger.changes(seq)
     drop(connection, (r.job_id for r in records if r.phase.over and r.submission.sealed))
@@ -575,9 +576,8 @@ OVER = frozenset(kind for what, kind in _KINDS.items() if what.final)
 
 
 def _shown(event: Event) -> Json:
-    """Return what of a report, or of news of nodes, stands in the log line; of an end not what the
-    job wrote last.
-    """
+    """Return the fields of a report, or of news of nodes, for the log line. Of an end the job's
+    last output is left out."""
     names = ["attempt", "state", "exit_code", "node", "open", "reason", "closed"]
     if event.kind is not Kind.ENDED:
         names.append("detail")
@@ -585,7 +585,8 @@ def _shown(event: Event) -> Json:
 
 
 def _event_of(report: Report) -> Event:
-    """A report as an event; what it does not say is left out."""
+    """Return a backend's report as an event of the log. Fields that are None or "" are left
+    out."""
     body = {k: v for k, v in asdict(report).items() if v not in (None, "")}
     for name in ("job_id", "what", "at"):
         del body[name]

@@ -49,8 +49,8 @@ def run_decider(
 ) -> None:
     """Run the process that decides, or stands by, until stopped.
 
-    `holder` names it in the lease: one that is started again under the same name need not wait for
-    the lease to expire. `counts` are those of all.
+    `holder` names it in the lease: one that is started again under the same name need not wait
+    for the lease to expire. `counts`: the counters that all processes share.
     """
     store = Store(settings.database)
     store.go_on()
@@ -74,16 +74,16 @@ def run_decider(
 
 
 def this_process() -> str:
-    """Return a name for this process that is unique among all that use the database. Containers may
-    share host and pid.
-    """
+    """Return a name for this process that is unique among all that use the database. Host and
+    pid alone are not: containers may share them."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def run_api(
     settings: Settings, stopping: Stopping, listening: socket.socket, counts: Counts | None = None
 ) -> None:
-    """Run one process of the API and its pages. `counts` are those of all processes."""
+    """Run one process of the API and its pages until stopped. `counts`: the counters that all
+    processes share; None: new ones."""
     import uvicorn
 
     from scheduler.service.api.connections import Connections, raise_file_limit

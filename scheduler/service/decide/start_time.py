@@ -24,11 +24,8 @@ OFF_S = 30 * DAY_S
 
 
 def check_time(store: Store, accepted: date | None) -> None:
-    """Refuse a time of day that leapt. A leap on the day `accepted` (UTC), or before, is only
-    logged.
-
-    Raises SettingsError naming both times and what to do.
-    """
+    """Raise SettingsError, which names both times and what to do, where the time of day leapt.
+    A leap on the day `accepted` (UTC), or before, is only logged."""
     clock = store.clock
     with store.engine.connect() as connection:
         why = _leapt(connection, clock, None if store.is_sqlite else _server_time(connection))
@@ -45,7 +42,8 @@ def check_time(store: Store, accepted: date | None) -> None:
 
 
 def _leapt(connection: Connection, clock: Clock, server: float | None) -> str:
-    """Return what shows that the time of day is not to be believed; "" = nothing does.
+    """Return why the time of day cannot be right, as part of a sentence; "" where nothing
+    speaks against it.
 
     Args:
         server: the database server's time of day, seconds since the epoch, where it has one.

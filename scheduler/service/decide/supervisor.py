@@ -72,7 +72,8 @@ def _process(
     beat: Any,
     *more: Any,
 ) -> None:  # in the child
-    """Body of a child process: runs until stopped, or until its supervisor is gone.
+    """Run a child process: `run` until stopped, or until its supervisor is gone. Exit with
+    status 1, after logging why, where it fails.
 
     `beat` is a `Beat` in shared memory: when it last asked whether to stop.
     """
@@ -102,16 +103,17 @@ def _process(
 
 
 def _end_with_parent() -> None:
-    """Have the kernel kill this process when its supervisor is gone: one that hangs could not see
-    to it itself, and holds what others wait for."""
+    """Have the kernel kill this process when its supervisor is gone: a process that hangs could
+    not end itself, and would keep what others wait for."""
     procs.prctl(procs.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _stop_signals() -> list[int]:
-    """Holds SIGTERM or SIGINT once one has come.
+    """Install handlers of SIGTERM and SIGINT. Return a list, empty until one of them comes, to
+    which its number is then appended.
 
-    A list, not an `Event`: a handler runs wherever the program is, and inside the lock of the event
-    it would wait for itself.
+    It is no `Event`: a handler runs wherever the program is, and inside the lock of an event it
+    would wait for itself.
     """
     signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -138,13 +140,15 @@ class Silence:
     used_s: float = 0.0
 
     def look(self, now: float, cpu_s: float) -> None:
-        """Note whether the process computes."""
+        """Note whether the process has computed since the last look. `now`: monotonic seconds;
+        `cpu_s`: processor seconds it has used so far."""
         used_s = cpu_s - self.cpu_s
         if used_s >= COMPUTES_S:
             self.moved, self.cpu_s, self.used_s = now, cpu_s, self.used_s + used_s
 
     def hangs(self, now: float, most_s: float) -> str:
-        """Return why the process is believed to hang, or "" where it is not."""
+        """Return in a few words how the process hangs ("waits"), or "" where it is not believed
+        to. `most_s`: seconds for which it may be silent."""
         if now - self.since <= most_s:
             return ""
         if now - self.moved > most_s:
@@ -265,7 +269,8 @@ class Supervisor:
             self._kill(child, now - since, why)
 
     def _most_s(self, child: Child, now: float) -> float:
-        """Return how long a process may be silent."""
+        """Return how many seconds a process may be silent before it is believed to hang; each
+        recent kill doubles them."""
         if now - child.killed_at > FORGOTTEN_S:
             child.kills = 0
         decides = child.run is run_decider
@@ -273,7 +278,8 @@ class Supervisor:
         return float(most_s * 2**child.kills)
 
     def _kill_who_holds_up(self) -> None:
-        """Kill a process that hangs while all others wait for it to have written."""
+        """Kill a process that hangs in the middle of a write to the database, which all others
+        wait for."""
         turn = None if self._line is None else self._line.head()
         now = time.monotonic()
         if turn is None or (writes_s := now - turn.since) < WRITES_MS / 1000:

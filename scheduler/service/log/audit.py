@@ -73,8 +73,8 @@ class Audit:
     Attributes:
         code: version of the code that checked.
         decided_again: passes that were taken again, to the same decisions.
-        links: transactions in the chain. checked_by: the database's own check.
-        divergences: in the order of the log.
+        links: how many links the chain has. checked_by: name of the database's own check.
+        divergences: where the database and its log differ, in the order of the log.
         tampered: rows that are not as they were written. damage: what the database's own check
             finds.
     """
@@ -104,15 +104,16 @@ def audit(
     head: Head | None = None,
     decide_again: bool = False,
 ) -> Audit:
-    """Check a database, live or not, as of one moment.
+    """Check a database, live or not, as of one moment. Return what was checked and found;
+    damage is a part of it.
 
     Args:
         progress: called now and then with the number of events read.
         decide_again: take every pass again as well, until one is taken otherwise.
         head: one exported earlier, which the database's chain must extend.
 
-    Raises BundleError when a bundle that was decided with is not to be found, CannotCheck when the
-    policy is not.
+    Raise BundleError where a bundle that was decided with is not to be found, and CannotCheck
+    where the policy is not.
     """
     try:
         with store.reading() as connection:
@@ -190,7 +191,8 @@ class _Auditor:
             follow_texts(self.state, event, texts, self.mends)
 
     def _check_digest(self, event: Event, texts: list[str]) -> None:
-        """The decisions of a pass are those that the log has the digest of."""
+        """Note a divergence where the decisions of a pass do not have the digest that the log
+        holds."""
         logged = event.body["digest"]
         if (digest := digest_of(texts)) != logged:
             self._diverged(
@@ -198,7 +200,8 @@ class _Auditor:
             )
 
     def _decide_again(self, event: Event, texts: list[str]) -> None:
-        """Fold one event, and take the pass that it tells of again."""
+        """Follow one event. A pass is decided again with the code and models of now; note a
+        divergence where its decisions come out otherwise."""
         state = self.state
         if event.kind is Kind.CLOCK_MENDED:  # from here on all that came before has other times
             self.state = self._followed(event.seq, Mends.of(self.connection, event.seq))
@@ -217,7 +220,8 @@ class _Auditor:
                 self._diverged(event.seq, "decisions", *_first_difference(taken, now))
 
     def _part(self, diverged: Diverged, taken: list[Json]) -> None:
-        """A pass is taken otherwise now: the log is followed from here on."""
+        """Note that a pass is decided otherwise now. From here on the log is followed, not
+        decided again."""
         event = diverged.event
         what, was, is_now = _first_difference(taken, [d.body() for d in diverged.decisions])
         if not what:
@@ -283,7 +287,8 @@ class _Auditor:
 
 
 def _as_read(spec: str) -> str:
-    """Return what was asked for, without what only an older version kept of it."""
+    """Return a stored submission (JSON) without fields that only an older version kept. Return
+    it as it is where it cannot be read."""
     try:
         return canonical(Submission.from_body(json.loads(spec)).body())
     except (LookupError, TypeError, ValueError):
@@ -291,7 +296,8 @@ def _as_read(spec: str) -> str:
 
 
 def _first_difference(was: list[Any], now: list[Any]) -> tuple[str, Any, Any]:
-    """Return where two lists of decisions part; an empty name when they do not."""
+    """Return the first difference between two lists of decisions, as (what differs, value
+    before, value now). Where they are the same, return ("", None, None)."""
     for old, new in zip(was, now, strict=False):
         if old != new:
             name = next(n for n in {**old, **new} if old.get(n) != new.get(n))

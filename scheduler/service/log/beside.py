@@ -126,7 +126,9 @@ def standing(connection: Connection, copies: Path, shadow: Path | None) -> Stand
 def _stands(
     connection: Connection, role: str, folder: Path, used: Path, since: float
 ) -> Beside | None:
-    """The bundle in a folder beside the one in use; None: it is that one."""
+    """Return how the bundle in `folder` compares with the one in use, in the folder `used`;
+    None where both are the same. Where one cannot be loaded, the answer has only `why_not`.
+    `since`: when the one in use came into use."""
     try:
         other, in_use = Bundle.load(folder), Bundle.load(used)
     except BundleError as error:
@@ -139,9 +141,8 @@ def _stands(
 
 
 def learned_to(bundle: Bundle) -> float:
-    """Return when the last job was submitted that a bundle learned from; long ago: it does not
-    say.
-    """
+    """Return when the last job was submitted that a bundle learned from, seconds since the
+    epoch; 0 where the bundle does not say."""
     made = bundle.metadata.get("duration") or {}
     try:
         return datetime.fromisoformat(made["window_to"]).timestamp()
@@ -154,7 +155,7 @@ class Ended:
     """A job that ended, and the inputs of the score that it was decided with.
 
     Attributes:
-        running: it still ran: `ran_s` is for how long by then.
+        running: whether it still ran; then `ran_s` is how long it had run so far.
     """
 
     user: str
@@ -170,7 +171,7 @@ class Began:
 
     Attributes:
         ended: when; None: it runs.
-        counts: it ended by itself.
+        counts: whether it ended by itself.
     """
 
     user: str
@@ -206,7 +207,8 @@ def began_with(
     until: float = inf,
     over: bool = False,
 ) -> list[Began]:
-    """Return the jobs that were scored by a bundle and started; see `ended_with`.
+    """Return the jobs that were scored by a bundle and started, whether they have ended or not.
+    `since` and `until` are as in `ended_with`.
 
     Args:
         over: only those that ended by themselves.
@@ -246,16 +248,18 @@ def began_with(
 
 
 def in_order(known: Iterable[Began]) -> list[tuple[float, Began]]:
-    """Return the jobs that ended by themselves, and when, in the order of their ends."""
+    """Return the jobs that ended by themselves as (time of the end, job), in the order of their
+    ends."""
     ended = [(one.ended, one) for one in known if one.counts and one.ended is not None]
     return sorted(ended, key=lambda pair: pair[0])
 
 
 def as_of(known: Sequence[Began], count: int) -> list[Ended]:
-    """Return the first `count` jobs that ended, and those that ran when the last of them did.
+    """Return the first `count` jobs that ended, and the jobs that ran when the last of those
+    ended.
 
-    What has ended soon is short. Those that still run are there so that models are not the better
-    the shorter they predict.
+    Jobs that ended soon are short. Those that still ran are there so that models do not look
+    better the shorter they predict.
     """
     ended = in_order(known)[:count]
     now = ended[-1][0] if ended else 0.0
@@ -273,9 +277,10 @@ def as_of(known: Sequence[Began], count: int) -> list[Ended]:
 def beside(
     role: str, other: Bundle, in_use: Bundle, ended: Sequence[Ended], *, level: float = LEVEL
 ) -> Beside:
-    """Compare two bundles on jobs that ended, and on what is known of those that run: one that was
-    predicted shorter than it has run is wrong by that much at least.
-    """
+    """Compare two bundles on jobs that ended and on jobs that still run, and return the
+    figures. A running job that was predicted shorter than it has run counts as wrong by that
+    much. Figures are None where too few jobs or users are there; `why_not` says it where
+    `other` cannot be scored."""
     found = Beside(role=role, digest=other.digest, in_use=in_use.digest)
     try:
         picks = _picks(other, in_use)
@@ -315,7 +320,8 @@ def beside(
 
 
 def uses(connection: Connection) -> list[tuple[str, float, int]]:
-    """Return the digests of the bundles in the order they came into use; when, and by which event.
+    """Return the bundles in the order they came into use, as (digest, when, `seq` of the
+    event).
 
     One that is taken again while it is in use counts once.
     """
@@ -332,7 +338,8 @@ def uses(connection: Connection) -> list[tuple[str, float, int]]:
 
 
 def doubts_of(connection: Connection, seq: int) -> list[str]:
-    """Return in which figures the bundle of an event was judged worse before it was promoted."""
+    """Return the figures in which the bundle of event `seq` was judged worse before it was
+    promoted."""
     body = connection.execute(select(events.c.body).where(events.c.seq == seq)).scalar_one()
     return list(json.loads(body).get("doubts", []))
 
@@ -348,9 +355,8 @@ def returned(connection: Connection) -> Mapping[str, object]:
 
 
 def _picks(other: Bundle, in_use: Bundle) -> list[int]:
-    """Return where among the features of the bundle in use those of another are. BundleError: not
-    all.
-    """
+    """Return where each feature of `other` stands among those of the bundle in use. Raise
+    BundleError where one is missing there."""
     places = {spec: i for i, spec in enumerate(in_use.duration.features)}
     for spec in other.duration.features:
         if spec not in places:

@@ -42,9 +42,8 @@ class BundleStore:
         return bundle
 
     def take(self, path: Path) -> Bundle:
-        """Check the bundle at `path`, keep a copy, and return it. BundleError says what is wrong
-        with it.
-        """
+        """Check the bundle at `path`, keep a copy, and return it. Raise BundleError with what
+        is wrong with it."""
         bundle = Bundle.load(path)
         check(bundle)
         kept = self.folder / bundle.digest

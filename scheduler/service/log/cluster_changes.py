@@ -50,7 +50,7 @@ class Wanted:
 
     @property
     def name(self) -> str:
-        """Name of the node that the change is about; "" for settings."""
+        """Return the name of the node that the change is about; "" for settings."""
         return self.node.name if self.node is not None else str(self.body.get("name", ""))
 
     def event(self, at: float, actor: str) -> Event:
@@ -70,7 +70,8 @@ class ClusterChanges:
         self.fixed = fixed
 
     def node(self, named: str) -> NodeRecord:
-        """Return a node, given by its name or else its number. Raises ChangeRefused."""
+        """Return a node by its name, or else by its number. Raise ChangeRefused where there is
+        none."""
         for key in ("name", "node"):
             for record in self.present.nodes.records.values():
                 if str(getattr(record, key)) != named:
@@ -193,9 +194,8 @@ class ClusterChanges:
     # --- what comes of it -------------------------------------------------------------------
 
     def never(self, connection: Connection, *wanted: Wanted) -> list[str]:
-        """Return the waiting jobs that changes make too large for their virtual cluster. The
-        changes are made in `present`.
-        """
+        """Return the ids of waiting jobs that changes make too large for their virtual cluster.
+        The changes are made in `present`, not in the log."""
         before = set(too_large(connection, self.present))
         for one in wanted:
             if one.needed:
@@ -204,7 +204,8 @@ class ClusterChanges:
 
 
 def too_large(connection: Connection, present: Present) -> list[str]:
-    """Return the waiting jobs that ask for more GPUs than their virtual cluster is to have."""
+    """Return the ids of waiting jobs that ask for more GPUs than their virtual cluster is to
+    have."""
     gpus: dict[str, int] = {}
     for has in present.nodes.for_jobs():
         gpus[has.vc] = gpus.get(has.vc, 0) + has.gpus

@@ -34,11 +34,10 @@ OVER = (Phase.ENDED, Phase.CANCELLED, Phase.LOST)
 def finished(store: Store) -> pa.Table:
     """Return every job that has ended and was not refused, in order of submission.
 
-    Returns:
-        A table in ``TRACE_SCHEMA``. `duration_s` is the time on GPUs of the attempt that ended;
-        null for a job that never ran, or of which nobody knows how long it did. What ended nobody
-        knows how (a task of an array that left Slurm's queue, say) is no history; a row that is no
-        such row is logged and left out.
+    Returns: A table in ``TRACE_SCHEMA``. `duration_s` is the time on GPUs of the attempt that
+    ended; null for a job that never ran, or of which nobody knows how long it did. A job of
+    which nobody knows how it ended is left out (a task of an array that left Slurm's queue,
+    say), and so is a row that does not fit the schema, which is logged.
     """
     with store.reading() as connection:
         over = jobs.c.phase.in_([p.value for p in OVER])
@@ -90,13 +89,16 @@ def _count(store: Store) -> int:
 
 
 def profiles(connection: Connection, since: float = 0.0) -> Mapping[str, Any]:
-    """Return what was seen of jobs on GPUs, by job; of events since then."""
+    """Return the latest profile measured of each job on GPUs, by job ID. Events before `since`
+    are not looked at."""
     seen = _latest(connection, Kind.OBSERVED, "profile", since)
     return seen | _latest(connection, Kind.PROFILED, "profile", since)
 
 
 def _latest(connection: Connection, kind: Kind, name: str, since: float = 0.0) -> dict[str, Any]:
-    """A field of the latest event of a kind, by job."""
+    """Return the field `name` of the latest event of a kind about each job, by job ID; None
+    where the event lacks it. Events before `since` (seconds since the epoch) are not looked
+    at."""
     query = select(events.c.seq, events.c.job_id, events.c.body)
     query = query.where(events.c.kind == kind.value, events.c.at >= since)
     rows = connection.execute(query.order_by(events.c.seq)).all()

@@ -54,9 +54,8 @@ class NodesListener(Protocol):
 
 
 class Listener(Protocol):
-    """What hears the events of the log: the decision core, or what follows decisions in its
-    place.
-    """
+    """What is informed of the events of the log: the decision core, or what follows decisions
+    in its place."""
 
     @property
     def jobs(self) -> Container[str]: ...
@@ -180,7 +179,7 @@ class State:
         self._asks_to_be_woken()
 
     def _wakes(self) -> None:
-        """Let the core know, if it is time that it asked to be woken."""
+        """Wake the core, if the time has come for which it asked."""
         if self.wake_at is not None and self.now >= self.wake_at:
             self.wake_at = None
             self.core.wake(self.now)
@@ -203,7 +202,8 @@ class State:
         return {**body, "keys": self.keys} if self.keys else body
 
     def note(self, event: Event) -> None:
-        """Hold an event back until a pass covers it."""
+        """Hold an event back until a pass covers it. A HEADER is taken at once: it makes a new
+        core."""
         self.seen = event.seq
         if event.kind is Kind.HEADER:
             self.header = LogHeader.from_body(event.body)
@@ -216,7 +216,7 @@ class State:
 
     @property
     def waiting(self) -> int:
-        """Number of events that no pass covers yet."""
+        """Return how many events no pass covers yet."""
         return len(self._pending)
 
     def upto(self, most: int) -> int:
@@ -287,9 +287,8 @@ class State:
         return {(event.job_id, event.body["attempt"]): event.kind for event in reported}
 
     def launches(self) -> list[Record]:
-        """Return the records whose attempt was decided on but not reported begun, in order of
-        decision.
-        """
+        """Return the records of attempts that were decided on but not reported begun, in order
+        of decision."""
         reported = self.reported()
         waiting = [
             r
@@ -360,7 +359,8 @@ def _node_removed(state: State, core: Listener, event: Event) -> None:
 
 
 def _fit_types(state: State, core: Listener, event: Event) -> None:
-    """Where there come to be several types of GPU, decide by a policy that was built for it."""
+    """Have the core decide by another policy, where a change brings several types of GPU that
+    the present one was not built for."""
     cluster = state.ledger.nodes.spec(node_of(event.body))
     if not state.core.policy.fits(cluster):
         core.use_policy(state.present.policy_for(cluster), state.now)
@@ -464,5 +464,5 @@ HANDLERS: dict[Kind, Callable[[State, Listener, Event], None]] = {
 
 
 def grants(decisions: Sequence[Decision]) -> list[str]:
-    """Return the jobs to which a pass gave GPUs."""
+    """Return the ids of the jobs to which a pass gave GPUs."""
     return [d.job_id for d in decisions if d.action in GIVES_GPUS]

@@ -60,7 +60,8 @@ def followed(
 def follow(
     state: State, connection: Connection, event: Event, mends: Mends | None = None
 ) -> list[Decision]:
-    """Have a state follow one more event. Return the decisions, where the event is a pass."""
+    """Have a state follow one more event. Return the decisions where the event is a pass, else
+    none."""
     texts = texts_of(connection, event.seq) if event.kind is Kind.DECIDED else []
     return follow_texts(state, event, texts, mends)
 
@@ -68,7 +69,8 @@ def follow(
 def follow_texts(
     state: State, event: Event, texts: Iterable[str], mends: Mends | None = None
 ) -> list[Decision]:
-    """Do as `follow` does, with the decisions in the form in which they were stored."""
+    """Have a state follow one more event, with the decisions of its pass in stored form. Return
+    these decisions, their times corrected by `mends`."""
     taken = decisions_of(texts)
     if mends is not None:
         late_s, event = mends.late_s(event.seq), mends.mended(event)
@@ -79,7 +81,8 @@ def follow_texts(
 
 
 def logged(connection: Connection, event: int) -> list[Decision]:
-    """Return the decisions of a pass as they were taken."""
+    """Return the decisions of a pass as they were taken. `event`: `seq` of its DECIDED
+    event."""
     return decisions_of(texts_of(connection, event))
 
 
@@ -89,7 +92,8 @@ def decisions_of(texts: Iterable[str]) -> list[Decision]:
 
 
 def texts_of(connection: Connection, event: int) -> list[str]:
-    """Return the decisions of a pass in their stored form."""
+    """Return the decisions of a pass in their stored form. `event`: `seq` of its DECIDED
+    event."""
     query = select(decisions.c.seq, decisions.c.body).where(decisions.c.event == event)
     rows = connection.execute(query.order_by(decisions.c.seq)).all()
     return bodies(connection, decisions, rows)

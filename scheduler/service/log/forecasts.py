@@ -23,7 +23,7 @@ RECALLED = 20_000  # ended jobs that are recalled from the table
 
 
 def ended(connection: Connection) -> list[SubmittedJob]:
-    """Return the jobs that have ended, from their table."""
+    """Return the last `RECALLED` jobs that ran and have ended, the latest submitted first."""
     query = (
         select(jobs.c.spec, jobs.c.estimate_s, jobs.c.started_at, jobs.c.ended_at)
         .where(jobs.c.started_at.is_not(None), jobs.c.ended_at.is_not(None))

@@ -50,7 +50,7 @@ class GraphError(ValueError):
 
 
 class _Unset:
-    """A field that an object has not."""
+    """Stands for a field that an object does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class Migration:
     """How one schema became another; classes and enumerations are named by "module:name".
 
     Attributes:
-        classes: what became of those that are called or lie otherwise.
-        fields: of a class (as it is called now), what became of its fields; None: it is gone.
-        new: of a class likewise, the values of its new fields. Of a number with fields they are all
-            that may change, and stay in their order.
+        classes: the new name of each class that was renamed or moved, by its old one.
+        fields: of a class (by its new name), the new name of each renamed field; None: it is gone.
+        new: of a class likewise, the fields that were added, with their values. A float with fields
+            may change in these alone; the others keep their order.
     """
 
     classes: Mapping[str, str] = field(default_factory=dict)
@@ -73,8 +73,9 @@ class Writer:
     """Writes objects in parts. A part may refer to objects of earlier parts.
 
     Args:
-        name: the name of what is no data, or None; asked about every object once.
-        fields: of classes that not all are written of, by "module:name".
+        name: returns the name of an object that is no data, such as a model; None for any other
+            object. Called once for each object.
+        fields: the fields to write of some classes, by "module:name"; of others all are written.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Writer:
             return number, [getattr(obj, name, _UNSET_VALUE) for name in fields]
 
     def _plain(self, value: Any) -> msgpack.ExtType:
-        """Return what msgpack does not know."""
+        """Return the extension type that stands for a value which msgpack has no type for."""
         known = self._numbers.get(id(value))
         if known is not None:
             return known
@@ -161,7 +162,8 @@ class Writer:
         return msgpack.ExtType(_UNSET, b"") if kind is _Unset else self._numbered(value)
 
     def _numbered(self, value: Any) -> msgpack.ExtType:
-        """An object met for the first time."""
+        """Give an object that is met for the first time its number. Return the reference that
+        is written for it. Raise GraphError where its class is outside `PACKAGES`."""
         kind = type(value)
         if not _path(kind).startswith(PACKAGES):
             raise GraphError(f"{_path(kind)} is no part of a state")
@@ -182,7 +184,8 @@ class Writer:
         return [list(value)]
 
     def _type(self, kind: Any) -> str | int:
-        """A class by its number, a built-in one by its name."""
+        """Return the number of a class in the file, or the name of a built-in one. Raise
+        GraphError for any other class outside `PACKAGES`."""
         name = getattr(kind, "__name__", "")
         if name and _BUILTINS.get(name) is kind:
             return str(name)
@@ -214,9 +217,8 @@ class Reader:
         self._types: list[Any] = []
 
     def part(self, part: Mapping[str, Any]) -> Any:
-        """Return the object that was written. Raises GraphError, and whatever a wrong value
-        raises.
-        """
+        """Return the object that was written. Raise GraphError where it cannot be made, and
+        whatever a wrong value raises."""
         self._classes += [self._record(path, fields) for path, fields in part["classes"]]
         self._types += [_class(self._renamed(path)) for path in part["types"]]
         kinds = array("H", part["kinds"])
@@ -238,7 +240,9 @@ class Reader:
         return path
 
     def _record(self, path: str, fields: Sequence[str]) -> tuple[type, _Fill]:
-        """A class, and what fills in the fields of its objects."""
+        """Return the class that a file calls `path`, and a function that sets the fields of its
+        objects. Both are migrated. Raise GraphError where the fields are not those that it must
+        have."""
         now: list[str | None] = list(fields)
         new: dict[str, Any] = {}
         for migration in self._migrations:
@@ -286,7 +290,9 @@ class Reader:
         return self._container(_CONTAINERS[code], inside)
 
     def _number(self, kind: type[float], number: float, *row: Any) -> float:
-        """A number with fields; the file does not name them."""
+        """Return a float with fields, of class `kind`. `row` holds the values of its fields in
+        their order: the file does not name them. Fields that migrations add get the values
+        given there."""
         made, new = float.__new__(kind, number), dict[str, object]()
         for migration in self._migrations:
             new |= migration.new.get(_path(kind), {})
@@ -327,7 +333,8 @@ def _getter(fields: tuple[str, ...]) -> Callable[[Any], Any]:
 
 
 def _slots(kind: type) -> list[str]:
-    """Of one class, without those of its bases."""
+    """Return the names of the slots that a class itself declares, without those of its
+    bases."""
     return [name for name, one in vars(kind).items() if isinstance(one, MemberDescriptorType)]
 
 
@@ -349,7 +356,8 @@ def _class(path: str) -> type:
 
 
 def _filler(kind: type, fields: Sequence[str | None], new: Mapping[str, Any]) -> _Fill:
-    """Return what gives an object of this class its fields, without calling anything of it."""
+    """Return a function that sets the fields of an object of this class from a row, without
+    calling anything of the class."""
     slots = {name: vars(base)[name].__set__ for base in kind.__mro__ for name in _slots(base)}
     setters = [slots[name] for name in fields if name in slots]
     quick = len(setters) == len(fields) and not new

@@ -41,7 +41,8 @@ def runnable(*, follows: bool = False) -> list[str]:
 
 
 def _unfit(kind: type[Policy], follows: bool) -> str:
-    """Return why a service cannot run a policy; "" when it can."""
+    """Return why a service cannot run a policy, as words that follow its name ("stops running
+    jobs"); "" when it can."""
     can = kind.capabilities
     if can.oracle:
         return "knows the true durations"
@@ -53,9 +54,8 @@ def _unfit(kind: type[Policy], follows: bool) -> str:
 
 
 def servable(spec: CoreSpec, *, follows: bool = False) -> Policy:
-    """Return the policy, if a service can run it. Raises LogHeaderError, or InvalidSettings where
-    the settings are of another cluster.
-    """
+    """Return the policy of `spec`. Raise LogHeaderError where a service cannot run it, and
+    InvalidSettings where its settings are of another cluster."""
     if how := _unfit(spec.kind, follows):
         can = ", ".join(runnable(follows=follows))
         raise LogHeaderError(f"policy {spec.policy!r} {how}; a service cannot run it, but: {can}")
@@ -85,7 +85,8 @@ class LogHeader:
         servable(self.spec, follows=self.backend == FOLLOWED)
 
     def core(self, estimator: LiveEstimator | None = None) -> Core:
-        """A new core. Its models come with BUNDLE events; an estimator may bring its histories."""
+        """Return a new core without models: BUNDLE events bring those. `estimator`: one that
+        has learned from past jobs; None: a new one."""
         core = assemble(self.spec, estimator or LiveEstimator())
         core.keeps_receipts = True
         return core
@@ -140,9 +141,8 @@ class LogHeader:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> LogHeader:
-        """Return the header from its `body`. Raises UnknownPolicy, InvalidSettings, or
-        LogHeaderError for a body that no version wrote.
-        """
+        """Return the header from its `body`. Raise UnknownPolicy or InvalidSettings where these
+        cannot be had now, and LogHeaderError for a body that no version wrote."""
         try:
             return cls._of_body(body)
         except (UnknownPolicy, InvalidSettings):
@@ -178,7 +178,8 @@ class LogHeader:
 
 
 def _groups_body(spec: ClusterSpec) -> list[Any]:
-    """The groups of nodes, where they differ, as plain values."""
+    """Return the node groups by virtual cluster as plain values: for each group a list of GPU
+    type, nodes, GPUs per node, GPU memory (MiB) and names. Empty where all nodes are alike."""
     return [
         [
             vc,
@@ -189,11 +190,9 @@ def _groups_body(spec: ClusterSpec) -> list[Any]:
 
 
 def establish(store: Store, header: LogHeader) -> LogHeader:
-    """Begin the log with a header. Return the header that the log has, which may state other nodes
-    and settings.
-
-    Raises LogHeaderError: its jobs are on another backend, or in another state folder.
-    """
+    """Begin the log with a header. Return the header that the log has, which may state other
+    nodes and settings. Raise LogHeaderError where the log's jobs are on another backend, or in
+    another state folder."""
     with store.writing() as connection:
         first = store.first_in(connection)
         if first is None:

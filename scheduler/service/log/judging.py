@@ -59,9 +59,9 @@ class Desk:
     """What candidates are judged with.
 
     Attributes:
-        params: of the pipeline: they name registry and cluster.
-        out: where services read the champion's bundle.
-        program: `pellucid`.
+        params: parameters of the pipeline, a file: they name registry and cluster.
+        out: folder where services read the champion's bundle.
+        program: the command `pellucid`.
     """
 
     params: Path
@@ -87,7 +87,8 @@ def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping)
 def step(
     store: Store, proposals: Proposals, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> bool:
-    """Take one proposal further. Returns whether there was one."""
+    """Judge or promote one proposal. Return whether one was taken further; False also where a
+    stop broke it off, or the disk is full."""
     log = structlog.get_logger(LOG)
     for one in reversed(proposals.each()):
         if one.state == "judging":
@@ -112,9 +113,8 @@ def step(
 
 
 def track(state_dir: Path, desk: Desk, now: float, stopping: Stopping) -> bool:
-    """Have `pellucid served --log` log the weeks that are over, once each, and an hour after what
-    failed. Returns whether it did.
-    """
+    """Have `pellucid served --log` log the weeks that are over, once each; after a failure,
+    again in an hour at the earliest. Return whether weeks were logged."""
     log = structlog.get_logger(LOG)
     over = next((week.number for week in weeks(state_dir) if week.whole), None)
     marks = state_dir / served.FOLDER
@@ -136,7 +136,8 @@ def track(state_dir: Path, desk: Desk, now: float, stopping: Stopping) -> bool:
 
 
 def _tried(marks: Path) -> float:
-    """When it was last tried."""
+    """Return when logging of weeks was last tried, seconds since the epoch; minus infinity
+    where it never was."""
     try:
         return float(json.loads(read_text(marks / TRIED)))
     except (OSError, ValueError, TypeError):
@@ -148,7 +149,8 @@ def _words_of(error: Exception) -> str:
 
 
 def _written(path: Path, what: Judged | Done) -> bool:
-    """Write how it ended; False: the disk takes nothing now, and it is tried again."""
+    """Write how a judgement or a promotion ended. Return False where the disk takes nothing
+    now: the proposal is then taken again."""
     try:
         write(path, what)
     except OSError as error:
@@ -190,7 +192,9 @@ def _previewed(
 def _promoted(
     one: Proposal, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> Done | None:
-    """Promote it. It names the version, so that nothing is done twice where it is run again."""
+    """Promote a proposal, or return to the former champion. Return how that ended, or None
+    where a stop broke it off. The version is named, so that running it again does nothing
+    twice."""
     assert one.wanted is not None
     judged = one.judged
     if one.back and judged is None:  # which version that is, before anything changes
@@ -217,8 +221,8 @@ def _promoted(
 
 
 def judged_on(store: Store, one: Proposal, desk: Desk) -> Path:
-    """Return the jobs that a proposal is judged on: ours, where enough have ended since it learned;
-    else those of the pipeline."""
+    """Return the file of jobs that a proposal is judged on: jobs of this service, where enough
+    have ended since its models learned; else those of the pipeline."""
     learned = Bundle.load(one.folder / BUNDLE).metadata.get("duration", {}).get("window_to")
     table = finished(store)
     if learned:
@@ -237,13 +241,15 @@ def _of_pipeline(desk: Desk) -> Path:
 
 
 def _promote(desk: Desk, asked: Sequence[str], stopping: Stopping) -> Ran | None:
-    """Run `pellucid promote`; None: it was broken off, because the service stops."""
+    """Run `pellucid promote` with some arguments. Return what `_run` returns."""
     files = ["--params", str(desk.params), "--out", str(desk.out), "--json"]
     return _run(desk, ["promote", *files, *asked], stopping)
 
 
 def _run(desk: Desk, asked: Sequence[str], stopping: Stopping) -> Ran | None:
-    """Run `pellucid`; None: it was broken off, because the service stops."""
+    """Run `pellucid`. Return its exit status, its output, and the last line of its errors;
+    status 1 where it took longer than `LONGEST_S` and was killed. Return None where it was
+    broken off because the service stops."""
     process = subprocess.Popen(
         ["nice", *desk.program, *asked],
         stdin=subprocess.DEVNULL,

@@ -69,7 +69,7 @@ class Ledger:
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """Return False for an event that comes too late, or twice, and so changes nothing."""
+        """Return whether an event changes anything: False where it comes too late, or twice."""
         if event.kind in ABOUT_NODES:
             return self.nodes.matters(event)
         if event.kind in ABOUT_NO_JOB:
@@ -92,7 +92,8 @@ class Ledger:
         )
 
     def take(self, event: Event) -> None:
-        """Take in an event that matters. Raises IllegalTransition."""
+        """Take in an event that matters. Raise IllegalTransition where the job's phase does not
+        allow it."""
         if event.kind in ABOUT_NODES:
             self.nodes.take(event)
             if event.kind is Kind.GPUS_CLOSED:
@@ -109,7 +110,8 @@ class Ledger:
             self._changed[event.job_id] = None
 
     def decided(self, decisions: Iterable[Decision]) -> None:
-        """Take in the decisions of a pass, in order. Raises IllegalTransition."""
+        """Take in the decisions of a pass, in order. Raise IllegalTransition where a job's
+        phase does not allow one."""
         for d in decisions:
             if d.action is Action.CHANGE_NODE:
                 self.nodes.settled(d.nodes[0])
@@ -141,7 +143,7 @@ class Ledger:
         return f"job {job_id} is not remembered" if record is None else record.story()
 
     def validate(self) -> None:
-        """Assert what must hold between passes. Raises AssertionError."""
+        """Raise AssertionError unless what must hold between passes does."""
         for record in self.records.values():
             assert (record.grant is not None) == record.phase.holds_gpus, record.story()
             assert (record.end is not None) == record.phase.over, record.story()
@@ -160,7 +162,7 @@ class Ledger:
         self._over(record, Phase.CANCELLED, End(event.at, EndState.CANCELLED))
 
     def _cancel_asked(self, record: Record, event: Event) -> None:
-        """It is over when its end is reported."""
+        """Note that a job's end was asked for. The job is over when its end is reported."""
         record.cancel_asked = True
 
     def _prioritised(self, record: Record, event: Event) -> None:
@@ -201,7 +203,7 @@ class Ledger:
         record.profile = profile_of(event.body)
 
     def _pair_observed(self, record: Record, event: Event) -> None:
-        """What it says is for the policy."""
+        """Change nothing: a measured pair speed is for the policy."""
 
     def _profiled(self, record: Record, event: Event) -> None:
         record.profile, record.profiled = profile_of(event.body), True
@@ -240,7 +242,7 @@ class Ledger:
             record.queued_at = d.time
 
     def _queued_and_held(self, record: Record, d: Decision) -> None:
-        """It was held in the pass that put it in its queue."""
+        """Note when a job was queued that was held in the pass that queued it."""
         if record.queued_at is None:
             record.queued_at = d.time
 
@@ -262,7 +264,7 @@ class Ledger:
         self._pair(d.partner, record.job_id)
 
     def _left(self, record: Record, d: Decision) -> None:
-        """It left in the same pass that it came in, or that says so."""
+        """Change nothing: the job's end was noted when its event was taken in."""
 
     # --- what both do -----------------------------------------------------------------------
 
@@ -277,7 +279,8 @@ class Ledger:
             del self.holding[record.job_id]
 
     def _pair(self, job_id: str | None, partner: str | None) -> None:
-        """The other of two that share, or shared, their GPUs."""
+        """Set the partner of a job that holds GPUs; None: it shares them no more. Do nothing
+        for a job that holds none."""
         other = self.holding.get(job_id or "")
         if other is not None and other.grant is not None:
             other.grant.partner = partner
@@ -307,7 +310,7 @@ class Ledger:
 
 
 def _tell_runs(ledger: Ledger, node: int) -> None:
-    """Say on each job that holds GPUs of a node which of them do not answer."""
+    """Note on each job that holds GPUs of a node which of them do not answer."""
     for record in ledger.holding.values():
         if record.grant is not None and node in record.grant.nodes:
             silent = _silent(ledger, record.grant)

@@ -28,7 +28,7 @@ DAY_S = 86_400.0
 
 
 class NothingToMend(LogHeaderError):
-    """Raised when no time in the log is wrong, or it is not known which. One line."""
+    """Raised when no time in the log is wrong, or it is not known which times are. One line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,14 @@ class Wrong:
 
 
 def find(store: Store, now: float, first: int | None = None, began: float | None = None) -> Wrong:
-    """Return what is dated wrong. The host's clock must be right by now.
+    """Return which events are dated wrong, and by how much. The host's clock must be right by
+    now. Raise NothingToMend where none is, or it cannot be known.
 
     Args:
         now: the time of day, seconds since the epoch.
-        first: the first event dated wrong; None: the one that the last leap before what lies in
-            the future begins with.
-        began: when that was in truth, seconds since the epoch; None: right after the one before.
-
-    Raises NothingToMend.
+        first: the first event dated wrong. None: the one after the last leap of a day or more, up
+            to the first event that lies in the future.
+        began: when that event truly was, seconds since the epoch; None: right after the one before.
     """
     early, late = array("d"), array("d")  # of each event, the earliest and the latest time
     with store.reading() as connection:
@@ -147,9 +146,8 @@ def _rows_mended(connection: Connection, store: Store, bundles: Bundles, upto: i
 
 
 def running(store: Store) -> list[str]:
-    """Return the leases that somebody renews, which means that the service is not stopped. It waits
-    long enough to see a renewal.
-    """
+    """Return the names of the leases that somebody renews: the service is not stopped. Wait
+    long enough to see a renewal."""
     with store.engine.connect() as connection:
         names = connection.execute(select(leases.c.name)).scalars().all()
     return [name for name in names if store.is_renewed(name)]

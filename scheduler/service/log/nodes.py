@@ -38,10 +38,10 @@ class NodeRecord:
 
     Attributes:
         node: its number, which no other node is ever given.
-        profiling: it is lent to the profiling partition for good.
+        profiling: whether it is lent to the profiling partition for good.
         open: False: drained, nothing new starts there.
-        leaves: it goes once nothing runs there.
-        becomes: what it is to be once nothing runs there; `opens`: and whether it is open then.
+        leaves: whether it is removed once nothing runs there.
+        becomes: what it is to be once nothing runs there; `opens`: whether it is open then.
         reason, actor, since: why, by whom and since when (seconds since the epoch) it is drained.
         closed_gpus: those that do not answer, in order; nothing new starts on them.
     """
@@ -77,18 +77,20 @@ class NodeRecord:
 
     @property
     def intended(self) -> Node | None:
-        """What the node is to be once the pending change is made; None: it is to be removed."""
+        """Return what the node is to be once the pending change is made; None: it is to be
+        removed."""
         return None if self.leaves else self.becomes or self.has
 
     @property
     def closed_since(self) -> float | None:
-        """Since when the GPU that was closed last is closed; None: all are open."""
+        """Return since when the GPU that was closed last is closed, seconds since the epoch;
+        None: all are open."""
         drained = [self.since] if not self.open and self.since is not None else []
         return max([*drained, *(one.since for one in self.closed_gpus)], default=None)
 
     @property
     def vcs(self) -> tuple[str, ...]:
-        """The virtual cluster that the node is in, and the one that it is to be in."""
+        """Return the virtual cluster that the node is in, and the one that it is to be in."""
         return (self.has.vc, *((self.becomes.vc,) if self.becomes is not None else ()))
 
     def row(self) -> Columns:
@@ -181,7 +183,7 @@ class NodeTable:
 
     @property
     def closed(self) -> list[int]:
-        """The drained nodes, by number."""
+        """Return the numbers of the drained nodes, in order."""
         return [record.node for record in self.records.values() if not record.open]
 
     def named(self, name: str) -> NodeRecord | None:
@@ -192,15 +194,14 @@ class NodeTable:
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """Return False for an event about a node that was removed, or that exists already where it
-        is to be added.
-        """
+        """Return whether an event changes anything: False where its node was removed, or exists
+        already and is to be added."""
         if event.kind is Kind.NODE_ADDED:
             return self.named(event.body["name"]) is None
         return event.body["node"] in self.records
 
     def take(self, event: Event) -> None:
-        """Take in an event that matters."""
+        """Change the nodes as an event says that matters."""
         body = event.body
         if event.kind is Kind.NODE_ADDED:
             self._put(NodeRecord(self.next, body["name"], node_of(body)))
@@ -260,7 +261,8 @@ class NodeTable:
         self._changed.add(record.node)
 
     def changes(self) -> list[tuple[int, NodeRecord | None]]:
-        """Return the nodes changed since the last call; None stands for one that was removed."""
+        """Return the nodes changed since the last call, as (number, node); None stands for one
+        that was removed."""
         found = [(node, self.records.get(node)) for node in sorted(self._changed)]
         self._changed = set()
         return found
@@ -283,9 +285,8 @@ class NodeTable:
         ]
 
     def spec(self, *more: Node) -> ClusterSpec:
-        """Return the shape of a cluster with every node as it is now and as it is to be, so that a
-        policy can be built for both. `more` are nodes of an event.
-        """
+        """Return the shape of a cluster with every node as it is now and as it is to be, so
+        that a policy can be built for both. `more`: further nodes, those of an event."""
         now = [record.has for record in self.records.values()]
         becomes = [r.becomes for r in self.records.values() if r.becomes is not None]
         return ClusterSpec.of([*now, *becomes, *more])

@@ -41,7 +41,7 @@ KINDS = (Kind.STARTED, Kind.ENDED, Kind.LOST, Kind.NOT_STARTED, Kind.CANCEL_ASKE
 
 
 class Notice(NamedTuple):
-    """A message. `seq`: of the event it is about."""
+    """A message to an owner. `seq`: number of the event it is about."""
 
     seq: int
     owner: str
@@ -97,15 +97,15 @@ def keep_notifying(
 
 
 def mark(store: Store, cursor: Path) -> None:
-    """Begin to count events where none were counted before: messages are sent about later ones
-    only.
-    """
+    """Write the number of the last event to `cursor` where that file is not there yet: messages
+    are sent about later events only."""
     if not cursor.exists():
         write_whole(cursor, str(_decided(store)), durable=True)
 
 
 def _decided(store: Store) -> int:
-    """The last event that the table of jobs tells of: one that no pass covers yet is not in it."""
+    """Return the number of the last event that a pass has covered, or 0 before the first pass.
+    Later events are not in the table of jobs yet."""
     query = select(events.c.cause).where(events.c.kind == Kind.DECIDED.value)
     with store.engine.connect() as connection:
         return connection.execute(query.order_by(events.c.seq.desc()).limit(1)).scalar() or 0
@@ -140,7 +140,8 @@ def due(store: Store, after: int, upto: int) -> Iterator[Notice]:
 def _send(
     store: Store, program: str, cursor: Path, lease: Lease, notices: Iterable[Notice]
 ) -> Lease:
-    """Send them, and the lease as it was kept meanwhile. Raises LeaseLost."""
+    """Send messages, noting each in `cursor` whether it could be sent or not. Renew the lease
+    meanwhile and return it. Raise LeaseLost where another process has it."""
 
     def keep() -> None:
         nonlocal lease
@@ -168,9 +169,8 @@ def _notice(row: RowMapping, what: str) -> Notice:
 
 
 def _sent(program: str, notice: Notice, meanwhile: Callable[[], object] = lambda: None) -> str:
-    """Return why it could not be sent; "" = it was. Calls `meanwhile` every two seconds that it
-    takes.
-    """
+    """Send one message. Return why it could not be sent, or "" where it was. `meanwhile` is
+    called every two seconds until then."""
     argv = [program, "-s", notice.subject, notice.owner]
     if not notice.owner[:1].isalnum():  # of mail: -option, |command, /file, +folder
         return "the owner's name would be read as an option, a command or a file"

@@ -111,24 +111,24 @@ class Present:
 
     @property
     def settings(self) -> Mapping[str, Any] | None:
-        """The policy's settings, where they changed since the log began; else None."""
+        """Return the policy's settings, where they changed since the log began; else None."""
         return self.changes[-1].settings if self.changes else None
 
     @property
     def spec(self) -> CoreSpec:
-        """What the core was built from, with the present settings."""
+        """Return what the core was built from, with the present settings."""
         return self.header.spec.with_settings(self.settings)
 
     def policy_for(self, cluster: ClusterSpec) -> Policy:
-        """Return the policy with the present settings for a cluster. Raises InvalidSettings."""
+        """Return the policy with the present settings for a cluster. Raise InvalidSettings
+        where they do not fit it."""
         return policy_of(replace(self.spec, cluster=cluster))
 
     # --- events about nodes and settings ----------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """Return False for an event about a node that was removed, or that exists already where it
-        is to be added.
-        """
+        """Return whether an event changes anything: False where its node was removed, or exists
+        already and is to be added."""
         return event.kind is Kind.SETTINGS_SET or self.nodes.matters(event)
 
     def admits(self, event: Event) -> bool:
@@ -160,7 +160,7 @@ class Present:
         return ""
 
     def take(self, event: Event) -> None:
-        """Take in an event that matters and is admitted."""
+        """Change nodes or settings as an event says that matters and is admitted."""
         if event.kind is Kind.SETTINGS_SET:
             self.changes.append(SettingsChange.of(event))
         else:

@@ -27,7 +27,8 @@ WORD = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}(-[0-9a-f]{8})?")
 
 
 class NoProposal(ValueError):
-    """What was asked for cannot be; a sentence."""
+    """Raised where a proposal cannot be made, found or promoted. The text is a sentence for
+    people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """That it is to be promoted: by whom, why, and whether though it is not better."""
+    """The wish to promote a proposal: when, by whom, why, and whether even if it is not
+    better."""
 
     at: float
     by: str
@@ -105,7 +107,8 @@ class Proposal:
 
     @property
     def state(self) -> str:
-        """Return how far it is, one word."""
+        """Return how far it is: "judging", "unjudged", "better", "not better", "promoting",
+        "promoted" or "failed"."""
         if self.done is not None:
             return "failed" if self.done.error else "promoted"
         if self.wanted is not None:
@@ -131,7 +134,8 @@ class Proposals:
         why: str,
         now: float,
     ) -> Proposal:
-        """Keep models that somebody proposes. Raises NoProposal."""
+        """Store models as a proposal, and return it. Raise NoProposal where the same models are
+        proposed already, or `why` is empty or more than one line."""
         _check_why(why)
         same = (one for one in self.each() if one.proposed.digest == bundle.digest)
         if any(not one.done and one.state != "unjudged" for one in same):
@@ -150,7 +154,8 @@ class Proposals:
         return self.one(name)
 
     def go_back(self, *, by: str, why: str, now: float) -> Proposal:
-        """Ask for the former champion. Raises NoProposal."""
+        """Store the wish to return to the former champion as a proposal, and return it. Raise
+        NoProposal where that is asked for already, or `why` is empty or more than one line."""
         _check_why(why)
         if any(one.back and not one.done for one in self.each()):
             raise NoProposal("That is asked for already.")
@@ -161,7 +166,8 @@ class Proposals:
         return self.one(name)
 
     def promote(self, name: str, *, by: str, why: str, anyway: bool, now: float) -> None:
-        """Ask for a proposal to become champion. Raises NoProposal."""
+        """Ask for a proposal to become champion. Raise NoProposal where it is not judged, is
+        promoted already, or is not better and neither `anyway` nor a `why` is given."""
         found = self.one(name)
         if why.strip():
             _check_why(why)
@@ -172,7 +178,7 @@ class Proposals:
         write(found.folder / WANTED, Wanted(at=now, by=by, why=why.strip(), anyway=anyway))
 
     def one(self, name: str) -> Proposal:
-        """Return a proposal by its name. Raises NoProposal."""
+        """Return a proposal by its name. Raise NoProposal where there is none."""
         folder = self.folder / name
         if WORD.fullmatch(name):
             proposed = _read(folder / PROPOSED, Proposed)
@@ -203,7 +209,7 @@ def _new_name(now: float, digest: str) -> str:
 
 
 def _check_why(why: str) -> None:
-    """Raises NoProposal where it says nothing, or cannot be handed to a program."""
+    """Raise NoProposal where `why` is empty, or has control characters, as in a second line."""
     if not why.strip():
         raise NoProposal("Say why: it is kept with the models.")
     if not why.strip().isprintable():
@@ -217,7 +223,8 @@ def write(path: Path, what: Proposed | Judged | Wanted | Done) -> None:
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
-    """A part of a proposal; None: it is not there yet, or cannot be read."""
+    """Return a part of a proposal from its file; None where it is not there yet, or cannot be
+    read."""
     try:
         return kind(**json.loads(read_text(path)))
     except (OSError, ValueError, TypeError):

@@ -51,7 +51,7 @@ class HoldBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """That a job is held: who may release it, who held it, and since when."""
+    """A hold on a job: who may release it, who held it, and since when."""
 
     by: HoldBy
     actor: str
@@ -60,7 +60,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Depends:
-    """That a job waits for other jobs to end: since when, and which one failed, or ""."""
+    """A wait for other jobs to end: since when, and the id of the one that failed, or ""."""
 
     since: float
     failed: str = ""
@@ -140,7 +140,7 @@ class Record:
 
     @property
     def waits_to_begin(self) -> bool:
-        """Whether the attempt was decided on and not yet reported begun."""
+        """Return whether the attempt was decided on and is not yet reported begun."""
         return self.grant is not None and not self.grant.begun
 
     def story(self) -> str:
@@ -206,6 +206,6 @@ def indices(mask: int) -> tuple[int, ...]:
 
 
 def profile_of(body: Mapping[str, Any]) -> Profile | None:
-    """Return the profile in the body of a report's event, or None."""
+    """Return the profile in the body of a report's event, or None where it has none."""
     found = body.get("profile")
     return None if found is None else Profile(**found)

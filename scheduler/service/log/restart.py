@@ -38,12 +38,12 @@ Ask = Callable[[ClusterChanges], Wanted]
 
 
 class FileDiffers(LogHeaderError):
-    """Raised when the cluster file and the log differ, and nobody chose which holds, or the choice
-    is impossible.
+    """Raised when the cluster file and the log differ, and nobody chose which holds, or the
+    choice is impossible.
 
     Attributes:
         differences: a line each.
-        can_apply: whether it may be asked which.
+        can_apply: whether the file can be applied, if somebody chooses so.
     """
 
     def __init__(self, why: str, differences: Iterable[str], *, can_apply: bool):
@@ -57,8 +57,8 @@ class Difference:
     """One thing that the file states otherwise than the log.
 
     Attributes:
-        lines: in words.
-        ask: the change that makes the log follow the file; None: there is none, `why_not`.
+        lines: the difference in words.
+        ask: the change that makes the log follow the file; None: no change does, as `why_not` says.
     """
 
     lines: tuple[str, ...]
@@ -77,18 +77,16 @@ def settle(
     actor: str = "",
     at: Callable[[LogHeader], float],
 ) -> Present:
-    """Make the cluster file and the log agree, as was chosen. Return the nodes and settings that
-    hold.
+    """Make the cluster file and the log agree, as was chosen. Return the nodes and settings
+    that hold. Raise FileDiffers where that cannot be; then nothing has changed.
 
     Args:
         spec, names: as the file has them.
-        stated: what of them somebody wrote.
+        stated: what of them somebody wrote; a default never differs.
         choice: the file is applied, or the log kept; None: FileDiffers when they differ.
-        fake_gpus: of the local backend.
+        fake_gpus: whether the local backend's GPUs are only declared.
         actor: who applies the file.
-        at: the time on the service's clock.
-
-    Raises FileDiffers; and then nothing has changed.
+        at: returns the time on the service's clock.
     """
     with store.writing() as connection:
         present = Present.read(store, connection)
@@ -132,8 +130,8 @@ def _undecided(
 def _carried_out(
     changes: ClusterChanges, found: list[Difference]
 ) -> tuple[list[Wanted], list[str]]:
-    """The changes in an order in which each can be made, and why others cannot; those that can
-    are taken into what is there."""
+    """Return the changes in an order in which each can be made, and a line for each that
+    cannot, with why. The first are made in `changes`, not in the log."""
     cannot = [one.why_not for one in found if one.ask is None]
     left = [one for one in found if one.ask is not None]
     made: list[Wanted] = []
@@ -177,9 +175,8 @@ def differences(
     live: Mapping[str, int],
     stated: Stated,
 ) -> list[Difference]:
-    """Return what a cluster file states otherwise than the log; `live` are the jobs by virtual
-    cluster.
-    """
+    """Return what a cluster file states otherwise than the log. `live`: how many jobs have not
+    ended, by virtual cluster."""
     found = [*_kept_for_good(present, spec, stated), *_settings(present, spec)]
     if stated.nodes:
         found += _nodes(present, spec.cluster, names)
@@ -188,7 +185,8 @@ def differences(
 
 
 def _kept_for_good(present: Present, spec: CoreSpec, stated: Stated) -> list[Difference]:
-    """Of name, policy and profiling partition, which a log keeps."""
+    """Return the differences in cluster name, policy and profiling partition. A log keeps
+    these: none can be applied."""
     was = present.header.spec
     found = []
     of_policy = stated.policy or bool(spec.settings.stated())  # whose settings they are
@@ -212,7 +210,8 @@ def _kept_for_good(present: Present, spec: CoreSpec, stated: Stated) -> list[Dif
 
 
 def _partition(present: Present) -> ProfilingPartition | None:
-    """The profiling partition with the nodes it has now."""
+    """Return the profiling partition with the nodes that are lent to it now, by virtual
+    cluster; None where there is none."""
     spec = present.header.spec
     if spec.profiling is None or not spec.lent:
         return spec.profiling
@@ -250,7 +249,8 @@ def _value(values: Mapping[str, Any], name: str) -> str:
 
 
 def _gone(present: Present, cluster: ClusterSpec, live: Mapping[str, int]) -> list[Difference]:
-    """Virtual clusters that the file has not and that jobs are in."""
+    """Return a difference for each virtual cluster that has unended jobs and is not in the
+    file. None can be applied."""
     return [
         Difference(
             (f"virtual cluster {vc}: in the log with {count(live[vc], 'job')}, not in the file",),
@@ -266,8 +266,9 @@ def _gone(present: Present, cluster: ClusterSpec, live: Mapping[str, int]) -> li
 
 
 def _nodes(present: Present, cluster: ClusterSpec, names: tuple[str, ...]) -> list[Difference]:
-    """Nodes with a name are compared by name; the others of the file are any of the log's, those
-    that are alike first."""
+    """Return the differences in nodes: those that come, change and go. Named nodes are compared
+    by name. Each other node of the file is matched with any of the log's, the most alike
+    first."""
     file = list(zip(cluster.nodes(), names_of(cluster, names), strict=True))
     log = {record.name: record for record in present.nodes.records.values()}
     taken = log.keys() | {name for _, name in file}
@@ -290,7 +291,8 @@ def _nodes(present: Present, cluster: ClusterSpec, names: tuple[str, ...]) -> li
 def _matched(
     nodes: list[Node], log: dict[str, NodeRecord], alike: Callable[[Node, NodeRecord], bool]
 ) -> tuple[list[Node], list[tuple[Node, NodeRecord]]]:
-    """Nodes of the file without a match in the log, and those with; matches leave `log`."""
+    """Return the nodes of the file that are `alike` no node of the log, and those that are,
+    each with its match. Matches are taken out of `log`."""
     left: list[Node] = []
     found: list[tuple[Node, NodeRecord]] = []
     for has in nodes:
@@ -311,7 +313,8 @@ def _same(has: Node, record: NodeRecord) -> bool:
 
 
 def _going(has: Node, record: NodeRecord) -> bool:
-    """It is about to leave, and would not."""
+    """Return whether a node of the log is about to leave and is like this one, which would keep
+    it."""
     return record.leaves and _key(record.has) == _key(has)
 
 

@@ -33,9 +33,9 @@ class Restore:
     """What is to be restored.
 
     Attributes:
-        file: file of the database. backup: of the one to put there.
-        folder: the backup's, where its models are; None: a file alone is given.
-        events, waiting, running: what the backup holds.
+        file: file of the database. backup: file of the backup.
+        folder: the backup's folder, where its models are; None: the backup is a file alone.
+        events, waiting, running: what the backup holds: events, waiting and running jobs.
         at: when its last event was, seconds since the epoch.
     """
 
@@ -50,9 +50,8 @@ class Restore:
 
     @classmethod
     def of(cls, database: str, state_dir: Path, backup: Path) -> Restore:
-        """Read a backup and return what is to be restored. Raises StoreError where it is none, or
-        is damaged itself.
-        """
+        """Read a backup and return what is to be restored. Raise StoreError where it is none,
+        or is damaged itself."""
         url = make_url(database)
         if url.get_backend_name() != "sqlite" or not url.database:
             raise StoreError("only a SQLite file is restored here; PostgreSQL: pg_restore")
@@ -98,9 +97,8 @@ class Restore:
         ]
 
     def apply(self) -> list[str]:
-        """Restore the backup. Return what was done, line by line. Raises StoreError where somebody
-        uses the database.
-        """
+        """Restore the backup. Return what was done, line by line. Raise StoreError where a
+        process uses the database."""
         for pid in _users(self.file):
             raise StoreError(f"process {pid} uses {self.file}: stop the service first")
         kept, partial = self._kept(), self.file.with_name(f".{self.file.name}.restoring")
@@ -121,7 +119,8 @@ class Restore:
         return [*done, "next: pellucid audit, then pellucid serve with --keep-log"]
 
     def _models(self) -> Iterator[str]:
-        """Put the models and the site's name of a backup where there are none."""
+        """Copy the models and the site's name of a backup to where there are none. Yield a line
+        for each thing copied."""
         if self.folder is None:
             return
         bundles, site = self.folder / "bundles", self.folder / "site"
@@ -144,7 +143,7 @@ def _read_only(file: Path) -> sqlite3.Connection:
 
 
 def _users(file: Path) -> Iterator[int]:
-    """Processes that have a file open, as far as this account may see."""
+    """Yield the ids of the processes that have a file open, as far as this account may see."""
     real = os.path.realpath(file)
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and int(folder.name) != os.getpid():

@@ -67,8 +67,8 @@ class Week:
 
     Attributes:
         number: of the week, since the epoch; `number * WEEK_S` is when it began.
-        whole: it is over, and nothing of it changes any more.
-        bundles: those that decided in it, or whose jobs ended in it; most jobs first.
+        whole: whether it is over, so that nothing of it changes any more.
+        bundles: those that scored jobs which came or ended in it; most jobs first.
     """
 
     number: int
@@ -82,7 +82,8 @@ class Week:
 
 
 def counted(connection: Connection, number: int, *, whole: bool) -> Week:
-    """Return what the bundles of a service did in a week."""
+    """Return what the bundles of a service did in a week. `number`: as in `Week`; `whole`:
+    whether the week is over."""
     since = number * WEEK_S
     came = jobs.c.submitted_at >= since, jobs.c.submitted_at < since + WEEK_S
     over = jobs.c.ended_at >= since, jobs.c.ended_at < since + WEEK_S
@@ -124,7 +125,8 @@ def _served(digest: str, decided: int, misses: Sequence[tuple[str, float]]) -> S
 
 
 def _scores(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str, float]]:
-    """Bundle and score of the first score of each job, of those that had one."""
+    """Return the bundle's digest and the value of each job's first score, by job ID. The value
+    is ln(1 + predicted seconds). Jobs without a score are left out."""
     found: dict[str, tuple[str, float]] = {}
     for table in (decisions, events):
         scored = (

@@ -222,13 +222,14 @@ class StateCheckpoints:
         return None
 
     def _paths(self) -> list[Path]:
-        """Newest first."""
+        """Return the paths of the snapshots, the newest first."""
         return sorted(self.folder.glob(f"*{SUFFIX}"), reverse=True)
 
     def _sound(
         self, connection: Connection, store: Store, upto: int
     ) -> Iterator[tuple[int, bytes]]:
-        """Version and content of the files that are ours, whole, and of this log."""
+        """Yield version and content of each usable file, the newest first: it belongs to this
+        user, is whole, and was taken of this log at event `upto` or before."""
         for path in self._paths():
             try:
                 if path.stat().st_uid != os.geteuid():
@@ -247,7 +248,8 @@ class StateCheckpoints:
                 continue
 
     def _read(self, recorded: bytes, version: int) -> dict[str, Any]:
-        """Return what a file holds, by name; the estimator as it was."""
+        """Return what a file holds, by name, with its estimator restored. Raise GraphError
+        where a later version wrote it."""
         steps = [MIGRATIONS[number] for number in range(version + 1, VERSION + 1)]
         if version > VERSION:
             raise GraphError("of a later version")
@@ -265,7 +267,8 @@ class StateCheckpoints:
         return {**values, "estimator": estimator}
 
     def _restored(self, values: dict[str, Any], header: Event) -> State:
-        """The state that a file holds; `header`: the log's first event."""
+        """Return the state that a file holds. `values`: its content by name; `header`: the
+        log's first event."""
         state = State(self._bundles)
         state.note(header)
         present, estimator = state.present, values["estimator"]
@@ -286,7 +289,7 @@ def core_of(present: Present, estimator: LiveEstimator, memory: CoreMemory) -> C
 
 
 def _recorded(state: State) -> dict[str, Any]:
-    """Return what a state knows from the log."""
+    """Return what a state knows from the log, by name, as it is written to a file."""
     estimator = state.core.estimator
     assert isinstance(estimator, LiveEstimator)
     return {
@@ -300,7 +303,8 @@ def _recorded(state: State) -> dict[str, Any]:
 
 
 def _named(state: State) -> Callable[[Any], str | None]:
-    """Models are not in a file."""
+    """Return a function that names the objects which are not written to a file: it returns a
+    bundle's digest, and None for any other object."""
 
     def name(value: Any) -> str | None:
         return value.digest if isinstance(value, Bundle) else None
@@ -309,6 +313,6 @@ def _named(state: State) -> Callable[[Any], str | None]:
 
 
 def _digest(event: Event) -> str:
-    """Of what an event says: tells logs apart."""
+    """Return a digest of an event, by which a snapshot of another log is recognised."""
     content = [event.seq, event.at, event.kind.value, event.cause, dict(event.body)]
     return hashlib.sha256(canonical(content).encode()).hexdigest()

@@ -35,8 +35,8 @@ class Tampered:
 
     Attributes:
         table, row: the row's table and key.
-        link: of the chain, that covers it; 0 = none does.
-        what: is wrong with it.
+        link: number of the link of the chain that covers it; 0: none does.
+        what: what is wrong with it.
     """
 
     table: str
@@ -96,15 +96,14 @@ class Head:
 
 
 def head_of(connection: Connection, events: int, at: float) -> Head:
-    """Return the head of a database now."""
+    """Return the head of a database now. `events`: how many it has."""
     last = chain.newest(connection)
     return Head(0, "", events, at) if last is None else Head(last.seq, last.head, events, at)
 
 
 def read_head(path: Path, key: bytes | None) -> Head:
-    """Return a head that was exported. Raises HeadError where the file is none, or is not signed by
-    the key.
-    """
+    """Return a head from the file to which it was exported. Raise HeadError where the file is
+    none, or is not signed by the key."""
     try:
         body = json.loads(read_text(path))
         names = {"links": int, "head": str, "events": int, "at": float, "signature": str}
@@ -120,7 +119,8 @@ def read_head(path: Path, key: bytes | None) -> Head:
 
 
 def read_key(path: Path) -> bytes:
-    """Return a key to sign with, from any file of 32 bytes or more that only its owner can read."""
+    """Return a key to sign with, from any file of 32 bytes or more that only its owner can
+    read. Raise HeadError for any other file."""
     try:
         mode, key = path.stat().st_mode, read_given(path).strip()
     except OSError as error:
@@ -200,7 +200,8 @@ class Verified:
         self._wrong[name, key] = Tampered(name, key, what, link)
 
     def _compare(self, sealed: list[Table]) -> None:
-        """Rows that may change, or go, with the latest seals of them."""
+        """Compare rows that may change, or go, with their latest digests. Note those that are
+        altered, foreign or missing."""
         seals = chain.sealed(self.connection)
         rest = [table for table in chain.CHAINED if table not in chain.IN_ORDER]
         for table in dict.fromkeys([*rest, *sealed]):
@@ -258,7 +259,8 @@ def _upto(first: int, last: int) -> str:
 
 
 def damage(connection: Connection) -> tuple[list[str], str]:
-    """Return what the database finds wrong with its own pages and indexes, and what checked it.
+    """Return a line for each thing that the database finds wrong with its own pages and
+    indexes, and the name of the check.
 
     PostgreSQL has pg_amcheck's functions where the extension amcheck is installed; else its page
     checksums, if the cluster has them, are checked as the audit reads every row.

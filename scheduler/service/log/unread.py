@@ -24,15 +24,15 @@ class Silent:
     """Which parts of a followed Slurm do not answer.
 
     Attributes:
-        slurm: of when all is that is shown; None: slurmctld answers.
-        database: of when limits, accounts and shares are; None: slurmdbd answers.
+        slurm: when what is shown of Slurm was read; None: slurmctld answers.
+        database: when limits, accounts and shares were read; None: slurmdbd answers.
     """
 
     slurm: float | None = None
     database: float | None = None
 
     def checks(self, now: float) -> Iterator[tuple[str, str]]:
-        """Yield each part that does not answer, and that in words."""
+        """Yield each part that does not answer as (name, words): of when what is shown is."""
         if self.slurm is not None:
             shown = clock_time(self.slurm, now)
             yield "slurm", f"does not answer: what is shown is of {shown}"
@@ -66,7 +66,8 @@ class Unread:
 
 
 def silent(store: Store) -> Silent:
-    """Return which parts did not answer the follower last."""
+    """Return which parts did not answer when the follower last asked; none where nobody
+    knows."""
     of_looks = select(events.c.body, events.c.at).where(events.c.kind == Kind.ADVISED.value)
     try:
         with store.engine.connect() as connection:

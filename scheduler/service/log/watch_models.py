@@ -60,10 +60,8 @@ def keep_watching(database: str, bundles: Path, stopping: Callable[[float], bool
 
 
 def look(store: Store, bundle_store: BundleStore, now: float) -> Beside | None:
-    """Return to the former models if the new ones are worse beyond chance.
-
-    Returns what was found; None where there is nothing to watch, or too little has ended.
-    """
+    """Return to the former models if the new ones are worse beyond chance. Return the
+    comparison, or None where there is nothing to watch, or too little has ended."""
     with store.reading() as connection:
         used, last = uses(connection), returned(connection)
         if len(used) < 2 or last.get("to") == used[-1][0]:
@@ -92,7 +90,8 @@ def is_left(former: Beside, *, doubted: bool) -> bool:
 
 
 def due(ended: int) -> int | None:
-    """Return how many of the ended jobs are to be compared, or None where too few have ended."""
+    """Return how many of the ended jobs are to be compared now, or None where too few have
+    ended."""
     looks = [round(FIRST * GROWS**i) for i in range(LOOKS)]
     return max((count for count in looks if count <= ended), default=None)
 

@@ -34,15 +34,15 @@ DEEDS = ("change", "hold", "release", "cancel")
 
 @router.get("/jobs/{job_id}/act")
 async def preview(request: Request, viewer: Asking, job_id: str) -> Response:
-    """Show what an action would do. The form on this page does it."""
+    """Show what an action on a job would change. Nothing is changed: a form on that page does
+    the action."""
     return await _answer(request, viewer, job_id, request.query_params, preview=True)
 
 
 @router.post("/jobs/{job_id}/act")
 async def act(request: Request, viewer: Asking, job_id: str) -> Response:
     """Do an action on a job (`do`: change, hold, release or cancel; for a change also the new
-    values).
-    """
+    values), and show the job again; or show what is wrong."""
     return await _answer(request, viewer, job_id, form(request), preview=False)
 
 
@@ -70,7 +70,7 @@ def preview_of_group(request: Request, viewer: Asking, which: Alike, do: Word = 
 
 @router.post("/group/act")
 def act_on_group(request: Request, viewer: Asking) -> Response:
-    """Do the action to the jobs that were previewed."""
+    """Do an action to the jobs that were previewed, and show the board again."""
     view: VisibleQueries = request.app.state.reads.seen_by(viewer)
     given = form(request, lists=("jobs",))
     _many(request, view, given.get("do", ""), given.get("jobs", "").split(), preview=False)
@@ -80,7 +80,9 @@ def act_on_group(request: Request, viewer: Asking) -> Response:
 def _many(
     request: Request, view: VisibleQueries, deed: str, ids: Sequence[str], *, preview: bool
 ) -> tuple[list[str], int]:
-    """Jobs to which it is done, and how many of the others there are."""
+    """Hold, release or cancel several jobs, or only preview that. Return the ids of the jobs to
+    which it is done, and how many of the others there are. Raise Problem where it can be done
+    to none."""
     if deed not in DEEDS[1:]:
         raise Problem(422, "invalid-request", "jobs can be held, released or cancelled")
     ids = [job_id for job_id in ids if JOB_ID.fullmatch(job_id)][:MOST_CANCELLED]

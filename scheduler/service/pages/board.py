@@ -31,9 +31,9 @@ class Block:
     Attributes:
         first, width: columns, from 1.
         lane: "" alone; "upper" and "lower" when two share.
-        job_id: "" when the viewer may not see whose it is.
+        job_id: "" when the viewer may not see the job.
         css: colour and what is special about it.
-        tip: in words.
+        tip: the same in words.
     """
 
     first: int
@@ -100,13 +100,13 @@ class Queue:
 
     @property
     def mine(self) -> bool:
-        """Whether any of the rows is shown in full."""
+        """Return whether any of the rows is a job of the viewer's."""
         return any(row.job is not None for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Everything on the page."""
+    """The content of the page of the present."""
 
     now: float
     tiles: list[Tile]
@@ -159,7 +159,7 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
 
 
 def _groups(view: PageQueries, only: str) -> list[Group]:
-    """The viewer's jobs as groups; none where the lists show them all."""
+    """Return the viewer's jobs as groups, or none where there are few enough to show each."""
     groups = view.groups(**({"vc": only} if only else {}))
     return in_order(groups) if sum(group.jobs for group in groups) > MANY else []
 
@@ -199,7 +199,8 @@ def _tiles(
 
 
 def cluster_map(nodes: Sequence[Node], placed: Sequence[JobRow], me: str) -> list[VcMap]:
-    """Return nodes by virtual cluster, in node order."""
+    """Return the map of each virtual cluster, in node order. `placed`: the viewer's jobs on
+    GPUs; `me`: the viewer's name."""
     known = {job.job_id: job for job in placed}
     maps = []
     for vc, members in groupby(sorted(nodes, key=lambda n: (n.vc, n.node)), lambda n: n.vc):
@@ -293,5 +294,5 @@ def _queues(
 
 
 def others(n: int) -> str:
-    """Return the number of others' jobs in a queue, in words."""
+    """Return in words how many jobs of others are in a queue."""
     return count(n, "job") + (" of another user" if n == 1 else " of other users")

@@ -48,7 +48,7 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @router.get("/models/compare")
 def compare(request: Request, viewer: Operator, one: Word = "", other: Word = "") -> Response:
-    """Show the weeks of each of the models, and two of them on the same jobs."""
+    """Show the figures of each of the models week by week, and two of them on the same jobs."""
     settings: Settings = request.app.state.settings
     store: Store = request.app.state.store
     proposed = {p.proposed.digest: p for p in Proposals(settings.state_dir).each() if not p.back}
@@ -86,7 +86,8 @@ def compare(request: Request, viewer: Operator, one: Word = "", other: Word = ""
 
 @router.get("/models/moved")
 def moved(request: Request, viewer: Operator, owner: Word = "") -> Response:
-    """Show what moved a user's estimates of this week beside those of three weeks before."""
+    """Show which terms moved a user's estimates of this week, beside those of three weeks
+    before. Without `owner`, show the form that asks for one."""
     settings: Settings = request.app.state.settings
     store: Store = request.app.state.store
 
@@ -116,7 +117,8 @@ def _on_the_same_jobs(
     used: list[tuple[str, float, int]],
     asked: list[str],
 ) -> Contrast:
-    """Two models on the jobs of the one that came into use last. Raises BundleError."""
+    """Return how two models compare on the jobs of the one that came into use last, which is
+    the first of `asked`. Raise BundleError where neither was in use, or one cannot be read."""
     both = []
     for digest in asked:
         known = proposed.get(digest)
@@ -137,7 +139,8 @@ def _on_the_same_jobs(
 
 
 def _copy(settings: Settings, digest: str) -> Bundle:
-    """The copy of a bundle that was in use. Raises BundleError."""
+    """Return the copy that was kept of a bundle in use. Raise BundleError where there is
+    none."""
     if not DIGEST.fullmatch(digest):
         raise BundleError("There are no such models.")
     return Bundle.load(settings.state_dir / "bundles" / digest)

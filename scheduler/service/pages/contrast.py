@@ -44,8 +44,8 @@ class Contrast:
     Attributes:
         found: how the other one compares with the first, beyond chance or not.
         groups: errors of the first (before) and of the other (after), by group.
-        moved: predictions that differ most, likewise.
-        shapes: those that differ most, the first one's and the other's.
+        moved: predictions that differ most, of the first (before) and of the other (after).
+        shapes: the shapes that differ most, as (the first one's, the other's).
         only: terms that one of them lacks, in words.
     """
 
@@ -96,7 +96,8 @@ def contrast(one: Bundle, other: Bundle, seen: Sequence[Ended], role: str) -> Co
 def _shapes(
     first: AdditiveModel, then: AdditiveModel
 ) -> tuple[tuple[tuple[Chart, Chart], ...], tuple[str, ...]]:
-    """The shapes that differ most, and the terms that only one of both has."""
+    """Return the shapes that differ most, as (the first one's, the other's) charts, and a line
+    for each term that only one of both has."""
     mine, others = _named(first), _named(then)
     apart = {
         name: _apart(first, mine[name], then, others[name])
@@ -125,7 +126,8 @@ def _text(model: AdditiveModel, term: Term) -> str:
 
 
 def _apart(first: AdditiveModel, mine: Term, then: AdditiveModel, others: Term) -> float:
-    """Mean distance of two shapes, over the rows that the first one learned from."""
+    """Return the mean distance of two shapes of one feature, over the rows that the first one
+    learned from."""
     axis, other = first.axes[mine.features[0]], then.axes[others.features[0]]
     values: list[Value] = list(axis.categories)
     if axis.spec.kind == "continuous" and axis.cuts:
@@ -183,12 +185,12 @@ class Movement:
     """What moved a user's estimates between two times.
 
     Attributes:
-        then, now: jobs of each time.
-        estimate: factor between the typical estimates, logarithm; lasted: likewise between how
-            long they ran (None: too few ended).
+        then, now: how many jobs of each time.
+        estimate: logarithm of the factor between the typical estimates; lasted: likewise between
+            how long the jobs ran (None: too few ended).
         movers: the terms, those that moved most first; rest: all others together.
         models: what the change of the models did; None: they did not change.
-        enough: both times have jobs enough; else there are only their numbers.
+        enough: whether both times have jobs enough; else only their numbers are known.
     """
 
     then: int = 0
@@ -252,7 +254,8 @@ def scored_of(
 def movement(
     scored: Iterable[Scored], bundle: Bundle, known: Mapping[str, Bundle], now: float
 ) -> Movement:
-    """Return what moved a user's estimates: of this week's jobs, beside three weeks before.
+    """Return what moved a user's estimates of this week's jobs, beside those of three weeks
+    before.
 
     Args:
         bundle: the models in use; both times are taken apart with their terms.
@@ -321,7 +324,8 @@ def _middle(values: Sequence[Value]) -> str:
 def _translated(
     of: AdditiveModel, model: AdditiveModel, inputs: Sequence[str]
 ) -> list[Value] | None:
-    """Inputs of a score as another model takes them; None: it asks for others."""
+    """Return the inputs of a score of the model `of`, in the order of the features of `model`;
+    None where `of` lacks one of those."""
     held = dict(zip((spec.name for spec in of.features), row_of(of, inputs), strict=False))
     names = [spec.name for spec in model.features]
     return [held[name] for name in names] if held.keys() >= set(names) else None

@@ -43,7 +43,7 @@ FILE = "edits.yaml"
 
 @router.get("/models/edit")
 def try_edit(request: Request, viewer: Operator) -> Response:
-    """A form for a change of a shape function; with a change, what it would do.
+    """Show the form for a change of a shape function; with a change, also what it would do.
 
     With `replay`, also which starts of last week it moves: that takes a while, and no other site
     may ask for it.
@@ -57,7 +57,7 @@ def try_edit(request: Request, viewer: Operator) -> Response:
 
 @router.post("/models/edit")
 def save_edit(request: Request, viewer: Operator) -> Response:
-    """Save a change (the fields of `Asked`), with who made it."""
+    """Save a change (the fields of `Asked`) with who made it, and show the form again."""
     fields = form(request, lists=("points",))
     settings: Settings = request.app.state.settings
     try:
@@ -73,8 +73,8 @@ def save_edit(request: Request, viewer: Operator) -> Response:
 def changed_in_use(
     request: Request, viewer: Viewer, fields: Mapping[str, str]
 ) -> tuple[Asked, Bundle]:
-    """Return the change that a form asks for, and the models in use. Raises NoEdit: it is none of
-    theirs."""
+    """Return the change that a form asks for, and the models in use. Raise NoEdit where they
+    cannot be changed so."""
     asked = _asked(fields)
     queries = PageQueries(request.app.state.store, viewer, request.app.state.reads.bundles)
     bundle = bundle_in_use(queries.bundle())
@@ -87,7 +87,8 @@ def changed_in_use(
 def _asked(
     fields: Mapping[str, str], model: AdditiveModel | None = None, parts: Sequence[str] = ()
 ) -> Asked:
-    """What the fields ask for; of the parts of a drawn shape, those that were moved."""
+    """Return the change that a form's fields ask for. A drawn shape holds only the `parts` that
+    were moved."""
     asked = Asked(**{name: fields.get(name, "").strip() for name in FIELDS})
     if model is None or asked.kind != "draw" or fields.get("of") != asked.feature:
         return asked
@@ -102,7 +103,7 @@ def answer(
     parts: Sequence[str] = (),
     problem: str = "",
 ) -> Response:
-    """Return the page, with what a change would do, or why it cannot be made."""
+    """Return the page of the form, with what its change would do, or why it cannot be made."""
     settings: Settings = request.app.state.settings
     store: Store = request.app.state.store
 

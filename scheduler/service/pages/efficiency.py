@@ -10,13 +10,13 @@ from scheduler.service.pages.queries import Used
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """What some jobs used. Every share is 0 to 1; None: of none it is known.
+    """What some jobs used. Every share is 0 to 1; None: it is known of none of them.
 
     Attributes:
-        util: of their GPUs while they were measured, each job by its GPU-time.
-        measured: share of their GPU-time of which that is known.
+        util: use of their GPUs while they were measured, each job weighted by its GPU-time.
+        measured: share of their GPU-time for which that is known.
         mem_mib: memory of the fullest GPU of the job that took most.
-        time: of the time that they asked for, by those that stated a limit.
+        time: share used of the time that they asked for, by those that stated a limit.
     """
 
     util: float | None

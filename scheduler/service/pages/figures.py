@@ -31,7 +31,8 @@ MOST_BUCKETS = 60
 
 
 def since(period: str, now: float) -> float:
-    """Return the first moment of a period; that of the week when there is no such period."""
+    """Return the first moment of a period, seconds since the epoch. An unknown period counts as
+    a week."""
     length = {name: s for name, _, s in PERIODS}.get(period, 7 * DAY_S)
     return now - length if length else 0.0
 
@@ -43,8 +44,8 @@ def since(period: str, now: float) -> float:
 class Portion:
     """What a virtual cluster, or a user of it, used: jobs that ended in the period.
 
-    `stretch`: median of JCT over time on GPUs: 1 = never waited. `used`: of what a user's jobs
-    asked for, in every virtual cluster; None of a virtual cluster.
+    `stretch`: median of JCT over time on GPUs: 1 = never waited. `used`: how much a user's jobs
+    used of what they asked for, over all virtual clusters; None in a row of a virtual cluster.
     """
 
     vc: str
@@ -61,7 +62,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """Everything on the page."""
+    """The content of the page of fairness."""
 
     vcs: list[Portion]
     users: list[Portion]
@@ -177,7 +178,8 @@ def _time(seconds: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Everything on the page: figures of everybody's jobs, rows of the viewer's."""
+    """The content of the page of ended jobs: figures of everybody's jobs, rows of the
+    viewer's."""
 
     charts: list[Chart]
     page: Page[JobRow]
@@ -272,9 +274,8 @@ class Promise:
 
     @property
     def margin(self) -> float:
-        """Two standard errors of the share, if the aim is met exactly and the jobs of a batch are
-        late together.
-        """
+        """Return two standard errors of the share, if the aim is met exactly and the jobs of a
+        batch are late together."""
         return 2 * (self.aim * (1 - self.aim) / self.batches) ** 0.5 if self.jobs else 1.0
 
     @property
@@ -290,7 +291,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Everything on the page."""
+    """The content of the page on how forecasts turned out."""
 
     lines: list[Promise]
     claims: list[Record]
@@ -341,7 +342,8 @@ def _lines(among: str, some: Sequence[Kept], *, ends: bool) -> Iterator[Promise]
 
 
 def _promise(text: str, among: str, aim: float, held: Sequence[Sequence[bool]]) -> Promise:
-    """From whether each job of each batch was not later."""
+    """Return a line of the calibration table. `held`: for each batch, whether each of its jobs
+    was not later than promised."""
     jobs = sum(map(len, held))
     if not jobs:
         return Promise(

@@ -20,7 +20,8 @@ def in_order(groups: Iterable[Group]) -> list[Group]:
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """Some jobs of one group. `next` is where the next page begins; None where there is none."""
+    """Some jobs of one group. `next`: place at which the next page begins; None where there is
+    none."""
 
     group: Group | None
     jobs: list[JobRow]

@@ -50,7 +50,7 @@ _ONE = Lock()  # at a time, in each process that serves pages
 
 
 class NoReplay(ValueError):
-    """Nothing could be played; a sentence."""
+    """Raised where nothing can be played. The text is a sentence for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Start:
 
     @property
     def later_s(self) -> float:
-        """Return by how much it is later; below 0: earlier."""
+        """Return by how many seconds it is later; below 0: earlier."""
         return self.as_it_would_be - self.as_it_is
 
 
@@ -78,8 +78,8 @@ class Starts:
     """What a change does to the starts of last week's jobs.
 
     Attributes:
-        jobs: that were played and compared; since: submitted from then on.
-        whole: the week, and not only its last jobs.
+        jobs: how many were played and compared; since: submitted from then on.
+        whole: whether all of the week was played, not only its last jobs.
         earlier, later: those that move most, each way.
         count_earlier, count_later: how many move at all, by a minute or more.
         wait_s, wait_then_s: mean wait as it is, and as it would be.
@@ -97,7 +97,8 @@ class Starts:
 
 
 def played_apart(store: Store, bundle: Path, asked: Asked, now: float) -> Starts:
-    """Return which starts a change moves, played in another process. Raises NoReplay.
+    """Return which starts of last week a change moves, played in another process. Raise
+    NoReplay where nothing can be played.
 
     Args:
         bundle: folder of the models in use.
@@ -130,15 +131,16 @@ def played_apart(store: Store, bundle: Path, asked: Asked, now: float) -> Starts
 
 
 def read(document: Mapping[str, Any]) -> Starts:
-    """Return what `asdict` made of a `Starts`, and JSON of that."""
+    """Return a `Starts` from the JSON of its `asdict`."""
     lists = {name: tuple(Start(**one) for one in document[name]) for name in ("earlier", "later")}
     return Starts(**{**document, **lists})
 
 
 def starts(store: Store, bundle: Bundle, asked: Asked, now: float) -> Starts:
-    """Play the week before `now` with a bundle and with one of its shapes changed, and compare.
+    """Play the week before `now` with a bundle and with one of its shapes changed. Return which
+    starts differ.
 
-    Raises NoEdit, NoReplay.
+    Raise NoEdit where the shape cannot be changed so, and NoReplay where nothing can be played.
     """
     changed = with_shape(bundle, asked)
     with store.reading() as connection:
@@ -160,8 +162,12 @@ class _Week:
     """The jobs of a week, as they were.
 
     Attributes:
-        played: those that were on GPUs or in line, in order; carried: of them, from before.
-        work: what each came to; learned: those that ended before, as (job, work).
+        played: jobs that were on GPUs or in line, in order.
+        carried: ids of those that were submitted before the week.
+        work: how long each ran and how it ended, by job id.
+        learned: jobs that ended before the week, as (job, work).
+        since: when the week begins, seconds since the epoch.
+        whole: whether all its jobs are here, not only the last.
     """
 
     played: Sequence[Job]
@@ -224,7 +230,7 @@ def _before(job: Job) -> list[str]:
 
 
 def _play(spec: CoreSpec, bundle: Bundle, week: _Week) -> Mapping[str, JobResult]:
-    """What comes of the jobs with a bundle."""
+    """Return how the jobs of a week fare under the models of a bundle, by job id."""
     estimator = LiveEstimator()
     moments = list[tuple[float, int, Job, Work]]()
     for job, work in week.learned:
@@ -276,7 +282,7 @@ def _compared(both: Sequence[Mapping[str, JobResult]], week: _Week) -> Starts:
 
 
 def main() -> None:
-    """Play what standard input asks for, and print what was found."""
+    """Play what standard input asks for, and print what was found as JSON."""
     os.nice(10)
     for limit, most in ((resource.RLIMIT_CPU, int(LIMIT_S)), (resource.RLIMIT_AS, LIMIT_MIB << 20)):
         resource.setrlimit(limit, (most, most))

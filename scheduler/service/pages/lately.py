@@ -18,8 +18,8 @@ T = TypeVar("T")
 class Lately:
     """A cache of recent results, by key.
 
-    What took long is kept for so long that working it out again and again takes a twentieth of a
-    processor. Safe to share between threads.
+    A result is kept the longer, the longer it took: so making it again and again takes at most
+    a twentieth of a processor. Safe to share between threads.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):

@@ -53,12 +53,12 @@ class Wanted:
 
     @property
     def by(self) -> str:
-        """The column that is sorted by."""
+        """Return the column that is sorted by."""
         name = self.sort.removeprefix("-")
         return name if name in _KEYS else "job_id"
 
     def address(self, **other: object) -> str:
-        """Return the query for these choices, with the given changes."""
+        """Return the query string for these choices, with the given ones changed."""
         asked = {name: getattr(self, name) for name in Wanted.__slots__} | other
         kept = {name: value for name, value in asked.items() if value}
         if kept.get("sort") == "job_id":
@@ -87,8 +87,9 @@ class Listing:
     """The table.
 
     Attributes:
-        rows: rows of this page. all: how many are like that. first, next: where the pages begin.
-        others: jobs of the other kind, without GPUs or with.
+        rows: rows of this page. all: how many jobs match on all pages.
+        first, next: place of the first job of this page, and of the next; None: it is the last.
+        others: how many jobs there are of the other kind, without GPUs or with.
         owners, accounts, partitions: to choose from.
         tiles: figures about the person or the account that is chosen.
     """
@@ -151,7 +152,8 @@ def chosen(view: PageQueries, wanted: Wanted) -> list[str]:
 
 
 def _by_id(view: PageQueries, wanted: Wanted, there: Sequence[Key]) -> list[Key]:
-    """The job whose whole ID is searched for, where it is not `there` and all else holds of it."""
+    """Return the job with the ID that is searched for, if the other choices hold of it and it
+    is not in `there`; else none."""
     if any(one.job_id == wanted.find for one in there):
         return []
     asked = {"phase": wanted.state} | {name: getattr(wanted, name) for name in _CHOICES}
@@ -203,7 +205,8 @@ def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
 
 
 def _tiles(view: PageQueries, wanted: Wanted) -> list[tuple[str, str, str]]:
-    """A person or an account: GPUs asked for and had, and how their jobs went this week."""
+    """Return tiles about a person or an account, as (figure, label, note): GPUs asked for and
+    had, and how their jobs went this week."""
     own = view.own(owner=wanted.owner, account=wanted.account)
     asked = sum(job.gpus for job in own)
     had = sum(job.gpus for job in own if job.phase in HOLDING)
@@ -243,7 +246,7 @@ def _tiles(view: PageQueries, wanted: Wanted) -> list[tuple[str, str, str]]:
 
 
 def _waiting_since(now: float, waits: Sequence[Own]) -> str:
-    """Return how long those that wait do by now; "" where none does."""
+    """Return in words how long the waiting jobs have waited; "" where none waits."""
     waited = sorted(now - job.since for job in waits if job.since is not None)
     if not waited:
         return ""
@@ -254,9 +257,8 @@ def _waiting_since(now: float, waits: Sequence[Own]) -> str:
 
 
 def as_csv(rows: Iterable[Listed]) -> str:
-    """Return a table as CSV for a spreadsheet; times are ISO 8601, UTC. No cell is taken as a
-    formula there.
-    """
+    """Return a table as CSV for a spreadsheet; times are ISO 8601, UTC. A cell that a
+    spreadsheet would take for a formula is made plain text."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([heading for _, heading in COLUMNS])

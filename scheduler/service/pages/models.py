@@ -35,7 +35,8 @@ NO_BUNDLE = (
 
 @dataclass(frozen=True)
 class Models:
-    """Everything on the page. `missing` says why there is nothing."""
+    """The content of the page of the models. `missing`: why there is nothing to show; "": there
+    is."""
 
     missing: str = ""
     digest: str = ""
@@ -63,7 +64,7 @@ def models(
     digest: str = "",
     odd: Sequence[Alarm] = (),
 ) -> Models:
-    """Return the page.
+    """Return what the page of the models shows.
 
     Args:
         live: feature values of the latest jobs, as text, aligned with the bundle's features.
@@ -133,7 +134,8 @@ def _facts(bundle: Bundle) -> list[tuple[str, str]]:
 
 
 def _accuracy(ended: Sequence[Outcome]) -> Chart | None:
-    """Predicted against true durations of jobs that ended by themselves."""
+    """Return a chart of predicted against true durations of jobs that ended by themselves; None
+    where fewer than five are known."""
     seen = [
         (max(o.estimate_s, 0.1), max(o.ran_s, 0.1))
         for o in ended

@@ -67,14 +67,16 @@ async def preview(
     open: str = "",
     reason: str = "",
 ) -> Response:
-    """Show what draining or opening nodes would do. The form on this page does it."""
+    """Show what draining or opening nodes would do. Nothing is changed: a form on that page
+    does it."""
     fields = {"node": ",".join(node or ()), "open": open, "reason": reason}
     return await _answer(request, viewer, fields, preview=True)
 
 
 @router.post("/nodes/change")
 async def change(request: Request, viewer: Operator) -> Response:
-    """Drain or open nodes (`node`: names with commas, `open`: 1 or "", `reason`)."""
+    """Drain or open nodes (`node`: names with commas, `open`: 1 or "", `reason`), and show the
+    nodes again; or show what is wrong."""
     return await _answer(request, viewer, form(request, lists=("node",)), preview=False)
 
 

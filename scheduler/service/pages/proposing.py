@@ -24,13 +24,14 @@ SHOWN = 20  # the latest
 
 @router.get("/models/proposals")
 def proposals(request: Request, viewer: Operator) -> Response:
-    """What was proposed, how it compares with the champion, and what became of it."""
+    """Show what was proposed, how it compares with the champion, and what became of it."""
     return _page(request, viewer)
 
 
 @router.post("/models/proposals")
 def propose(request: Request, viewer: Operator) -> Response:
-    """Propose the models in use with a shape changed (the fields of `Asked`)."""
+    """Propose the models in use with a shape changed (the fields of `Asked`), and show the
+    proposals."""
     fields = form(request, lists=("points",))
     now = request.app.state.changes.now()
     today = datetime.fromtimestamp(now, UTC).date()
@@ -46,7 +47,8 @@ def propose(request: Request, viewer: Operator) -> Response:
 
 @router.post("/models/proposals/promote")
 def promote(request: Request, viewer: Operator) -> Response:
-    """Have a proposal (`name`) become champion; `anyway`, with `why`, if it is not better."""
+    """Have a proposal (`name`) become champion, and show the proposals. `anyway`, with `why`:
+    even if it is not better."""
     fields = form(request)
     try:
         _kept(request).promote(
@@ -63,7 +65,8 @@ def promote(request: Request, viewer: Operator) -> Response:
 
 @router.post("/models/proposals/back")
 def go_back(request: Request, viewer: Operator) -> Response:
-    """Have the former champion come back (`why`)."""
+    """Ask for the former champion to come back, and show the proposals. `why`: the reason that
+    is kept."""
     why = form(request).get("why", "")
     try:
         _kept(request).go_back(by=viewer.name, why=why, now=request.app.state.changes.now())

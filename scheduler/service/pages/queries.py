@@ -77,7 +77,8 @@ class Holding:
 
     @property
     def who(self) -> str:
-        """Name of the job, in words."""
+        """Return the job's id and name in words, or words for a job that the viewer may not
+        see."""
         if not self.job_id:
             return ANOTHER
         return f"job {self.job_id} ({self.name})" if self.name else f"job {self.job_id}"
@@ -175,7 +176,8 @@ class PageQueries(VisibleQueries):
         return float(json.loads(rows[0]["body"])["now"]) if rows else header.get("start", 0.0)
 
     def undecided_since(self) -> float | None:
-        """Return when the last decider's lease expired, or None while somebody decides."""
+        """Return when the last decider's lease expired, seconds since the epoch; 0 where there
+        never was one, and None while somebody decides."""
         if self._store.held("decider"):
             return None
         rows = self._all(select(leases.c.expires_at).where(leases.c.name == "decider"))
@@ -243,7 +245,7 @@ class PageQueries(VisibleQueries):
         """Return the viewer's unended jobs, alike ones as one group, in no order.
 
         Args:
-            only: what their columns are to have; `like`: and their names.
+            only: values that the jobs' columns must have; `like`: their name, every number as "#".
         """
         asked = tuple(sorted(only.items()))
         return self._lately.get(("groups", self.viewer, asked), lambda: self._groups(only))
@@ -274,12 +276,14 @@ class PageQueries(VisibleQueries):
         return [row[0] for row in self._tuples(query.order_by(jobs.c.submitted_seq).limit(FIGURES))]
 
     def submitted_by(self, seqs: Collection[int]) -> dict[int, str]:
-        """Return the viewer's jobs that these events submitted."""
+        """Return the ids of the viewer's jobs that these events submitted, by the event's
+        `seq`."""
         query = select(jobs.c.submitted_seq, jobs.c.job_id).where(jobs.c.submitted_seq.in_(seqs))
         return dict(self._tuples(query.where(self._mine()))) if seqs else {}
 
     def _tuples(self, query: Select[Any]) -> list[Any]:
-        """Rows as they come: of thousands a mapping of each takes longer than the query."""
+        """Return the rows of a query as tuples: of thousands, a mapping of each takes longer
+        than the query."""
         with self._engine.connect() as connection:
             return list(connection.execute(query).all())
 
@@ -349,9 +353,8 @@ class PageQueries(VisibleQueries):
 
     def used(self, since: float = 0.0) -> list[Used]:
         """Return what the viewer's jobs used that ran and ended after `since`, latest first, at
-        most `FIGURES`; an operator's are everybody's. Of what was measured, the latest `FIGURES`
-        count.
-        """
+        most `FIGURES`; for an operator, everybody's. Only the latest `FIGURES` measurements are
+        counted."""
         names = "job_id", "owner", "gpus", "started_at", "ended_at", "spec", "slurm"
         ended = jobs.c.ended_at >= since, jobs.c.started_at.is_not(None), self._mine()
         query = select(*(jobs.c[n] for n in names)).where(*ended)
@@ -430,9 +433,8 @@ class PageQueries(VisibleQueries):
         )  # fmt: skip
 
     def phases(self) -> dict[tuple[str, str], tuple[int, float]]:
-        """Return the unended jobs by virtual cluster and phase: how many, and when the first was
-        submitted.
-        """
+        """Return how many unended jobs there are, and when the first was submitted (seconds
+        since the epoch), by (virtual cluster, phase)."""
         first = func.min(jobs.c.submitted_at)
         query = select(jobs.c.vc, jobs.c.phase, func.count(), first)
         query = query.where(live).group_by(jobs.c.phase, jobs.c.vc)
@@ -440,11 +442,8 @@ class PageQueries(VisibleQueries):
         return {(vc, phase): (n, at) for vc, phase, n, at in rows}
 
     def inputs(self, digest: str, limit: int = 2000) -> list[tuple[str, ...]]:
-        """Return the feature values behind the latest scores of a bundle, one row per job, as text.
-        They are for counting only.
-
-        They are nobody's: for counting only.
-        """
+        """Return the feature values behind the latest scores of a bundle, a tuple of texts for
+        each job. No job is named: they are for counting only."""
         scored = select(decisions.c.seq, decisions.c.job_id, decisions.c.body).where(
             decisions.c.action == "enqueue"
         )
@@ -457,7 +456,7 @@ class PageQueries(VisibleQueries):
         return list(found.values())[:limit]
 
     def _body(self, kind: Kind) -> Json:
-        """Body of the last event of a kind; empty when there is none."""
+        """Return the body of the last event of a kind, or {} where there is none."""
         query = select(events.c.body).where(events.c.kind == kind).order_by(events.c.seq.desc())
         rows: Sequence[RowMapping] = self._all(query.limit(1))
         return dict(json.loads(rows[0]["body"])) if rows else {}

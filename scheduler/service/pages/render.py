@@ -134,7 +134,8 @@ def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
 
 
 def silent(frame: Frame, *, of_part: bool = False) -> Markup:
-    """Return which parts do not answer, as shown at the top of every page."""
+    """Return the note at the top of every page that names which parts of Slurm do not answer;
+    empty where all do."""
     text = Markup().join(
         Markup('<p class="problem" role="alert">{}</p>').format(line) for line in frame.silent
     )

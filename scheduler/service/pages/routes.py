@@ -151,7 +151,8 @@ Chosen = Annotated[Wanted, Depends(_wanted)]
 
 @router.get("/list")
 def list_jobs(request: Request, viewer: Asking, wanted: Chosen, first: int = 0) -> Response:
-    """Show every unended job in a table, found, filtered and sorted by the address."""
+    """Show every unended job in a table. The query of the address says what is searched for,
+    and how it is filtered and sorted."""
     return show(
         request,
         viewer,
@@ -169,7 +170,7 @@ def list_jobs(request: Request, viewer: Asking, wanted: Chosen, first: int = 0) 
 
 @router.get("/list.csv")
 def list_as_csv(request: Request, viewer: Asking, wanted: Chosen) -> Response:
-    """Send the whole table as CSV, for a spreadsheet."""
+    """Send the whole table of `list_jobs` as CSV, for a spreadsheet."""
     queries = _queries(request, viewer)
     rows = every_row(queries, wanted)
     headers = {"Content-Disposition": 'attachment; filename="jobs.csv"'}
@@ -215,7 +216,8 @@ def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None)
 
 
 def _output(request: Request, viewer: Viewer, job: JobRow) -> JobOutput | None:
-    """The end of what a job has written; None where there is none, or it is not the viewer's."""
+    """Return the end of what a job has written; None where there is none, or the viewer may not
+    read it."""
     if may_read(viewer, job):
         with suppress(Problem):
             return output_of(request.app.state.settings, job, offset=-SHOWN_BYTES)
@@ -223,7 +225,8 @@ def _output(request: Request, viewer: Viewer, job: JobRow) -> JobOutput | None:
 
 
 def _usage(request: Request, job: JobRow) -> Sequence[Chart]:
-    """What a job uses, or used, of this host's GPUs, as charts; none elsewhere."""
+    """Return charts of what a job uses, or used, of this host's GPUs; none of a job that runs
+    elsewhere or has not begun."""
     settings = request.app.state.settings
     if settings.backend != "local" or not job.attempt:
         return []
@@ -265,9 +268,8 @@ async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
 
 @router.get("/jobs/{job_id}/blockers")
 async def blockers(request: Request, viewer: Asking, job_id: str) -> Response:
-    """Show what is in the way of a waiting job at this moment: which runs must finish, and until
-    when.
-    """
+    """Show what is in the way of a waiting job at this moment: which runs must end first, and
+    when each should end."""
     view = request.app.state.reads.seen_by(viewer)
     in_the_way, why_not = None, ""
     try:
@@ -309,7 +311,8 @@ async def histories_of(request: Request, viewer: Asking, job_id: str) -> Respons
 
 
 def _terms(queries: PageQueries, job_id: str) -> list[Chart]:
-    """The terms of a job's last score, with its own place; none of another bundle's."""
+    """Return charts of the terms of a job's last score, each with the job's own place; none
+    where that score is of a bundle no longer in use."""
     bundle, events = bundle_in_use(queries.bundle()), page_of(queries, job_id).drawn.story.events
     score = next((e.decision.score for e in reversed(events) if e.decision.score), None)
     if bundle is None or score is None or score.bundle != bundle.digest:
@@ -351,13 +354,15 @@ async def histories(
 
 
 async def _histories(request: Request, viewer: Viewer, **asked: str | int) -> Json:
-    """Return what the analyst says of the histories of a job, or of one that nobody sent."""
+    """Return the analyst's answer about the histories of a job, or of one that is not
+    submitted."""
     questions: Questions = request.app.state.questions
     return await questions.ask("histories", dict(asked), viewer.name)
 
 
 def _drawn(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The pictures in an answer, the narrowest history first."""
+    """Return the pictures of the histories in an answer, the narrowest first (`drawn`), and how
+    long the job has run, seconds (`outlived_s`)."""
     outlived_s = float(answer.get("outlived_s", 0.0))
     known = [History.read(one) for one in answer.get("histories", ())]
     return {"drawn": pictures(known, outlived_s), "outlived_s": outlived_s}
@@ -373,7 +378,7 @@ def history(
     state: Word = "",
     after: str = "",
 ) -> Response:
-    """Show the jobs that have ended."""
+    """Show the jobs that ended in a period, one by one and in figures."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         start = figures.since(period, queries.now())
@@ -388,7 +393,7 @@ def history(
 
 @router.get("/fairness")
 def fairness(request: Request, viewer: Asking, period: str = "week") -> Response:
-    """Show who used how much, and who waited how long."""
+    """Show who used how many GPUs, and who waited how long."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         page = figures.fairness(queries, figures.since(period, queries.now()))
@@ -425,7 +430,7 @@ def models_page(request: Request, viewer: Asking) -> Response:
 
 @router.get("/forecasts")
 def forecasts(request: Request, viewer: Asking) -> Response:
-    """Show how forecasts turned out."""
+    """Show how forecasts of starts and ends turned out."""
     return show(
         request,
         viewer,
@@ -448,8 +453,7 @@ def login(request: Request, next: str = "", wrong: str = "") -> Response:
 @router.get("/static/{name:path}")
 def static(request: Request, name: str) -> Response:
     """Send one of the files that pages load. Its address changes with its content, so it may be
-    cached for good.
-    """
+    cached for good. Raise Problem (404) for any other name."""
     asset = assets().get(name)
     if asset is None:
         raise Problem(404, "not-found", "there is nothing at this address")
@@ -461,7 +465,8 @@ def static(request: Request, name: str) -> Response:
 
 
 async def _room(request: Request, viewer: Asking) -> Tail:
-    """The tail of the log of this process, with room for one more reader."""
+    """Return what follows the log in this process, if one more reader may listen. Raise Problem
+    (503) where too many do."""
     state = request.app.state
     if not hasattr(state, "tail"):
         state.tail = _tail(state.store)
@@ -484,7 +489,8 @@ async def live(
     job: str = "",
     tail: Tail = Depends(_room),  # noqa: B008
 ) -> AsyncIterator[ServerSentEvent]:
-    """Send what changed as server-sent events; `id` is the seq of an event of the log."""
+    """Yield what changed as server-sent events; `id` is the `seq` of an event of the log. End
+    when the viewer's rights have changed."""
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isdecimal() and len(last) < 19 else max(after, 0)
     seen = bool(job) and await run_in_threadpool(_may_see, request, viewer, job)
@@ -522,7 +528,8 @@ def show(
     job_id: str = "",
     status: int = 200,
 ) -> Response:
-    """Return a page, or the part of it that htmx asks for; a text where it cannot be made."""
+    """Return a page, or the part of it that htmx asks for; a page that says why where a job or
+    a part of a list is not there."""
     queries = _queries(request, viewer)
     base = _base(request)
     live = f"{base}/live?job={quote(job_id)}"
@@ -577,7 +584,7 @@ def _base(request: Request) -> str:
 
 
 def _again(request: Request) -> str:
-    """The address of this page, for fetching parts of it again."""
+    """Return the path and query of this page, for fetching parts of it again."""
     query = f"?{request.url.query}" if request.url.query else ""
     return quote(_base(request) + request.url.path, safe="/") + query
 

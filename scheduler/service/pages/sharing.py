@@ -30,7 +30,8 @@ def share(request: Request, viewer: Asking, job_id: str) -> Response:
 
 @router.post("/jobs/{job_id}/share")
 def make(request: Request, viewer: Asking, job_id: str) -> Response:
-    """Make a link to a job of one's own (`lasts`: one of `shares.LASTS_S`)."""
+    """Make a link to a job of one's own, and show it, or why there is none. `lasts`: one of
+    `shares.LASTS_S`."""
     lasts_s = shares.LASTS_S.get(form(request).get("lasts", ""))
     if lasts_s is None:
         problem = f"A link holds for one of: {', '.join(shares.LASTS_S)}."
@@ -69,7 +70,7 @@ def links(request: Request, viewer: Asking) -> Response:
 
 @router.post("/links")
 def revoke(request: Request, viewer: Asking) -> Response:
-    """Revoke a link (`id`)."""
+    """Revoke a link (`id`), and show the links that are left."""
     try:
         api.end(request, viewer, form(request).get("id", ""))
     except Problem as problem:
@@ -88,7 +89,8 @@ def _links(request: Request, viewer: Viewer, *, problem: str = "", status: int =
 
 @router.get("/shared/{job_id}/{mark}")
 def shared(request: Request, job_id: str, mark: str) -> Response:
-    """Show the answer about one job to whoever has the link."""
+    """Show one job, with why it waits, to somebody who comes by a link. Without a valid link,
+    show why not."""
     authenticator: Authenticator = request.app.state.authenticator
     try:
         guest, until = authenticator.guest(request, job_id, mark)

@@ -71,7 +71,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class JobPage:
-    """Everything on the page of a job."""
+    """The content of the page of a job."""
 
     job: JobRow
     now: float
@@ -94,7 +94,8 @@ class JobPage:
 
     @property
     def crowded_out(self) -> bool:
-        """Whether it failed beside another job on its GPUs, so that it might not fail alone."""
+        """Return whether it failed beside another job on its GPUs, so that it might not fail
+        alone."""
         failed = self.job.state in (State.FAILED, State.OUT_OF_MEMORY)
         ended = self.job.ended_at
         beside = (pair.end for pair in self.drawn.story.sharing)
@@ -102,28 +103,31 @@ class JobPage:
 
     @property
     def followed(self) -> bool:
-        """Whether it is a job of Slurm's, for which decisions made here took no effect."""
+        """Return whether it is a job of Slurm's, for which decisions made here took no
+        effect."""
         return self.job.slurm is not None
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """The principal reasons it waited for, without those of next to no time."""
+        """Return the principal reasons it waited for, without those of next to no time."""
         waits = self.drawn.story.waits[:PRINCIPAL_REASONS]
         return tuple(wait for wait in waits if wait.share >= LEAST_SHARE)
 
     @property
     def asked(self) -> list[tuple[str, str]]:
-        """What the job asks for, each with its label."""
+        """Return what the job asks for, as (label, value)."""
         return asked(self.job)
 
     @property
     def end(self) -> float:
-        """End of the timeline."""
+        """Return the end of the timeline, seconds since the epoch: when the job ended, or
+        now."""
         return self.job.ended_at or self.now
 
 
 def page_of(queries: PageQueries, job_id: str) -> JobPage:
-    """Return the page of a job of the viewer's. UnknownJob for another's, and for none."""
+    """Return the page of a job of the viewer's. Raise UnknownJob for another's, and for
+    none."""
     found = dossier_of(queries, job_id, queries.now())
     stands, story = found.stands, story_of(found)
     assert stands is not None
@@ -157,7 +161,8 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
 
 
 def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:
-    """The latest progress that was read of this run, carried on to now at the speed it says."""
+    """Return how far a job is by the last progress read of this run, carried on to now at its
+    speed; None where it does not run, or no progress is known."""
     if job.phase != Phase.RUNNING or job.started_at is None:
         return None
     read = [
@@ -179,7 +184,7 @@ def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:
 
 
 def _slurm(job: JobRow, now: float) -> list[tuple[str, str]]:
-    """Return why a followed Slurm has a job waiting: lines, each with its label."""
+    """Return why a followed Slurm has a job waiting, as (label, words) lines."""
     if job.slurm is None or job.slurm.started:
         return []
     first = slurm_headline(job.slurm, job.job_id, now)
@@ -187,7 +192,8 @@ def _slurm(job: JobRow, now: float) -> list[tuple[str, str]]:
 
 
 def _timeline(queries: PageQueries, job: JobRow, now: float) -> Timeline | None:
-    """Of its virtual cluster, with its own slot; of one that is over there is none."""
+    """Return the timeline of the job's virtual cluster, with its slot if it waits; None where
+    it is over."""
     if job.ended_at is not None:
         return None
     waiting = [job] if job.phase in WAITING and not job.hold else []

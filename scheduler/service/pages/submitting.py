@@ -60,9 +60,8 @@ def empty(request: Request, viewer: Asking, again: Word = "", alone: bool = Fals
 
 
 def asked_by(job: JobRow) -> dict[str, str]:
-    """Return what a job asked for, as the form has it. Of one that has ended only the program is
-    kept.
-    """
+    """Return what a job asked for, by the form's fields. Of a job that has ended only the
+    program is kept."""
     values = {one.name: getattr(job, name) for name, one in INPUTS.items()}
     usual = {one.name: one.of.default for one in INPUTS.values()}
     sent = {
@@ -75,9 +74,8 @@ def asked_by(job: JobRow) -> dict[str, str]:
 
 @router.post("/submit")
 async def submit(request: Request, viewer: Asking) -> Response:
-    """Submit the form and show the job; or show the form again, filled in, with what is wrong. The
-    same form sent twice is the same job.
-    """
+    """Submit the form and show the job; or show the form again, filled in, with what is wrong.
+    The same form sent twice submits one job."""
     given = {name: text.strip() for name, text in form(request).items()}
     try:
         changes: Changes = request.app.state.changes
@@ -125,7 +123,8 @@ def key_of(given: Mapping[str, str]) -> str | None:
 
 
 def wanted(given: Mapping[str, str]) -> SubmitRequest:
-    """Return what the form asks for. Raises Problem (422)."""
+    """Return the request that the form asks for. Raise Problem (422) where a field does not
+    fit."""
     try:
         command = shlex.split(given.get("command", ""))
     except ValueError as error:

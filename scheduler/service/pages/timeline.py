@@ -75,7 +75,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The drawing. `until` is its right edge; `ticks` are percent and moment."""
+    """The drawing. `until` is its right edge, seconds since the epoch; `ticks` are (percent,
+    moment)."""
 
     vc: str
     now: float
@@ -90,7 +91,7 @@ class Timeline:
 
 
 def colour(job_id: str) -> str:
-    """Return the style of a job, the same wherever it is drawn."""
+    """Return the CSS class of a job's colour, the same wherever the job is drawn."""
     return f"c{zlib.crc32(job_id.encode()) % COLOURS}"
 
 
@@ -139,7 +140,8 @@ class _Scale:
         return min(100.0, max(0.0, 100.0 * (at - self.now) / self.span))
 
     def ticks(self) -> list[tuple[float, float]]:
-        """Round moments, none so near an edge that its words would be cut off."""
+        """Return round moments as (percent, seconds since the epoch), none so near an edge that
+        its words would be cut off."""
         step = next((s for s in STEPS_S if self.span / s <= TICKS), STEPS_S[-1])
         first = int(self.now // step + 1) * step
         moments = range(first, int(self.until) + 1, step)
@@ -147,7 +149,8 @@ class _Scale:
 
 
 def _span(held: Sequence[Holding], slots: Sequence[JobRow], now: float) -> float:
-    """Seconds to draw: until nearly all have ended, and far enough to show the slots."""
+    """Return how many seconds to draw: until nearly all jobs have ended, and far enough to show
+    the slots."""
     ends = sorted(one.end_p50 - now for one in held if one.end_p50 is not None)
     span = max(SHORTEST_S, 1.2 * ends[(9 * (len(ends) - 1)) // 10] if ends else 0.0)
     if not slots:
@@ -214,7 +217,8 @@ class _Drawn:
                 )
 
     def _blocks(self, node: Node) -> Iterable[tuple[int, int, list[Holding]]]:
-        """First GPU, how many, and who is on them: at most two."""
+        """Yield runs of neighbouring GPUs as (first GPU, how many, jobs on them: at most
+        two)."""
         on: list[tuple[int, ...]] = [()] * len(node.gpus)
         for i, one in enumerate(self.held):
             for gpu in one.gpus.get(node.node, ()):
@@ -269,7 +273,7 @@ def _state(node: Node) -> str:
 def _words(
     vc: str, nodes: Sequence[Node], held: Sequence[Holding], slots: Sequence[JobRow], now: float
 ) -> str:
-    """The drawing in a few sentences."""
+    """Return the drawing in a few sentences."""
     own = [node for node in nodes if not node.profiling]
     free = sum(len(node.free) for node in own)
     gpus = sum(len(node.gpus) for node in own)

@@ -44,7 +44,7 @@ ROOM = 1.5  # above and below a shape that is drawn
 
 
 class NoEdit(ValueError):
-    """Raised where the change asked for cannot be made; a sentence."""
+    """Raised where the change asked for cannot be made. The text is a sentence for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Asked:
     why: str = ""
 
     def entries(self, by: str, on: date) -> Sequence[Mapping[str, object]]:
-        """Return it as edits of a file. Raises NoEdit."""
+        """Return the change as entries of a file of edits. Raise NoEdit where it is none."""
         if not self.why.strip():
             raise NoEdit("Say why: it is kept with the edit.")
         changes: list[dict[str, object]] = []
@@ -86,7 +86,8 @@ class Asked:
         return [{"feature": self.feature, **change, **about} for change in changes]
 
     def changed(self, model: AdditiveModel) -> AdditiveModel:
-        """Return the model with the shape changed. Raises NoEdit."""
+        """Return the model with the shape changed. Raise NoEdit where it cannot be changed
+        so."""
         place, term, axis = editable(model).get(self.feature, (None, None, None))
         if place is None or term is None or axis is None:
             raise NoEdit(f"There is no shape {self.feature!r} that can be changed here.")
@@ -116,7 +117,8 @@ class Asked:
         return low, high
 
     def _regions(self) -> Sequence[tuple[float | None, float | None, float]]:
-        """Of a fix, or of each part of a drawn shape: from, to and score."""
+        """Return what is set, as (from, to, score): the region of a fix, or each moved part of
+        a drawn shape. None: no end. Raise NoEdit where a text cannot be read."""
         if self.kind == "fix":
             return [_region(self.low, self.high, self.score)]
         parts = [part.split(":") for part in self.points.split(";") if part.strip()]
@@ -179,7 +181,8 @@ def editable(model: AdditiveModel) -> dict[str, tuple[int, Term, Axis]]:
 
 
 def tried(model: AdditiveModel, asked: Asked, ended: Sequence[Ended]) -> Tried:
-    """Return what a change would do to the predictions of jobs that ended. Raises NoEdit."""
+    """Return what a change would do to the predictions of jobs that ended. Raise NoEdit where
+    it cannot be made."""
     after = asked.changed(model)
     place, term, _ = editable(model)[asked.feature]
     charts = (
@@ -211,7 +214,8 @@ def tried(model: AdditiveModel, asked: Asked, ended: Sequence[Ended]) -> Tried:
 
 
 def saved(path: Path, asked: Asked, by: str, on: date) -> int:
-    """Add a change to a file of edits. Return how many it holds then. Raises NoEdit."""
+    """Add a change to a file of edits. Return how many it holds then. Raise NoEdit where the
+    change is none."""
     known: list[object] = []
     if path.exists():
         held = yaml.safe_load(read_text(path)) or {}
@@ -223,12 +227,14 @@ def saved(path: Path, asked: Asked, by: str, on: date) -> int:
 
 
 def with_shape(bundle: Bundle, asked: Asked) -> Bundle:
-    """Return models that are the same but for a changed shape. Raises NoEdit."""
+    """Return models that are the same but for a changed shape. Raise NoEdit where it cannot be
+    changed."""
     return bundle.with_duration(asked.changed(bundle.duration))
 
 
 def candidate(bundle: Bundle, asked: Asked, by: str, on: date) -> Bundle:
-    """Return the models with a shape changed, that say who changed it and why. Raises NoEdit."""
+    """Return the models with a shape changed, which name who changed it and why. Raise NoEdit
+    where it cannot be changed."""
     made = with_shape(bundle, asked)
     about = {**(bundle.metadata.get("duration") or {})}
     before = about.pop("edits", None) or {"version": 1, "model": "duration", "edits": []}
@@ -284,8 +290,9 @@ class Drawing:
 
 
 def drawing(model: AdditiveModel, asked: Asked) -> Drawing:
-    """Return the shape that is asked about, to be dragged; neighbours that are most alike are one
-    part where there are more than `MOST_PARTS`."""
+    """Return the shape that is asked about, part by part, to be dragged; without parts where it
+    is no shape over numbers. Where there are more than `MOST_PARTS`, the most alike neighbours
+    become one part."""
     place, term, axis = editable(model).get(asked.feature, (None, None, None))
     if place is None or term is None or axis is None:
         return Drawing()
@@ -319,7 +326,8 @@ def drawing(model: AdditiveModel, asked: Asked) -> Drawing:
 
 
 def isotonic(values: Floats, weights: Floats, direction: int) -> Floats:
-    """Return the nearest monotone line, by weighted squares (pool adjacent violators)."""
+    """Return the nearest monotone line, by weighted squares (pool adjacent violators).
+    `direction`: 1: rising, -1: falling."""
     blocks: list[tuple[float, float, int]] = []
     weigh = np.maximum(weights, 1e-9).tolist()
     for value, weight in zip((direction * values).tolist(), weigh, strict=True):
@@ -335,7 +343,8 @@ def isotonic(values: Floats, weights: Floats, direction: int) -> Floats:
 def groups_of(
     model: AdditiveModel, rows: Sequence[Sequence[Value]], errors: Floats
 ) -> Sequence[Group]:
-    """Return the errors of two models, (2, rows), of all rows and by the size of the gang."""
+    """Return the errors of two models over all rows, and over groups by the number of GPUs.
+    `errors`: an array (2, rows), before and after."""
     names = [spec.name for spec in model.features]
     all_of = np.ones(len(rows), dtype=bool)
     found = [("all jobs", all_of)]
@@ -367,7 +376,8 @@ def row_of(model: AdditiveModel, inputs: Sequence[str]) -> list[Value]:
 
 
 def _within(axis: Axis, start: float | None, to: float | None) -> NDArray[np.bool_]:
-    """Bins that overlap [start, to); the one of missing values never does."""
+    """Return which bins overlap [start, to), as an array of truth values; None: no end. The bin
+    of missing values never does."""
     low, high = np.array([-math.inf, *axis.cuts]), np.array([*axis.cuts, math.inf])
     inside = (high > (-math.inf if start is None else start)) & (
         low < (math.inf if to is None else to)

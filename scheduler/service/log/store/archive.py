@@ -38,9 +38,8 @@ class Transactions(Protocol):
 
 
 def move(store: Transactions, before: float) -> int:
-    """Move bodies of events and decisions from before a time of the log into the archive. Return
-    how many.
-    """
+    """Move bodies of events and decisions from before a time of the log into the archive.
+    Return how many were moved."""
     moved = 0
     with store.reading() as connection:
         last = select(func.max(events.c.seq)).group_by(events.c.kind)

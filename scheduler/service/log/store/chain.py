@@ -128,7 +128,7 @@ def change(
 
 
 def take_out(connection: Connection, table: Table, where: ColumnElement[bool]) -> int:
-    """Delete rows, and note that in the chain. Return how many."""
+    """Delete rows, and note that in the chain. Return how many were deleted."""
     found = connection.execute(select(*table.primary_key).where(where)).mappings().all()
     connection.execute(delete(table).where(where))
     gone(connection, table, [key_of(table, row) for row in found])
@@ -185,7 +185,8 @@ def is_sealed(table: Table, row: Row) -> bool:
 
 
 def rows_of(connection: Connection, table: Table) -> Iterator[Row]:
-    """Yield every row by its key, its body read from the archive where it was moved."""
+    """Yield every row of a table in the order of its key, its body read from the archive where
+    it was moved."""
     query = select(table).order_by(*table.primary_key)
     if table not in IN_ORDER:
         yield from connection.execute(query).mappings()
@@ -226,5 +227,5 @@ def newest(connection: Connection) -> Link | None:
 
 
 def sealed(connection: Connection) -> dict[tuple[str, str], str]:
-    """Return the digests of the rows that are often replaced, by table and key."""
+    """Return the digests of the rows that are often replaced, by (table, key)."""
     return {(row.name, row.key): row.digest for row in connection.execute(select(seals))}

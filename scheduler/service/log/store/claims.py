@@ -103,7 +103,8 @@ def _keep_some(connection: Connection, made: Sequence[Claim], seq: int) -> None:
 
 
 def _stand(connection: Connection, job_ids: Collection[str]) -> set[tuple[str, str, str]]:
-    """Job, kind and change of what was claimed of some jobs: one look at the table for all."""
+    """Return the claims stored about some jobs, as (job ID, kind, change). One query serves all
+    jobs."""
     if not job_ids:
         return set()
     of = claims.c
@@ -130,7 +131,8 @@ def void(connection: Connection, job_ids: Collection[str]) -> None:
 
 
 def refute(connection: Connection, kind: Kind, job_ids: Collection[str], now: float) -> None:
-    """Judge the open claims of a kind about some jobs as not held, before they could come true."""
+    """Judge the open claims of a kind about some jobs as not held, because something
+    contradicts them before they are due."""
     for job_id in job_ids:
         this = and_(claims.c.job_id == job_id, claims.c.kind == kind.value)
         query = update(claims).where(this, claims.c.judged_at.is_(None))
@@ -156,7 +158,8 @@ class Verdict:
 
 
 def judged(connection: Connection, now: float) -> list[Verdict]:
-    """Return the verdicts on open claims that can be given at `now`; the others stay open.
+    """Return the verdicts on open claims that can be given at `now`; the others stay open. Of
+    many open claims only a part is looked at, another one each time.
 
     A claim whose job is not known has none for `VALID_S` seconds, and is then dropped.
     """
@@ -225,7 +228,9 @@ Values = Mapping[str, Any]  # columns to be set; none: nothing is known yet
 
 
 def _taken(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Return whether the job's owner has made the change that was offered; None: made another."""
+    """Return the columns that mark an offer as taken: the job's owner made the change. Return
+    {} where that may still happen; None where another change was made, the job started, or time
+    is up."""
     offered = json.loads(row.change)
     for at, kind, body in _since(connection, row.job_id, row.seq, _CHANGES):
         made = kind == Happened.CHANGED and same_change(body, offered)
@@ -246,7 +251,8 @@ def _taken_at(row: Row[Any], job_id: str, at: float) -> Values:
 def _submitted_again(
     connection: Connection, row: Row[Any], job: Row[Any], offered: Mapping[str, Any]
 ) -> tuple[str, float] | None:
-    """The job that its owner submitted in the place of a cancelled one, as was offered."""
+    """Return the job that an owner submitted with the offered change in place of a cancelled
+    one, as (job ID, submit time); None where there is none."""
     was = json.loads(job.spec) | {k: None if v == "" else v for k, v in offered.items()}
     same = [  # of thousands that they have sent since, few are read
         jobs.c[name] == offered.get(name, getattr(job, name)) for name in ("gpus", "vc", "name")
@@ -267,9 +273,8 @@ def _as_asked(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Return what is known of a claim that holds or not; none: not yet; None: nothing ever will
-    be.
-    """
+    """Return the columns with the verdict on a claim: whether it held, and when. Return {}
+    where it is still open, and None where it can never be judged."""
     kind, over = Kind(row.kind), Phase(job.phase).over
     if kind is Kind.NEVER:
         return _never(connection, row, job, now)
@@ -288,7 +293,9 @@ def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -
 
 
 def _by(due: float, came: float | None, now: float, *, over: bool) -> Values | None:
-    """Something that was to happen by a moment."""
+    """Return the columns with the verdict on something that was to happen by `due`, and
+    happened at `came` (None: not yet). Return {} where it is still open, and None where the job
+    is over without it."""
     if came is not None:
         return {"judged_at": now, "held": came <= due, "came": came}
     if over:
@@ -297,8 +304,9 @@ def _by(due: float, came: float | None, now: float, *, over: bool) -> Values | N
 
 
 def _never(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """A start that was to be in no future. After a change, of the job or the cluster, it says
-    nothing."""
+    """Return the columns with the verdict on a claim that a job would not start: it holds where
+    the job has not by its end, or by `due`. Return {} where it is open, and None where the job
+    or the cluster changed since."""
     late = row.due is not None and now > row.due
     if job.started_at is None and not Phase(job.phase).over and not late:
         return {}
@@ -312,7 +320,9 @@ def _never(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> 
 def _company(
     connection: Connection, kind: Kind, row: Row[Any], job: Row[Any], now: float
 ) -> Values | None:
-    """Return whether a job started beside another; the speed that was measured there."""
+    """Return the columns with the verdict on whether a job started beside another, or on the
+    pair speed measured there. Return {} where it is open, and None where the job is over
+    without it."""
     of = decisions.c
     query = (
         select(of.action, of.event, of.at)
@@ -338,7 +348,8 @@ def _company(
 
 
 def _seq_of(connection: Connection, row: Row[Any]) -> int:
-    """Return the number of the event by which an offer was taken."""
+    """Return the `seq` of the event by which an offer was taken, or of the offer where none is
+    found."""
     at = (Happened.CHANGED.value, Happened.SUBMITTED.value)
     query = select(events.c.seq).where(
         events.c.job_id == row.taken_by, events.c.seq > row.seq, events.c.kind.in_(at)
@@ -349,7 +360,8 @@ def _seq_of(connection: Connection, row: Row[Any]) -> int:
 def _since(
     connection: Connection, job_id: str | None, seq: int, kinds: Collection[Happened]
 ) -> Iterable[tuple[float, str, Mapping[str, Any]]]:
-    """Events of some kinds, about a job if one is named: when, kind and body."""
+    """Yield events of some kinds after event `seq`, as (time, kind, body), in order. `job_id`:
+    only events about this job; None: all."""
     wanted = events.c.kind.in_([kind.value for kind in kinds])
     query = select(events).where(events.c.seq > seq, wanted)
     if job_id is not None:
@@ -373,7 +385,7 @@ def records(connection: Connection, now: float) -> list[Record]:
 
 
 def outcomes(connection: Connection) -> list[Record]:
-    """Return how the claims that are kept one by one turned out, by kind."""
+    """Return how the stored claims turned out, a record for each kind that there is."""
     of = claims.c
     counted = select(
         of.kind,
@@ -393,7 +405,8 @@ _ORDER = {kind.value: place for place, kind in enumerate(Kind)}
 
 
 def _first_forecasts(connection: Connection, now: float) -> list[Record]:
-    """Return how starts that were forecast at submission turned out.
+    """Return how starts that were forecast at submission turned out: a record for forecasts of
+    a start at once, and one for others, where there are such.
 
     One that is overdue counts as not held. Jobs that were held or changed meanwhile do not count.
     """
@@ -436,7 +449,8 @@ def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
 
 
 def unfulfilled(connection: Connection, kind: Kind) -> dict[str, float]:
-    """Return the jobs about which claims of a kind are open, and since when."""
+    """Return the jobs about which claims of a kind have not come true, each with when it was
+    claimed."""
     of = claims.c
     query = select(of.job_id, of.made_at).where(of.kind == kind.value, of.came.is_(None))
     return {row.job_id: row.made_at for row in connection.execute(query.order_by(of.id))}

@@ -43,7 +43,7 @@ def write_decisions(
 
 
 def waiting_again(connection: Connection, job_ids: Collection[str], since: int) -> set[str]:
-    """Return those of some jobs that wait for a reason given after the event `since`."""
+    """Return which of some jobs were given a reason to wait after the event `since`."""
     of = decisions.c
     again: ColumnElement[bool] = of.action.in_([action.value for action in WAITS_AGAIN])
     query = select(of.job_id).where(of.job_id.in_(job_ids), of.event > since, again)

@@ -27,9 +27,10 @@ def is_full(error: BaseException) -> bool:
 
 
 def has_room(store: Store) -> bool:
-    """Return False while the disk is full; True also where a write fails otherwise.
+    """Return whether the disk has room, found out by a write of `ROOM` bytes; True also where
+    that fails for another reason than a full disk.
 
-    It writes `ROOM` bytes beside a SQLite file, and for PostgreSQL to the temporary folder.
+    The bytes are written beside a SQLite file, and for PostgreSQL to the temporary folder.
     """
     file = store.engine.url.database
     try:

@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 
 
 def explained(view: VisibleQueries, job_id: str, now: float) -> Explanation:
-    """Return why a job of the viewer's is where it is at `now`. Raises UnknownJob."""
+    """Return why a job of the viewer's is where it is at `now`. Raise UnknownJob where the
+    viewer may not see it."""
     return explain(dossier_of(view, job_id, now))
 
 
 def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
-    """Return all that the viewer may know of a job of theirs at `now`. Raises UnknownJob.
+    """Return all that the viewer may know of a job of theirs at `now`. Raise UnknownJob where
+    the viewer may not see it.
 
-    Of a job that Slurm started, what was decided took no effect and is left out; who had GPUs
-    meanwhile is not recorded of Slurm's.
+    Decisions about a job that Slurm started are left out, because they took no effect; and who
+    had GPUs while it waited is not recorded.
     """
     job = view.job(job_id)
     facts, until = facts_of(job), max(now, job.submitted_at)
@@ -63,7 +65,7 @@ def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
 
 
 def stands_of(view: VisibleQueries, job: JobRow, now: float) -> Stands:
-    """Return a job with what is foreseen of it: all that `forecast_of` reads."""
+    """Return a job with its forecasts: all that `forecast_of` reads."""
     forecast = view.forecast(job.job_id)
     return Stands(
         row=job,

@@ -79,7 +79,8 @@ class Watch:
         return renew(connection, clock, taken)
 
     def may_take(self, lease: Lease | None, clock: Clock, holder: str) -> bool:
-        """Return whether `holder` may take a lease as it is now."""
+        """Return whether `holder` may take a lease: it is free or the holder's own, or nothing
+        was heard of its holder for longer than `for_s`."""
         if lease is None or lease.holder == holder or not lease.for_s:
             return True
         silent_s, _ = self._silent(lease, clock)
@@ -95,8 +96,9 @@ class Watch:
         return known and silent_s <= lease.for_s + late_s
 
     def _silent(self, lease: Lease, clock: Clock) -> tuple[float, bool]:
-        """Seconds since the holder was heard of, and whether that is known: before the count was
-        seen to move they are since it was looked at first."""
+        """Return the seconds since a holder was heard of, and whether they are known. They are
+        not until this process has seen a renewal: then they count from its first look at the
+        lease."""
         now, mark = clock.monotonic(), (lease.term, lease.beats)
         if _of_this_boot(lease, clock):
             return now - lease.beat_at, True
@@ -116,7 +118,7 @@ def lease_of(connection: Connection, name: str) -> Lease | None:
 
 
 def fence(connection: Connection, lease: Lease) -> None:
-    """Raise LeaseLost unless the lease is still its holder's."""
+    """Raise LeaseLost where somebody else has taken the lease over."""
     found = lease_of(connection, lease.name)
     if found is None or (found.term, found.holder) != (lease.term, lease.holder):
         by = "nobody" if found is None else found.holder

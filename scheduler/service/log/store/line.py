@@ -57,7 +57,7 @@ class Line:
             os.close(file)
 
     def head(self) -> Turn | None:
-        """Return whose turn it is, or None where it is nobody's."""
+        """Return the process that writes now, or None where none does."""
         try:
             file = descriptor(self.path)
         except OSError:

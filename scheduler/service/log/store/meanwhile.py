@@ -24,8 +24,8 @@ def held_meanwhile(
     now: float,
     sees: Callable[[RowMapping], bool],
 ) -> list[Held]:
-    """Return the jobs that had GPUs of a job's virtual cluster during some spells, alone or with
-    another, those of most GPU-time first. Less than a second does not count.
+    """Return the jobs that had GPUs of a job's virtual cluster during some spells, alone or
+    sharing them, those of most GPU-time first. Jobs with less than a second of it are left out.
 
     Args:
         sees: whether the viewer sees the job of a row: others have no name.
@@ -79,7 +79,8 @@ _OF_JOB = ("owner", "gpus", "ended_at", "estimate_s")
 
 
 def _gpus_there(connection: Connection, vc: str, rows: Sequence[RowMapping]) -> dict[int, int]:
-    """By decision, the GPUs of a virtual cluster that its job has from then on."""
+    """Return how many GPUs of a virtual cluster a job has from each decision on, by the
+    decision's `seq`."""
     gives = {
         row["seq"]: 0 if row["action"] == Action.PREEMPT.value else row["gpus"] for row in rows
     }

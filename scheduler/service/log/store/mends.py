@@ -47,7 +47,7 @@ class Mends:
         return sum(mend.by_s for mend in self._mends if mend.first <= seq <= mend.last)
 
     def mended(self, event: Event) -> Event:
-        """Return the event with the right times."""
+        """Return the event with its times corrected."""
         late_s = self.late_s(event.seq)
         if not late_s:
             return event

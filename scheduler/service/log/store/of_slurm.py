@@ -33,7 +33,8 @@ def _in_postgresql(element: json_field, compiler: Any, **given: Any) -> str:
 
 
 def field_of(column: ColumnElement[Any], name: str) -> ColumnElement[str]:
-    """Return a field of the JSON in a column, "" where there is none."""
+    """Return an SQL expression for a field of the JSON in a column; it gives "" where there is
+    none."""
     return func.coalesce(case((column != "", json_field(column, literal_column(f"'{name}'")))), "")
 
 

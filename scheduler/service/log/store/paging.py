@@ -19,7 +19,7 @@ def cursor(*values: int | float) -> str:
 
 
 def opened(text: str, *types: type) -> tuple[Any, ...]:
-    """Return the values in a cursor. Raises BadCursor unless they are of these types."""
+    """Return the values in a cursor. Raise BadCursor unless they are of these types."""
     if len(text) > LONGEST:
         raise BadCursor("cursor: not one that a page gave out")
     try:

@@ -20,10 +20,10 @@ from scheduler.service.log.store.tables import Columns, payloads
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """An argument vector, and what is added to the environment.
+    """What a job runs: an argument vector, and what is added to the environment.
 
     Attributes:
-        workdir: counts towards what a job takes; it is kept in the log.
+        workdir: counts towards the job's size; it is kept in the log.
     """
 
     command: tuple[str, ...]
@@ -44,7 +44,7 @@ class Payload:
 
     @property
     def bytes(self) -> int:
-        """Size in bytes."""
+        """Return the size in bytes."""
         return sum(len(text.encode()) for text in (*self._texts, self.workdir))
 
     @property

@@ -90,13 +90,13 @@ QUEUED = Phase.QUEUED.value
 
 
 class UnknownJob(LookupError):
-    """Raised where there is no such job, or the viewer may not see it. The two look
-    the same.
-    """
+    """Raised where there is no such job, or the viewer may not see it: nobody can tell
+    which."""
 
 
 class Chosen(NamedTuple):
-    """Which jobs are wanted; None means any. Unless `over`, jobs that have ended are left out."""
+    """Which jobs are wanted; None means any. With `over` False, jobs that have ended are left
+    out."""
 
     phase: str | None = None
     over: bool = True
@@ -125,9 +125,8 @@ class Reads:
         return VisibleQueries(self.engine, viewer, self.bundles)
 
     def exists(self, job_id: str) -> bool:
-        """Return whether there is such a job at all. It is for the log of refusals; no user sees
-        it.
-        """
+        """Return whether there is a job with this id, whoever may see it. Only the log of
+        refusals asks; no user learns the answer."""
         if not JOB_ID.fullmatch(job_id):
             return False
         query = select(func.count()).where(jobs.c.job_id == job_id)
@@ -141,7 +140,8 @@ class VisibleQueries(ShortRows):
     # --- jobs -------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> JobRow:
-        """Return a job of the viewer's. Raises UnknownJob for another's, and for none."""
+        """Return a job of the viewer's. Raise UnknownJob where it is another's, or there is
+        none."""
         if not JOB_ID.fullmatch(job_id):
             raise UnknownJob(job_id)
         found = self._all(select(jobs).where(jobs.c.job_id == job_id, self._mine()))
@@ -179,7 +179,7 @@ class VisibleQueries(ShortRows):
         return str(min(tasks, key=rank)["job_id"]) if tasks else job_id
 
     def those(self, ids: Iterable[str]) -> list[JobRow]:
-        """Return those of some jobs that are the viewer's."""
+        """Return the jobs with these ids that the viewer may see, in no order."""
         wanted = [job_id for job_id in ids if JOB_ID.fullmatch(job_id)]
         return self._job_rows(
             self._all(select(jobs).where(jobs.c.job_id.in_(wanted), self._mine()))
@@ -192,13 +192,15 @@ class VisibleQueries(ShortRows):
         return self._job_rows(self._all(select(jobs).where(_tasks(array_id), self._mine())))
 
     def fresh(self, row: Mapping[str, Any]) -> JobRow:
-        """Return a job that the viewer has just submitted, from its row."""
+        """Return a job that the viewer has just submitted, from its row as it will be
+        stored."""
         return job_row(row, ())
 
     def jobs(
         self, chosen: Chosen = ALL, *, limit: int = 50, after: str | None = None
     ) -> Page[JobRow]:
-        """Return a page of the viewer's jobs, latest first."""
+        """Return a page of the viewer's jobs, latest first. `after`: cursor of the page before;
+        None: the first page."""
         query = select(jobs).where(self._mine()).order_by(jobs.c.submitted_seq.desc())
         for name in ("phase", "vc", "owner"):
             if (wanted := getattr(chosen, name)) is not None:
@@ -214,11 +216,9 @@ class VisibleQueries(ShortRows):
         return Page(self._job_rows(rows), cursor(rows[-1]["submitted_seq"]) if more else None)
 
     def standing(self, job_id: str, priority: int | None = None) -> Standing | None:
-        """Return the place of the viewer's waiting job, or the one it would have with another
-        priority.
-
-        None when it waits in no queue.
-        """
+        """Return the place in line of the viewer's waiting job, or the place it would have with
+        another priority; None where it waits in no queue. Raise UnknownJob where the viewer may
+        not see it."""
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
         if row["phase"] != QUEUED:
@@ -253,7 +253,8 @@ class VisibleQueries(ShortRows):
         return Page(entries, cursor(position, row["submitted_seq"]))
 
     def _place_of(self, vc: str, seq: int) -> Place:
-        """Return where the job that event `seq` submitted stands, or stood, in a queue."""
+        """Return the place in line of the job that event `seq` submitted to a virtual cluster.
+        Raise BadCursor where it submitted none."""
         named = jobs.join(events, events.c.job_id == jobs.c.job_id)
         query = select(jobs).select_from(named).where(events.c.seq == seq)
         rows = self._all(query.where(jobs.c.submitted_seq == seq, jobs.c.vc == vc))
@@ -291,7 +292,7 @@ class VisibleQueries(ShortRows):
         ]
 
     def load(self) -> list[VcLoad]:
-        """Return the load of each virtual cluster."""
+        """Return the nodes, GPUs and jobs of each virtual cluster, as numbers."""
         counts: dict[tuple[str, str], int] = {}
         counted = select(jobs.c.vc, jobs.c.phase, func.count().label("n")).where(live)
         for row in self._all(counted.group_by(jobs.c.phase, jobs.c.vc)):
@@ -319,7 +320,7 @@ class VisibleQueries(ShortRows):
         return loads
 
     def nodes_now(self) -> list[NodeNow]:
-        """Return every node, and how many jobs run on each of its GPUs."""
+        """Return every node, with how many jobs run on each of its GPUs."""
         lent = self.lent()
         return [
             NodeNow(
@@ -412,8 +413,8 @@ class VisibleQueries(ShortRows):
         return by
 
     def _key(self, job: RowMapping) -> ColumnElement[float]:
-        """The key of a waiting job at the time of a decision: it changes as the job is predicted
-        again."""
+        """Return an SQL expression for the key that a waiting job had when a decision was
+        taken: its key changes whenever it is predicted again."""
         bodies = [line.body for line in self.decisions(job["job_id"])]
         known = [(body["event"], body.get("priority")) for body in bodies]
         keys = [(event, key) for event, key in known if key is not None] or [(0, job["key"])]
@@ -426,9 +427,9 @@ class VisibleQueries(ShortRows):
         return case(*changes, else_=literal(last, Float)) if changes else literal(last, Float)
 
     def held(self, job: JobRow, spells: Sequence[tuple[float, float]], now: float) -> list[Held]:
-        """Return the jobs that had GPUs of the virtual cluster while the viewer's job waited (in
-        `spells`), those of most GPU-time first. Jobs that may not be shown have no names.
-        """
+        """Return the jobs that had GPUs of the virtual cluster while the viewer's job waited,
+        those of most GPU-time first. Jobs that may not be shown have no names. `spells`: the
+        waits as (from, to), seconds since the epoch."""
         with self._engine.connect() as connection:
             return held_meanwhile(
                 connection=connection, job=job, spells=spells, now=now, sees=self._sees
@@ -454,7 +455,8 @@ class VisibleQueries(ShortRows):
         return Line(line.at, line.seq, line.kind, "", body=kept)
 
     def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None:
-        """Return the forecast of the viewer's job, or None when none was made."""
+        """Return the forecast of the viewer's job, or None when none was made. `basis`:
+        "submission" for its first forecast, "latest" for its last."""
         self.job(job_id)
         rows = self._all(
             select(forecasts).where(forecasts.c.job_id == job_id, forecasts.c.basis == basis)
@@ -462,19 +464,20 @@ class VisibleQueries(ShortRows):
         return decode(StartForecastRow, rows[0]) if rows else None
 
     def receipt(self, job_id: str) -> Receipt | None:
-        """Return what the forecast end of a running job of the viewer's is made of; None where that
-        is not kept."""
+        """Return the figures from which the end of the viewer's running job was forecast, or
+        None where they are not kept."""
         self.job(job_id)
         of = forecasts.c
         rows = self._all(select(of.receipt).where(of.job_id == job_id, of.basis == "latest"))
         return Receipt.read(json.loads(rows[0]["receipt"] or "[]")) if rows else None
 
     def bound(self, job_id: str, now: float) -> Bound:
-        """Return when the viewer's waiting job starts at the latest. Raises UnknownJob.
+        """Return when the viewer's waiting job starts at the latest. Raise UnknownJob where the
+        viewer may not see it.
 
-        It comes twice: with running jobs to their time limits, and to the ends that their progress
-        states. Jobs before it in line run to their limits. All that wait are before a job that is
-        in no queue yet.
+        There are two such times: with running jobs to their time limits, and to the ends that
+        their progress states. Jobs before it in line run to their limits. All waiting jobs are
+        before one that is in no queue yet.
         """
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
@@ -492,9 +495,9 @@ class VisibleQueries(ShortRows):
         now: float,
         ahead: ColumnElement[bool] | None = None,
     ) -> Bound:
-        """Return when a job that asks for so much starts at the latest. `ahead` are the jobs before
-        it of those that wait in its virtual cluster; None means all of them.
-        """
+        """Return when a job that asks for so many GPUs starts at the latest. `gpu_type`: None:
+        any. `ahead`: which of the jobs waiting in its virtual cluster are before it; None:
+        all."""
         waits = and_(jobs.c.phase == QUEUED, jobs.c.vc == vc)
         lent = self.lent()
         of_vc = select(nodes.c.node, nodes.c.gpus, nodes.c.gpu_type, nodes.c.closed_gpus)
@@ -526,9 +529,8 @@ class VisibleQueries(ShortRows):
     # --- figures ----------------------------------------------------------------------------
 
     def fairness(self, since: float = 0.0) -> list[Share]:
-        """Return GPU-time and waits of jobs that ended since then, for each virtual cluster as a
-        whole and for the users the viewer may see.
-        """
+        """Return GPU-time and waits of jobs that ended at or after `since`, for each virtual
+        cluster as a whole (user "") and for the users the viewer may see."""
         wait = jobs.c.started_at - jobs.c.submitted_at
         figures = (
             func.count().label("jobs"),
@@ -547,7 +549,8 @@ class VisibleQueries(ShortRows):
         return sorted(shares, key=lambda share: (share.vc, share.user))
 
     def history(self, since: float = 0.0, vc: str | None = None) -> list[Day]:
-        """Return figures of the jobs that ended since then, day by day, over all users."""
+        """Return figures of the jobs that ended at or after `since`, day by day, over all
+        users. `vc`: None: of all virtual clusters."""
         day = func.floor(jobs.c.ended_at / 86_400) * 86_400
         query = select(
             day.label("day"),
@@ -562,9 +565,8 @@ class VisibleQueries(ShortRows):
         return [Day(**row) for row in self._all(query.group_by("day").order_by("day"))]
 
     def calibration(self, since: float = 0.0) -> Calibration:
-        """Return how the forecasts made at submission turned out, over all jobs started since
-        then.
-        """
+        """Return how the forecasts made at submission turned out, over all jobs that started at
+        or after `since`."""
         made = forecasts.c
         known = and_(made.start_p50.is_not(None), made.start_p90.is_not(None))
         left_open = and_(known, made.start_p50 < made.start_p90)
@@ -594,9 +596,8 @@ class VisibleQueries(ShortRows):
         return Models(header["policy"] if header else "", bundle["digest"] if bundle else "", path)
 
     def bundle(self) -> Json:
-        """Return path and digest of the bundle in use; empty when there is none. It may not be
-        shown to users.
-        """
+        """Return path and digest of the bundle in use, or {} when there is none. Users may not
+        see it."""
         body = self._last(Kind.BUNDLE) or {}
         if body and self._bundles is not None:  # where it came from another may lie by now, or none
             body = {**body, "path": str(self._bundles / body["digest"])}
@@ -615,7 +616,8 @@ class VisibleQueries(ShortRows):
         return Page(found, cursor(found[-1].seq) if more else None)
 
     def last_seq(self) -> int:
-        """Return the seq of the last event, which changes whenever anything does."""
+        """Return the `seq` of the last event, or 0 when there is none. It changes whenever
+        anything does."""
         return self._count(select(func.coalesce(func.max(events.c.seq), 0)))
 
 
@@ -631,7 +633,8 @@ Place = tuple[int, float, int]
 
 
 def _gpus(row: RowMapping, on: Mapping[tuple[int, int], list[str]]) -> list[Gpu]:
-    """The GPUs of a row of `nodes`. `on`: labels of jobs, by node and GPU."""
+    """Return the GPUs of a row of `nodes`, each with its jobs and, if it is closed, why and
+    since when. `on`: labels of jobs by (node, GPU)."""
     closed = {one.gpu: one for one in closed_gpus_of(row["closed_gpus"])}
     found = []
     for i in range(row["gpus"]):
@@ -656,5 +659,6 @@ def _after(place: Place) -> ColumnElement[bool]:
 
 
 def _share(kept: ColumnElement[bool], among: ColumnElement[bool]) -> ColumnElement[Any]:
-    """Share of the rows `among` for which a promise was kept; NULL when there are none."""
+    """Return an SQL expression for the share of the rows `among` for which `kept` is true; it
+    gives NULL when there are no such rows."""
     return func.count().filter(and_(among, kept)) * 1.0 / func.nullif(func.count().filter(among), 0)

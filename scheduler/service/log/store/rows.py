@@ -76,17 +76,17 @@ class Node:
 
     @property
     def drained(self) -> str:
-        """That the node is drained, why and by whom, in words; "" when it is open."""
+        """Return in words that the node is drained, why and by whom; "" when it is open."""
         return "" if self.open else drained_words(self.actor, self.reason, self.change)
 
     @property
     def silent(self) -> list[Gpu]:
-        """The GPUs of the node that do not answer."""
+        """Return the GPUs of the node that do not answer."""
         return [gpu for gpu in self.gpus if gpu.closed]
 
     @property
     def free(self) -> list[Gpu]:
-        """The GPUs of the node that nobody is on and that something may start on."""
+        """Return the GPUs of the node that nobody is on and that something may start on."""
         return [gpu for gpu in self.gpus if self.open and not gpu.jobs and not gpu.closed]
 
     def answers(self, now: float) -> str:

@@ -40,7 +40,7 @@ class Key(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What is needed of a job for the figures about its owner."""
+    """The figures of a job that count towards its owner."""
 
     gpus: int
     phase: str
@@ -52,7 +52,7 @@ class Short:
     """A job that is not over (or one that is, asked for by its ID), without what it runs.
 
     Attributes:
-        account, qos: that it is billed to, and counts against; "" where there is no Slurm.
+        account, qos: billed for it, and limiting it; "" where there is no Slurm.
         partition: or virtual cluster.
         since: when it was submitted, held, started or over, whichever it stands at.
         slurm: JSON of an `slurm.reason.SlurmReason`; "": no Slurm has it.
@@ -76,7 +76,8 @@ class Short:
     slurm: str
 
     def why(self) -> SlurmReason:
-        """Return why the job waits, as its Slurm says."""
+        """Return why the job waits, as its Slurm says; an empty reason where no Slurm has
+        it."""
         return decode(SlurmReason, json.loads(self.slurm)) if self.slurm else SlurmReason()
 
 
@@ -98,7 +99,7 @@ def _having(only: dict[str, str]) -> list[ColumnElement[bool]]:
 
 
 def _batches(ids: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
-    """So many at a time: a statement takes no more than some thousands of values."""
+    """Yield the ids in batches: a statement takes no more than some thousands of values."""
     return (ids[i : i + size] for i in range(0, len(ids), size))
 
 
@@ -113,7 +114,7 @@ class ShortRows(VisibleRows):
         return [self._short(row) for row in self._all(query.limit(FIGURES))]
 
     def named(self, ids: Sequence[str]) -> list[Short]:
-        """Return those of some jobs that are the viewer's, ended or not, in the order of `ids`."""
+        """Return the jobs of `ids` that the viewer may see, ended or not, in their order."""
         found: dict[str, Short] = {}
         query = self._of_jobs(*(jobs.c[name] for name in _SHORT), *_START)
         for some in _batches(ids):
@@ -137,18 +138,21 @@ class ShortRows(VisibleRows):
             return [Key(*row) for row in connection.execute(query).all()]
 
     def own(self, **only: str) -> list[Own]:
-        """Return the viewer's jobs that have not ended, of an owner or an account."""
+        """Return the figures of the viewer's unended jobs. `only`: their owner or account; "":
+        any."""
         query = self._of_jobs(jobs.c.gpus, jobs.c.phase, _FIELDS["since"]).where(live)
         with self._engine.connect() as connection:
             return [Own(*row) for row in connection.execute(query.where(*_having(only))).all()]
 
     def how_many(self, *, gpus: bool) -> int:
-        """Return how many of the viewer's jobs have not ended, with GPUs or without."""
+        """Return how many of the viewer's jobs have not ended. `gpus`: count those that ask for
+        GPUs; False: those that ask for none."""
         asked = jobs.c.gpus > 0 if gpus else jobs.c.gpus == 0
         return self._count(select(func.count()).where(live, asked, self._mine()))
 
     def values(self, field: str) -> list[str]:
-        """Return the values of a field of `Short` among the viewer's unended jobs, sorted."""
+        """Return the values of a field of `Short` among the viewer's unended jobs, sorted,
+        without empty ones."""
         query = select(_FIELDS[field]).where(live, self._mine()).distinct()
         with self._engine.connect() as connection:
             return sorted(filter(None, connection.execute(query).scalars()))
@@ -187,7 +191,8 @@ class ShortRows(VisibleRows):
         )
 
     def latest_decisions(self, ids: Collection[str]) -> dict[str, Line]:
-        """Return the latest decision about each of some jobs of the viewer's."""
+        """Return the latest decision about each of these jobs that the viewer may see, by job
+        ID."""
         if not ids:
             return {}
         mine = self._visible(ids)
@@ -204,7 +209,7 @@ class ShortRows(VisibleRows):
         return frozenset(row["node"] for row in self._all(query))
 
     def causes(self, now: float) -> Causes:
-        """Those of the viewer's jobs that wait, by cause; and who are waited for among them all.
+        """Return the viewer's waiting jobs by cause, and the viewer's jobs that they wait for.
 
         The database counts them: what it gives is a row for each cause, however many wait.
         """
@@ -219,7 +224,7 @@ class ShortRows(VisibleRows):
         return causes_of(waits, others, now, named)
 
     def _waiting(self) -> list[Waiting]:
-        """The viewer's jobs that wait, those of one cause together."""
+        """Return the viewer's waiting jobs, one record for all jobs of a cause."""
         held, since = jobs.c.hold != "", _FIELDS["since"]
         of = [case((held, ""), else_=column).label(name) for name, column in slurms.CAUSE.items()]
         reason = case((held, "held"), else_=jobs.c.reason).label("reason")
@@ -242,7 +247,8 @@ class ShortRows(VisibleRows):
         return [_together(row) for row in self._all(select(ranked).where(ranked.c.place == 1))]
 
     def _named(self) -> list[Waiting]:
-        """For whom they wait by the latest decision about each, those alike together."""
+        """Return whom the viewer's jobs wait for by the latest decision about each: a record
+        without an id for the jobs that name the same ones. Held jobs are left out."""
         every = decisions.alias()
         latest = select(func.max(every.c.seq)).where(every.c.job_id == jobs.c.job_id)
         blocker, held_by = (
@@ -276,7 +282,8 @@ class ShortRows(VisibleRows):
 
 
 def _together(row: RowMapping) -> Waiting:
-    """Jobs of one cause, from the row of the one that waits longest."""
+    """Return one record for all waiting jobs of a cause, from the row of the one that waits
+    longest."""
     if not row["in_slurm"]:
         found = Waiting(
             job_id=row["job_id"], gpus=row["gpus"], code=row["reason"], since=row["since"]

@@ -71,9 +71,8 @@ class Soundness:
         return None if self.file is None else self.file.with_name(self.file.name + SUFFIX)
 
     def damage(self) -> Damage | None:
-        """Return the damage that was found, or None where there is none, or nobody has looked
-        yet.
-        """
+        """Return the damage that was found; None where there is none, or nobody has looked
+        yet."""
         if self._mark is None:
             return None
         try:
@@ -82,7 +81,8 @@ class Soundness:
             return None
 
     def note(self, found: Damage | None) -> None:
-        """Write down the damage found. None means that everything was checked, and is sound."""
+        """Write the damage down beside the file. None: everything was checked and is sound, so
+        what was written down is deleted."""
         if self._mark is None:
             return
         with suppress(OSError):
@@ -92,7 +92,8 @@ class Soundness:
                 write_json(self._mark, asdict(found))
 
     def look(self, pause: Callable[[], bool] = lambda: False) -> list[Damage]:
-        """Check the whole file in pieces. Return the damage.
+        """Check the whole file in pieces. Return the damage found; empty for a database without
+        a file.
 
         Args:
             pause: called between two pieces; True: look no further.
@@ -138,8 +139,9 @@ def _of_table(connection: sqlite3.Connection, table: str, pause: Callable[[], bo
 
 
 def _of_rows(connection: sqlite3.Connection, table: str, pause: Callable[[], bool]) -> str:
-    """The same of a large table, by reading all of its rows; no reader is open between two pieces,
-    so that the journal is carried over meanwhile."""
+    """Return what SQLite finds wrong with a large table, by reading all of its rows; "" where
+    nothing is, or it cannot be read so. No reader is open between two pieces, so that the
+    journal can be written back meanwhile."""
     after, name = -(2**63), _named(table)
     while not pause():
         try:

@@ -52,7 +52,7 @@ ALONE = text(
 
 
 class StoreError(ValueError):
-    """A database that cannot be used; one line that says why."""
+    """Raised for a database that cannot be used; one line that says why."""
 
 
 Also = Callable[[Connection, list[Event]], None]  # table changes that belong to the events
@@ -124,8 +124,8 @@ class Store:
     def checkpoint(self) -> None:
         """Write SQLite's journal into the database file, so that no commit has to.
 
-        Most of it while others write; what they added meanwhile while they wait in line. Of a
-        journal that is carried over whole the next writer begins at its start again.
+        Most is written while others write; what they added meanwhile, while they wait in line.
+        After that the next writer begins the journal at its start again.
         """
         if self.line is None:
             return
@@ -169,7 +169,8 @@ class Store:
     def read(
         self, after: int = 0, *, limit: int | None = None, kinds: Iterable[Kind] | None = None
     ) -> list[Event]:
-        """Return the events with `seq` greater than `after`, in order."""
+        """Return the events with `seq` greater than `after`, in order. `limit`: at most so
+        many; `kinds`: only of these kinds; None: all."""
         query = select(events).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
         if kinds is not None:
             query = query.where(events.c.kind.in_([k.value for k in kinds]))
@@ -189,7 +190,8 @@ class Store:
         return _events(connection, connection.execute(query).all())
 
     def first_in(self, connection: Connection) -> Event | None:
-        """Return the first event of the log, which says what the core is built from, or None."""
+        """Return the first event of the log, which says what the core is built from; None where
+        the log is empty."""
         row = connection.execute(select(events).order_by(events.c.seq).limit(1)).one_or_none()
         return None if row is None else _events(connection, [row])[0]
 
@@ -222,7 +224,8 @@ class Store:
             return self.last_seq_in(connection)
 
     def last_seq_in(self, connection: Connection, kind: Kind | None = None) -> int:
-        """Return the `seq` of the newest event (of a kind, if given) inside a transaction, or 0."""
+        """Return the `seq` of the newest event inside a transaction, or 0 where there is none.
+        `kind`: only events of this kind; None: all."""
         query = select(func.max(events.c.seq))
         if kind is not None:
             query = query.where(events.c.kind == kind.value)
@@ -278,7 +281,8 @@ class Store:
             leases.let_go(connection, self.clock, lease)
 
     def holder(self, name: str) -> Lease | None:
-        """Return the lease of a name, with who holds it or held it last."""
+        """Return the lease of a name, with who holds it or held it last; None where nobody ever
+        did."""
         with self.engine.connect() as connection:
             return leases.lease_of(connection, name)
 
@@ -325,8 +329,9 @@ def _events(connection: Connection, rows: Sequence[Row[Any]]) -> list[Event]:
 
 
 def _engine(url: str) -> Engine:
-    """Connections to a database. What fails there names its statement, never its parameters:
-    they hold users' commands and environments."""
+    """Return the SQLAlchemy engine of a database. Raise StoreError for a URL or a file that
+    cannot be used. Its errors never show a statement's parameters: users' commands and
+    environments."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -351,7 +356,8 @@ def _engine(url: str) -> Engine:
 
 
 def _carried_over(connection: PoolProxiedConnection) -> int:
-    """Checkpoint as far as it keeps nobody waiting. Pages the journal held when it began."""
+    """Write SQLite's journal back as far as nobody has to wait for that. Return how many pages
+    it held."""
     cursor = connection.cursor()
     cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
     [(_, pages, _)] = cursor.fetchall()
@@ -360,10 +366,11 @@ def _carried_over(connection: PoolProxiedConnection) -> int:
 
 
 def _of_ours(path: str) -> None:
-    """Make the file where there is none: it holds everybody's commands, and its journal takes its
-    mode. Raises StoreError: it is no regular file, or cannot be made.
+    """Make a SQLite file that only its owner may read, where there is none: it holds
+    everybody's commands, and its journal takes its mode. Raise StoreError where it is no
+    regular file, or cannot be made.
 
-    One that is there is not opened: to close it would take the locks of who has it open.
+    A file that is there is not opened: closing it would take the locks of whoever has it open.
     """
     try:
         regular(path)
@@ -376,7 +383,8 @@ def _of_ours(path: str) -> None:
 
 
 def _tune_sqlite(engine: Engine) -> None:
-    """WAL, foreign keys, patience with other writers; writers take the lock when they begin."""
+    """Set up each SQLite connection: WAL, foreign keys, patience with other writers. Writers
+    take the lock when they begin."""
 
     @event.listens_for(engine, "connect")
     def _connected(dbapi: Any, _record: Any) -> None:

@@ -44,7 +44,7 @@ class VisibleRows:
         self.viewer = viewer
 
     def _mine(self) -> ColumnElement[bool]:
-        """The jobs the viewer may see."""
+        """Return an SQL condition that holds for the jobs that the viewer may see."""
         if self.viewer.sees_all:
             return true()
         if self.viewer.only:
@@ -56,7 +56,7 @@ class VisibleRows:
         return self.viewer.sees(row["owner"], row["job_id"])
 
     def _visible(self, ids: Collection[str | None]) -> set[str]:
-        """Those of `ids` that are jobs the viewer may see."""
+        """Return which of `ids` are jobs that the viewer may see. None and "" are left out."""
         wanted = [job_id for job_id in set(ids) if job_id]
         if not wanted:
             return set()
@@ -64,10 +64,9 @@ class VisibleRows:
         return {row["job_id"] for row in self._all(query)}
 
     def alike(self, job: JobRow) -> list[float]:
-        """Return how many seconds the latest ended jobs of the same owner and name ran, among the
-        `ALIKE` that the owner submitted last. The job itself is left out. A job without a name has
-        no such jobs.
-        """
+        """Return how many seconds the latest ended jobs of the same owner and name ran, the
+        last to end first; at most `ALIKE`, among the `MAX_PAGE` that the owner submitted last.
+        The job itself is left out. A job without a name has no such jobs."""
         if not job.name:
             return []
         own = jobs.c.owner == job.owner, self._mine()
@@ -87,7 +86,8 @@ class VisibleRows:
             return records(connection, now)
 
     def _stated_ends(self, now: float) -> dict[str, float]:
-        """Return when everybody's running jobs end by their own progress, by job ID."""
+        """Return when everybody's running jobs end by their own progress, seconds since the
+        epoch, by job ID."""
         with self._engine.connect() as connection:
             return stated_ends(connection, now)
 
@@ -102,7 +102,7 @@ class VisibleRows:
         return found
 
     def _starts(self, ids: list[str]) -> dict[str, RowMapping]:
-        """Return when each of some waiting jobs should start, as last foreseen."""
+        """Return the latest forecast of the start of each of these waiting jobs, by job ID."""
         query = select(forecasts.c.job_id, *(forecasts.c[name] for name in _FORECAST)).where(
             forecasts.c.basis == "latest", forecasts.c.job_id.in_(ids)
         )
@@ -147,13 +147,14 @@ class VisibleRows:
             return int(connection.execute(query).scalar_one())
 
     def _some(self, query: Select[Any], limit: int) -> tuple[Sequence[RowMapping], bool]:
-        """Up to `limit` rows, and whether there are more."""
+        """Return the first `limit` rows of a query, and whether there are more. `limit` is
+        brought into 1 to `MAX_PAGE`."""
         limit = max(1, min(limit, MAX_PAGE))
         rows = self._all(query.limit(limit + 1))
         return rows[:limit], len(rows) > limit
 
     def _last(self, kind: Kind) -> Json | None:
-        """Body of the last event of a kind."""
+        """Return the body of the last event of a kind, or None where there is none."""
         query = select(events.c.body).where(events.c.kind == kind.value)
         rows = self._all(query.order_by(events.c.seq.desc()).limit(1))
         return json.loads(rows[0]["body"]) if rows else None
