@@ -11,7 +11,7 @@ import pytest
 from features.spec import Value
 from models.bundle import AdditiveModel, Bundle
 from scheduler.service.log.beside import Ended
-from scheduler.service.log.served import count
+from scheduler.service.log.served import WEEK_S, count
 from scheduler.service.pages.contrast import LEAST, NOW_S, Scored, contrast, movement
 from tests.scheduler.service.pages.bundle import small_bundle
 from tests.scheduler.service.pages.conftest import Lived, busy_morning
@@ -113,8 +113,15 @@ def test_an_operator_compares_the_models_in_use_and_nobody_else_may(lived: Lived
     other.save(lived.settings.state_dir / "champion")
     lived.settle(60)
     busy_morning(lived, 30, Random(0))
+    end = (lived.world.now() // WEEK_S + 1) * WEEK_S
+    count(lived.store, lived.settings.state_dir, end)
+    page = client.get("/models/compare").text
+    assert "not settled yet" in page
+    assert "until now" not in page
     count(lived.store, lived.settings.state_dir, lived.world.now())
     page = client.get("/models/compare").text
+    assert "until now" in page
+    assert "not settled yet" not in page
     for digest in (SMALL.digest, other.digest):
         assert f'<option value="{digest}"' in page
     assert f"{other.digest[:12]} and {SMALL.digest[:12]} on the same jobs" in page
