@@ -194,7 +194,7 @@ def ended_with(
     return [
         Ended(one.user, one.inputs, max(0.0, ended - one.started), one.job_id)
         for ended, one in in_order(known)
-    ][-most:]
+    ]
 
 
 def began_with(
@@ -206,7 +206,8 @@ def began_with(
     until: float = inf,
     over: bool = False,
 ) -> list[Began]:
-    """Return the jobs that were scored by a bundle and started; see `ended_with`.
+    """Return the jobs that were scored by a bundle and started, the `most` that started last; see
+    `ended_with`.
 
     Args:
         over: only those that ended by themselves.
@@ -242,7 +243,7 @@ def began_with(
                     ended=row["ended_at"],
                     counts=row["state"] in STATES,
                 )
-    return list(found.values())
+    return sorted(found.values(), key=lambda one: one.started)[-most:]
 
 
 def in_order(known: Iterable[Began]) -> list[tuple[float, Began]]:

@@ -140,6 +140,26 @@ def test_an_operator_compares_the_models_in_use_and_nobody_else_may(lived: Lived
         assert lived.browser("ada.byron").get(path).status_code == 403
 
 
+def test_jobs_that_still_run_are_told_apart_from_those_that_ended(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived.settle(1)
+    client = lived.browser("olga")
+    other = changed(gpus=2.0)
+    other.save(lived.settings.state_dir / "champion")
+    lived.settle(60)
+    busy_morning(lived, 12, Random(0))
+    seen = [job(i, "1", 400.0) for i in range(60)]
+    seen += [replace(job(i, "1", 900.0), running=True) for i in range(60, 63)]
+    monkeypatch.setattr("scheduler.service.pages.comparing.as_of", lambda *_: seen)
+    page = client.get("/models/compare").text
+    assert "on 60 jobs that ended and 3 that still ran, of 6 users" in page
+    assert "and that ended" not in page
+    monkeypatch.setattr("scheduler.service.pages.comparing.as_of", lambda *_: seen[:60])
+    page = client.get("/models/compare").text
+    assert "on 60 jobs that ended, of 6 users" in page
+
+
 def test_a_user_of_many_jobs_is_compared_with_their_past(
     lived: Lived, monkeypatch: pytest.MonkeyPatch
 ) -> None:
