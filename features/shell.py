@@ -220,6 +220,7 @@ def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
     sign = ""
     for line in _whole_lines(text):
         if len(line) > LONGEST:  # shlex takes the square of its length
+            sign = ""
             continue
         lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
         lexer.whitespace_split, lexer.commenters = True, "#"

@@ -90,16 +90,22 @@ def figures(one: Served) -> dict[str, float]:
 def lines(found: list[Week]) -> list[str]:
     """Return the lines that show weeks, the latest first."""
     table = [["WEEK OF", "BUNDLE", "DECIDED", "ENDED", "ERROR", "TRUE/PREDICTED", "HALF TO TWICE"]]
+    marks = {words: "*" * i for i, words in enumerate(_open(found), 1)}
     for week in found:
         for one in week.bundles:
             known = ["-", "-", "-"]
             if one.error is not None and one.ratio is not None and one.twice is not None:
                 known = [f"{one.error:.3f}", f"{one.ratio:.2f}", f"{one.twice:.0%}"]
-            day = _day(week) + ("" if week.whole else " *")
+            day = f"{_day(week)} {marks.get(week.words, '')}".rstrip()
             table.append([day, one.digest[:12], str(one.decided), str(one.ended), *known])
     if len(table) == 1:
         return ["No week was counted yet: the service counts once an hour."]
-    return [*aligned(table), *(["* until now"] if not all(w.whole for w in found) else [])]
+    return [*aligned(table), *(f"{mark} {words}" for words, mark in marks.items())]
+
+
+def _open(found: list[Week]) -> list[str]:
+    """What may still change of the weeks that are shown, in words; each once."""
+    return list(dict.fromkeys(week.words for week in found if week.words and week.bundles))
 
 
 def _day(week: Week) -> str:

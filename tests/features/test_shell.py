@@ -319,6 +319,13 @@ def test_whatever_is_in_a_script_little_comes_of_it(unit: str) -> None:
         assert all(len(word) <= MOST_CHARACTERS for one in found for word in one.words)
 
 
+def test_what_stands_behind_a_line_too_long_to_read_is_no_alternative_to_what_is_before() -> None:
+    long = "x" * (LONGEST + 1)
+    found = {one.words[0]: one.otherwise for one in of_script(f"a ||\n{long}\nb\n")}
+    assert found == {"a": False, "b": False}
+    assert [one.otherwise for one in of_script("a ||\nb\n")] == [False, True]
+
+
 def test_variables_that_grow_in_each_other_are_cut() -> None:
     found = of_script("A=x\n" + "A=$A$A\n" * 40 + "run $A\n")
     assert LONGEST / 2 < len(found[-1].words[1]) <= LONGEST

@@ -61,6 +61,18 @@ def test_weeks_are_printed_the_latest_first(state: Path) -> None:
     assert "No week was counted yet" in empty.output
 
 
+def test_a_week_that_is_over_and_not_settled_does_not_go_on_until_now(state: Path) -> None:
+    later = Week(number=2948, bundles=(Served(digest=OTHER, decided=1),))
+    over = Week(number=2947, over=True, bundles=(Served(digest=OTHER, decided=2),))
+    for week in (later, over):
+        (state / FOLDER / f"{week.number}.json").write_text(json.dumps(encode(week)))
+    done = CliRunner().invoke(app, ["served", "--state-dir", str(state)])
+    _, *rows, now, settling = (" ".join(line.split()) for line in done.output.splitlines())
+    days = [row.partition(f" {OTHER[:12]}")[0] for row in rows if OTHER[:12] in row]
+    assert days == ["2026-07-02 *", "2026-06-25 **", "2026-06-18"]
+    assert [now, settling] == ["* until now", "** not settled yet"]
+
+
 def test_weeks_that_are_over_are_logged_with_the_version_that_decided(
     state: Path, tmp_path: Path
 ) -> None:

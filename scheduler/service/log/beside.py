@@ -195,7 +195,7 @@ def ended_with(
     return [
         Ended(one.user, one.inputs, max(0.0, ended - one.started), one.job_id)
         for ended, one in in_order(known)
-    ][-most:]
+    ]
 
 
 def began_with(
@@ -207,8 +207,8 @@ def began_with(
     until: float = inf,
     over: bool = False,
 ) -> list[Began]:
-    """Return the jobs that were scored by a bundle and started, whether they have ended or not.
-    `since` and `until` are as in `ended_with`.
+    """Return the jobs that were scored by a bundle and started, whether they have ended or not: the
+    `most` that started last. `since` and `until` are as in `ended_with`.
 
     Args:
         over: only those that ended by themselves.
@@ -244,7 +244,7 @@ def began_with(
                     ended=row["ended_at"],
                     counts=row["state"] in STATES,
                 )
-    return list(found.values())
+    return sorted(found.values(), key=lambda one: one.started)[-most:]
 
 
 def in_order(known: Iterable[Began]) -> list[tuple[float, Began]]:

@@ -67,11 +67,13 @@ class Week:
 
     Attributes:
         number: of the week, since the epoch; `number * WEEK_S` is when it began.
-        whole: whether it is over, so that nothing of it changes any more.
+        over: it had ended when it was counted.
+        whole: nothing of it changes any more.
         bundles: those that scored jobs which came or ended in it; most jobs first.
     """
 
     number: int
+    over: bool = False
     whole: bool = False
     bundles: tuple[Served, ...] = ()
 
@@ -80,10 +82,14 @@ class Week:
         """Return when it began, seconds since the epoch."""
         return self.number * WEEK_S
 
+    @property
+    def words(self) -> str:
+        """Return what may still change of it, in words; "": nothing."""
+        return "" if self.whole else "not settled yet" if self.over else "until now"
 
-def counted(connection: Connection, number: int, *, whole: bool) -> Week:
-    """Return what the bundles of a service did in a week. `number`: as in `Week`; `whole`:
-    whether the week is over."""
+
+def counted(connection: Connection, number: int, *, now: float) -> Week:
+    """Return what the bundles of a service did in a week, as far as it is known at a time."""
     since = number * WEEK_S
     came = jobs.c.submitted_at >= since, jobs.c.submitted_at < since + WEEK_S
     over = jobs.c.ended_at >= since, jobs.c.ended_at < since + WEEK_S
@@ -106,7 +112,8 @@ def counted(connection: Connection, number: int, *, whole: bool) -> Week:
                 misses.setdefault(digest, []).append((row.owner, ran - score))
     found = [_served(digest, decided.get(digest, 0), of) for digest, of in misses.items()]
     found.sort(key=lambda one: (-one.decided, -one.ended, one.digest))
-    return Week(number=number, whole=whole, bundles=tuple(found))
+    end = since + WEEK_S
+    return Week(number=number, over=now >= end, whole=now >= end + SETTLED_S, bundles=tuple(found))
 
 
 def _served(digest: str, decided: int, misses: Sequence[tuple[str, float]]) -> Served:
@@ -172,7 +179,7 @@ def count(store: Store, state_dir: Path, now: float) -> None:
     for number in range(max(int(first // WEEK_S), this - KEPT + 1), this + 1):
         if number not in known:
             with store.reading() as connection:
-                found = counted(connection, number, whole=now >= (number + 1) * WEEK_S + SETTLED_S)
+                found = counted(connection, number, now=now)
             write_whole(state_dir / FOLDER / f"{number}.json", json.dumps(encode(found)))
 
 

@@ -78,8 +78,7 @@ def _before(
     """With a time limit that ends before a reservation begins, or before a job that comes first is
     to start, on nodes that could do it."""
     there = {node.name for node in nodes}
-    known = (site.partitions[name] for name in ask.partitions if name in site.partitions)
-    limit = max((ask.limit_s(part) for part in known), default=0.0)
+    limit = _limit_s(ask, site)
     edges = {
         one.start for one in site.reservations if one.name != ask.reservation and one.nodes & there
     }
@@ -93,10 +92,17 @@ def _before(
     yield from (_shorter(job, minutes) for minutes in sorted(fitted, reverse=True)[:MOST_FITTED])
 
 
+def _limit_s(ask: Ask, site: Site) -> float:
+    """How long a job may run at most, in any of its partitions."""
+    known = (site.partitions[name] for name in ask.partitions if name in site.partitions)
+    return max((ask.limit_s(part) for part in known), default=0.0)
+
+
 def _within(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[Change]:
     """As much as a limit allows that the job is over by itself: it never starts as it is."""
     parts = [site.partitions[name] for name in job.partition.split(",") if name in site.partitions]
-    limit = job.time_limit_s or max((part.max_time_s or 0.0 for part in parts), default=0.0)
+    ask = twin.asked(job.id)
+    limit = (job.time_limit_s or 0.0) if ask is None else _limit_s(ask, site)
     longest = [part.max_time_s for part in parts if part.max_time_s is not None]
     if len(longest) == len(parts) and parts and limit > max(longest) >= 60.0:
         yield _shorter(job, int(max(longest) // 60))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, log1p
+from math import exp, inf, log1p
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ def test_each_week_says_who_decided_and_how_it_turned_out(desk: Desk, tmp_path: 
     assert int(desk.world.now() // WEEK_S) == first
     count(desk.store, tmp_path, desk.world.now())
     [week] = weeks(tmp_path)
-    assert (week.number, week.whole) == (first, False)
+    assert (week.number, week.words) == (first, "until now")
     assert numbers(list(week.bundles)) == [(right, 16, 16, 8), (wrong, 8, 8, 8)]
     better, worse = week.bundles
     assert better.error is not None
@@ -54,12 +54,14 @@ def test_each_week_says_who_decided_and_how_it_turned_out(desk: Desk, tmp_path: 
     desk.turn((first + 1) * WEEK_S - desk.world.now() + 10.0)
     work(desk, 8, "later")
     count(desk.store, tmp_path, desk.world.now())
+    assert [week.words for week in weeks(tmp_path)] == ["until now", "not settled yet"]
     assert not any(week.whole for week in weeks(tmp_path)), "ends may come late"
     count(desk.store, tmp_path, (first + 1) * WEEK_S + SETTLED_S)
     now, before = weeks(tmp_path)
     assert (now.number, now.whole, before.number, before.whole) == (first + 1, False, first, True)
     assert numbers(list(now.bundles)) == [(right, 8, 8, 8)]
     assert before.bundles == week.bundles
+    assert (now.words, before.words) == ("until now", "")
 
 
 def test_a_job_that_ends_in_another_week_counts_there(desk: Desk, tmp_path: Path) -> None:
@@ -71,8 +73,8 @@ def test_a_job_that_ends_in_another_week_counts_there(desk: Desk, tmp_path: Path
     desk.until_idle()
     assert int(desk.world.now() // WEEK_S) == week + 1
     with desk.store.reading() as connection:
-        [came] = counted(connection, week, whole=True).bundles
-        [over] = counted(connection, week + 1, whole=False).bundles
+        [came] = counted(connection, week, now=inf).bundles
+        [over] = counted(connection, week + 1, now=0.0).bundles
     assert (came.digest, came.decided, came.ended, came.error) == (digest, 1, 0, None)
     assert (over.digest, over.decided, over.ended, over.users) == (digest, 0, 1, 1)
 

@@ -13,7 +13,15 @@ from models.bundle import AdditiveModel, Axis, Bundle
 from models.bundle.doubts import DOUBTS_NAME, read_doubts, write_doubts
 from scheduler.backends.events import Kind
 from scheduler.service.log.audit import audit
-from scheduler.service.log.beside import Began, as_of, beside, ended_with, standing
+from scheduler.service.log.beside import (
+    Began,
+    as_of,
+    began_with,
+    beside,
+    ended_with,
+    in_order,
+    standing,
+)
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.watch_models import FIRST, due, look
 from scheduler.service.metrics import Metrics
@@ -187,6 +195,10 @@ def test_a_shadow_predicts_beside_and_decides_nothing(desk: Desk, tmp_path: Path
         assert one.error < 0.6 < 4.0 < one.error_in_use
         ended = ended_with(connection, wrong, 0.0)
         assert {one.ran_s for one in ended} == {60.0}
+        latest = [one.job_id for _, one in in_order(began_with(connection, wrong, 0.0))][-16:]
+        some = began_with(connection, wrong, 0.0, 16)
+        assert sorted(one.job_id for one in some) == sorted(latest), "the latest, and no more"
+        assert {one.job_id for one in ended_with(connection, wrong, 0.0, 16)} == set(latest)
         assert standing(connection, copies, copies / wrong).beside == ()
         assert standing(connection, copies, None).beside == ()
     assert desk.decider.state.bundle == wrong

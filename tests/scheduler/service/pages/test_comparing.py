@@ -11,7 +11,7 @@ import pytest
 from features.spec import Value
 from models.bundle import AdditiveModel, Bundle
 from scheduler.service.log.beside import Ended
-from scheduler.service.log.served import count
+from scheduler.service.log.served import WEEK_S, count
 from scheduler.service.pages.contrast import LEAST, NOW_S, Scored, contrast, movement
 from tests.scheduler.service.pages.bundle import small_bundle
 from tests.scheduler.service.pages.conftest import Lived, busy_morning
@@ -113,8 +113,15 @@ def test_an_operator_compares_the_models_in_use_and_nobody_else_may(lived: Lived
     other.save(lived.settings.state_dir / "champion")
     lived.settle(60)
     busy_morning(lived, 30, Random(0))
+    end = (lived.world.now() // WEEK_S + 1) * WEEK_S
+    count(lived.store, lived.settings.state_dir, end)
+    page = client.get("/models/compare").text
+    assert "not settled yet" in page
+    assert "until now" not in page
     count(lived.store, lived.settings.state_dir, lived.world.now())
     page = client.get("/models/compare").text
+    assert "until now" in page
+    assert "not settled yet" not in page
     for digest in (SMALL.digest, other.digest):
         assert f'<option value="{digest}"' in page
     assert f"{other.digest[:12]} and {SMALL.digest[:12]} on the same jobs" in page
@@ -131,6 +138,26 @@ def test_an_operator_compares_the_models_in_use_and_nobody_else_may(lived: Lived
     assert "jobs decided" in page
     for path in ("/models/compare", "/models/moved?owner=olga"):
         assert lived.browser("ada.byron").get(path).status_code == 403
+
+
+def test_jobs_that_still_run_are_told_apart_from_those_that_ended(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived.settle(1)
+    client = lived.browser("olga")
+    other = changed(gpus=2.0)
+    other.save(lived.settings.state_dir / "champion")
+    lived.settle(60)
+    busy_morning(lived, 12, Random(0))
+    seen = [job(i, "1", 400.0) for i in range(60)]
+    seen += [replace(job(i, "1", 900.0), running=True) for i in range(60, 63)]
+    monkeypatch.setattr("scheduler.service.pages.comparing.as_of", lambda *_: seen)
+    page = client.get("/models/compare").text
+    assert "on 60 jobs that ended and 3 that still ran, of 6 users" in page
+    assert "and that ended" not in page
+    monkeypatch.setattr("scheduler.service.pages.comparing.as_of", lambda *_: seen[:60])
+    page = client.get("/models/compare").text
+    assert "on 60 jobs that ended, of 6 users" in page
 
 
 def test_a_user_of_many_jobs_is_compared_with_their_past(

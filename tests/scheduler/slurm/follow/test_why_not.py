@@ -190,6 +190,24 @@ def test_no_limit_at_all_is_never_offered_as_a_short_one(
     assert offered in ["", *limits], "a limit of a minute or more is"
 
 
+@pytest.mark.parametrize("most", ["7-00:00:00", "UNLIMITED"])
+def test_minutes_of_what_it_asks_for_are_counted_by_the_default_time_limit(
+    scene: Scene, most: str
+) -> None:
+    config = "\nAccountingStorageEnforce = limits,qos\nSLURM_VERSION = 22.05.8"
+    scene.slurm.says["scontrol show config"] += config
+    named = f"PartitionName=main Nodes=n[1-2] State=UP DefaultTime=60 MaxTime={most}"
+    scene.slurm.says["scontrol -a show partition"] = named
+    row = ["cpu=160" if column == "MaxTRESMins" else "" for column in QOS]
+    scene.slurm.says["qos"] = "|".join(["one", "0", *row[2:]])
+    scene.restart()
+    tres = (("cpu", 8.0), ("gres/gpu", 1.0), ("node", 1.0))
+    asked = waits(scene, qos="one", cpus=8, min_cpus=8, tres=tres, reason="x", time_limit_s=None)
+    scene.look(asked)
+    limits = [one.rpartition(" ")[2] for one in commands(scene) if "timelimit=" in one]
+    assert limits == ["timelimit=20"]
+
+
 def test_a_waiting_hour_puts_others_back_by_half_an_hour_where_there_are_two_nodes(
     scene: Scene,
 ) -> None:
