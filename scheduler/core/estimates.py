@@ -80,7 +80,7 @@ class Estimate:
     """A predicted duration (seconds, exclusive GPUs), with the additive score it came from.
 
     Attributes:
-        outlived_s: the longest run of the job that did not end it, seconds; 0: there was none.
+        outlived_s: the longest run after which the job had not ended, seconds; 0 without one.
     """
 
     seconds: float
@@ -238,7 +238,8 @@ class ConstantEstimator(Estimator):
 
 
 class Known(Estimator):
-    """Answers with a duration known already. `inner` is notified of events but not asked."""
+    """Answer with a duration that is known already. `inner` is notified of events, and never
+    asked."""
 
     def __init__(self, inner: Estimator, estimate: Estimate):
         super().__init__()
@@ -648,7 +649,8 @@ def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:
 
 
 def _text(value: Value) -> str:
-    """A feature value as it is kept with a decision; empty when missing."""
+    """Return a feature value as the text that is kept with a decision; "" where it is
+    missing."""
     if value is None or value != value:
         return ""
     return value if isinstance(value, str) else f"{value:.6g}"

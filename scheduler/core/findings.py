@@ -41,9 +41,10 @@ class Lack:
     """The first in line of a virtual cluster lacks whole nodes that are lent for profiling.
 
     Attributes:
-        job_id: who. nodes, gpus: so many, of those lent, would be enough.
+        job_id: the first job in line.
+        nodes, gpus: how many of the lent ones would be enough.
         hold: what it costs the job that they are lent.
-        price: that counts so many times.
+        price: the factor that this cost counts with.
     """
 
     job_id: str
@@ -53,7 +54,8 @@ class Lack:
     price: float
 
     def pays(self, loses_s: float) -> bool:
-        """Whether it costs more than `loses_s`, which those lose who are to be profiled."""
+        """Return whether the lack costs more than `loses_s`: the seconds of waiting that jobs
+        to be profiled would lose if the nodes were given back."""
         return self.price * self.hold.costs_s > loses_s
 
     @property
