@@ -141,7 +141,8 @@ class Memory(Estimator):
     def receipt(
         self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
     ) -> Receipt:
-        """What `quantiles` of the same are made of."""
+        """Return what the durations are made of that `quantiles` returns for the same
+        arguments."""
         least_s = max(elapsed_s, past.outlived_s)
         limit_s = past.job.time_limit_s
         return self.believed_by(core).receipt(past.predicted_s, least_s, limit_s)
