@@ -116,7 +116,8 @@ class _Group:
                 usage.amount, usage.since = usage.at(now, was_s), now
 
     def part(self, member: str, now: float, half_life_s: float) -> tuple[float, float]:
-        """The part of the whole that a member had, and the part due to it."""
+        """Return the part of the whole that a member had, and the part due to it, both from 0
+        to 1. Where no member had anything, both are the part due."""
         due = self.weights.get(member, 1.0) / self.due
         whole = self.whole.at(now, half_life_s)
         if whole < 1.0:  # a GPU-second: nobody has had anything
