@@ -210,7 +210,8 @@ def averaged(
 def shared(
     passed: float, others: Sequence[float], others_left: float, points: int
 ) -> tuple[int, Sequence[float]]:
-    """Return how many of some points are of a job's own hazards, and which of the others are.
+    """Return how many of `points` durations come from a job's own hazards, and the durations
+    for the rest, picked evenly from the others.
 
     Args:
         passed: the share of its hazards that it has outlived.

@@ -100,8 +100,8 @@ class Estimator:
     An estimator sees a duration only in `ended`. Subclasses override what they need.
 
     Attributes:
-        of_requests: equal jobs are equal to it: its answers follow from what a job asks for and
-            what was seen of it, and from histories.
+        of_requests: whether equal jobs get equal answers, made of what a job asks for,
+            what was seen of it, and histories.
     """
 
     name = "none"
@@ -186,7 +186,8 @@ class Estimator:
         return self.estimate(job, now), self.estimate(to, now)
 
     def rests_on(self, job: Job) -> Evidence:
-        """Return what the estimate of a job rests on, where that is next to nothing."""
+        """Return evidence of how little the estimate of a job rests on; () where it rests on
+        enough."""
         return ()
 
     def estimate(self, job: Job, now: float) -> Estimate:

@@ -121,9 +121,9 @@ class Promise:
         left_s: seconds from now until then; 0: they should be kept.
         demand: GPUs asked for over GPUs there, where that makes the wait longer than the bound;
             1: it does not.
-        priced_s: seconds of waiting after which they are kept where that costs others little,
-        soonest_s: seconds from now until it is asked, or asked again, what it costs,
-        costs_s: and what it did when last asked: waiting of all others, in sum; None: not asked.
+        priced_s: seconds of waiting after which they are kept if that costs others little.
+        soonest_s: seconds from now until that cost is computed, or computed again.
+        costs_s: the cost as computed last: waiting of all others, in sum; None: not computed.
     """
 
     bound_s: float

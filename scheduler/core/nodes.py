@@ -27,9 +27,11 @@ class KnownJob:
         order: number in order of arrival.
         queued_before: it has been in its queue.
         placement: the GPUs it holds; none when it waits.
-        profiling, since: they are in the profiling partition; since when it holds them.
+        profiling: whether these are in the profiling partition.
+        since: since when it holds them.
         partner: who shares them; to be adopted first.
-        held_s, held_since: how long it was held, and since when it is; None: it is not.
+        held_s: how long it was held, seconds; 0: never.
+        held_since: since when it is held; None: it is not.
         depends_since: since when it waits for others to end; None: it does not.
         failed: the one of them that did not succeed, and had to; "": none.
         progress: how long it will have run, by what it says itself.
