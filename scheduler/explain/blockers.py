@@ -117,7 +117,7 @@ def _begins(decisions: Iterable[Decision], job_id: str) -> bool:
 
 
 class _OutOfTime(Exception):
-    """No more copies may be tried."""
+    """Raised when no time is left to try another copy."""
 
 
 class _Search:

@@ -43,7 +43,7 @@ class Believed(Estimator):
         predicted: seconds by job.
 
     Attributes:
-        changed_to: of jobs that are changed, seconds once they are.
+        changed_to: by job that is changed, its predicted seconds from then on.
     """
 
     name = "believed"

@@ -33,7 +33,7 @@ class SubmittedJob:
     Attributes:
         predicted_s: what the policy was given; None when there is no prediction.
         started: when it was given GPUs, seconds since the epoch; None while it waits.
-        outlived_s: its longest run that did not end it, as when it was profiled, seconds.
+        outlived_s: its longest run after which it had not ended, as when profiled, seconds.
         ran_s: seconds on GPUs once it has ended, else None.
         withdrawn: it ended without having run.
     """
