@@ -106,7 +106,7 @@ class _Group:
         self.whole.restore(memory.whole)
 
     def take_over(self, other: _Group, now: float, was_s: float, half_life_s: float) -> None:
-        """Know the usage of another, which fades by `half_life_s` from now on."""
+        """Take over the usage of another group, which fades by `half_life_s` from now on."""
         self.members, self.whole = other.members, other.whole
         self.due = 0.0
         for member in self.members:
