@@ -207,7 +207,8 @@ class Trials:
         return kept, refused
 
     def put_back_s(self, partition: str) -> float:
-        """Return how much later than it thinks `sbatch --test-only` says that a job starts."""
+        """Return the most seconds that `sbatch --test-only` may add to a start in a
+        partition."""
         return put_back_s(self.site, self.jobs, partition)
 
     def _asked_enough(self, kept: Sequence[Tried], until: float) -> bool:
