@@ -82,12 +82,11 @@ def trees(bundle: Bundle) -> tuple[Drawing | None, Drawing | None, Drawing | Non
 
 
 def lit_by(bundle: Bundle, steps: Iterable[TreeStep]) -> Drawing | None:
-    """Return the tree by which one of two jobs was judged, with its path highlighted.
+    """Return the tree by which one of two jobs was judged, with its path highlighted. None
+    where no tree of the bundle asks what the steps compare: they are another model's.
 
     Args:
         steps: steps of one job alone, as recorded.
-
-    None where no tree of the bundle asks what the steps compare: they are another model's.
     """
     compared = [step.compared for step in steps if step.compared is not None]
     if [name for name, *_ in compared] == [ACTIVE_SUM] and "pair_hinge" in bundle.parts:

@@ -442,9 +442,8 @@ class Core:
         return queued
 
     def restricted_to(self, kept: Collection[str]) -> Core:
-        """Return this core as if no other job waited, with the GPUs asked for in all counted as
-        here. It shares its parts with this core: copy it before running it.
-        """
+        """Return this core without the jobs outside `kept`; the GPUs asked for in all are
+        counted as here. It shares its parts with this core: copy it before running it."""
         core = copy(self)
         core.jobs = {job_id: queued for job_id, queued in self.jobs.items() if job_id in kept}
         core.waiting, core.nodes = self.waiting.restricted_to(kept, core), self.nodes.within(core)

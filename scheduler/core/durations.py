@@ -359,9 +359,8 @@ class DurationDistribution:
         return sorted(max(min(point, longest), elapsed_s) for point in found)
 
     def curve(self, predicted: Predicted, elapsed_s: float = 0.0) -> Curve:
-        """Return the durations of a job that has outlived the stretch of time before `elapsed_s`.
-        What it has outlived within its present stretch is left to the curve's methods.
-        """
+        """Return how long a job lasts that has outlived the last of `STRETCHES_S` before
+        `elapsed_s`. Pass all of `elapsed_s` to the curve's methods."""
         passed, even = bisect_right(STRETCHES_S, elapsed_s), self._range(predicted).even
         key = (
             id(even),

@@ -475,7 +475,8 @@ def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) ->
 
 
 def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
-    """Return an estimate with one more term: that an earlier run of the job did not end it."""
+    """Return an estimate with one more term, for the longest run after which the job had not
+    ended; the same estimate where there was none."""
     score = estimate.score
     before = log1p(estimate.seconds) if score is None else score.value
     outlived_s, moves = state.beyond(job, now, before)

@@ -45,7 +45,7 @@ class CoreCopy:
         self._bytes = buffer.getvalue()
 
     def __len__(self) -> int:
-        """Return the size in bytes."""
+        """Return the size of the copy in bytes."""
         return len(self._bytes)
 
     def restore(self, estimator: Estimator) -> Core:

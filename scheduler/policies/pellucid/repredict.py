@@ -198,7 +198,8 @@ class Alike:
 
 
 def _request(job: Job) -> Request:
-    """Return what a job asks for, without what is of this one alone; its virtual cluster first."""
+    """Return what a job and all jobs like it ask for, its virtual cluster first; the last two
+    parts are the digest of its command and what its owner expects."""
     work = "" if job.work is None else repr(job.work)
     asked = job.cpus, job.memory_mib, job.gpu_type, job.time_limit_s, job.share, job.profile
     return job.vc, job.user, job.name, job.gpus, work, *asked, job.like, job.expect

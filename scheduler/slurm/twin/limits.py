@@ -167,9 +167,10 @@ def _levels(ask: Ask, partition: Partition, site: Site) -> Iterator[Qos | Assoc]
 def minutes_hit(
     reason: str, ask: Ask, partition: Partition, site: Site, running: Iterable[Running], now: float
 ) -> Hit | None:
-    """Return the limit on minutes that a reason of Slurm's names, with what running jobs may still
-    use by their time limits, or None where it is not known. What was used up Slurm shows nobody
-    here.
+    """Return the limit on minutes that Slurm's reason names, or None where it is not known.
+
+    Its `used` is what running jobs may still use by their time limits, or inf for a limit on
+    minutes used up: Slurm does not show these here.
     """
     runs = list(running)
     for one in _levels(ask, partition, site):

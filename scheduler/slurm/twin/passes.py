@@ -105,10 +105,11 @@ class Space:
         return tuple(one // self._grain * self._grain for one in moments)
 
     def open(self, at: float, until: float, names: Sequence[str]) -> tuple[list[str], float | None]:
-        """Return those of these nodes that nobody is to have from `at` until `until`, inclusive,
-        and when to try again. That is after the first stretch, among those up to the first that
-        begins after `until`, whose next one has nodes that were not available so far. It is None
-        where there is none.
+        """Return those of `names` that are planned for no job from `at` until `until`,
+        inclusive, and when to try again; None for never.
+
+        To try again helps after the first stretch of time whose next one has nodes that were
+        not available so far, among those up to the first that begins after `until`.
         """
         left, later = set(names), None
         for place, (since, end, kept) in enumerate(self._slots):

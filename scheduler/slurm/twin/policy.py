@@ -249,7 +249,7 @@ class Slurm(Policy):
     # --- its explanations -----------------------------------------------------------------------
 
     def asked(self, job_id: str) -> Ask | None:
-        """Return what a known job asks for, or None."""
+        """Return what a job asks for, or None where the job is not known."""
         return self._asks.get(job_id)
 
     def line(self) -> list[Ranked]:

@@ -65,7 +65,7 @@ class _Kind:
 
 
 def unmodelled_words(what: str, jobs: int) -> str:
-    """Return a line about one of `unmodelled`."""
+    """Return a line on one thing that is not modelled, and how many jobs it affects."""
     return f"Not modelled by the policy slurm: {what} ({count(jobs, 'job')})."
 
 
