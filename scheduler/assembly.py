@@ -28,13 +28,13 @@ from scheduler.policies import build, policy_named
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """Which parts of a `CoreSpec` a person wrote down; the rest are defaults. (Settings know
-    themselves which of them are stated.)
+    """Record which parts of a `CoreSpec` a person wrote down; the others are defaults. Settings
+    keep this record themselves.
 
     Attributes:
-        nodes: a cluster was given, with its virtual clusters and nodes.
-        name: name of the cluster.
-        policy: by its name.
+        nodes: True where a cluster was given, with its virtual clusters and nodes.
+        name: True where the cluster's name was given.
+        policy: True where the policy was named.
     """
 
     nodes: bool = True
@@ -52,7 +52,7 @@ class CoreSpec:
     Attributes:
         policy: by name, or as `module:Class`.
         settings: settings of the policy.
-        profiling: the profiling partition, for policies that want one; None: there is none.
+        profiling: the profiling partition, for policies that use one; None where there is none.
     """
 
     cluster: ClusterSpec
@@ -158,7 +158,8 @@ def _folds(spec: CoreSpec, policy: Policy | type[Policy]) -> bool:
 
 
 def _share(partition: ProfilingPartition, cluster: ClusterSpec) -> float:
-    """Of a cluster's GPUs, what the nodes of a partition hold."""
+    """Return the share of a cluster's GPUs, 0 to 1, that is on the nodes of a profiling
+    partition."""
     gpus: dict[str, list[int]] = {}
     for node in cluster.nodes():
         gpus.setdefault(node.vc, []).append(node.gpus)

@@ -276,7 +276,7 @@ class World:
             self._report(attempt.key, Happened.LOST, detail=f"node {node} died")
 
     def _check(self, launch: Launch) -> None:
-        """Note what should never be asked for."""
+        """Add a line to `problems` for each thing that no right scheduler would ask for."""
         name = f"job {launch.job_id} attempt {launch.attempt}"
         if launch.job_id in self._running:
             self.problems.append(f"{name}: an earlier attempt still runs")
@@ -307,14 +307,14 @@ class World:
             self._report(attempt.key, Happened.OBSERVED, profile=attempt.outcome.work.profile)
 
     def _pair_observed(self, attempt: _Attempt) -> None:
-        """Two have been together for as long as it takes to see how fast each of them goes."""
+        """Report the speed of both members of a pair that has been together for long enough."""
         for one in (attempt, attempt.partner):
             if one is not None:
                 alone = self._speed.rate(one.outcome.work, one.run, None)
                 self._report(one.key, Happened.PAIR_OBSERVED, speed=one.rate / alone)
 
     def _finish(self, attempt: _Attempt) -> None:
-        """The work is done, or the time is up."""
+        """Report the end of an attempt that has done its work, or reached its limit."""
         launch, outcome, ran = attempt.launch, attempt.outcome, self._clock - attempt.started
         attempt.settle(self._clock, attempt.rate)
         if attempt.left <= ROUNDING_S:
@@ -370,7 +370,8 @@ class World:
             self._journal.write([self._clock, kind, value])
 
     def _replay(self, journal: _Journal) -> None:
-        """Live through what was asked of this world once more."""
+        """Repeat everything that the journal says was asked of this world; begin an empty
+        journal."""
         lines = journal.read()
         if not lines:
             journal.write([self._start, "world", self._wall])

@@ -35,9 +35,8 @@ class Submission(JobRequest):
     sealed: bool = False
 
     def sealing(self) -> Submission:
-        """Return it without its arguments and environment, which are stored apart. The program's
-        name stays.
-        """
+        """Return the submission without its arguments and environment, which are stored apart.
+        The program's name stays."""
         return replace(self, command=self.command[:1], environment={}, sealed=True)
 
     def job(self) -> Job:
@@ -53,7 +52,7 @@ class Submission(JobRequest):
         return replace(self, **to)
 
     def body(self) -> Json:
-        """Return it as the body of a SUBMITTED event."""
+        """Return the submission as the body of a SUBMITTED event."""
         found = {name: getattr(self, name) for name in NAMES}
         found |= {"command": list(self.command), "environment": dict(self.environment)}
         if not self.sealed:

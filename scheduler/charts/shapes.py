@@ -132,7 +132,13 @@ def placed(model: AdditiveModel, score: Score, most: int = 12) -> list[Chart]:
 
 
 def _with_place(chart: Chart, values: Mapping[str, str], added: float) -> Chart:
-    """A shape with the job's own value marked; where that lies beyond the picture, at its edge."""
+    """Return the chart of a shape with the job's own value marked: at the edge where the value
+    lies beyond the picture, and only a note where it is not known.
+
+    Args:
+        values: the job's features by name, as text.
+        added: what the term adds to the job's score.
+    """
     text = values.get(chart.code, "")
     if not text:
         note = f"It is not known of this job: {factor_text(added)}."
@@ -206,7 +212,8 @@ def _steps_of(axis: Axis, term: Term, order: Sequence[int]) -> tuple[list[Trace]
 
 
 def _unit_axis(axis: Axis) -> ChartAxis:
-    """The axis of a feature, in words that a person knows where the unit has such."""
+    """Return the axis of a feature: ticks as chances, durations or factors where its unit is a
+    logarithm of such, else only the unit as its title."""
     if axis.spec.unit == "ln odds":
         chances = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
         at = [math.log(c / (1 - c)) for c in chances]

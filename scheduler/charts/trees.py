@@ -20,7 +20,7 @@ class Branch:
 
     Attributes:
         short: the answer as it stands under a leaf.
-        lit: the decision that is looked at came by.
+        lit: whether it is on the path of the decision that is looked at.
     """
 
     text: str
@@ -59,7 +59,7 @@ class Drawing:
 
     Attributes:
         root: root of the tree, to be read question by question.
-        path: the questions on the lit path with their answers, the last what they led to.
+        path: the questions on the lit path with their answers; last, the leaf that they led to.
     """
 
     root: Branch
@@ -82,12 +82,11 @@ def trees(bundle: Bundle) -> tuple[Drawing | None, Drawing | None, Drawing | Non
 
 
 def lit_by(bundle: Bundle, steps: Iterable[TreeStep]) -> Drawing | None:
-    """Return the tree by which one of two jobs was judged, with its path highlighted.
+    """Return the tree by which one of two jobs was judged, with its path highlighted. None
+    where no tree of the bundle asks what the steps compare: they are another model's.
 
     Args:
         steps: steps of one job alone, as recorded.
-
-    None where no tree of the bundle asks what the steps compare: they are another model's.
     """
     compared = [step.compared for step in steps if step.compared is not None]
     if [name for name, *_ in compared] == [ACTIVE_SUM] and "pair_hinge" in bundle.parts:
@@ -124,7 +123,8 @@ Compared = tuple[str, float | None, bool, float]
 
 
 def _way(tree: Tree, compared: Sequence[Compared]) -> set[int] | None:
-    """The nodes that recorded comparisons came by; None where they are not this tree's."""
+    """Return the indices of the nodes on the path that recorded comparisons took, from the root
+    to a leaf; None where they are not this tree's."""
     at, way = 0, {0}
     for name, _, at_most, cut in compared:
         node = tree.nodes[at]
@@ -151,7 +151,14 @@ Answer = Callable[[Sequence[float]], tuple[str, str]]
 
 
 def _branch(tree: Tree, answer: Answer, at: int = 0, lit: Iterable[int] = ()) -> Branch:
-    """A node with all below it. A question whose answers lead to the same is not asked."""
+    """Return a node of a tree with all below it. A question with the same answer on both sides
+    is replaced by that answer.
+
+    Args:
+        answer: gives the text and the short text of a leaf's value.
+        at: index of the node.
+        lit: nodes on the path of the decision looked at.
+    """
     node = tree.nodes[at]
     text, short = answer(node.value)
     if node.feature < 0:
@@ -215,7 +222,8 @@ def drawing(root: Branch) -> Drawing:
 
 
 def _path(root: Branch) -> Iterator[str]:
-    """The lit questions, each with its answer, then what they led to; nothing where none is lit."""
+    """Yield the questions on the lit path, each with its answer, then the leaf it led to;
+    nothing where none is lit."""
     way = list(_lit(root))
     for branch, after in pairwise(way):
         yield f"{branch.text}? {'yes' if after is branch.yes else 'no'}"

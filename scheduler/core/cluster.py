@@ -281,7 +281,8 @@ class Pool:
         return sum(self._idle(size).bit_count() for size in self._of_size)
 
     def _idle(self, size: int) -> int:
-        """Those of the nodes of so many GPUs of which every one may be given, as a bit mask."""
+        """Return the nodes of `size` GPUs of which every GPU may be given, as a bit mask of
+        nodes."""
         return self._by_free[size] & self._of_size.get(size, 0)
 
     def is_idle(self, node: int) -> bool:
@@ -482,7 +483,8 @@ def are_open(pool: Pool, placement: Placement) -> bool:
 
 
 def _place_whole(pool: Pool, gpus: int, among: int, per_node: int) -> Placement | None:
-    """`place` of more than a node's worth, on like nodes."""
+    """Place a job of more than one node's GPUs on nodes of `per_node` GPUs each. Return the
+    placement as `Pool.place` does, or None where there is none."""
     whole, rest = divmod(gpus, per_node)
     idle = pool._by_free[per_node] & among
     if idle.bit_count() < whole:
@@ -505,7 +507,8 @@ def _place_whole(pool: Pool, gpus: int, among: int, per_node: int) -> Placement 
 
 
 def _spread(pool: Pool, gpus: int) -> Placement | None:
-    """`place` over nodes of several sizes."""
+    """Place a job over nodes of several sizes, the largest first. Return the placement as
+    `Pool.place` does, or None where there is none."""
     placement: Placement = []
     taken, left = 0, gpus
     for size in sorted(filter(None, pool._of_size), reverse=True):
@@ -522,12 +525,13 @@ def _spread(pool: Pool, gpus: int) -> Placement | None:
 
 
 def _unclosed(pool: Pool, node: int) -> int:
-    """Bit mask of the GPUs of a node that are free and not closed."""
+    """Return the bit mask of the GPUs of a node that are free and not closed; 0 on a drained
+    node."""
     return 0 if node in pool._shut else pool._free_gpus[node] & ~pool.closed_alone.get(node, 0)
 
 
 def _lowest(mask: int, count: int) -> int:
-    """The `count` lowest set bits of `mask`."""
+    """Return a bit mask of the `count` lowest set bits of `mask`."""
     taken = 0
     for _ in range(count):
         low = mask & -mask
@@ -556,7 +560,8 @@ class NodeMemory:
     """A node as a plain record: its number, what it has, and whether it is open.
 
     Attributes:
-        kept, closed: bit masks of its GPUs that are kept for a job, and that are closed alone.
+        kept: bit mask of its GPUs that are reserved for a waiting job.
+        closed: bit mask of its GPUs that are closed by themselves, without draining the node.
     """
 
     node: int
@@ -575,7 +580,7 @@ class ClusterMemory:
         pools: of each virtual cluster its nodes, in the order in which they are looked through.
         profiling: nodes of the profiling partition, in the same order.
         runs: runs, those that started earlier first.
-        starts: so many there were.
+        starts: how many starts there were.
     """
 
     nodes: list[NodeMemory]
@@ -747,7 +752,8 @@ class Cluster:
         self.spec = self._shape()
 
     def _shape(self) -> ClusterSpec:
-        """The nodes as they are now, like ones of a virtual cluster together."""
+        """Return the shape of the cluster with its present nodes, like nodes of a virtual
+        cluster grouped."""
         was = self.spec
         return ClusterSpec.of(
             self.nodes.values(), self.pools, gpu_memory_mib=was.gpu_memory_mib, name=was.name
@@ -914,7 +920,8 @@ class Cluster:
         return found
 
     def _changed(self, vc: str, gpus: int) -> None:
-        """Runs of so many GPUs that may take a partner are others now."""
+        """Forget the cached runs of a virtual cluster that may take a partner: those of `gpus`
+        GPUs are others now."""
         self._in_order.pop((vc, gpus), None)
         for at in [(v, has) for v, has in self._in_order if v == vc and -gpus <= has < 0]:
             del self._in_order[at]

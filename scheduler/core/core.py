@@ -357,7 +357,8 @@ class Core:
         self.dirty[vc] = None
 
     def _freed(self, run: Run) -> None:
-        """GPUs were given up: their owners look first, then whoever may borrow."""
+        """Have virtual clusters served because a run gave up its GPUs: the run's own and, where
+        virtual clusters borrow, the owners of the GPUs and all in which jobs wait."""
         if self.policy.capabilities.borrows:
             for node in run.nodes:
                 self.dirty[self.cluster.node_vc[node]] = None
@@ -386,13 +387,17 @@ class Core:
 
     @property
     def profiles_apart(self) -> bool:
-        """Whether jobs are profiled on nodes kept for that, be those away for a while."""
+        """Whether jobs are profiled on nodes kept for that, even if none of these is there
+        now."""
         stage, cluster = self.profiling, self.cluster
         return cluster.profiling.gpus > 0 if stage is None else stage.has_nodes(cluster)
 
     def lacks_nodes(self, vc: str, most: int, now: float) -> Lack | None:
-        """Whether the first in line of a virtual cluster lacks at most so many nodes that are lent
-        for profiling, and what that costs it (called by the stage)."""
+        """Return what the first job in line of a virtual cluster loses because it lacks whole
+        nodes that are lent for profiling, at most `most`. Called by the profiling stage.
+
+        None where nobody waits, or the policy finds no such lack.
+        """
         if most < 1 or not self.queues[vc]:
             return None
         return self.policy.lacks_nodes(Turn(self, vc, now), most)
@@ -437,9 +442,8 @@ class Core:
         return queued
 
     def restricted_to(self, kept: Collection[str]) -> Core:
-        """Return this core as if no other job waited, with the GPUs asked for in all counted as
-        here. It shares its parts with this core: copy it before running it.
-        """
+        """Return this core without the jobs outside `kept`; the GPUs asked for in all are
+        counted as here. It shares its parts with this core: copy it before running it."""
         core = copy(self)
         core.jobs = {job_id: queued for job_id, queued in self.jobs.items() if job_id in kept}
         core.waiting, core.nodes = self.waiting.restricted_to(kept, core), self.nodes.within(core)

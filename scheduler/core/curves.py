@@ -126,7 +126,7 @@ class Curve:
     """How long a job lasts in all, as equally likely durations (seconds), ascending.
 
     Attributes:
-        above: their sums from each on.
+        above: for each point, the sum of it and all longer ones.
     """
 
     points: tuple[float, ...]
@@ -210,7 +210,8 @@ def averaged(
 def shared(
     passed: float, others: Sequence[float], others_left: float, points: int
 ) -> tuple[int, Sequence[float]]:
-    """Return how many of some points are of a job's own hazards, and which of the others are.
+    """Return how many of `points` durations come from a job's own hazards, and the durations
+    for the rest, picked evenly from the others.
 
     Args:
         passed: the share of its hazards that it has outlived.
@@ -292,20 +293,21 @@ def claimed(
 
 
 def _without_claim(all_of: Sequence[float], claim: Claim, share_left: float) -> float:
-    """The share that outlives a claim: so much less, as it held more to end before."""
+    """Return the share of all jobs that outlives a claim: the more of them were expected to end
+    within the claim already, the less the claim takes away."""
     within, _ = _split(all_of, claim.low_s, claim.high_s)
     lies = len(within) / len(all_of)
     return share_left * min(1.0, (1.0 - claim.share) / (1.0 - lies)) if lies < 1.0 else share_left
 
 
 def _split(points: Sequence[float], low: float, high: float) -> tuple[list[float], list[float]]:
-    """Those between, and the others."""
+    """Return the ascending points from `low` to `high`, and all other points."""
     first, last = bisect_left(points, low), bisect_right(points, high)
     return list(points[first:last]), [*points[:first], *points[last:]]
 
 
 def _even(low: float, high: float, n: int) -> list[float]:
-    """So many between two moments, evenly in the logarithm."""
+    """Return `n` points between two durations in seconds, evenly spaced in the logarithm."""
     least, most = log1p(low), log1p(high)
     return [portable.expm1(least + (most - least) * (i + 0.5) / n) for i in range(n)]
 
@@ -313,7 +315,8 @@ def _even(low: float, high: float, n: int) -> list[float]:
 def _joined(
     some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
 ) -> list[float]:
-    """`n` equally likely points of two kinds, each of its weight, ascending."""
+    """Return `n` equally likely points, ascending, picked from two kinds in proportion to their
+    weights (`weight` of `some`, `rest` of `others`)."""
     of_some = _of_some(some=some, weight=weight, others=others, rest=rest, n=n)
     if of_some <= 0:
         return _thinned(others, n)
@@ -323,14 +326,16 @@ def _joined(
 def _of_some(
     some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
 ) -> int:
-    """How many of `n` points are of the first kind."""
+    """Return how many of `n` points are to come from `some`: in proportion to the weights, all
+    where there are no others, and 0 where there are none of `some`."""
     total = weight + rest
     of_some = round(n * weight / total) if others and total > 0 else n
     return max(0, of_some) if some else 0
 
 
 def _thinned(points: Sequence[float], n: int) -> list[float]:
-    """`n` of them, evenly."""
+    """Return `n` of the points, picked evenly in their order; some repeatedly where `n` is
+    larger."""
     return [points[int((i + 0.5) * len(points) / n)] for i in range(n)]
 
 
@@ -368,9 +373,8 @@ def moved(
 
 
 def _still(claim: Claim, low_s: float, passed: float) -> float:
-    """Return how far a claim is believed of a job that has outlived what lies below `low_s` of it,
-    and a share of all jobs like it.
-    """
+    """Return the share in which a claim is still believed of a job that has outlived what lies
+    below `low_s` of it, and a share (`passed`) of all jobs like it."""
     length = log1p(claim.high_s) - log1p(claim.low_s)
     holds = claim.share * (log1p(claim.high_s) - log1p(low_s)) / length if length > 0 else 0.0
     fails = (1.0 - claim.share) * (1.0 - passed)
@@ -378,7 +382,8 @@ def _still(claim: Claim, low_s: float, passed: float) -> float:
 
 
 def _overlap(claim: Claim, low: float, high: float) -> float:
-    """The share of a claim, even in the logarithm, that lies between two moments."""
+    """Return the share of a claim, 0 to 1, that lies between two durations in seconds, where
+    the claim is spread evenly in the logarithm."""
     least, most = log1p(claim.low_s), log1p(claim.high_s)
     both = min(most, log1p(high)) - max(least, log1p(low))
     return max(0.0, both) / (most - least) if most > least else 0.0

@@ -26,7 +26,8 @@ class Blocked:
     """Why a job may not start yet.
 
     Attributes:
-        by: the job it waits for. never: that one did not end successfully, and had to.
+        by: the job it waits for.
+        never: whether it can never start, because `by` had to succeed and did not.
     """
 
     by: str

@@ -68,7 +68,8 @@ class Stated(float):
 
     Attributes:
         error: standard deviation of ln(true / predicted).
-        without_s: what was predicted without it, seconds: what its end teaches something about.
+        without_s: what was predicted without the job's own account, seconds. The job's end
+            teaches something about this prediction.
     """
 
     __slots__ = ("error", "without_s")
@@ -111,7 +112,8 @@ def of_plain(row: Sequence[float]) -> float:
 
 @dataclass(slots=True)
 class _Ratios:
-    """ln(true / predicted), the last `window` of them, beside a prior that fades."""
+    """Keep the last `window` values of ln(true / predicted), beside a prior that counts less as
+    more jobs have ended."""
 
     window: int
     recent: deque[float] = field(default_factory=deque)
@@ -154,7 +156,8 @@ class DurationMemory:
 
     Attributes:
         edges_s: predictions are of about one size between two of these.
-        ranges, going: by size; of jobs that run, ln(1 + predicted), since when, and the speed.
+        ranges: what was learned, by size of the prediction.
+        going: by size, the jobs that run: ln(1 + predicted), since when, and the speed.
     """
 
     edges_s: tuple[float, ...]
@@ -166,7 +169,8 @@ _Lasts = Callable[["DurationDistribution", float, float], list[float]]
 
 
 def _kept(lasts: _Lasts) -> _Lasts:
-    """Keep the last answer: a job's quantiles and its mean are asked for one after the other."""
+    """Return a method like `lasts` that keeps its last answer: a job's quantiles and its mean
+    are asked for one after the other."""
 
     @wraps(lasts)
     def kept(self: DurationDistribution, predicted: float, elapsed_s: float) -> list[float]:
@@ -355,9 +359,8 @@ class DurationDistribution:
         return sorted(max(min(point, longest), elapsed_s) for point in found)
 
     def curve(self, predicted: Predicted, elapsed_s: float = 0.0) -> Curve:
-        """Return the durations of a job that has outlived the stretch of time before `elapsed_s`.
-        What it has outlived within its present stretch is left to the curve's methods.
-        """
+        """Return how long a job lasts that has outlived the last of `STRETCHES_S` before
+        `elapsed_s`. Pass all of `elapsed_s` to the curve's methods."""
         passed, even = bisect_right(STRETCHES_S, elapsed_s), self._range(predicted).even
         key = (
             id(even),
@@ -378,7 +381,8 @@ class DurationDistribution:
 
     @_kept
     def _lasts(self, predicted: float, elapsed_s: float) -> list[float]:
-        """Equally likely durations of a job that has outlived `elapsed_s`, ascending."""
+        """Return equally likely durations, seconds, ascending, of a job that has outlived
+        `elapsed_s`."""
         return self._made_of(predicted, elapsed_s)
 
     def receipt(
@@ -414,8 +418,8 @@ class DurationDistribution:
         )
 
     def _by_ratios(self, predicted: float, elapsed_s: float) -> tuple[list[float], float]:
-        """Equally likely durations by how predictions turned out, ascending, and the share of all
-        that a job which goes on after `elapsed_s` has outlived."""
+        """Return equally likely durations by how earlier predictions turned out, ascending, and
+        the share of all such jobs that do not last longer than `elapsed_s`."""
         ratios, scale, n = self._range(predicted), 1.0 + predicted, FINE
         outlived = _share_below(ratios.even, (1.0 + elapsed_s) / scale) if elapsed_s > 0 else 0.0
         left = ratios.seen * (1.0 - outlived)
@@ -430,7 +434,9 @@ class DurationDistribution:
     def _made_of(
         self, predicted: float, elapsed_s: float, moves: list[ClaimMoved] | None = None
     ) -> list[float]:
-        """The same by its own hazards and claims, too; `moves`: see `claimed`."""
+        """Return equally likely durations, ascending, by how earlier predictions turned out, by
+        the job's own hazards and by its claims. What each claim does is appended to `moves`;
+        see `claimed`."""
         found, outlived = self._by_ratios(predicted, elapsed_s)
         if not (isinstance(predicted, Predicted) and predicted.ended):
             return found
@@ -503,7 +509,8 @@ class DurationDistribution:
 
 @lru_cache(maxsize=512)
 def _of_error(error: float, points: int) -> _Ratios:
-    """Of predictions whose logarithm has this standard deviation; nothing is learned by it."""
+    """Return ratios for predictions with this standard deviation of ln(true / predicted). They
+    stay as they are: nothing is learned."""
     off = NormalDist(0.0, error)
     found = _Ratios(0)
     found.ascending = [off.inv_cdf((i + 0.5) / STATED_POINTS) for i in range(STATED_POINTS)]
@@ -523,14 +530,18 @@ def _describe(
 
 
 def _derive(ratios: _Ratios) -> None:
-    """Work out what follows from the quantiles."""
+    """Compute the other fields of some ratios from their quantiles."""
     ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
     ratios.fresh = tuple(at_level(ratios.even, (i + 0.5) / FINE) for i in range(FINE))
 
 
 def _left(ended: Sequence[float], lasted: Sequence[float]) -> list[float]:
-    """Share that goes on after each of what ended there, ascending, beside what has `lasted` so
-    long and goes on."""
+    """Return, after each of the ascending ends, the share of jobs that goes on (Kaplan-Meier).
+
+    Args:
+        ended: ascending values at which jobs ended.
+        lasted: ascending values that jobs which still run have reached.
+    """
     n, before, left, found = len(ended), 0, 1.0, list[float]()
     for i, at in enumerate(ended):
         while before < len(lasted) and lasted[before] < at:
@@ -543,7 +554,8 @@ def _left(ended: Sequence[float], lasted: Sequence[float]) -> list[float]:
 def _levels(
     ended: Sequence[float], points: int, left: Sequence[float], lasted: Sequence[float]
 ) -> list[float]:
-    """Even quantiles of it; beyond what ended last, the longest of all."""
+    """Return `points` even quantiles of the ends, by the share that goes on after each
+    (`left`). Where some go on after the last end, the rest is the longest value of all."""
     found = list[float]()
     for at, share in zip(ended, left, strict=True):
         while len(found) < points and 1.0 - share > (len(found) + 0.5) / points + 1e-12:
@@ -552,8 +564,9 @@ def _levels(
 
 
 def _between(ended: Sequence[float], left: Sequence[float]) -> tuple[float, ...]:
-    """Even quantiles, as exp(ratio), by straight lines between the middles of the steps; where some
-    go on when the last has ended, what has lasted for t lasts for another t in half the cases."""
+    """Return `EVEN` even quantiles as ratios of true to predicted duration, by straight lines
+    between the middles of the steps. Where some go on after the last end, what has lasted for t
+    lasts for another t in half the cases."""
     levels = [1.0 - 0.5 * (before + after) for before, after in pairwise((1.0, *left))]
     goes_on = 1.0 - levels[-1] if left[-1] > 0 else 0.0
 
@@ -565,7 +578,8 @@ def _between(ended: Sequence[float], left: Sequence[float]) -> tuple[float, ...]
 
 
 def _straight(levels: Sequence[float], values: Sequence[float], level: float) -> float:
-    """The value at a level, by straight lines between ascending ones; flat beyond the ends."""
+    """Return the value at a level, by straight lines between ascending levels and values; the
+    first or the last value beyond the ends."""
     place = bisect_right(levels, level)
     if place in (0, len(levels)):
         return values[min(place, len(levels) - 1)]
@@ -575,7 +589,8 @@ def _straight(levels: Sequence[float], values: Sequence[float], level: float) ->
 
 
 def _share_below(even: Sequence[float], value: float) -> float:
-    """At which level of even quantiles a value stands, by straight lines."""
+    """Return the share, 0 to 1, of a distribution that lies below a value, by straight lines
+    between its even quantiles."""
     place = bisect_right(even, value)
     if place in (0, len(even)):
         return place / len(even)
@@ -601,7 +616,8 @@ def at_level(quantiles: Quantiles, level: float) -> float:
 
 
 def _at(grid: Sequence[float], level: float) -> float:
-    """The ratio that a share `level` of a grid does not exceed."""
+    """Return the smallest value of an ascending grid that a share `level` of the grid does not
+    exceed."""
     return grid[min(ceil(level * len(grid)), len(grid)) - 1]
 
 

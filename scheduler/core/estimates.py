@@ -80,7 +80,7 @@ class Estimate:
     """A predicted duration (seconds, exclusive GPUs), with the additive score it came from.
 
     Attributes:
-        outlived_s: the longest run of the job that did not end it, seconds; 0: there was none.
+        outlived_s: the longest run after which the job had not ended, seconds; 0 without one.
     """
 
     seconds: float
@@ -100,8 +100,8 @@ class Estimator:
     An estimator sees a duration only in `ended`. Subclasses override what they need.
 
     Attributes:
-        of_requests: equal jobs are equal to it: its answers follow from what a job asks for and
-            what was seen of it, and from histories.
+        of_requests: whether equal jobs get equal answers, made of what a job asks for,
+            what was seen of it, and histories.
     """
 
     name = "none"
@@ -186,7 +186,8 @@ class Estimator:
         return self.estimate(job, now), self.estimate(to, now)
 
     def rests_on(self, job: Job) -> Evidence:
-        """Return what the estimate of a job rests on, where that is next to nothing."""
+        """Return evidence of how little the estimate of a job rests on; () where it rests on
+        enough."""
         return ()
 
     def estimate(self, job: Job, now: float) -> Estimate:
@@ -238,7 +239,8 @@ class ConstantEstimator(Estimator):
 
 
 class Known(Estimator):
-    """Answers with a duration known already. `inner` is notified of events but not asked."""
+    """Answer with a duration that is known already. `inner` is notified of events, and never
+    asked."""
 
     def __init__(self, inner: Estimator, estimate: Estimate):
         super().__init__()
@@ -473,7 +475,8 @@ def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) ->
 
 
 def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
-    """Return an estimate with one more term: that an earlier run of the job did not end it."""
+    """Return an estimate with one more term, for the longest run after which the job had not
+    ended; the same estimate where there was none."""
     score = estimate.score
     before = log1p(estimate.seconds) if score is None else score.value
     outlived_s, moves = state.beyond(job, now, before)
@@ -648,7 +651,8 @@ def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:
 
 
 def _text(value: Value) -> str:
-    """A feature value as it is kept with a decision; empty when missing."""
+    """Return a feature value as the text that is kept with a decision; "" where it is
+    missing."""
     if value is None or value != value:
         return ""
     return value if isinstance(value, str) else f"{value:.6g}"

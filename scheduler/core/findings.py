@@ -41,9 +41,10 @@ class Lack:
     """The first in line of a virtual cluster lacks whole nodes that are lent for profiling.
 
     Attributes:
-        job_id: who. nodes, gpus: so many, of those lent, would be enough.
+        job_id: the first job in line.
+        nodes, gpus: how many of the lent ones would be enough.
         hold: what it costs the job that they are lent.
-        price: that counts so many times.
+        price: the factor that this cost counts with.
     """
 
     job_id: str
@@ -53,7 +54,8 @@ class Lack:
     price: float
 
     def pays(self, loses_s: float) -> bool:
-        """Whether it costs more than `loses_s`, which those lose who are to be profiled."""
+        """Return whether the lack costs more than `loses_s`: the seconds of waiting that jobs
+        to be profiled would lose if the nodes were given back."""
         return self.price * self.hold.costs_s > loses_s
 
     @property
@@ -119,9 +121,9 @@ class Promise:
         left_s: seconds from now until then; 0: they should be kept.
         demand: GPUs asked for over GPUs there, where that makes the wait longer than the bound;
             1: it does not.
-        priced_s: seconds of waiting after which they are kept where that costs others little,
-        soonest_s: seconds from now until it is asked, or asked again, what it costs,
-        costs_s: and what it did when last asked: waiting of all others, in sum; None: not asked.
+        priced_s: seconds of waiting after which they are kept if that costs others little.
+        soonest_s: seconds from now until that cost is computed, or computed again.
+        costs_s: the cost as computed last: waiting of all others, in sum; None: not computed.
     """
 
     bound_s: float

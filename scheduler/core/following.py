@@ -184,7 +184,7 @@ class Following:
 
 
 class _AsLogged(Estimator):
-    """What was predicted of a job as it joined its queue."""
+    """Answer for a job that joins its queue with the prediction that the log holds."""
 
     def __init__(self, d: Decision, queued: QueuedJob, estimator: Estimator):
         super().__init__()
@@ -272,7 +272,7 @@ def _carry_out_all(core: FollowingHost, script: Script, now: float) -> None:
 
 
 def _rekey(core: FollowingHost, keys: Mapping[str, float]) -> None:
-    """Order waiting jobs by the keys that the log tells of."""
+    """Order waiting jobs by the keys, by job id, that the log holds."""
     moved: dict[str, None] = {}
     for job_id, key in keys.items():
         queued = core.jobs.get(job_id)
@@ -327,7 +327,7 @@ def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
 
 
 def _predicted(policy: Policy, queued: QueuedJob, d: Decision) -> None:
-    """What a decision predicts of a job is what is believed of it."""
+    """Set what is believed of a job to what a recorded decision predicts of it."""
     known = queued.estimate_s
     if d.estimate_s is not None and d.estimate_s != known:
         moved = known.moved(d.estimate_s) if isinstance(known, Predicted) else d.estimate_s
@@ -358,7 +358,7 @@ def _profile(core: FollowingHost, queued: QueuedJob, d: Decision, now: float) ->
 
 
 def _leaves(core: FollowingHost, queued: QueuedJob) -> None:
-    """A waiting job leaves its queue, or wherever else it waits here."""
+    """Remove a waiting job from its queue, or from wherever else it waits here."""
     queue = core.queues[queued.job.vc]
     if queued in queue:
         queue.remove(queued)
@@ -374,14 +374,15 @@ def _waits_aside(core: FollowingHost, d: Decision) -> bool:
 
 
 def _waiting_aside(core: FollowingHost, script: Script) -> None:
-    """The decisions of jobs that can never start as the cluster is, which left their queues."""
+    """Carry out the decisions that come next about jobs in no queue: record why each waits."""
     while script.rest and _waits_aside(core, script.rest[0]):
         d = script.pop()
         core.jobs[d.job_id].reason = d.reason
 
 
 def _by_stage(core: FollowingHost, stage: Stage, script: Script, now: float) -> None:
-    """The decisions of the profiling stage, and what it does beside them."""
+    """Carry out the decisions that come next of the profiling stage, and have it remember the
+    turn."""
     rest = script.rest
     while rest and (rest[0].action in _BY_STAGE or _waits_aside(core, rest[0])):
         d = script.pop()

@@ -128,8 +128,15 @@ def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holdin
 def _on_node(
     parts: list[tuple[float, int, int, str]], free: int, need: int
 ) -> tuple[float, list[str]] | None:
-    """Runs of a node in the order they should end, until enough of its GPUs are free; none of them
-    can be left out."""
+    """Return when enough GPUs of a node should be free, and the ids of the runs that must end
+    for it, those that end first in front. None where enough are free now, or never are.
+
+    Args:
+        parts: runs of the node, those that end first in front: seconds until the end, order,
+            bit mask of GPUs, job id.
+        free: bit mask of the GPUs that are free.
+        need: how many GPUs must be free.
+    """
 
     def enough(gone: Sequence[int]) -> bool:
         held = 0  # a partner of one that is gone still holds them

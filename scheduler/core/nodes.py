@@ -27,9 +27,11 @@ class KnownJob:
         order: number in order of arrival.
         queued_before: it has been in its queue.
         placement: the GPUs it holds; none when it waits.
-        profiling, since: they are in the profiling partition; since when it holds them.
+        profiling: whether these are in the profiling partition.
+        since: since when it holds them.
         partner: who shares them; to be adopted first.
-        held_s, held_since: how long it was held, and since when it is; None: it is not.
+        held_s: how long it was held, seconds; 0: never.
+        held_since: since when it is held; None: it is not.
         depends_since: since when it waits for others to end; None: it does not.
         failed: the one of them that did not succeed, and had to; "": none.
         progress: how long it will have run, by what it says itself.
@@ -238,7 +240,7 @@ class Nodes:
         return not 0 < job.gpus <= gpus
 
     def _once_changed(self) -> dict[int, Node]:
-        """The nodes as they are to be."""
+        """Return the nodes, by number, as they will be once all pending changes are made."""
         changed = {node: to for node, (to, _) in self.changing.items()}
         nodes = {**self._core.cluster.nodes, **changed}
         return {node: has for node, has in nodes.items() if has is not None}
@@ -314,7 +316,8 @@ class Nodes:
         return nodes
 
     def _reshaped(self, *vcs: str) -> None:
-        """Nodes of virtual clusters came, went, or are about to."""
+        """Called when nodes of virtual clusters came, went, or are about to: count the GPUs of
+        each again, and have it looked into which jobs can start."""
         core = self._core
         cluster = core.cluster
         self.mixes_types = cluster.spec.mixes_types
@@ -330,7 +333,8 @@ class Nodes:
             self._touch(vc)
 
     def _touch(self, vc: str) -> None:
-        """GPUs of a virtual cluster may be given now that could not before, or the reverse."""
+        """Have a virtual cluster served again: some of its GPUs may be given now that could not
+        before, or the reverse."""
         self._core.touch(vc)
         if self._core.policy.capabilities.borrows:
             for other in self._core.queues:

@@ -89,7 +89,9 @@ class BundlePairPredictor:
     def _speeds(
         self, own: Profile, other: Profile
     ) -> tuple[tuple[float, float] | None, tuple[str, ...]]:
-        """Both speeds, and the comparisons behind them: by counters where both have them."""
+        """Return the relative speeds of the job and of its partner, and the comparisons behind
+        them. Where both profiles have counters, the hinge gives one speed for both. None and ()
+        without a model of speeds."""
         counted = self._hinge and self._hinge.explain(own, other)
         if counted:
             speed, steps = counted
@@ -109,7 +111,8 @@ class BundlePairPredictor:
 
 
 def _speed_path(model: PairSpeedModel, own: Profile, other: Profile) -> tuple[str, ...]:
-    """The comparisons behind the speeds of a pair: the newcomer's, then the partner's."""
+    """Return the comparisons behind the speeds of a pair, as text: the newcomer's first, then
+    the partner's."""
     steps = list[str]()
     for of_partner, pair in ((False, (own, other)), (True, (other, own))):
         speed, path = model.explain(*pair)
@@ -131,7 +134,8 @@ def pair_predictor_of(bundle: Bundle) -> BundlePairPredictor | None:
 
 
 class _Marked:
-    """A predictor that says of every pair what its figures are not."""
+    """Predict as another predictor does, and note with every pair that it was not measured in
+    this mode of sharing."""
 
     def __init__(self, predictor: PairPredictor, mark: str):
         self._predictor = predictor
@@ -148,13 +152,11 @@ class _Marked:
 def believed(
     predictor: PairPredictor | None, rules: SharingRules
 ) -> tuple[PairPredictor | None, NotExamined]:
-    """Return the pair predictor that may be used, given how GPUs are shared, or None with why no
-    pair is examined.
+    """Return the pair predictor that may be used, given how GPUs are shared, and what jobs are
+    not examined for without one. The predictor is None where none may be used.
 
-    Two kernels run at once under MPS and in turns without: pairs measured in one mode say little
-    about the other. They are refused, or marked where `rules.unmeasured`.
-
-    Returns the predictor, None where none is to be believed, and why nobody is examined then.
+    Two kernels run at once under MPS and in turns without: pairs measured in one mode say
+    little about the other. They are refused, or marked where `rules.unmeasured`.
     """
     if rules.mode == "exclusive":
         return None, NotExamined.EXCLUSIVE

@@ -199,7 +199,7 @@ class Policy:
 
     @property
     def outlook(self) -> Outlook | None:
-        """Return what it says of jobs that wait, beside its decisions; None: nothing."""
+        """What the policy says of jobs that wait, beside its decisions; None: nothing."""
         return None
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
@@ -330,8 +330,9 @@ class Policy:
         return None
 
     def lacks_nodes(self, turn: Turn, most: int) -> Lack | None:
-        """Whether the first in line lacks whole nodes, at most so many, that its virtual cluster
-        lends for profiling; None: it does not, or they are not to go back for that."""
+        """Return what the first job in line loses because it lacks whole nodes that its virtual
+        cluster lends for profiling, at most `most`. None where it lacks none, or they stay lent
+        all the same."""
         return None
 
     def restricted_to(self, kept: Collection[str]) -> Policy:

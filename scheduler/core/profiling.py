@@ -38,7 +38,8 @@ class Stage(Protocol):
     overlaps_waiting: bool  # profiles jobs that wait in their queues, after every queue's turn
 
     def has_nodes(self, cluster: Cluster) -> bool:
-        """Whether it profiles on nodes of its own, be they away for a while."""
+        """Return whether the stage profiles on nodes of its own, even if none of these is there
+        now."""
         ...
 
     def skips(self, job: Job) -> Reason | None:
@@ -80,11 +81,11 @@ class Stage(Protocol):
         ...
 
     def reclaim(self, core: Host, now: float) -> None:
-        """Have back what it spared for a while, before anybody is served."""
+        """Lend again the nodes that the stage spared for a while, before anybody is served."""
         ...
 
     def reclaims(self, d: Decision) -> bool:
-        """Whether a decision of a log is one of `reclaim`."""
+        """Return whether a recorded decision is one that `reclaim` made."""
         ...
 
     def serve(self, core: Host, now: float) -> None:
@@ -306,7 +307,7 @@ class ProfilingStage:
         return stage
 
     def reclaim(self, core: Host, now: float) -> None:
-        """It spares none."""
+        """Do nothing: this stage spares no nodes."""
 
     def reclaims(self, d: Decision) -> bool:
         return False
@@ -342,8 +343,8 @@ class ProfilingStage:
         return self._look_at
 
     def _due(self, now: float, every_s: float) -> bool:
-        """Return whether this is one of the times: a multiple, or past the one it asked to be woken
-        at.
+        """Return whether the stage is to look now: at a multiple of `every_s` seconds, or past
+        the time at which it asked to be woken.
 
         A live clock never stands on the multiple itself.
         """
@@ -385,7 +386,7 @@ class ProfilingStage:
                 )
 
     def _scale(self, core: Host, now: float, scaling: Scaling) -> bool:
-        """Lend or return the extra node. True when a node came."""
+        """Lend or return the extra node. Return whether a node was lent."""
         waiting = len(self._queue)
         cluster, vc = core.cluster, scaling.lender
         if self._extra is None:
@@ -477,7 +478,8 @@ class WaitingStage(ProfilingStage):
         return self._spared.is_lent_again(d)
 
     def _loses_s(self, core: Host) -> float:
-        """What those who wait to be profiled lose by a node less: seconds of waiting, in sum."""
+        """Return what the jobs that wait to be profiled would lose if the partition had one
+        node less: seconds of waiting, in sum."""
         return self.limit_s * sum(_waits(core, entry[-1]) for entry in self._queue)
 
     def serve(self, core: Host, now: float) -> None:
@@ -490,7 +492,8 @@ class WaitingStage(ProfilingStage):
             self._spared.spare(core, now, loses_s, self._extra)  # what those placed left over
 
     def _scale(self, core: Host, now: float, scaling: Scaling) -> bool:
-        """Lend or return the extra node. What is spared is lacked, and is not taken."""
+        """Lend or return the extra node; lend none while other nodes are spared, because they
+        are lacked elsewhere. Return whether a node was lent."""
         if self._spared.nodes and self._extra is None:
             return False
         return super()._scale(core, now, scaling)
@@ -508,7 +511,7 @@ class WaitingStage(ProfilingStage):
             self._sweep(core)
 
     def _sweep(self, core: Host) -> None:
-        """Those that started, or were looked at, leave."""
+        """Remove the jobs that have started or been profiled meanwhile."""
         left = (entry for entry in self._queue if _waits(core, entry[-1]))
         self._queue = [entry for entry in left if not entry[-1].profiled]
         self._sweep_above = 2 * len(self._queue) + 1000

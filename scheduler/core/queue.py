@@ -26,7 +26,7 @@ class QueuedJob:
         profile: what profiling saw; None when the job was not profiled.
         progress: how long it runs, by its own account; None where it says nothing.
         profiled: it has been in the profiling partition.
-        outlived_s: its longest run that did not end it, as when it was profiled, seconds.
+        outlived_s: its longest run after which it had not ended, as when profiled, seconds.
         pair_prediction: the prediction for the pair it was packed in; None when it was not.
         reason: why it waited when last evaluated; `obstacle`: the same for who decides by it.
         evidence: further numbers behind its place in line, by name.
@@ -168,7 +168,7 @@ class JobMemory:
 
 
 class Index(Protocol):
-    """What a policy keeps beside a queue. It is called when the queue changes."""
+    """What a policy keeps beside a queue. The queue calls it on each change."""
 
     def joined(self, queued: QueuedJob) -> None: ...
     def left(self, queued: QueuedJob) -> None: ...

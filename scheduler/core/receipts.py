@@ -92,7 +92,7 @@ class Receipt:
         return found
 
     def plain(self) -> Plain:
-        """Return it as it is kept."""
+        """Return the receipt as a plain tuple, as it is kept."""
         return (
             _kept(self.outlived_s),
             _kept(self.predicted_s),
@@ -106,7 +106,7 @@ class Receipt:
 
     @classmethod
     def read(cls, plain: Sequence[Any]) -> Receipt | None:
-        """Return it from what was kept; None of nothing."""
+        """Return the receipt of the tuple that `plain` returned; None for an empty tuple."""
         if not plain:
             return None
         outlived_s, predicted_s, most_s, ratios, own, ended, shift, claims = plain
@@ -123,7 +123,8 @@ class Receipt:
 
 
 def _along(across: Sequence[float], up: Sequence[float], at: float) -> float:
-    """What stands above a place, by straight lines between some; flat beyond them."""
+    """Return the value of `up` at a place `at` of the ascending `across`, by straight lines;
+    the first or the last value beyond them."""
     place = min(max(1, bisect_left(across, at)), len(across) - 1)
     low, rise = across[place - 1], across[place] - across[place - 1]
     share = min(1.0, max(0.0, (at - low) / rise)) if rise > 0 else 1.0
@@ -131,7 +132,7 @@ def _along(across: Sequence[float], up: Sequence[float], at: float) -> float:
 
 
 def _picked(points: Sequence[float], n: int) -> list[float]:
-    """`n` of them, evenly."""
+    """Return `n` of the points, picked evenly in their order."""
     return [points[int((i + 0.5) * len(points) / n)] for i in range(n)]
 
 

@@ -49,7 +49,8 @@ class Settings(BaseModel):
     @field_validator("*")
     @classmethod
     def _can_be_used(cls, value: Any) -> Any:
-        """Numbers that can be computed with and text that can be shown, at any depth."""
+        """Return the value. Raise ValueError where it holds, at any depth, a number that cannot
+        be computed with or text that cannot be shown."""
         _check(value)
         return value
 
@@ -311,7 +312,8 @@ def _flat(settings: Settings, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _section(field: FieldInfo) -> type[Settings] | None:
-    """The model of a section, whether or not it may be left out."""
+    """Return the model of the settings in a section, also where the section may be None; None
+    for a field that is no section."""
     kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
     for kind in kinds or [field.annotation]:
         if isinstance(kind, type) and issubclass(kind, Settings):

@@ -28,12 +28,14 @@ class SparedNodes:
         self.nodes = nodes
 
     def changed(self, cluster: Cluster) -> None:
-        """Nodes came, went, or became others: one that is gone, or lent, is spared no more."""
+        """Called when nodes came, went or changed: forget the spared nodes that are gone, or
+        lent again."""
         away = [n for n in self.nodes if n in cluster.nodes and n not in cluster.profiling]
         self.nodes = away
 
     def is_lent_again(self, d: Decision) -> bool:
-        """Whether a decision lends one again; where many wait to be profiled, it says how many."""
+        """Return whether a decision lends a spared node again. One with a position is another
+        lending: of the extra node, while many jobs wait to be profiled."""
         return d.action is Action.LEND and d.nodes[0] in self.nodes and not d.position
 
     def follow(self, core: Host, d: Decision) -> bool:

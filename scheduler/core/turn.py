@@ -370,7 +370,13 @@ class Turn:
         )
 
     def _held_by(self, queued: QueuedJob, blocker: str | None, position: int) -> Holding:
-        """Whom a job waits for as far as is known without trying, and for how many seconds."""
+        """Return the runs or the job that a job waits for, as far as is known without trying,
+        and the seconds until they should be gone.
+
+        Args:
+            blocker: the job that keeps it from starting, where that is known.
+            position: its place in line, from 1.
+        """
         if blocker is not None:
             return Holding((blocker,))
         if queued.obstacle in (Obstacle.BEHIND, Obstacle.ROUND):
@@ -481,6 +487,7 @@ def _named(placement: Placement) -> str:
 
 
 def _late(policy: Declared, queued: QueuedJob, now: float) -> Evidence:
-    """How a job that has waited longer than its bound stands to what is promised."""
+    """Return the evidence of how a job that has waited longer than its bound stands to what is
+    promised; () where nothing is promised, or the bound is not reached."""
     promise = policy.promise(queued, now)
     return () if promise is None else promise.late(now - queued.submit_time)

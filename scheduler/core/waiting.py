@@ -57,7 +57,13 @@ class WaitingHost(Host, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Dependent:
-    """A job that waits for others to end: for whom now, since when; `joined`: from its queue."""
+    """A job that waits for others to end.
+
+    Attributes:
+        blocked: the job it waits for now.
+        since: since when, in seconds.
+        joined: whether it had joined its queue.
+    """
 
     blocked: Blocked
     since: float
@@ -98,7 +104,8 @@ class Waiting:
     """Holds, dependencies, changes, priorities, and jobs that can never start; part of a core.
 
     Attributes:
-        recheck: who can start is to be looked into again: nodes came, went, or are about to.
+        recheck: True where it must be found out again which jobs can ever start, because
+            nodes came, went, or are about to.
     """
 
     def __init__(self, core: WaitingHost) -> None:
@@ -307,7 +314,8 @@ class Waiting:
         self._core.policy.prepare(queued, now, self._as_before(queued))
 
     def _as_before(self, queued: QueuedJob) -> Estimator:
-        """Return what was estimated of a job before; who was never asked about it is."""
+        """Return an estimator that answers what was estimated of a job before; the core's for a
+        job it was never asked about."""
         inner = self._core.estimator
         if queued.estimate_s is None:
             return inner
@@ -391,7 +399,8 @@ class Waiting:
         return waiting
 
     def _step_aside(self, queued: QueuedJob, now: float) -> bool:
-        """A waiting job leaves where it stands, to come back. Whether that was its queue."""
+        """Take a waiting job out of where it waits, to come back later. Return whether it had
+        joined its queue."""
         dependent = self._dependent.pop(queued.job.job_id, None)
         if dependent is not None:  # the time counts as no waiting
             queued.submit_time += now - dependent.since
@@ -413,7 +422,12 @@ class Waiting:
         *,
         joined: bool,
     ) -> None:
-        """A job comes back, `joined`: to its queue at once; `estimator`: as in `Core.join`."""
+        """Have a job wait again that had stepped aside.
+
+        Args:
+            joined: whether it goes to its queue at once.
+            estimator: as in `Core.join`.
+        """
         if self._depends(queued, now, joined=joined):
             return
         if joined:
@@ -422,7 +436,8 @@ class Waiting:
             self._core.join(queued, now, reason, estimator)
 
     def _depends(self, queued: QueuedJob, now: float, *, joined: bool) -> bool:
-        """Return whether a job waits for others to end; if so it is kept back from now on."""
+        """Return whether a job waits for others to end. If so, keep it from starting from now
+        on."""
         blocked = self._dependencies.blocked(queued.job, self._core.jobs)
         if blocked is not None:
             self._keep_back(queued, _Dependent(blocked, now, joined), now)
@@ -444,7 +459,8 @@ class Waiting:
         )
 
     def _reconsider(self, job_id: str, now: float) -> None:
-        """One that a dependent job waits for has ended."""
+        """Look again at a dependent job, because a job that it waits for has ended: let it go
+        on, or record the next one that it waits for."""
         queued, dependent = self._core.jobs[job_id], self._dependent[job_id]
         blocked = self._dependencies.blocked(queued.job, self._core.jobs)
         if blocked is None:

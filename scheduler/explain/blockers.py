@@ -72,7 +72,7 @@ class Blockers:
 
     Attributes:
         holders: the smallest set found without which the job starts at once; empty: none was.
-        alternatives: other single ones that would do as well.
+        alternatives: other single jobs or nodes; each would do in the place of `holders`.
         instead: sets of other runs, none in two, of which each would do in the place of the runs
             among the holders.
         not_examined: what was not tried, in words.
@@ -117,7 +117,7 @@ def _begins(decisions: Iterable[Decision], job_id: str) -> bool:
 
 
 class _OutOfTime(Exception):
-    """No more copies may be tried."""
+    """Raised when no time is left to try another copy."""
 
 
 class _Search:
@@ -181,7 +181,8 @@ class _Search:
         return self._found([*(one for one in self.crowd if one not in stay), *self.best])
 
     def _spared(self) -> list[str]:
-        """Of a very long line those that start beside it, the smallest first."""
+        """Return jobs of a very long line, the smallest first, that may stay while the job
+        starts. At most `SPARED` are tried, and none once the time is over."""
         jobs, stay = self.core.jobs, list[str]()
         small = sorted(self.crowd, key=lambda job_id: jobs[job_id].job.gpus)[:SPARED]
         those = {*self.core.cluster.runs, *small, self.job_id}
@@ -197,7 +198,9 @@ class _Search:
         return stay
 
     def _anybody(self) -> tuple[Item, ...]:
-        """Without time for more: the runs of one node and who waits before it, or everything."""
+        """Return a set without which the job starts, not the smallest, for lack of time: the
+        runs of one node with the jobs ahead, or else everything. () where nothing makes it
+        start."""
         line: list[Item] = [] if self.crowd else [*self.waiting]
         runs: list[Item] = [run.job.job_id for run in self.runs]
         seeds = self._seeds()[:1]
@@ -222,7 +225,9 @@ class _Search:
     # --- sets to try ------------------------------------------------------------------------
 
     def _singles(self) -> list[Item]:
-        """Single jobs and nodes that do, those that should be gone first in front.
+        """Return jobs and nodes each of which, removed alone, lets the job start: the job that
+        GPUs are kept for, other waiting jobs, closed nodes, then runs by their end. [] for a
+        very long line.
 
         A group is tried as one first: where all of it does not do, none of it does.
         """
@@ -259,7 +264,8 @@ class _Search:
         return freed + spare >= self.queued.job.gpus
 
     def _sets(self) -> Iterator[list[Item]]:
-        """Sets that may do: those who wait, closed nodes, the runs of some node, and mixtures."""
+        """Yield sets to try: the runs of one node, then with the waiting jobs, closed nodes,
+        and everything."""
         line: list[Item] = [] if self.crowd else [*self.waiting]
         seeds: list[list[Item]] = [[*seed] for seed in self._seeds()]
         if self.crowd:
@@ -277,8 +283,8 @@ class _Search:
         yield [*line, *self.nodes, *runs]
 
     def _seeds(self) -> list[list[str]]:
-        """Runs of one node that together hold enough of its GPUs, the fewest first; of as many
-        nodes as it needs, where one is not enough."""
+        """Return sets of runs of one node that together hold enough of its GPUs, the fewest
+        runs first. Where the job needs several nodes, each set joins the runs of as many."""
         seeds = []
         for pool in _pools(self.core, self.queued):
             found = sorted(
@@ -325,13 +331,15 @@ class _Search:
         return found
 
     def _size_of_waiting(self, item: Item) -> float:
-        """Those that wait are left out the smallest first: one that starts beside it may stay."""
+        """Return the GPUs of a waiting job, or inf for a run or a node: the order in which a
+        smaller set leaves them out, since a small job may often stay."""
         if isinstance(item, int) or item in self.core.cluster.runs:
             return inf
         return self.core.jobs[item].job.gpus
 
     def _fewest(self, items: list[Item]) -> list[Item]:
-        """Without what can be left out and it still starts: the tail, then piece by piece."""
+        """Return a part of `items` without which the job still starts. The end of the list is
+        cut off first, then piece by piece."""
         low, high = 0, len(items)  # a head of `low` does not do, one of `high` does
         while high - low > 1:
             middle = (low + high) // 2
@@ -415,7 +423,8 @@ def _reserved_for(core: Core, vc: str) -> str | None:
 
 
 def _ahead(core: Core, queued: QueuedJob) -> list[str]:
-    """Who goes first of those who wait, in its queue or to be looked at before."""
+    """Return the ids of the waiting jobs that go before a job: in its queue, or in line to be
+    profiled."""
     queue = core.queues[queued.job.vc]
     if queued in queue:
         return [other.job.job_id for other in queue if other < queued]
@@ -423,7 +432,7 @@ def _ahead(core: Core, queued: QueuedJob) -> list[str]:
 
 
 def _pools(core: Core, queued: QueuedJob) -> list[Pool]:
-    """Return where it may be placed."""
+    """Return the pools in which a job may be placed."""
     if queued.reason is Reason.AWAITING_PROFILE:
         return [core.cluster.profiling]
     pools = core.cluster.pools
@@ -431,7 +440,8 @@ def _pools(core: Core, queued: QueuedJob) -> list[Pool]:
 
 
 def _runs(futures: Futures, queued: QueuedJob) -> list[Run]:
-    """Runs that may hold its GPUs, those expected to end first in front."""
+    """Return the runs that may hold the GPUs a job needs, those expected to end first in
+    front."""
     core = futures.core
     profiling = queued.reason is Reason.AWAITING_PROFILE
     vc = None if core.policy.capabilities.borrows or profiling else queued.job.vc
@@ -444,5 +454,5 @@ def _runs(futures: Futures, queued: QueuedJob) -> list[Run]:
 
 
 def _closed(core: Core, queued: QueuedJob) -> list[int]:
-    """Nodes with closed GPUs it might be placed on."""
+    """Return the numbers of the nodes with closed GPUs on which a job might be placed."""
     return [node for pool in _pools(core, queued) for node in pool.nodes() if pool.closed_on(node)]

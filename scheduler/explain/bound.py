@@ -19,7 +19,7 @@ class Held:
     Attributes:
         gpus: their numbers, by node.
         until: when its time limit ends it, seconds since the epoch; None: it has none.
-        stated: by when its own progress has it end, nine in ten; None: it states nothing.
+        stated: when it has ended by its own progress, nine times in ten; None: no report.
     """
 
     gpus: Mapping[int, Sequence[int]]
@@ -103,7 +103,8 @@ def _placed(
     gpus: int,
     now: float,
 ) -> float:
-    """Return when the job has its GPUs if each run ends as given; inf: nothing says."""
+    """Return when the job has its GPUs if each run ends as given; inf where an end that it must
+    wait for is not known."""
     free = {node: [now] * has for node, has in nodes.items()}  # when each GPU is free at the latest
     for run, end in ends:
         until = inf if end is None else max(now, end)
@@ -121,8 +122,14 @@ def _placed(
 
 
 def _take(free: dict[int, list[float]], gpus: int, since: float, lasts_s: float) -> float:
-    """Give GPUs to a job as soon as there are enough, and say when that is; inf: there never are,
-    and none are given."""
+    """Give GPUs to a job as soon as enough are free, and return when that is; inf where there
+    never are enough, and then none are given.
+
+    Args:
+        free: when each GPU is free, by node; changed in place.
+        since: the job starts no earlier.
+        lasts_s: how long it holds them, seconds.
+    """
     wanted = _chosen(free, gpus)
     start = max((since, *(free[node][number] for node, number in wanted)), default=since)
     if len(wanted) < gpus or not isfinite(start):

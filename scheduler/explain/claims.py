@@ -162,7 +162,8 @@ JUDGED = 200  # offers, the latest, that it is learned from
 
 
 def late_by(held: Iterable[bool]) -> float:
-    """Return the logarithm of the factor that lengthens the waits until an offer's p90.
+    """Return the natural logarithm of the factor by which waits until an offer's p90 are
+    lengthened.
 
     Args:
         held: whether each offer that was taken held, in order of judgement.

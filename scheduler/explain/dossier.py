@@ -146,7 +146,8 @@ def spells_of(facts: JobFacts, own: Sequence[Decision], until: float) -> list[tu
 
 
 def needs_nodes(job: JobRow, own: Sequence[Decision]) -> bool:
-    """Return whether the numbers of its last decision are counted again (`stories.with_counts`)."""
+    """Return whether the numbers of a job's last decision are to be counted again as of now,
+    for which its nodes are needed."""
     last = own[-1] if own and Phase(job.phase).waits else None
     if last is None or last.reason is Reason.BEHIND_HIGHER_PRIORITY:
         return False

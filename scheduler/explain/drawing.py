@@ -95,7 +95,8 @@ def view(
 def _timeline(
     job: JobFacts, spans: Sequence[Span], sharing: Sequence[Sharing], until: float | None
 ) -> list[Segment]:
-    """Segments of the job's life; nothing when it lasted no time, or its end is not known."""
+    """Return the segments of a job's life; none where it lasted no time, or its end is not
+    known."""
     last = until if job.end_time is None else job.end_time
     whole = 0.0 if last is None else last - job.submit_time
     if whole <= 0:

@@ -18,7 +18,8 @@ MINUTE_S = 60.0
 
 
 def _about(description: str, default: Any = None) -> Any:
-    """A field with what the API's document says of it; `list`: a new one each."""
+    """Return a dataclass field with the description that the API's document shows. With `list`
+    as its default, each object gets a new list."""
     made = {"default_factory" if default is list else "default": default}
     return field(metadata={"description": description}, **made)
 
@@ -96,7 +97,7 @@ class WhatIfAnswer:
 
     @property
     def _pace(self) -> str:
-        """The speed of a job beside another, in words."""
+        """The speed of a job that shares GPUs, and what it assumes, in words."""
         if self.speed is None:
             return "a speed that nobody knows"
         pace = f"{self.speed:.0%} of its speed"
@@ -174,10 +175,11 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a job would do after one change, as tried on a copy. `words` says what was changed,
-    `command` makes the change.
+    """What a job would do after one change, as tried on a copy.
 
-    `words` says what was changed, `command` is what asks for it.
+    Attributes:
+        words: what was changed.
+        command: the command that makes the change.
     """
 
     start_p50: float | None = None

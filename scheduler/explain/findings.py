@@ -44,8 +44,8 @@ def analysis(
     most: int | None = LISTED,
     budget_s: float = BUDGET_S,
 ) -> Analysis:
-    """Explain a job that waits to its owner; others' jobs are not named. LookupError when it does
-    not wait.
+    """Return why a waiting job waits, as its owner may see it: jobs of others are not named.
+    Raise LookupError where the job has its GPUs.
 
     Args:
         names: name the jobs of others too (operators).
@@ -113,7 +113,7 @@ def analysis(
 
 
 def _groups(holders: Sequence[InTheWay]) -> Iterator[Group]:
-    """Return the things in the way by kind."""
+    """Yield what is in the way as one group for each kind, with counts and the latest end."""
     for kind in Kind:
         mine = [one for one in holders if one.kind == kind]
         if not mine:
@@ -144,8 +144,8 @@ def _not_shared(partner: Partner | None) -> NotShared | None:
 
 
 def _promise(core: Core, queued: QueuedJob, there: Capacity, now: float) -> Promise | None:
-    """From when on GPUs are kept for it; None: nothing is promised, as while those that would hold
-    it are closed: no policy keeps such."""
+    """Return when GPUs will be kept for a waiting job. None where the policy promises nothing,
+    or too many GPUs are closed: no policy keeps those."""
     return None if there.obstacle is Obstacle.CLOSED else core.policy.promise(queued, now)
 
 

@@ -359,8 +359,9 @@ def sharing_of(
 def _rests_on(
     d: Decision,
 ) -> tuple[float | None, float | None, float | None, float | None]:
-    """Of a packing: its gain, what is left of the newcomer and of the partner, its price; all in
-    seconds."""
+    """Return what was recorded of a packing, in seconds: its gain, the time left to the
+    newcomer, the time left to the partner, its cost to waiting jobs. None for each that was
+    not."""
     known = dict(d.evidence)
     names = ("gain_s", "left_s", "partner_left_s", "hold_costs_s")
     gain_s, left_s, other_s, costs_s = (float(known[n]) if n in known else None for n in names)

@@ -68,7 +68,8 @@ def recorded(d: Decision) -> str:
 
 
 def _numbers(event: Event) -> str:
-    """Numbers of a decision that its sentence does not hold."""
+    """Return in words the numbers of a decision that its sentence leaves out; "" without
+    any."""
     given, d = event.evidence, event.decision
     parts = [given["placement"]] if "placement" in given else []
     if d.action in CHANGES_GPUS and {"free", "limit"} <= set(given):
@@ -97,7 +98,8 @@ _FIELDS = {
 
 
 def _evidence(name: str, value: float | str) -> str:
-    """A further number of a decision in words; "" where they are shown elsewhere."""
+    """Return one number of a decision's evidence in words; "" for one that is shown
+    elsewhere."""
     if name in _IN_WORDS:
         return ""
     if name in _NAMES:

@@ -97,13 +97,13 @@ class _About:
 
     @property
     def never(self) -> bool:
-        """Return whether it cannot start, which comes before anything else."""
+        """Whether the job cannot start at all, which is shown before anything else."""
         job = self.job
         return job is not None and self.wait is not None and job.reason == Reason.VC_TOO_SMALL
 
     @property
     def in_slurm(self) -> SlurmReason | None:
-        """Return why a followed Slurm has it waiting; None of one that it started."""
+        """Why a followed Slurm has the job waiting; None for a job that it started."""
         return None if self.job is None else _in_slurm(self.job)
 
 
@@ -174,7 +174,7 @@ def _in_own_words(found: Explanation | Analysis, rows: list[Row]) -> list[Row]:
 
 
 def _first(about: _About) -> _Rows:
-    """Where it stands, and why."""
+    """Yield the row on where a job stands, and why."""
     job, wait = about.job, about.wait
     if job is None:
         yield "", "" if wait is None else dominant(wait)
@@ -197,7 +197,7 @@ _STANDS = {
 
 
 def _start(about: _About) -> _Rows:
-    """When it should start."""
+    """Yield the row on when a waiting job should start."""
     if about.job is not None and about.job.standing is not None:
         when = start_words(about.job.forecast, about.now)
         whole = not when.startswith("starts ")  # a sentence with its subject
@@ -221,7 +221,7 @@ def start_words(made: StartForecastRow | None, now: float) -> str:
 
 
 def _times(about: _About) -> _Rows:
-    """Return when it was submitted, eligible and started, kept apart."""
+    """Yield the row on when a job was submitted, eligible and started, kept apart."""
     if about.job is None:
         return
     times, now = about.job.times, about.now
@@ -272,7 +272,8 @@ OLD_S = 3.0  # an answer of longer ago says how old it is
 
 
 def _way(about: _About) -> _Rows:
-    """What is in its way, with the age of what is known of the cluster where that is old."""
+    """Yield the row on what is in the way of a waiting job. It says how old what is known of
+    the cluster is, where that is old."""
     wait = about.wait
     if wait is None or (about.never and about.depth is Depth.BRIEF):
         return
@@ -319,7 +320,8 @@ def _placed(about: _About) -> _Rows:
 
 
 def _latest(about: _About) -> _Rows:
-    """When it starts at the latest beside when it should; nothing where its first line says it."""
+    """Yield the row on when a job starts at the latest; none where its first line says that
+    already."""
     made = about.job.forecast if about.job is not None and about.in_slurm is None else None
     if made is not None and made.start_p50 is not None:
         if made.latest is None:
@@ -334,7 +336,8 @@ def _waited(about: _About) -> _Rows:
 
 
 def _promised(about: _About) -> _Rows:
-    """Return when a job that waited, and runs or is over, was foreseen to start."""
+    """Yield the row on the start that was foreseen at submission, for a job that waited and
+    runs or is over."""
     job = about.job
     if job is None or about.in_slurm is not None or job.standing is not None:
         return
@@ -361,7 +364,8 @@ def _history(about: _About) -> _Rows:
 
 
 def _changed(about: _About) -> _Rows:
-    """How its start has moved; briefly, only where that is much, and by what most."""
+    """Yield the row on how the forecast start has moved. The brief form names the main cause,
+    and only a considerable move."""
     found = about.wait.moved if about.wait is not None else None
     if found is None or about.wait is None:
         return
@@ -387,7 +391,7 @@ BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
 
 
 def _could(about: _About) -> _Rows:
-    """What its owner could do."""
+    """Yield rows on what the job's owner could do."""
     job, brief = about.job, about.depth is Depth.BRIEF
     if job is None:
         return

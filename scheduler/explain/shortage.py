@@ -112,7 +112,8 @@ class Shortage:
 
 
 def _least(node: NodeShort) -> tuple[bool, int, float, int, str]:
-    """Return whose GPUs suffice goes first, then who lacks few things, and little of them."""
+    """Return the key by which nodes are sorted, smallest first: those with enough GPUs, then
+    those that lack few things, then those that lack little of them."""
     lack = sum(1 - one.free / one.asked for one in node.lacks if one.asked)
     no_gpu = any(one.what == GPU for one in node.lacks)
     return no_gpu, len(node.lacks), lack, -node.gpus, node.name

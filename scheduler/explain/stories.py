@@ -101,7 +101,8 @@ def bundle_in_use(body: Mapping[str, Any]) -> Bundle | None:
 
 @lru_cache(maxsize=2)
 def _read_bundle(path: str, digest: str) -> Bundle | None:
-    """The bundle in a folder, read once per digest; None when it cannot be read."""
+    """Return the bundle in a folder, read once for each digest; None where it cannot be read,
+    or `path` is empty."""
     if not path:
         return None
     from models.bundle import Bundle, BundleError  # not where none is in use
@@ -140,8 +141,8 @@ def sentence_now(counts: Counting, job: JobRow, line: Line, position: int | None
 def _with_counts(
     counts: Counting, job: JobRow, last: Decision, position: int | None
 ) -> tuple[Decision, str]:
-    """The last decision about a waiting job with the numbers of now, and what would help where its
-    reason does not say so."""
+    """Return the last decision about a waiting job with the present numbers, and what would
+    help where its reason does not say so; else ""."""
     if last.reason is Reason.BEHIND_HIGHER_PRIORITY:
         if position in (None, last.position):
             return last, ""

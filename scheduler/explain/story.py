@@ -177,7 +177,8 @@ def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
 
 
 def _headline(wait: str, job: JobFacts, sharing: Sequence[Sharing]) -> str:
-    """The wait, and what came after it."""
+    """Return the sentence on the wait (`wait`), followed by how the job ran and ended, where it
+    did."""
     if job.refused:
         return wait
     if job.end_time is None:

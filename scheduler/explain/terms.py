@@ -302,7 +302,8 @@ def _term(
 
 
 def _outside(feature: str, values: Mapping[str, str], described: Description) -> str:
-    """That a value lies where no training row did, and up to where they did; "" where it does not.
+    """Return a remark that a feature's value lies beyond all training rows, with where these
+    end; "" where it does not, or nothing is known of it.
 
     The term says there what it says at the nearest edge of its data.
     """
@@ -322,7 +323,8 @@ def _outside(feature: str, values: Mapping[str, str], described: Description) ->
 
 
 def _edited(name: str, described: Description) -> str:
-    """That a person changed a term of the model, who and when; "" where nobody did."""
+    """Return a remark that a person changed a term of the model, by whom and when; "" where
+    nobody did."""
     made = described.get("metadata", {})
     if name not in made.get("edited_terms", ()):
         return ""
@@ -336,7 +338,8 @@ def _edited(name: str, described: Description) -> str:
 
 
 def _shown(value: str, unit: str, feature: str) -> str:
-    """A feature value as a person reads it."""
+    """Return a feature value as a person reads it, with its unit; "missing" for an empty
+    one."""
     if not value:
         return "missing"
     try:
@@ -426,7 +429,11 @@ def thought_waterfall(breakdown: Breakdown, shown: int = SHOWN) -> Waterfall:
 
 
 def _steps(breakdown: Breakdown, moves: Sequence[tuple[str, str, float]]) -> Waterfall:
-    """The rows of moves from the intercept to the score."""
+    """Return the waterfall from the intercept to the score.
+
+    Args:
+        moves: its rows, each a text, a value and a contribution.
+    """
     totals = [breakdown.intercept]
     for _, _, contribution in moves:
         totals.append(totals[-1] + contribution)

@@ -109,7 +109,8 @@ def bound_words(job: JobFacts, own: Sequence[Decision], *, still: bool) -> str:
 
 
 def _kept_for(own: Sequence[Decision]) -> str:
-    """For whom else GPUs were kept meanwhile: for one job of a virtual cluster at a time."""
+    """Return a clause that names the job for which GPUs were kept meanwhile; "" where none
+    were."""
     others = (d for d in reversed(own) if d.reason is Reason.RESERVED_FOR_STARVING_JOB)
     job = next((d.blocker or next(iter(d.held_by), None) for d in others), None)
     who = "another" if job in (ANOTHER, AHEAD) else f"job {job}"
@@ -117,7 +118,7 @@ def _kept_for(own: Sequence[Decision]) -> str:
 
 
 def _held_back(spans: Sequence[Span]) -> str:
-    """Return how long it was held besides, by reason."""
+    """Return a sentence on how long the job was held, by reason; "" where it was not."""
     by: dict[str, float] = {}
     for span in spans:
         if span.phase is Phase.HELD and span.seconds:
@@ -127,7 +128,8 @@ def _held_back(spans: Sequence[Span]) -> str:
 
 
 def _began(waits: Sequence[Wait]) -> str:
-    """The longest wait as it began, where nothing is known of who had GPUs since."""
+    """Return a clause with the reason of the longest wait, as it was when that wait began. It
+    is used where nothing is known of who had GPUs since."""
     first = waits[0]
     share = f", {percent(first.share)} of it" if 0.0 < first.share < 0.995 else ""
     began = f"the longest of {first.spells} such waits began" if first.spells > 1 else "it began"

@@ -143,7 +143,8 @@ def receipt_of(stands: Stands, story: Story) -> Receipt | None:
 
 
 def _spread(d: Decision) -> list[object]:
-    """What a decision says of how long a job lasts."""
+    """Return what a decision recorded of how long a job lasts: p50 and p90 in seconds, then the
+    chances of `LONG_S`; None for each that was not recorded."""
     found = dict(d.evidence)
     return [found.get(name) for name in ("p50_s", "p90_s", *(name for name, _ in LONG_S))]
 

@@ -128,7 +128,8 @@ class Easy(Policy):
             turn.pool.unreserve(held)
 
     def _limit(self, job: Job) -> float:
-        """Seconds a job is taken to run for, as its limit or its user's last jobs have it."""
+        """Return the seconds that a job is taken to run for: its limit or the default one, else
+        as long as its user's last two jobs did on average."""
         stated = job.time_limit_s or self.default_limit_s
         return stated or sum(self.last_two.get(job.user, (FIRST_S, FIRST_S))) / 2
 
@@ -140,7 +141,8 @@ class Easy(Policy):
         return 0.0 if run.job.time_limit_s or self.default_limit_s else elapsed
 
     def _free_in(self, placement: Placement, runs: list[Run], now: float) -> float:
-        """Seconds until the runs on a placement are over, by their limits."""
+        """Return the seconds until all runs on the GPUs of a placement are over, by their
+        limits; 0 where none is there."""
         wanted = dict(placement)
         return max(
             (
@@ -155,9 +157,10 @@ class Easy(Policy):
     def _spared(
         self, turn: Turn, placement: Placement, runs: list[Run], shadow_s: float
     ) -> Placement:
-        """As many GPUs of the same nodes, but of those free in time the ones that are free last.
+        """Return as many GPUs on the same nodes as a placement has, but those that are free
+        last among those free within `shadow_s` seconds.
 
-        What is free now is then left to those behind.
+        What is free now is then left to the jobs behind.
         """
         spared: Placement = []
         for node, mask in placement:

@@ -138,17 +138,16 @@ class Engine(EventLoop):
         self._push(end, END, run, run.version)
 
     def _observe(self, run: Progress, now: float) -> None:
-        """A run has been watched for as long as a profile takes, if it is still there.
-
-        What two do on one GPU cannot be separated: who had company meanwhile is not known.
-        """
+        """Report the profile of a run that has been watched for long enough, if it still runs
+        and had its GPUs to itself: what two jobs do on one GPU cannot be separated."""
         if self._running.get(run.job_id) is not run or self.results[run.job_id].packed:
             return
         if run.work.profile is not None:
             self.core.observed(run.job_id, run.work.profile, now)
 
     def _report_progress(self, run: Progress, now: float) -> None:
-        """A run says how far it is, if it runs alone; and again once it has run twice as long."""
+        """Report the progress of a run that is alone on its GPUs, and again each time it has
+        run twice as long."""
         if self._running.get(run.job_id) is not run:
             return
         if self._partner(run) is None:
@@ -165,7 +164,8 @@ class Engine(EventLoop):
             self.core.progressed(run.job_id, progress, now)
 
     def _pace(self, run: Progress, now: float) -> None:
-        """A pair has been together for as long as it takes to see how fast each of it goes."""
+        """Report how fast each member of a pair goes, once both have been together for long
+        enough."""
         partner = self._partner(run) if self._running.get(run.job_id) is run else None
         if partner is not None:
             for one in (run, partner):
@@ -202,7 +202,8 @@ class Engine(EventLoop):
         return self._running[partner.job.job_id] if partner is not None else None
 
     def _alone(self, run: Progress) -> float:
-        """Rate of a run with its GPUs to itself: 1 on the type that durations are counted on."""
+        """Return the rate of a run that has its GPUs to itself, in seconds of work per second:
+        1 on the GPU type that durations are counted on."""
         if not self._mixed:
             return 1.0
         return self.speed.rate(run.work, self.core.cluster.runs[run.job_id], None)

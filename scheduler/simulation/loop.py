@@ -179,14 +179,14 @@ class EventLoop(ABC):
 
     @abstractmethod
     def _happened(self, kind: int, what: Any, version: int, now: float) -> None:
-        """An event that the subclass pushed is due."""
+        """Called when an event is due that the subclass pushed."""
 
     @abstractmethod
     def _carry_out(self, decisions: list[Decision], now: float) -> None:
         """Make decisions come true."""
 
     def _decided(self, now: float) -> None:  # noqa: B027 (most need not know)
-        """The core has been asked, whether or not it decided anything."""
+        """Called when the core was asked to decide, whether or not it decided anything."""
 
     @abstractmethod
     def _anything_running(self) -> bool: ...
@@ -217,7 +217,8 @@ class EventLoop(ABC):
         self._seq += 1
 
     def _answered(self, job_id: str, now: float, *, at_once: bool = False) -> None:
-        """A job is over: what waited for it is submitted, those of one instant in their order."""
+        """Submit the jobs that waited for the end of a job, at their times; those of one
+        instant in their order."""
         for place, job, think_s in self._answers.pop(job_id, ()):
             moment = max(job.submit_time, now + (0.0 if at_once else think_s))
             if moment > job.submit_time:
@@ -227,13 +228,13 @@ class EventLoop(ABC):
             heappush(self._heap, (moment, SUBMIT, place, job, 0))
 
     def _ended(self, job_id: str, now: float) -> None:
-        """A job ended, and is over."""
+        """Count a job as ended, and submit the jobs that waited for its end."""
         self._answered(job_id, now)
         self._counts["ended"] += 1
         if self.progress is not None and self._counts["ended"] % self.progress_every == 0:
             self.progress(self._counts["ended"])
 
     def _refused(self, job_id: str, now: float) -> None:
-        """A job can never run, or not by its deadline."""
+        """Mark a job as refused, and submit the jobs that waited for its end at once."""
         self.results[job_id].refused = True
         self._answered(job_id, now, at_once=True)

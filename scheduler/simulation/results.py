@@ -160,9 +160,10 @@ def jct_by_vc(results: list[JobResult]) -> dict[str, float]:
 
 
 def fairness_by_user(results: list[JobResult]) -> dict[str, float]:
-    """Finish-time fairness of each user: the sum of JCT over that of durations of ended jobs.
+    """Return the finish-time fairness of each user: the sum of JCT over the sum of durations of
+    the jobs that ended.
 
-    Jobs of nobody known are left out.
+    Jobs without a user are left out.
     """
     jct: dict[str, float] = defaultdict(float)
     alone: dict[str, float] = defaultdict(float)

@@ -107,7 +107,8 @@ class Direct:
         self._made: dict[str, StartForecast] = {}
 
     def _over(self, slurm: Slurm, shown: set[str]) -> tuple[list[SlurmJob], list[str]]:
-        """The user's ended jobs that squeue has forgotten; and that they could not be read."""
+        """Return the user's ended jobs that squeue has forgotten, and a note where they could
+        not be read. Without slurmdbd both are empty."""
         if "slurmdbd" not in self.site.config.get("AccountingStorageType", ""):
             return [], []
         try:
@@ -288,7 +289,7 @@ class Direct:
 
     @cached_property
     def _places(self) -> Mapping[str, Mapping[str, int]]:
-        """Of each virtual cluster the place from 1 of whoever waits in it."""
+        """The place in line, from 1, of each waiting job, by virtual cluster."""
         lines: dict[str, list[tuple[float, float, int, str]]] = {}
         for job_id, row in self._rows.items():
             if row.phase == Phase.QUEUED:
@@ -341,7 +342,8 @@ def _check_known(release: Release | None) -> None:
 
 
 def _remembered(jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
-    """Those that runs are foreseen of: all but the waiting ones that are far behind in line."""
+    """Return the jobs that durations are learned from and forecast for: all but the waiting
+    ones that are far behind in line."""
     waiting = sorted((job for job in jobs if job.state == "PENDING"), key=lambda j: -j.priority)
     return [*(job for job in jobs if job.state != "PENDING"), *waiting[: 2 * LINE]]
 
@@ -358,7 +360,8 @@ def _hidden(site: Site, slurm: Slurm, user: str) -> list[str]:
 
 
 def _is_trusted(config: Mapping[str, str], slurm: Slurm, user: str) -> bool:
-    """Root, SlurmUser, operators and administrators: PrivateData keeps nothing from them."""
+    """Return whether a user is root, SlurmUser, an operator or an administrator: PrivateData
+    keeps nothing from them. False where that cannot be read."""
     if user in ("root", config.get("SlurmUser", "").partition("(")[0]):
         return True
     try:

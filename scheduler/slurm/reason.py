@@ -329,19 +329,20 @@ def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
 
 
 def _dependency(text: str) -> str:
-    """What a job depends on, in words where there are better ones than Slurm's."""
+    """Return what a job depends on, in words for ``singleton``, else as Slurm has it."""
     if text.startswith("singleton"):
         return "every earlier job of its user with the same name to end (--dependency=singleton)"
     return text
 
 
 def _by_code(code: str) -> list[str]:
-    """What a code means, where nothing was found of the job that explains it."""
+    """Return what Slurm's code means, as clauses; [] where the manual adds nothing."""
     return [part for part in meaning(code).split("; ") if part]
 
 
 def _by_limit(reason: SlurmReason, now: float) -> list[str]:
-    """A limit that keeps it, or others before it."""
+    """Return the limit that keeps the job, or jobs before it, as clauses; [] where none
+    does."""
     if reason.limit is not None:
         return [_limit(reason.limit)]
     if reason.lapsed:
@@ -350,7 +351,8 @@ def _by_limit(reason: SlurmReason, now: float) -> list[str]:
 
 
 def _by_place(reason: SlurmReason, now: float) -> list[str]:
-    """Who goes first, what it needs, or a reservation in its way."""
+    """Return as clauses which jobs go first, what the job needs, or the reservation in its way;
+    [] where none of them is known."""
     if reason.goes_first is not None:
         return _goes_first(reason.goes_first)
     if reason.needed is not None:
@@ -489,7 +491,7 @@ _MINUTES = ("GrpTRESRunMins", "GrpTRESMins", "GrpWall")
 
 
 def _of_one_job(one: LimitReached) -> str:
-    """Return what a limit on a single job allows; "": it is one of several jobs together."""
+    """Return what a limit on a single job allows; "" for a limit on several jobs together."""
     most = f"{_much(one, one.limit)} {one.tres}"
     return {
         "MinTRES": f"takes no job of fewer than {most}",

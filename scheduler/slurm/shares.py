@@ -32,7 +32,7 @@ def of_site(site: Site, user: str) -> Shares:
 
 
 def _above(site: Site, assoc: Assoc) -> Iterator[Assoc]:
-    """The accounts above a user's association, but for root."""
+    """Yield the accounts above a user's association, except root."""
     name, seen = assoc.account, set[str]()
     while name not in ("", "root", *seen):
         seen.add(name)

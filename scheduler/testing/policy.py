@@ -54,7 +54,8 @@ _common = settings(
 
 
 def _shown(world: World) -> None:
-    """Print the world of a failure, also where another plug-in keeps Hypothesis from doing so."""
+    """Print the world of a failure, also where another pytest plug-in keeps Hypothesis from
+    it."""
     note(f"in this world:\n{world!r}")
 
 
@@ -63,7 +64,7 @@ class PolicyContract:
 
     Attributes:
         name: name of the policy.
-        skips: jobs that fit may pass ones that do not; then nobody who fits is left waiting.
+        skips: True where jobs that fit pass ones that do not, so that no job that fits waits.
         round_s: it acts at multiples of this many seconds only; 0 = whenever something happens.
         follows: its `Memory` holds all that it remembers, so that it can go on from a log. One that
             does not learns again after each start.
@@ -419,7 +420,9 @@ Stints = dict[str, list[tuple[float, float]]]
 
 
 def _stints(watched: Watched) -> tuple[Stints, dict[str, list[float]]]:
-    """Each job's times on GPUs of its virtual cluster, and the starts of its profiling runs."""
+    """Return each job's times on GPUs of its virtual cluster, as (start, end) in seconds,
+    and the starts of its profiling runs. Raise AssertionError where starts and ends do not
+    match."""
     begun: dict[str, float] = {}
     stints: dict[str, list[tuple[float, float]]] = defaultdict(list)
     profiled: dict[str, list[float]] = defaultdict(list)

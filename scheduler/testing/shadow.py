@@ -148,7 +148,7 @@ class Shadowed:
 
 
 def _unequal(one: Any, other: Any, path: str = "") -> Iterator[str]:
-    """Where two plain values differ, a line each."""
+    """Yield a line for each place where two plain values differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in {**one, **other}:
             yield from _unequal(one.get(key), other.get(key), f"{path}.{key}")

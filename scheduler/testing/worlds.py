@@ -49,7 +49,7 @@ class World:
         return "World(\n    " + ",\n    ".join(parts) + ",\n)"
 
     def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
-        """How Hypothesis shows it."""
+        """Print the world for Hypothesis."""
         printer.text(repr(self))
 
     @property

@@ -279,7 +279,8 @@ class LocalBackend:
         return str(self._groups / f"{cgroup.PREFIX}{run_id}") if self._groups is not None else ""
 
     def _prevent(self, attempt: LocalAttempt, claim: Claim, why: Over) -> bool:
-        """Take an attempt so that nobody can begin it. False: it was begun, or prevented before."""
+        """Claim an attempt so that nobody can begin it, and write down `why`. Return whether
+        that worked: False where it was begun, or prevented before."""
         mine: Claim = {"at": self.now(), "pid": 0, "ticks": None, "boot": ""}
         over = {"at": self.now(), **why}
         done = self.spool.claim(attempt.name, {CLAIM: {**claim, **mine}, OVER: over})
@@ -295,7 +296,8 @@ class LocalBackend:
     # --- listening ----------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Now and then: shims that are gone, requests that came to nothing, watches due."""
+        """Look now and then at the GPUs and at every attempt: find shims that are gone, send
+        requests again, and report what watching a run showed."""
         now = time.monotonic()
         if now < self._next_check:
             return
@@ -322,7 +324,7 @@ class LocalBackend:
                 self._put(news)
 
     def _adopt(self) -> None:
-        """Take over what the spool knows; what happened meanwhile is reported oldest first."""
+        """Take over the attempts in the spool. Report what happened meanwhile, oldest first."""
         claims = {name: self.spool.read(name, CLAIM) for name in self.spool.names()}
         self._found = []
         for name, claim in claims.items():
@@ -386,7 +388,8 @@ class LocalBackend:
     def _unwatch(
         self, partner: str | None, company: str = "", pair_watch_s: float | None = None
     ) -> None:
-        """A run gets company: what two do on one GPU cannot be separated, but for its own pace."""
+        """Stop watching a run that now shares its GPUs: what two jobs do on one GPU cannot be
+        separated, except for the speed of each."""
         for attempt in self._attempts.values() if partner is not None else ():
             if attempt.key[0] == partner and not attempt.profiling:
                 attempt.end_watch()
@@ -464,7 +467,8 @@ class LocalBackend:
         return profile, note
 
     def _lose(self, attempt: LocalAttempt) -> None:
-        """Its shim is gone and has left no word: clear up what it may have left."""
+        """Record the end of an attempt that has no shim any more and no recorded end, and clear
+        up what it may have left."""
         claim = attempt.claim
         left = clear_up(claim, self.spool.log(attempt.name), self._zygote.pid)
         if not self.host.fake:
@@ -482,7 +486,8 @@ class LocalBackend:
         self._look(attempt)
 
     def _drain(self, attempt: LocalAttempt, survivors: Sequence[int]) -> None:
-        """Let nothing new start where something of an attempt would not end."""
+        """Drain the nodes of an attempt where some of its processes (`survivors`) would not
+        end."""
         job_id, _ = attempt.key
         for node in attempt.claim["nodes"] if survivors else ():
             why = f"processes of job {job_id} would not end: {_some(survivors)}"
@@ -490,7 +495,7 @@ class LocalBackend:
             self._news[Kind.NODE_SET, node] = Event(Kind.NODE_SET, self.now(), body=body)
 
     def _report(self, attempt: LocalAttempt, what: Happened, at: float, **more: Any) -> None:
-        """Report, unless it was acknowledged before."""
+        """Report what happened to an attempt, unless that was acknowledged before."""
         if what.value in self._acked.partly.get(attempt.key, ()):
             return
         report = Report(*attempt.key, what, at, **more)
@@ -500,7 +505,7 @@ class LocalBackend:
             self._found.append(report)
 
     def _put(self, report: Report) -> None:
-        """Reports are in order of time."""
+        """Add a report to those that wait, in order of time."""
         self._clock = at = max(self._clock, report.at)
         self._host_clock.not_before(at)
         key = report.job_id, report.attempt, report.what
@@ -526,8 +531,9 @@ def _some(pids: Sequence[int]) -> str:
 
 
 def _taken(spool: Spool) -> int:
-    """The spool's lock. Who opens a backend may have the lease: the last service is gone, and
-    what is left of it and hangs is ended."""
+    """Lock the spool, and return the descriptor of its lock. The caller must hold the lease, so
+    the last service is gone: where its remains hold the lock, end them and try again. Raises
+    SpoolBusy."""
     try:
         return spool.lock(LOCK_PATIENCE_S)
     except SpoolBusy:
@@ -537,7 +543,8 @@ def _taken(spool: Spool) -> int:
 
 
 def _rung(bell: int) -> set[str]:
-    """Names that shims have written to the bell."""
+    """Read the bell, a pipe, until it is empty. Return the names that shims have written to
+    it."""
     text = b""
     while True:
         try:

@@ -99,7 +99,9 @@ class Health:
             self._found = str(error)
 
     def _survey(self, nvml: Any) -> Survey:
-        """Ask every GPU. One that still owes an answer is not asked again until it has given it."""
+        """Ask every GPU, each on a thread of its own. Return all answers in one survey; a GPU
+        without an answer in time counts as silent. One that still owes an answer is not asked
+        again before."""
         found: dict[int, Survey] = {}
 
         def ask(index: int) -> None:

@@ -235,9 +235,8 @@ def _place(label: str) -> str:
 
 
 def _slots(found: Survey) -> list[str]:
-    """Return what the GPUs of this host are called, in their order; its place, where one is
-    silent.
-    """
+    """Return the names of this host's GPUs, in their order; for one that does not answer, its
+    place on the bus."""
     slots = [(gpu.label, gpu.uuid) for gpu in found.gpus]
     slots += [(label, _place(label)) for label in found.silent]
     return [name for _, name in sorted(slots, key=lambda s: [int(n) for n in s[0].split(":")])]

@@ -66,9 +66,11 @@ def orphans(zygote: int) -> list[int]:
 def on_gpus(
     devices: Sequence[str], claim: Claim, shims: Iterable[int], nvml_module: Any
 ) -> list[int]:
-    """Return the processes that compute on GPUs, began after an attempt and belong to no known job.
+    """Return the processes that compute on GPUs, began after an attempt and belong to no known
+    job.
 
-    `shims`: of attempts that go on.
+    Args:
+        shims: pids of the shims of attempts that go on.
     """
     if claim["boot"] != boot_id():
         return []

@@ -61,6 +61,7 @@ def read_part(
 
 
 def _shown(text: str) -> str:
-    """As a terminal or a page may be given it; what was written over is kept, line by line."""
+    """Return text without escape sequences and control characters, safe for a terminal or a
+    page. What a carriage return would overwrite becomes a line of its own."""
     lines = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return plain(lines)

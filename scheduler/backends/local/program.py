@@ -65,10 +65,11 @@ def _can_be(fits: Callable[[int], bool], path: str, uid: int | None) -> bool:
 
 
 def _mode(path: str, uid: int | None) -> int:
-    """Mode of what an account finds at an absolute path. Raises OSError; PermissionError where the
-    account may not look, though the service may.
+    """Return the mode bits of what an account (`uid`; None: the service's own) finds at an
+    absolute path. Raises OSError; PermissionError where the account may not look, though the
+    service may.
 
-    Step by step, each from the folder that was found: a link that is swapped meanwhile must not
+    Each step goes on from the folder opened before: a link that is swapped meanwhile must not
     lead the service where the account may not look.
     """
     left, links = path.split("/")[::-1], 0

@@ -173,7 +173,8 @@ def _refusal(number: int, where: str, config: Config) -> str:
 
 
 def _stop_pipe() -> int:
-    """A pipe's end that is readable once somebody has asked this process to end its command."""
+    """Handle SIGTERM from now on. Return the end of a pipe that is readable once that signal
+    has asked this process to end its command."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     signal.signal(signal.SIGTERM, lambda *_: _write_quietly(write, b"stop\n"))

@@ -231,7 +231,8 @@ class Spool:
                     size -= found.st_size
 
     def ring(self, name: str) -> None:
-        """Tell the service, if there is one, that something changed."""
+        """Write an attempt's folder name to the bell, so that the service looks at it; do
+        nothing where no service listens."""
         with contextlib.suppress(OSError):  # nobody listens, or it has a lot to read already
             file = os.open(self.bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
@@ -271,7 +272,8 @@ class Acks:
             self._file = self._open()
 
     def mend(self, by_s: float) -> None:
-        """Date everything earlier by so much, because the host's time was wrong."""
+        """Move the times of all earlier lines by `by_s` seconds, because the host's time was
+        wrong."""
         self.latest = max(0.0, self.latest - by_s)
         self._compact()
 

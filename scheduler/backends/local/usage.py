@@ -39,7 +39,7 @@ class Span:
     power_w: float | None = None
 
     def add(self, other: Span) -> None:
-        """Take in what was seen within another."""
+        """Merge another span into this one."""
         both = self.samples + other.samples
         for name in ("util_pct", "power_w"):
             mine, its = getattr(self, name), getattr(other, name)
@@ -91,7 +91,7 @@ class Series:
             self.spans.append(span)
 
     def record(self) -> dict[str, object]:
-        """Return it as it is kept."""
+        """Return the series as plain values, as its file keeps it."""
         rows = [
             [one.index, one.samples, *(_short(getattr(one, name)) for name in MEASURES)]
             for one in self.spans
@@ -100,7 +100,8 @@ class Series:
 
     @classmethod
     def of(cls, record: Any) -> Series:
-        """Return it from what was kept. Raises ValueError, KeyError or TypeError."""
+        """Return the series of the plain values that `record` returned. Raises ValueError,
+        KeyError or TypeError."""
         start, step_s = float(record["start"]), float(record["step_s"])
         spans = [Span(int(i), int(n), *values) for i, n, *values in record["spans"][:MOST]]
         return cls(start, int(record["gpus"]), step_s, spans)

@@ -50,7 +50,7 @@ def since(monotonic_s: float, kernel: Path = KERNEL) -> list[Xid]:
 
 
 def _next(file: int) -> bytes:
-    """Return the next record; nothing at the end of the log."""
+    """Return the next record of the kernel's log; b"" at its end."""
     while True:
         try:
             return os.read(file, RECORD_BYTES)

@@ -81,12 +81,13 @@ class Zygote:
 
 
 def end_strays(root: Path) -> bool:
-    """Kill a zygote or shim of an ended service that hangs before it claims its attempt. It holds
-    the spool's lock, and would keep every service from deciding. Return whether there was one.
+    """Kill a zygote or shim of an ended service that hangs before it claims its attempt. It
+    holds the spool's lock, and would keep every service from deciding. Return whether there was
+    one.
 
-    Nothing is lost by it: an attempt that nobody has claimed is asked for again. A shim that has
-    claimed one has let go of the lock. Returns whether there was any; none is looked for while the
-    process that took the lock lives.
+    Nothing is lost by it: an attempt that nobody has claimed is asked for again. A shim that
+    has claimed one has let go of the lock. None is looked for while the process that took the
+    lock lives.
     """
     found, lock = False, root / "lock"
     if _owner_lives(lock):

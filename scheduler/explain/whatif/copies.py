@@ -45,7 +45,7 @@ class CoreCopy:
         self._bytes = buffer.getvalue()
 
     def __len__(self) -> int:
-        """Return the size in bytes."""
+        """Return the size of the copy in bytes."""
         return len(self._bytes)
 
     def restore(self, estimator: Estimator) -> Core:
@@ -65,13 +65,13 @@ class _FixedDistribution(DurationDistribution):
         self.__dict__ = distribution.__dict__ | {"_ranges": [copy(r) for r in distribution._ranges]}
 
     def learn(self, predicted_s: float | None, duration_s: float, now: float | None = None) -> None:
-        """Nothing is to be learned from what was made up."""
+        """Do nothing: what was made up teaches nothing."""
 
     def began(self, job_id: str, predicted_s: float, now: float, speed: float = 1.0) -> None:
-        """The same."""
+        """Do nothing."""
 
     def over(self, job_id: str) -> None:
-        """The same."""
+        """Do nothing."""
 
 
 class _Pickler(pickle.Pickler):

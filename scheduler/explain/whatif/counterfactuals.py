@@ -234,7 +234,8 @@ class WhatIf:
         lasts_s: float | None,
         assumed: tuple[str, ...],
     ) -> Outcome:
-        """The outcome of a job in a line too long to be followed: by the work ahead of it."""
+        """Return the outcome for a job in a line too long to be followed, from the work ahead
+        of it."""
         futures = self.futures
         was, then = by_work(futures, futures.core.jobs[job_id], queued)
         if lasts_s is not None and then.start_p50 is not None:
@@ -314,7 +315,8 @@ class WhatIf:
         return sorted(found[:most], key=lambda outcome: outcome.costs)
 
     def _at_once(self, job_id: str, change: Change, start: Decision) -> Outcome:
-        """A start that was decided: no future need be looked into."""
+        """Return the outcome for a changed job that starts at once, by the decision `start`. No
+        future is simulated for it."""
         futures, now = self.futures, self.futures.now
         job, speed = futures.core.jobs[job_id].job, _speed(start)
         _, lasts_s, assumed = self._predicted(job, change)
@@ -353,7 +355,8 @@ class WhatIf:
         return stage is not None and job.gpus <= most
 
     def _types(self, job: Job) -> list[str]:
-        """GPU types of its virtual cluster, where there are several."""
+        """Return the GPU types of a job's virtual cluster, one for each group of its nodes; []
+        where all nodes of the cluster are alike."""
         spec = self.futures.core.cluster.spec
         return [group.gpu_type for group in spec.groups_of(job.vc)] if spec.groups else []
 
@@ -375,7 +378,7 @@ class WhatIf:
         return _start_of(self._changed(job_id, change, predicted), job_id, futures.now)
 
     def _alone(self, job_id: str) -> Core:
-        """A copy in which nobody else waits."""
+        """Return a copy of the core in which no other job waits."""
         core = self.futures.core
         if job_id not in self._alones:
             kept = {*core.cluster.runs, job_id}
@@ -415,7 +418,8 @@ class WhatIf:
         return found, lasts, tuple(assumed)
 
     def _others(self, job_id: str, change: Change) -> list[str]:
-        """Waiting jobs whose start may move: those of the virtual clusters concerned."""
+        """Return the other jobs that wait in the virtual cluster of a job, and in the one that
+        it would change to: their starts may move."""
         core = self.futures.core
         vcs = dict.fromkeys((core.jobs[job_id].job.vc, change.to.get("vc")))
         return [
@@ -448,7 +452,15 @@ class WhatIf:
         budget_s: float | None = None,
         otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
     ) -> tuple[list[World], list[World]]:
-        """The same futures without and with a change, as many as there is time for."""
+        """Return the same futures twice, without and with a change: two lists of equal length,
+        as many as there is time for.
+
+        Args:
+            watched: jobs that are followed.
+            change: makes the change, to a copy of the core.
+            budget_s: processor seconds; None: this object's.
+            otherwise: durations of jobs that the change makes others.
+        """
         until = time.process_time() + (self.budget_s if budget_s is None else budget_s)
         base, made = list[World](), list[World]()
         for sample in range(self.samples if watched else 0):
@@ -471,7 +483,8 @@ class WhatIf:
         return base, made
 
     def _base(self, watched: list[str], sample: int, until: float) -> World | None:
-        """The world as it is; run once for all questions about the same jobs."""
+        """Return future number `sample` without a change, simulated once for all questions
+        about the same jobs; None where there was no time."""
         cache = self._bases.setdefault("\x1f".join(watched), {})
         if sample not in cache:
             found = _seen(
@@ -527,7 +540,8 @@ def _start_of(core: Core, job_id: str, now: float) -> Decision | None:
 
 
 def _speed(start: Decision | None) -> float | None:
-    """At which speed of its own a job runs that starts so; None: nobody knows."""
+    """Return the speed at which a job runs that starts so, as a share of its speed alone: 1 on
+    GPUs of its own. None where it does not start, or the speed is not known."""
     if start is None or start.action is Action.START:
         return None if start is None else 1.0
     return None if start.speeds is None else start.speeds[0]
@@ -570,7 +584,11 @@ def _seen(
     until: float,
     otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
 ) -> World | None:
-    """Starts and ends in one future; None when there was no time to see them."""
+    """Return when each watched job starts and ends in one future, whether it starts without
+    waiting for GPUs, and its speed beside another. inf stands for a time that was not reached.
+
+    None where there was no time to see it. Times are seconds since the epoch.
+    """
     awaited = [job_id for job_id in watched if not why_stuck(core, job_id)]
     if not awaited:
         return dict.fromkeys(watched, (inf, inf, False, None))
@@ -596,8 +614,8 @@ def _forecast(
 
 
 def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | None:
-    """Seconds between the even-odds starts that are shown; None where one is unknown, or beyond
-    what was followed (`until`) and so not seen."""
+    """Return how much earlier a job starts, seconds, by the even-odds starts that are shown.
+    None where one is unknown, or lies beyond what was followed (`until`)."""
     was, new = is_now.start_p50, then.start_p50
     if was is None or new is None or max(was, new) >= until:
         return None
@@ -607,9 +625,12 @@ def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | N
 def _beside(
     shown: StartForecast, was: StartForecast, then: StartForecast, after: Sequence[float]
 ) -> StartForecast:
-    """`then` beside what is shown of the job now: as much sooner or later, in logarithms of the
-    wait, as it is beside `was` in the same futures, but not before `after`, the end that it must
-    wait for if it is changed. What is certain, or not known, stays."""
+    """Return the forecast `then`, moved to fit what is shown of the job now.
+
+    It is as much sooner or later than `shown` as it is than `was` in the same futures, in
+    logarithms of the wait. It is not before `after`, the end that the changed job must wait
+    for. What is certain, or not known, stays.
+    """
     if then.start_p50 is None or was.start_p50 is None or then.start_p50 == then.start_p90:
         return then
     if was.start_p50 == was.start_p90:

@@ -385,8 +385,10 @@ def roughly(
 
 
 class _MustEnd:
-    """When runs of a virtual cluster have ended that keep more GPUs than a job can do without: p10,
-    p50 and p90, of several the latest."""
+    """When the runs of a virtual cluster have ended that a waiting job needs to end.
+
+    A run must end if it holds more GPUs than the job can do without.
+    """
 
     def __init__(self, core: Core, memory: Memory, now: float, vc: str):
         self._core, self._memory, self._now = core, memory, now
@@ -400,7 +402,8 @@ class _MustEnd:
         self._known: dict[int, tuple[float, ...]] = {}
 
     def ends(self, spare: int) -> tuple[float, ...]:
-        """For a job that can do without so many GPUs; () where none must end."""
+        """Return p10, p50 and p90 of the last of these ends, for a job that can do without
+        `spare` GPUs; () where no run must end."""
         if spare not in self._known:
             ends = [self._of(run) for held, run in self._held if held > spare]
             self._known[spare] = tuple(map(max, zip(*ends, strict=True)))
@@ -413,7 +416,8 @@ class _MustEnd:
 
 
 def _waits(core: Core, job_id: str) -> bool:
-    """It does not run; one that is profiled will wait."""
+    """Return whether a job waits. One that is being profiled counts: it will wait
+    afterwards."""
     run = core.cluster.runs.get(job_id)
     return run is None or run.profiling
 
@@ -473,11 +477,12 @@ def summary(now: float, starts: list[float], ends: list[float], horizon_s: float
 
 
 def _level(now: float, values: list[float], level: float, horizon_s: float) -> float:
-    """The quantile that one more draw stays below with at least the chance `level`.
+    """Return the quantile of `values` that one more draw stays below with a chance of at least
+    `level`.
 
-    Of n draws the ceil(level (n + 1))-th: the one to come is as likely in any place among them. The
-    median of an even number lies between two. Beyond the horizon: what has lasted for t lasts for
-    another t in half the cases.
+    Of n draws the ceil(level (n + 1))-th: the one to come is as likely in any place among them.
+    The median of an even number lies between two. Beyond the horizon: what has lasted for t
+    lasts for another t in half the cases.
     """
     place = min(len(values), ceil(level * (len(values) + 1)))
     found = median(values) if level == 0.5 else sorted(values)[place - 1]

@@ -43,7 +43,7 @@ class Believed(Estimator):
         predicted: seconds by job.
 
     Attributes:
-        changed_to: of jobs that are changed, seconds once they are.
+        changed_to: by job that is changed, its predicted seconds from then on.
     """
 
     name = "believed"
@@ -220,7 +220,8 @@ class Draw(dict[str, Work]):
         return (_word(*about, size=7) + 0.5) / 2.0**56
 
     def _score(self, *about: object) -> float:
-        """A normal score: its sign by chance, its size in another eighth in each of eight pairs."""
+        """Return a normal score for a subject, the same each time. Its sign is by chance; in
+        eight pairs of futures its size falls into each eighth of the distribution once."""
         block, at = divmod(self._pair, BLOCK)
         order, places, place = _word(self._every, block, *about, size=8), list(range(BLOCK)), 0
         for left in range(BLOCK, BLOCK - at - 1, -1):
@@ -322,7 +323,7 @@ class Future(Engine):
     # --- how it begins ----------------------------------------------------------------------
 
     def _resume(self, run: Run) -> None:
-        """A run goes on from where it is."""
+        """Let a run of the copied core go on from where it is."""
         now, job_id = self._beliefs.now, run.job.job_id
         if not run.profiling and self._vcs is not None and run.vc not in self._vcs:
             self._running[job_id] = Progress(job_id, ENDLESS, inf, now)
@@ -425,4 +426,4 @@ class Future(Engine):
 
 
 class _Enough(Exception):
-    """Everything that was to be known is known."""
+    """Raised when everything that was to be known is known."""

@@ -33,7 +33,7 @@ class SubmittedJob:
     Attributes:
         predicted_s: what the policy was given; None when there is no prediction.
         started: when it was given GPUs, seconds since the epoch; None while it waits.
-        outlived_s: its longest run that did not end it, as when it was profiled, seconds.
+        outlived_s: its longest run after which it had not ended, as when profiled, seconds.
         ran_s: seconds on GPUs once it has ended, else None.
         withdrawn: it ended without having run.
     """
@@ -141,7 +141,8 @@ class Memory(Estimator):
     def receipt(
         self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
     ) -> Receipt:
-        """What `quantiles` of the same are made of."""
+        """Return what the durations are made of that `quantiles` returns for the same
+        arguments."""
         least_s = max(elapsed_s, past.outlived_s)
         limit_s = past.job.time_limit_s
         return self.believed_by(core).receipt(past.predicted_s, least_s, limit_s)

@@ -51,7 +51,8 @@ def moved(
 
 
 def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
-    """The crude start on a copy without some."""
+    """Return when a job starts by the crude rule on a copy without some jobs and closed nodes
+    (`gone`), seconds since the epoch; None where it has no such start."""
     copy = futures.copy()
     for item in gone:
         if isinstance(item, int):
@@ -64,9 +65,8 @@ def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
 def _since(
     futures: Futures, job_id: str, since: float, closed: Mapping[int, float]
 ) -> Iterable[tuple[str, tuple[Item, ...]]]:
-    """Return what has happened in its virtual cluster since (`Cause.kind`), and who leaves to undo
-    it.
-    """
+    """Yield what has happened in a job's virtual cluster since a moment: its kind
+    (`Cause.kind`), and the jobs or nodes to remove from a copy to undo it."""
     core, now = futures.core, futures.now
     queued = core.jobs[job_id]
     vc = queued.job.vc

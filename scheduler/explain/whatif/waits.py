@@ -176,7 +176,8 @@ class Waits:
         return starting(made, *not_before(rough.after, made, tuple(mixed), now))
 
     def _levels(self, stands: tuple[float, ...], now: float) -> tuple[float, ...]:
-        """By which factors the crude rule is off for a job that stands there."""
+        """Return the factors, for p10, p50 and p90, by which to correct the crude rule for a
+        job that stands there (see `_stands`)."""
         if self._cells[0] != now:
             self._cells = now, {}
         cells = self._cells[1]
@@ -256,6 +257,7 @@ def _stands(core: Core, job_id: str, crude_s: float) -> tuple[float, float, floa
 
 
 def _between(now: float, one: float, other: float, share: float) -> float:
-    """A moment between two, `share` the first, of logarithms of how far off they are."""
+    """Return a moment between two: the mean of the logarithms of their distances from now, with
+    weight `share` for the first."""
     first, second = (log(SOON_S + max(0.0, at - now)) for at in (one, other))
     return now + exp(share * first + (1.0 - share) * second) - SOON_S

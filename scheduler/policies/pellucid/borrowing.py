@@ -67,7 +67,7 @@ class Lending:
         return None
 
     def _spare(self, pool: Pool) -> int:
-        """Idle nodes that may be lent."""
+        """Return how many of a pool's idle nodes may be lent; 0 or less where none may."""
         return pool.idle_nodes - self.terms.reserve_nodes
 
     def _leaves_enough(self, pool: Pool, placement: Placement) -> bool:

@@ -23,7 +23,7 @@ from scheduler.core.turn import Turn
 
 @dataclass(slots=True)
 class _Asked:
-    """What is asked for in one place, and its fair clock."""
+    """The GPUs asked for in one place, and the fair clock of that place."""
 
     gpus: int = 0
     there: int = 0  # GPUs to be had, as of the last turn; 0: there was none yet
@@ -33,14 +33,15 @@ class _Asked:
 
     @property
     def slowdown(self) -> float:
-        """How many times slower than the wall's the clock runs."""
+        """How many times slower than the wall clock the fair clock runs; at least 1."""
         return max(1.0, self.gpus / self.there) if self.there else 1.0
 
     def clock(self, now: float) -> float:
         return self.shown_s + (now - self.at) / self.slowdown
 
     def change(self, now: float, gpus: int = 0, there: int | None = None) -> None:
-        """So many GPUs more are asked for from `now` on, or so many are there."""
+        """Count `gpus` more GPUs as asked for from `now` on; set how many are `there`, unless
+        None."""
         self.shown_s, self.at = self.clock(now), now
         self.gpus += gpus
         if there is not None:

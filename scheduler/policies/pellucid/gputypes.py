@@ -175,7 +175,7 @@ class TypedPlacement:
             self._speeds.clear()
 
     def use_nodes(self, vcs: Iterable[str], nodes: Mapping[int, Node]) -> None:
-        """Choose among these nodes, by number, from now on."""
+        """Choose among these nodes (by number) from now on."""
         self._typed_nodes, self._typed_nodes_of = {vc: [] for vc in vcs}, {}
         like: dict[Node, list[int]] = {}
         for node, has in nodes.items():
@@ -243,7 +243,7 @@ class TypedPlacement:
 
         Args:
             ends_in: predicted seconds until a run's GPUs are free.
-            patient: it may wait although there is room.
+            patient: True where it may wait although there is room.
         """
         job, pool = queued.job, turn.pool
         candidates = self.candidates(job)
@@ -294,7 +294,9 @@ class TypedPlacement:
     def _wait_s(
         self, turn: Turn, typed: TypedNodes, gpus: int, ends_in: Callable[[Run], float]
     ) -> float:
-        """Predicted seconds until a group has room, for those who wait for it already too."""
+        """Return the predicted seconds until a group of nodes has room for so many more GPUs,
+        after the jobs that wait for it already. Where even the last end does not free enough,
+        return that end."""
         need = gpus + self._taken.get(typed, 0) - _free(turn.pool, typed)
         ends = sorted(
             (ends_in(run), run.job.gpus)

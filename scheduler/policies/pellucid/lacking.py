@@ -21,7 +21,8 @@ def lacking(
     left_s: Callable[[Run], float],
     price: float,
 ) -> Lack | None:
-    """Return whether the first in line lacks whole nodes, at most so many, and what that costs it.
+    """Return what the first in line loses because it lacks whole nodes, or None: it fits on one
+    node, lacks no node or more than `most`, or would wait all the same.
 
     Args:
         kept: GPUs that are reserved for it.
@@ -43,7 +44,8 @@ def lacking(
 
 
 def _wait_s(turn: Turn, pool: Pool, gpus: int, left_s: Callable[[Run], float]) -> float | None:
-    """Predicted seconds until so many GPUs are free as it is; None: they never are."""
+    """Return the predicted seconds until `gpus` GPUs of a pool are free if no node is given
+    back; None where no end of a run frees them."""
     runs = turn.runs()
     chosen = dict(choose(pool, gpus, runs, left_s) or ())
     on = [

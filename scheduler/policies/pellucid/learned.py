@@ -190,7 +190,8 @@ class PellucidLearned(Learned):
             del policy.reservations[turn.vc]
 
     def _rank_again(self, turn: Turn) -> None:
-        """Where waiting counts from now on, or no more, order the queue by that and record it."""
+        """Order the queue again, and have all reasons recorded again, where from this turn on
+        waiting counts in the order, or no longer does."""
         policy = self._policy
         if not policy.patience.changed(turn.vc, policy.demand) or not policy.ageing:
             return
@@ -202,7 +203,8 @@ class PellucidLearned(Learned):
         policy.memos.pop(turn.vc, None)
 
     def _predict_again(self, turn: Turn) -> None:
-        """Order the queue by what is known now; a moved prediction is recorded."""
+        """Predict the jobs again that are due, and order the queue by that. A prediction that
+        moved is recorded."""
         policy = self._policy
         moved = False
         for group in policy.repredict.due(turn):
@@ -223,7 +225,8 @@ class PellucidLearned(Learned):
             policy.memos.pop(turn.vc, None)  # the reason of each is recorded with the new numbers
 
     def _assume(self, turn: Turn) -> None:
-        """Where nobody is profiled before it starts, believe the usual of who was not watched."""
+        """Assume the usual profile for each job that was not watched, where no job is profiled
+        before it starts."""
         policy = self._policy
         if turn.profiles_apart or policy.pair_predictor is None:
             return
@@ -237,11 +240,13 @@ class PellucidLearned(Learned):
             policy.memos.pop(turn.vc, None)
 
     def _promote(self, turn: Turn) -> None:
-        """Put jobs past their bound in front; those no longer in this queue are none of ours."""
+        """Put the jobs in front that have come to go first, because they waited past their
+        bound. Leave out jobs that run, or have ended."""
         policy = self._policy
 
         def costs_s(queued: QueuedJob) -> float:
-            """Waiting that a job which goes first is predicted to cause the others, in sum."""
+            """Return the waiting, in sum, that a job which goes first is predicted to cause the
+            others."""
             assert queued.estimate_s is not None
             return Hold(
                 longer_s=policy.distribution.total_s(queued.estimate_s, queued.outlived_s),

@@ -162,7 +162,8 @@ class Pairing:
         return left
 
     def free_in_s(self, turn: Turn, run: Run) -> float:
-        """Expected seconds until nobody has the GPUs of a run."""
+        """Return the expected seconds until both a run and its partner, if it has one, have
+        left its GPUs."""
         members = (run, run.partner) if run.partner is not None else (run,)
         return max(self.left(turn, member) for member in members)
 
@@ -214,7 +215,8 @@ class Pairing:
     def _refused(
         self, turn: Turn, queued: QueuedJob, pair_predictor: PairPredictor
     ) -> _Refusal | None:
-        """That an earlier search found nobody, if it still would."""
+        """Return what an earlier search remembered when it found no partner, if nothing has
+        changed since that could make it find one; None: search again."""
         job_id, now_refused = queued.job.job_id, self._refusals[turn.vc]
         refusal = now_refused.get(job_id) or self._before.get(job_id)
         if refusal is None or not (
@@ -261,7 +263,8 @@ class Pairing:
         )
 
     def _profiles_of(self, turn: Turn, gpus: int) -> list[Profile | None]:
-        """Profiles of the candidates: the same list for as long as none of them changes."""
+        """Return the profiles of the runs that a job of `gpus` GPUs could share with: the same
+        list object for as long as none of them changes."""
         runs, at = turn.alone(gpus), (turn.vc, gpus)
         if self._looked_up.get(gpus) is not runs:
             self._looked_up[gpus] = runs
@@ -288,7 +291,8 @@ class Pairing:
 
 
 def _decided_by(prediction: PairPrediction) -> tuple[str, ...]:
-    """The steps to the speeds that the gain of a pair was worked out with."""
+    """Return the steps to the speeds that the gain of a pair was computed from, as text; ()
+    where the speeds come from a table."""
     if prediction.speed_path:
         return prediction.speed_path
     if prediction.speeds is not None:
@@ -297,7 +301,8 @@ def _decided_by(prediction: PairPrediction) -> tuple[str, ...]:
 
 
 def _assumed(queued: QueuedJob) -> tuple[str, ...]:
-    """That what is believed of a job was not seen of it."""
+    """Return a note that a job's profile was assumed, as a tuple of one text; () where the job
+    was watched, or nothing was assumed."""
     if queued.profile is not None or queued.usual is None:
         return ()
     return (ASSUMED if queued.job.user else ASSUMED.replace("its user's jobs", "jobs here"),)
@@ -322,7 +327,7 @@ class _Search:
             and the others.
         barred: one that a hard rule forbids, and the rule.
         guard: what stood in the way of every candidate.
-        pays: sharing with somebody would win time, were speed enough left to both.
+        pays: whether sharing with some run would win time if both kept enough speed.
         until: before it what is left of each candidate only falls.
         newcomer_s: expected seconds of work of the job.
     """
@@ -397,7 +402,8 @@ class _Search:
         return Hold(longer_s=longer_s, gpus=gpus, of=turn.pool.gpus, kept_out=kept_out)
 
     def _soonest_s(self) -> float:
-        """Seconds until so many runs should have ended that those in front and it have GPUs."""
+        """Return the seconds until so many runs should have ended that the jobs in front and
+        this one have GPUs; inf where too few run."""
         if self._waits_s is None:
             turn, gpus = self._turn, self._queued.job.gpus
             ahead = sum(1 for _ in takewhile(lambda other: other is not self._queued, turn.queue))
@@ -408,7 +414,8 @@ class _Search:
         return self._waits_s
 
     def considered(self) -> Partner | None:
-        """The candidate that came closest."""
+        """Return the candidate that came closest: the best one, or the best one refused, or one
+        that a rule forbids. None where there was none."""
         found, now = self.best or self.refused, self._turn.now
         if found is not None:
             return Partner(
@@ -431,7 +438,8 @@ class _Search:
             self.barred = run, rule
 
     def _own_s(self, run: Run) -> float:
-        """Expected seconds of the job on the GPUs of a run."""
+        """Return the expected seconds that the job takes on GPUs of the type that a run is
+        on."""
         queued, types = self._queued, self._pairing.types
         if not self.newcomer_s:
             assert queued.estimate_s is not None

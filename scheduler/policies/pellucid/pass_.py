@@ -161,11 +161,12 @@ class Pass:
         )
 
     def _stamp(self) -> tuple[int, int, bool]:
-        """Changes when `_whom` may."""
+        """Return a value that is another whenever the answers of `_whom` may be others."""
         return self.memo.stamp, self._served, self.searches > 0
 
     def _whom(self, kind: Kind) -> Filter | None:
-        """For whom of a kind something may have changed; None: for nobody."""
+        """Return a test of which waiting jobs of a kind must be looked at in this pass, since
+        something may have changed for them. None where no job of the kind need be."""
         gpus, obstacle = kind.gpus, self.memo.why.get(kind.gpus)
         if obstacle is None or not self.policy.remembers:
             return everybody
@@ -212,7 +213,8 @@ class Pass:
             held = None
 
     def _keeps_gpus_for(self, queued: QueuedJob, held: Reservation | None) -> bool:
-        """Start the job that is first in line, or reserve for it. Whether it still waits.
+        """Start the job that is first in line, or reserve GPUs for it. Return whether it still
+        waits.
 
         Args:
             held: what is reserved for it so far.
@@ -237,7 +239,12 @@ class Pass:
         return True
 
     def _choose(self, queued: QueuedJob, before: Placement) -> Placement | None:
-        """The GPUs to keep for a job, instead of those that were."""
+        """Return the GPUs to keep for a job: those kept so far, with busy nodes exchanged for
+        idle ones, or else new ones. None where too few can be kept.
+
+        Args:
+            before: the GPUs kept so far.
+        """
         turn, types = self.turn, self.policy.types
         where = types.view(turn.pool, queued) if types is not None else turn.pool
         if before and are_open(turn.pool, before):
@@ -245,7 +252,9 @@ class Pass:
         return choose(where, queued.job.gpus, self._runs(), self._left_s)
 
     def _backfill(self, reservation: Reservation | None) -> Backfill | None:
-        """To whom reserved GPUs are open, while nobody in line has waited too long for that."""
+        """Return which jobs may use the reserved GPUs for now. None where no job may: nothing
+        is reserved, GPUs are of several types, or the holder is not the first past its bound,
+        or has waited too long."""
         policy, turn = self.policy, self.turn
         if reservation is None or policy.types is not None:
             return None
@@ -363,7 +372,13 @@ class Pass:
         return self.searches > 0 and self.can_share(queued)
 
     def _pack(self, queued: QueuedJob, least: float, pressure: Evidence = ()) -> Obstacle | None:
-        """Pack a job where that pays. None when it was packed, otherwise what stood in the way."""
+        """Pack a job where that pays. Return None when it was packed, else what stood in the
+        way.
+
+        Args:
+            least: predicted speeds must sum to at least this.
+            pressure: further evidence for the decision.
+        """
         pairing, predictor = self.policy.pairing, self.policy.pair_predictor
         assert predictor is not None
         if not self.turn.alone(queued.job.gpus):  # among nobody there is nothing to search
@@ -385,7 +400,8 @@ class Pass:
     # --- GPUs of its own --------------------------------------------------------------------
 
     def _start(self, queued: QueuedJob) -> bool:
-        """Start a job on GPUs of its own virtual cluster, or borrowed ones, where there is room."""
+        """Start a job on GPUs of its own virtual cluster, or else on borrowed ones, where there
+        is room. Return whether it was started."""
         policy, turn = self.policy, self.turn
         if policy.types is not None:
             return self._start_typed(queued, policy.types)
@@ -401,7 +417,8 @@ class Pass:
         return False
 
     def _start_typed(self, queued: QueuedJob, types: TypedPlacement) -> bool:
-        """The same where there are several types of GPU, on the one that costs least."""
+        """Start a job where there are several types of GPU, on the group of nodes of least
+        cost. Return whether it was started: it may also wait for better GPUs."""
         assert queued.estimate_s is not None
         choice = types.choose(
             self.turn,
@@ -430,7 +447,8 @@ class Pass:
         return self._fits_without[gpus]
 
     def _wait_for_reserved(self, queued: QueuedJob) -> None:
-        """The holder is to blame if nobody else would have the GPUs instead."""
+        """Record that a job waits because GPUs are reserved. Name the holder only where no
+        other job would have these GPUs without it."""
         turn, holder = self.turn, self.holder
         known = queued.obstacle is Obstacle.KEPT
         others = known or self.memo.line.wait_before(queued, Obstacle.KEPT)
@@ -444,12 +462,13 @@ class Pass:
         )
 
     def _runs(self) -> list[Run]:
-        """Runs that may be on this virtual cluster's GPUs."""
+        """Return the runs that may hold GPUs of this virtual cluster: all runs where virtual
+        clusters borrow, else its own."""
         turn = self.turn
         return list(turn.cluster.runs.values()) if self.policy.borrows else turn.runs()
 
     def _left_s(self, run: Run) -> float:
-        """Predicted seconds until the GPUs of a run are free."""
+        """Return the predicted seconds until the GPUs of a run are free."""
         return self.policy.pairing.free_in_s(self.turn, run)
 
 
@@ -459,11 +478,8 @@ def waiting(queue: Queue, job_id: str) -> QueuedJob | None:
 
 
 def first_starving(queue: Queue, after: str = "") -> QueuedJob | None:
-    """Return the first job past its bound, or None; only jobs of higher priority may stand before
-    it. The job `after` is skipped.
-
-    `after`: and next when this one is gone.
-    """
+    """Return the first job past its bound, or None; only jobs of higher priority may stand
+    before it. The job with the id `after` is skipped."""
     for queued in queue:
         if queued.job.job_id == after:
             continue

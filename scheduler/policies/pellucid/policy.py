@@ -206,9 +206,9 @@ class Pellucid(Policy):
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
-        """Take over the knowledge of another `pellucid`. A reservation stays with its holder if the
-        new settings would choose the same.
-        """
+        """Take over the knowledge of another `pellucid`. A reservation stays with its holder if
+        the new settings would choose the same. Return whether `before` is a `pellucid`: else do
+        nothing."""
         if not isinstance(before, Pellucid):
             return False
         here = [queued for queued in jobs if before.knows(queued.job.job_id)]
@@ -241,7 +241,7 @@ class Pellucid(Policy):
             self.types.use(bundle)
 
     def _believe(self, pair_predictor: PairPredictor | None) -> None:
-        """Another predictor: errors that the last one was seen to make are not its own."""
+        """Use another pair predictor, without the errors that the last one was seen to make."""
         self._predicts_pairs, self._unpaired = believed(pair_predictor, self.settings.sharing)
         self._use_errors(PairErrors())
 
@@ -335,7 +335,9 @@ class Pellucid(Policy):
         return policy
 
     def lacks_nodes(self, turn: Turn, most: int) -> Lack | None:
-        """What is lent for profiling counts as what a pair holds does."""
+        """Return what the first in line loses for lack of nodes lent for profiling; see
+        `Policy.lacks_nodes`. None also where holding GPUs has no price, virtual clusters
+        borrow, or there are several GPU types."""
         price = self.settings.hold_price
         if not price or self.borrows or self.types is not None:
             return None
@@ -389,7 +391,7 @@ def _orders(policy: Pellucid) -> tuple[Any, ...]:
 
 
 def _places(policy: Pellucid) -> tuple[Any, ...]:
-    """The settings that GPUs are reserved by."""
+    """Return what decides where GPUs are reserved, to see whether new settings change it."""
     return policy.settings.gpu_types, policy.types is None
 
 

@@ -50,10 +50,12 @@ class LineMemory:
 
 @dataclass(slots=True, kw_only=True)
 class AlikeMemory:
-    """Attributes:
-    lines: jobs that wait, by what they ask for.
-    ends: of all jobs, so far.
-    news: by virtual cluster, which of the lines are to be predicted again, in order.
+    """The waiting jobs that are alike, as a plain record.
+
+    Attributes:
+        lines: jobs that wait, by what they ask for.
+        ends: how many jobs have ended so far.
+        news: by virtual cluster, which of the lines are to be predicted again, in order.
     """
 
     lines: list[LineMemory]
@@ -113,12 +115,9 @@ class Alike:
         self._news = {vc: {requests[at]: None for at in found} for vc, found in memory.news.items()}
 
     def asked(self, queued: QueuedJob, estimator: Estimator) -> Estimator:
-        """Return the estimator to be asked about a job that joins its queue. It answers with what
-        is predicted for jobs like it, or is the given one where those are to be predicted again in
-        the next turn.
-
-        The estimator itself where the others are to be predicted again in the next turn.
-        """
+        """Return the estimator to be asked about a job that joins its queue. It answers with
+        what is predicted for jobs like it, or is the given one where those are to be predicted
+        again in the next turn."""
         if not estimator.of_requests or not queued.job.user:
             return estimator
         request = _request(queued.job)
@@ -199,14 +198,15 @@ class Alike:
 
 
 def _request(job: Job) -> Request:
-    """Return what a job asks for, without what is of this one alone; its virtual cluster first."""
+    """Return what a job and all jobs like it ask for, its virtual cluster first; the last two
+    parts are the digest of its command and what its owner expects."""
     work = "" if job.work is None else repr(job.work)
     asked = job.cpus, job.memory_mib, job.gpu_type, job.time_limit_s, job.share, job.profile
     return job.vc, job.user, job.name, job.gpus, work, *asked, job.like, job.expect
 
 
 def _kind(request: Request) -> Request:
-    """A request whatever its command is, and what its owner expects: its last two."""
+    """Return a request without its last two parts: the command, and what the owner expects."""
     return request[:-2]
 
 
@@ -217,17 +217,19 @@ def _whose(job: Job) -> str:
 
 
 def _as_seen(queued: QueuedJob) -> tuple[object, ...]:
-    """Return what a job has shown of itself."""
+    """Return what was seen of a job itself: its profile, its progress and its longest run."""
     return queued.profile, queued.progress, queued.outlived_s
 
 
 @dataclass(slots=True, kw_only=True)
 class RepredictMemory:
-    """Attributes:
-    last: by virtual cluster, when its jobs were predicted last.
-    newest: by user, the latest submission that has ended.
-    heard: by virtual cluster, users (else names) of whom a job ended since then.
-    alike: who waits beside whom.
+    """What `Repredict` knows, as a plain record.
+
+    Attributes:
+        last: by virtual cluster, when its jobs were predicted last.
+        newest: by user, the latest submission that has ended.
+        heard: by virtual cluster, users (else names) of whom a job ended since then.
+        alike: the waiting jobs that are alike.
     """
 
     last: dict[str, float]
@@ -240,7 +242,7 @@ class Repredict:
     """Decides which jobs are predicted again, and when.
 
     Args:
-        period_s: 0: never.
+        period_s: at most once in so many seconds; 0: never.
     """
 
     def __init__(self, period_s: float):

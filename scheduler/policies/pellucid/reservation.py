@@ -86,7 +86,8 @@ class BoundMemory:
     Attributes:
         by_vc, patient: by virtual cluster, by the wall's clock and by the fair one; those that are
             gone included.
-        first: jobs that go before all others. put_off: those that do not yet.
+        first: jobs that go before all others.
+        put_off: jobs past their bound that do not go first yet.
     """
 
     by_vc: dict[str, list[Awaited]]
@@ -249,9 +250,8 @@ class StarvationBound:
         return due
 
     def _pays(self, queued: QueuedJob, now: float, costs_s: Callable[[QueuedJob], float]) -> bool:
-        """Return whether a job past its bound goes first now; when it is asked about again if
-        not.
-        """
+        """Return whether a job past its bound goes first now. If not, note when it is asked
+        about again."""
         before, most = self._put_off.get(queued.job.job_id), 1.0 + self.backfill
         times = 1.0 if before is None else before.times
         if self.goes_first(queued) or times >= most:
@@ -280,7 +280,7 @@ class StarvationBound:
         return (1.0 + self.backfill) * self.max_wait_s
 
     def _bound_s(self, queued: QueuedJob) -> float:
-        """The bound of a job, longer for what was put off."""
+        """Return the bound of a job in seconds, longer where the job was put off."""
         put_off = self._put_off.get(queued.job.job_id)
         return self.max_wait_s if put_off is None else put_off.times * self.max_wait_s
 
@@ -343,7 +343,8 @@ def choose(
 def _ready(
     pool: Pool | PoolView, runs: Iterable[Run], ends_in: EndsIn
 ) -> dict[int, list[tuple[float, int]]]:
-    """By node: (seconds until they are free, GPUs that are)."""
+    """Return, by node, when which of its GPUs are free: pairs of seconds from now and a bit
+    mask of GPUs. A shared GPU counts once."""
     ready: dict[int, list[tuple[float, int]]] = {}
     for node in pool.nodes():
         if free := pool.open_on(node):
@@ -380,12 +381,18 @@ def exchange(pool: Pool | PoolView, held: Placement) -> Placement:
 
 
 def _whole(pool: Pool | PoolView, node: int) -> int:
-    """Every GPU of a node, as a bit mask."""
+    """Return a bit mask of every GPU of a node."""
     return (1 << pool.gpus_of(node)) - 1
 
 
 def _soonest(parts: list[tuple[float, int]], gpus: int, taken: int) -> tuple[float, int] | None:
-    """(seconds, mask) of the `gpus` GPUs of one node that are free first."""
+    """Return the seconds until `gpus` GPUs of one node are free, and the bit mask of those that
+    are first; None where there are not so many.
+
+    Args:
+        parts: when which GPUs are free, as of `_ready`.
+        taken: bit mask of GPUs to leave out.
+    """
     mask, seconds = 0, 0.0
     for seconds, more in sorted(parts):
         more &= ~(taken | mask)

@@ -106,7 +106,7 @@ class _Group:
         self.whole.restore(memory.whole)
 
     def take_over(self, other: _Group, now: float, was_s: float, half_life_s: float) -> None:
-        """Know the usage of another, which fades by `half_life_s` from now on."""
+        """Take over the usage of another group, which fades by `half_life_s` from now on."""
         self.members, self.whole = other.members, other.whole
         self.due = 0.0
         for member in self.members:
@@ -116,7 +116,8 @@ class _Group:
                 usage.amount, usage.since = usage.at(now, was_s), now
 
     def part(self, member: str, now: float, half_life_s: float) -> tuple[float, float]:
-        """The part of the whole that a member had, and the part due to it."""
+        """Return the part of the whole that a member had, and the part due to it, both from 0
+        to 1. Where no member had anything, both are the part due."""
         due = self.weights.get(member, 1.0) / self.due
         whole = self.whole.at(now, half_life_s)
         if whole < 1.0:  # a GPU-second: nobody has had anything

@@ -42,7 +42,7 @@ class _Mean:
     total: float = 0.0
 
     def of(self, belief: float, weight: float) -> float:
-        """The mean, with the belief counted as `weight` observations."""
+        """Return the mean, with `belief` counted as `weight` further observations."""
         return (self.total + weight * belief) / (self.count + weight)
 
 

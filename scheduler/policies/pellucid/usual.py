@@ -36,7 +36,8 @@ class _Seen:
     believed: Profile | None = field(default=None)
 
     def add(self, profile: Profile) -> bool:
-        """One more. True when what is believed changes: when they have doubled, or memory grows."""
+        """Count one more profile. Return whether what is believed changes: when the profiles
+        have doubled in number, or memory grows."""
         self.count += 1
         self.util_pct += profile.gpu_util_pct
         self.mem_util_pct += profile.gpu_mem_util_pct
@@ -63,9 +64,8 @@ class _Seen:
 
 @dataclass(slots=True, kw_only=True)
 class UsualMemory:
-    """What was measured of whose jobs, those seen longest ago first, and
-    `UsualProfiles.changes`.
-    """
+    """The profiles measured, by user, those seen longest ago first, and
+    `UsualProfiles.changes`."""
 
     seen: list[_Usual]
     changes: dict[str, int]

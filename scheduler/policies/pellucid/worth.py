@@ -30,10 +30,10 @@ class Worth(NamedTuple):
     """How a job's duration counts in the order, seconds.
 
     Attributes:
-        duration_s: of the duration.
-        sized_s: the seconds weighted by its GPUs.
+        duration_s: the seconds of its duration that count.
+        sized_s: these seconds, weighted by the job's GPUs.
         long_s: what the chance to be long adds.
-        recorded: the numbers of the curve that decide.
+        recorded: the numbers of the curve behind these; () without a curve.
     """
 
     duration_s: float
@@ -59,9 +59,9 @@ def worth(
     """Return how a predicted duration counts in the order.
 
     Args:
-        seconds: it counts whole where there is no curve.
-        counted_s: no more of each possible duration counts.
-        long_s: seconds a GPU, of a job that is certain to last over `LONG_S`.
+        seconds: the predicted duration, which counts whole where there is no curve.
+        counted_s: of each possible duration, at most so many seconds count.
+        long_s: seconds added for each GPU of a job that is certain to last over `LONG_S`.
     """
     if curve is None:
         return Worth(float(seconds), float(seconds * gpus**gpu_exponent), 0.0)

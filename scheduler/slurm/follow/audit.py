@@ -36,7 +36,8 @@ _ALIKE = attrgetter(
 
 
 class Held:
-    """How many claims of a kind held, of how many. Read from the database at most once per poll."""
+    """How many claims of each kind held, of how many judged. It is read from the database at
+    most once per poll."""
 
     def __init__(self, store: Store | None) -> None:
         self._store, self._known = store, dict[str, tuple[int, int]]()
@@ -114,7 +115,7 @@ class Audit:
         return found
 
     def _possible(self, job: SlurmJob, snapshot: ClusterSnapshot) -> str:
-        """Return what contradicts that a job never starts; "": nothing does."""
+        """Return what contradicts that a job never starts; "" where nothing does."""
         now, came = snapshot.now, self._came.get(_ALIKE(job))
         if came is not None:
             return (
@@ -133,8 +134,8 @@ class Audit:
         )
 
     def _not_at_once(self, job_id: str, snapshot: ClusterSnapshot) -> str:
-        """That a job has not started though the policy `slurm` would start it at once; "": it
-        may still."""
+        """Return a sentence that a job has not started for a while, though the policy `slurm`
+        would start it at once; "" where the job may still start, or never was to."""
         now, twin = snapshot.now, twin_in(snapshot.core.policy)
         if twin is None or not (job_id in twin.soon or job_id in snapshot.core.cluster.runs):
             self._soon.pop(job_id, None)

@@ -75,8 +75,8 @@ def _shorter(job: SlurmJob, minutes: int) -> Change:
 def _before(
     job: SlurmJob, ask: Ask, nodes: list[NodeShort], site: Site, twin: SlurmTwin, now: float
 ) -> Iterator[Change]:
-    """With a time limit that ends before a reservation begins, or before a job that comes first is
-    to start, on nodes that could do it."""
+    """Yield shorter time limits for a job, each to end before a reservation begins, or before a
+    job that comes first is to start, on nodes that could run it."""
     there = {node.name for node in nodes}
     limit = _limit_s(ask, site)
     edges = {
@@ -99,7 +99,8 @@ def _limit_s(ask: Ask, site: Site) -> float:
 
 
 def _within(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[Change]:
-    """As much as a limit allows that the job is over by itself: it never starts as it is."""
+    """Yield changes by which a job asks for no more than a limit allows that it is over by
+    itself: as it is, it never starts."""
     parts = [site.partitions[name] for name in job.partition.split(",") if name in site.partitions]
     ask = twin.asked(job.id)
     limit = (job.time_limit_s or 0.0) if ask is None else _limit_s(ask, site)
@@ -130,7 +131,8 @@ def _within(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[
 
 
 def _at_most(job: SlurmJob, tres: str, most: float, name: str, site: Site) -> Iterator[Change]:
-    """With so much of what is limited, in all or (`MaxTRESPerNode`) on a node."""
+    """Yield changes by which a job asks for at most so much of a resource: in all, or on each
+    node where the limit is `MaxTRESPerNode`."""
     each = 1 if name == "MaxTRESPerNode" else job.num_nodes
     if tres == "gres/gpu":
         yield from _fewer(job, int(most // (each if job.gpus_per_node else 1)), site)
@@ -140,7 +142,8 @@ def _at_most(job: SlurmJob, tres: str, most: float, name: str, site: Site) -> It
 
 
 def _free_gpus(nodes: list[NodeShort]) -> int:
-    """The most GPUs that a node has free that lacks nothing else."""
+    """Return the most GPUs that are free on one node, of nodes that lack nothing but GPUs; 0
+    without such a node."""
     short = (n for n in nodes if not n.shut and [one.what for one in n.lacks] == [GPU])
     return max((int(one.lacks[0].free) for one in short), default=0)
 
@@ -165,7 +168,8 @@ def _cpus(job: SlurmJob, many: int) -> Change | None:
 
 
 def _less(job: SlurmJob, nodes: list[NodeShort]) -> Iterator[Change]:
-    """As much memory, or as many CPUs, as a node has free that lacks nothing else."""
+    """Yield changes to as much memory, or as many CPUs, as is free on a node that lacks nothing
+    else."""
     alone = [node for node in nodes if len(node.lacks) == 1 and not node.shut]
     memory = {n.lacks[0].free // MIB * MIB for n in alone if n.lacks[0].what == MEMORY}
     cpus = {int(n.lacks[0].free) for n in alone if n.lacks[0].what == CPU}
@@ -179,7 +183,8 @@ def _of(job: SlurmJob, name: str, amount: float) -> tuple[tuple[str, float], ...
 
 
 def _fewer(job: SlurmJob, free: int, site: Site) -> Iterator[Change]:
-    """As many GPUs as are `free`, and half of them, where all are of one type."""
+    """Yield changes to as many GPUs as are `free`, and to half of those asked for, where all
+    GPUs are of one type."""
     if len(job.gpu_types) != 1 or job.gpu_types[0][1] < 2:
         return
     ((kind, many),) = job.gpu_types

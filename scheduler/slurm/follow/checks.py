@@ -48,11 +48,13 @@ def against_slurm(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str
 
 
 def put_back_s(site: Site, jobs: Iterable[SlurmJob], partition: str) -> float:
-    """Return how much later than it thinks `sbatch --test-only` says that a job starts, at most.
+    """Return the most seconds that `sbatch --test-only` may add to the start that it finds for
+    a job in a partition; inf where that has no bound.
 
-    It adds what the waiting jobs of the partition would take of all its CPUs, each with all CPUs
-    of its nodes for all of its time limit, though they may wait for something else: one of an hour
-    puts others back by half an hour where there are two nodes (`_delayed_job_start_time`).
+    It adds what the waiting jobs of the partition would take of all its CPUs, each with all
+    CPUs of its nodes for all of its time limit, though they may wait for something else: one of
+    an hour puts others back by half an hour where there are two nodes
+    (`_delayed_job_start_time`).
     """
     part = site.partitions.get(partition)
     nodes = [site.nodes[name] for name in part.nodes if name in site.nodes] if part else []
@@ -70,14 +72,14 @@ def put_back_s(site: Site, jobs: Iterable[SlurmJob], partition: str) -> float:
 
 
 def against_trial(found: Eta, printed: str, put_back: Callable[[str], float]) -> Eta:
-    """Return an answer without what `sbatch --test-only` contradicts, and with what it says.
+    """Return an answer without what `sbatch --test-only` contradicts.
 
     Slurm's trial takes running jobs to use all of their time limits: an earlier forecast is no
     contradiction, but that a job starts at once is one.
 
     Args:
-        printed: what it printed of a job that asks for the partitions that were named.
-        put_back: by how much later than it thinks it says that a job starts in a partition.
+        printed: what it printed for a job that names the same partitions.
+        put_back: gives the seconds that it may add to a start in a partition; see `put_back_s`.
     """
     verdict = Verdict.of(printed)
     at, where = verdict.starts, verdict.partition
@@ -127,9 +129,8 @@ class Verdict:
         return self.starts is not None or bool(self.refuses)
 
     def contradicts(self, made: Tried, now: float, put_back_s: float) -> bool:
-        """Return whether a forecast cannot be so by this: the job is refused, or does not start at
-        once. It takes running jobs to use all of their time limits.
-        """
+        """Return whether the verdict contradicts a forecast: the job is refused, or does not
+        start at once. Slurm takes running jobs to use all of their time limits."""
         if self.refuses:
             return True
         at_once = not made.reason and made.start_p50 is not None

@@ -82,7 +82,7 @@ class Claims:
         claims.apply(connection, claims.judged(connection, now))
 
     def _forget_offers(self, now: float) -> None:
-        """Forget those that are too old to be taken, also of jobs that are gone."""
+        """Forget the offers that are too old to be taken, also of jobs that are gone."""
         valid = (
             (job_id, {change: one for change, one in of.items() if now - one[1] <= VALID_S})
             for job_id, of in self._offers.items()

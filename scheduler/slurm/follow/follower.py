@@ -123,7 +123,7 @@ class Follower:
     Args:
         store: None: nothing is written anywhere.
         shape: nodes by the core's numbers.
-        asked: what it follows, and how.
+        asked: which Slurm is followed, and how.
         models: what it predicts with; None: with what it sees alone.
     """
 
@@ -155,7 +155,7 @@ class Follower:
         self._begin()
 
     def _begin(self) -> None:
-        """Know nothing."""
+        """Forget all that was read, planned and written before."""
         self._planner.begin()
         self._histories = Histories(self.memory, lambda names: self.shape.vc_of(names))
         self._promises = Promises()
@@ -257,7 +257,8 @@ class Follower:
         return {job: why for job, (what, why) in self._written.items() if what is Action.WAIT}
 
     def _count_unmodelled(self, jobs: Iterable[SlurmJob]) -> None:
-        """What of QOS and associations the policy `slurm` leaves out, by what is set."""
+        """Count the jobs for each limit of QOS and associations that the policy `slurm` leaves
+        out. Log a warning for each new one."""
         before = self._not_modelled.keys()
         site = self._planner.site
         self._not_modelled = unmodelled(site, jobs) if site is not None else {}
@@ -265,7 +266,8 @@ class Follower:
             self.log.warning("not_modelled", what=what, jobs=self._not_modelled[what])
 
     def _foresee(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> dict[str, StartForecast]:
-        """Ends of all that run; starts of the first in line, unless that took long lately."""
+        """Return forecasts: of the end of each running job, and of the start of the first in
+        line. Starts are left out for a while after they took long."""
         core, now = snapshot.core, snapshot.now
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in snapshot.running}
         if not first or self.clock.monotonic() < self._foresee_at:
@@ -282,9 +284,12 @@ class Follower:
     def _renewed(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
     ) -> dict[str, StartForecast]:
-        """Forecasts that would have passed before the next look; of jobs that had none, rough ones
-        or why there is none; and those whose row a new decision takes away. What there was no time
-        for keeps what was forecast before."""
+        """Return the forecasts to be written, by job, and keep all that hold.
+
+        These are the new ones, those of before that would pass before the next look, moved on,
+        and rough ones for jobs without any. A job for which there was no time keeps its last
+        one.
+        """
         now, late, before = snapshot.now, snapshot.now + self.every_s, self._forecasts
         known: dict[str, StartForecast] = {}
         for j in (*snapshot.waiting, *snapshot.aside):
@@ -306,9 +311,9 @@ class Follower:
     def _withhold(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
     ) -> dict[str, StartForecast]:
-        """No forecasts of jobs of which something is not modelled, whose deadline may come first,
-        or of which Slurm contradicts what is forecast; those again of jobs of which that is over.
-        """
+        """Return forecasts without a start, and why, for jobs that get none now: something of
+        them is not modelled, a deadline may come first, or Slurm contradicts what is forecast.
+        Return the forecast again for a job where that is over."""
         known = {j: self._forecasts[j] for j in snapshot.waiting.keys() & self._forecasts.keys()}
         late = too_late(snapshot.core, known)
         refuted = self._audit.forecasts(snapshot, known, self._held)
@@ -323,9 +328,11 @@ class Follower:
         }
 
     def answer(self, kind: str, asked: Json) -> Json:
-        """Answer a question of the API on a copy of the queue as it was read last.
+        """Answer a question of the API on a copy of the queue as it was read last. Return the
+        answer as JSON.
 
-        The answer holds `unavailable`, the reason, where Slurm was not read or does not answer.
+        It holds `unavailable`, the reason, where Slurm was not read or does not answer, and
+        `refused` where Slurm would not take the job.
         """
         planner = self._planner
         if self._last is None or planner.site is None:
@@ -449,14 +456,14 @@ class Follower:
             self._written.pop(job_id, None)
 
     def _fail(self, why: str) -> None:
-        """A look failed whole: answers are as old as the last one, and say so."""
+        """Note that a whole look failed: answers are as old as the last one, and say so."""
         if not self._failed:
             self._failed = why
             self._say_silent()
         self._failed = why
 
     def _say_silent(self) -> None:
-        """Who does not answer, and of when answers are."""
+        """Write an event on which part of Slurm does not answer, and since when."""
         if self.store is not None and self.lease is not None:
             silent = {"failed": self._failed, "database_since": self._database.since}
             body = {"unread_since": None} | self._seen_last | silent
@@ -547,7 +554,7 @@ class Follower:
         self._end()
 
     def _watch(self) -> None:
-        """A look, and what became of it. No fault but a lost lease ends the follower."""
+        """Look once, and note how it went. No fault but a lost lease ends the follower."""
         try:
             self.slurm.ping()  # one that hangs would keep the commands of a look waiting for longer
             self.look()
@@ -566,9 +573,8 @@ class Follower:
             self._fail(f"{type(error).__name__} {error}")
 
     def _is_back(self) -> bool:
-        """Return whether a Slurm that did not answer does again; between looks, one that does not
-        any more is found out here.
-        """
+        """Return whether a Slurm that did not answer does again. Called between looks, when it
+        also finds out that a Slurm does not answer any more."""
         try:
             self.slurm.ping()
         except SlurmDown as down:
@@ -585,7 +591,7 @@ class Follower:
         self.slurm.close()
 
     def _take_back(self) -> None:
-        """Nobody keeps the order any more: leave none behind."""
+        """Take back the priorities and comments that Slurm was given; log where that failed."""
         try:
             answers = release_all(self.slurm)
         except (SlurmDown, SlurmError, ParseError) as error:
@@ -595,7 +601,7 @@ class Follower:
         self.log.info("order_taken_back", jobs=len(answers), refused=refused)
 
     def _is_ready(self) -> None:
-        """It has looked at Slurm once."""
+        """Note in the lease that this follower has looked at Slurm once."""
         if self.store is not None and self.lease is not None and not self.lease.ready:
             self.lease = self.store.renew(replace(self.lease, ready=True))
 
@@ -640,7 +646,7 @@ def run_follower(
 
 
 def _starts(snapshot: ClusterSnapshot) -> int:
-    """Jobs that would start now, or in Slurm's next pass."""
+    """Return how many jobs would start now, or in Slurm's next pass."""
     twin, runs = twin_in(snapshot.core.policy), snapshot.core.cluster.runs
     soon = len(twin.soon) if twin is not None else 0
     return soon + sum(d.job_id in runs for d in snapshot.decisions)

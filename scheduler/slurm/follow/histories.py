@@ -116,7 +116,8 @@ class Histories:
 
 
 def _since(job: SlurmJob, seen: Seen | None, now: float) -> Iterator[tuple[float, int, SlurmJob]]:
-    """What happened to a job since it was seen last: when, what."""
+    """Yield what happened to a job since it was seen last: when, which kind of event, and the
+    job."""
     waits = job.state in WAITING
     runs = seen is not None and seen.runs
     if seen is None:

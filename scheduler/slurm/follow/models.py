@@ -48,13 +48,13 @@ class Models:
         self.begin()
 
     def begin(self) -> None:
-        """Know nothing."""
+        """Forget which models are in use, and what was scored."""
         self._seen: Signature | None = None
         self._digest = ""
         self._scored: dict[str, float] = {}  # jobs that are not over -> when they were submitted
 
     def look(self, memory: Memory, now: float, lease: Lease | None) -> bool:
-        """Have the memory use the models that are to be. Returns whether these are others now."""
+        """Have the memory use the models that are to be in use. Return whether they changed."""
         if self._bundles is None:
             return False
         before, found = self._digest, None

@@ -39,6 +39,7 @@ class Order:
 
     Attributes:
         what: the field's name in Slurm.
+        value, was: what it is to be, and what it was.
         mark: the comment that goes with a priority.
     """
 
@@ -161,23 +162,26 @@ def _priorities(snapshot: ClusterSnapshot) -> Iterator[Order]:
 
 
 def _standing(job: SlurmJob) -> str:
-    """Return what a job is given back: setting a priority sets its nice to 0."""
+    """Return the priority and nice of a job as text, to give them back later: setting a
+    priority sets the nice to 0."""
     return f"was={job.priority}" + (f" nice={job.nice}" if job.nice else "")
 
 
 def _may_say(job: SlurmJob) -> bool:
-    """Return what the site wrote into AdminComment stays."""
+    """Return whether the comment of a job may be written: it is empty, or an earlier one of
+    this program. What the site wrote into AdminComment stays."""
     return not job.admin_comment or job.admin_comment.startswith(OURS)
 
 
 def _reasons(snapshot: ClusterSnapshot) -> dict[str, str]:
-    """Why they wait."""
+    """Return the comment that says why a job waits, for each waiting job."""
     return {d.job_id: comment(d) for d in snapshot.decisions if d.action is Action.WAIT}
 
 
 def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Order]:
-    """Why they wait, for those first in line and those answered before. Where Slurm has a reason of
-    its own ours goes. A task is not changed by itself: that would take it out of its array."""
+    """Yield the orders that write why jobs wait, for those first in line and those written
+    before. Remove the comment where Slurm has a reason of its own. Leave out single tasks: a
+    change takes a task out of its array."""
     reasons = _reasons(snapshot)
     for job_id in snapshot.order:
         job = snapshot.waiting[job_id]
@@ -225,7 +229,8 @@ def release_all(slurm: Slurm) -> dict[str, str]:
 
 
 def _priority_type(slurm: Slurm) -> str:
-    """Return what is done depends on it, and cannot be undone: nothing is guessed."""
+    """Return the site's PriorityType. Raise ParseError where it is none of those known: what is
+    done depends on it, and cannot be undone."""
     found = config_of(slurm.read("scontrol", "show", "config")).get("PriorityType", "")
     if found not in (MULTIFACTOR, BASIC):
         shown = f"PriorityType is {found[:40]!r}" if found else "no PriorityType"
@@ -234,5 +239,5 @@ def _priority_type(slurm: Slurm) -> str:
 
 
 def _array(job_id: str) -> str:
-    """The array a task is of, or the job itself."""
+    """Return the id of the array that a task is of; the id itself for any other job."""
     return job_id.partition("_")[0]

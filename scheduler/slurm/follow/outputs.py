@@ -31,8 +31,8 @@ class Outputs:
     """The outputs of running jobs, read again at each poll.
 
     Attributes:
-        reading: who reads them.
-        unread: why nothing is known of a job by now, by job.
+        reading: the process that reads them.
+        unread: by job, why nothing is known of its progress.
     """
 
     def __init__(self, slurm: Slurm) -> None:
@@ -87,7 +87,7 @@ class Outputs:
         return running
 
     def _asked(self, job: SlurmJob, paths: Mapping[str, tuple[str, str]]) -> Asked | None:
-        """Return what is to be read of a job; None: nothing."""
+        """Return what is to be read of a job; None where nothing is."""
         try:
             uid = pwd.getpwnam(job.user).pw_uid
         except KeyError:
@@ -96,8 +96,8 @@ class Outputs:
         return Asked(output=Path(path), uid=uid, whose=True) if path.startswith("/") else None
 
     def _words(self, job_ids: Sequence[str]) -> dict[str, list[str]]:
-        """The script of each of these jobs, or what it runs, with its own arguments, by the line
-        that submitted it."""
+        """Return, by job, the words of its command: the script, or what it runs, with its
+        arguments, from the line that submitted it. Jobs without a known line are left out."""
         lines = self._slurm.submit_lines(job_ids) if job_ids else {}
         return {job_id: submitted(line) for job_id, line in lines.items()}
 

@@ -41,7 +41,8 @@ def closed_to_user(job: SlurmJob, part: Partition, site: Site) -> str:
 
 
 def _nodes(asked: int, part: Partition) -> str:
-    """How many nodes a partition gives."""
+    """Return a clause on how many nodes a partition gives, or has, for a job that asks for
+    `asked`."""
     if asked < part.min_nodes:
         return f"gives a job {count(part.min_nodes, 'node')} or more (MinNodes)"
     if part.max_nodes is not None and asked > part.max_nodes:
@@ -50,7 +51,8 @@ def _nodes(asked: int, part: Partition) -> str:
 
 
 def _beyond(job: SlurmJob, part: Partition, site: Site) -> str:
-    """Whom a partition does not take for what it asks for, or for what it has."""
+    """Return a clause on why a partition does not take a job, for its account or its memory; ""
+    where neither is in the way."""
     all_known = ("root", "") in site.assocs
     enforced = all_known and site.enforced & {"associations", "limits", "safe", "qos"}
     if enforced and site.key(job.account, job.user, part.name) not in site.assocs:

@@ -237,7 +237,8 @@ class Planner:
 
 
 def _of_parts(jobs: Iterable[SlurmJob]) -> set[str]:
-    """Partitions of the components of each heterogeneous job: they start together."""
+    """Return the partitions of each heterogeneous job with components in several of them,
+    joined by commas: the components start together."""
     of: dict[str, set[str]] = {}
     for job in jobs:
         head, plus, _ = job.id.partition("+")

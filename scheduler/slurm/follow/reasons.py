@@ -88,7 +88,8 @@ def reasons(
 def _within_limits(
     found: Mapping[str, SlurmReason], line: Sequence[Ranked]
 ) -> dict[str, SlurmReason]:
-    """Jobs that wait for a limit, each with its place among those that wait for the same one."""
+    """Return the reasons of jobs that wait for a limit, each with the job's place among those
+    that wait for the same limit. Other jobs are left out."""
     before: dict[str, set[str]] = {}
     placed: dict[str, SlurmReason] = {}
     for ranked in line:
@@ -106,7 +107,8 @@ def _within_limits(
 
 
 def _in_turn(found: Mapping[str, SlurmReason], line: Sequence[Ranked]) -> dict[str, SlurmReason]:
-    """Jobs in whose limit there is room now, with how many before them wait for the same."""
+    """Return the reasons of jobs that have room in their limit now, each with how many jobs
+    before it wait for the same limit. Other jobs are left out."""
     ahead: dict[tuple[str, ...], set[str]] = {}
     counted: dict[str, SlurmReason] = {}
     for ranked in line:
@@ -157,7 +159,8 @@ def by_own_policy(job_id: str, own: ClusterSnapshot) -> str:
 
 
 def _places(policy: SlurmTwin, wanted: Container[str]) -> dict[str, list[tuple[int, Ranked]]]:
-    """Places in line of these jobs."""
+    """Return, for each job of `wanted` that is in line, its places: for each of its partitions
+    the number of jobs before it, and the job as it is ranked there."""
     found: dict[str, list[tuple[int, Ranked]]] = {}
     ahead: Counter[str] = Counter()
     for ranked in policy.line():
@@ -179,7 +182,8 @@ def _with_place(
     now: float,
     own: ClusterSnapshot | None,
 ) -> SlurmReason:
-    """With its place, what makes its priority, Slurm's plan and what Pellucid would do."""
+    """Return a reason, completed by the job's places, its priority and terms, Slurm's planned
+    start, and what Pellucid's own policy would do."""
     shown = (terms_shown(job.priority, ranked, policy, now) for _, ranked in places)
     terms = next(filter(None, shown), ())
     in_turn, plan = reason.code in CAPACITY, None
@@ -205,8 +209,12 @@ def _reason(
     accounts: Accounts,
     never: Hit | None = None,
 ) -> SlurmReason:
-    """Slurm's reason with what explains it, where that is sure. Backfill says that a job waits for
-    nodes also of one that is over a limit by itself (`never`), and the next main pass that limit.
+    """Return Slurm's reason for a job, with what explains it where that is sure.
+
+    Args:
+        word: Slurm's word.
+        never: the limit that the job is over by itself. Backfill says of such a job that it
+            waits for nodes; only the next main pass names the limit.
     """
     site, ask, plain = policy.site, policy.asked(job.id), briefly(replace(job, reason=word))
     hit = pending.hit if pending is not None else never if word in CAPACITY else None
@@ -254,7 +262,8 @@ def _by_nodes(
 def _by_priority(
     plain: SlurmReason, ask: Ask, policy: SlurmTwin, places: Places, now: float
 ) -> SlurmReason:
-    """Who goes before a job."""
+    """Return a reason of lower priority, with how many jobs go first, or with the job that
+    stops all behind it."""
     if stops := _stopped(ask, policy, now):
         return replace(plain, stopped=stops)
     before = min(before for before, _ in places)
@@ -265,7 +274,8 @@ def _by_priority(
 
 
 def _stopped(ask: Ask, policy: SlurmTwin, now: float) -> Stopped | None:
-    """Return what holds a job since another waits for a limit."""
+    """Return what stops a job because another one waits for a limit; None where nothing
+    does."""
     if STOPS not in policy.site.parameters:
         return None
     other = stopped_by(ask, (ranked.ask for ranked in policy.line()))
@@ -294,7 +304,12 @@ def _limit(hit: Hit) -> LimitReached:
 
 
 def _goes_first(before: int, part: Partition, site: Site, wait: Container[str]) -> GoesFirst | None:
-    """`wait`: partitions in which jobs wait."""
+    """Return how many jobs go before one in a partition, and the partitions of higher tier that
+    share nodes with it; None where neither is known.
+
+    Args:
+        wait: partitions in which jobs wait.
+    """
     higher = [
         one.name
         for one in site.partitions.values()
@@ -320,7 +335,8 @@ def _too_long(job: SlurmJob, site: Site) -> TimeLimitTooLong | None:
 
 
 def _nodes_allowed(job: SlurmJob, site: Site) -> tuple[NodesAllowed, ...]:
-    """Return what its partitions give, where by none of them it may have as many nodes."""
+    """Return the partitions that do not give as many nodes as a job asks for, with what they
+    give; () where one of them does."""
     named = [site.partitions[n] for n in job.partition.split(",") if n in site.partitions]
     found = tuple(
         NodesAllowed(part.name, part.min_nodes, part.max_nodes, len(part.nodes)) for part in named

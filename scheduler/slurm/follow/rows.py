@@ -122,9 +122,8 @@ class JobRows:
         return found
 
     def _slurm(self, job: SlurmJob, why: SlurmReason | None = None) -> str:
-        """Return why a job waits; of one that Slurm started: why at the last look before, if it was
-        seen to wait.
-        """
+        """Return as JSON why a job waits. For one that Slurm started, return why it waited at
+        the last look before, if it was seen to wait."""
         if job.state not in HOLDING and why is not None:
             return _json(job, why)
         before = self.rows.get(job.id)
@@ -157,7 +156,11 @@ class JobRows:
 
 
 def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
-    """The row of a job that is seen, and not decided about; `spec`: its own, as it was."""
+    """Return the row of a job that is seen, and not decided about.
+
+    Args:
+        spec: its submission as it was written before; None: made from the job.
+    """
     runs = job.state in HOLDING
     return {
         "job_id": job.id,

@@ -130,7 +130,8 @@ class Accounts:
         return replace(made, lacks=lacks, shut=shut, why=why, until=until)
 
     def _of_partition(self, each: Ask, part: Partition, node: SiteNode) -> Iterator[Lack]:
-        """CPUs of a node that a partition keeps for others (`MaxCPUsPerNode`)."""
+        """Yield the CPUs that a job lacks on a node because its partition may not give more
+        there (`MaxCPUsPerNode`)."""
         most = part.cpus_per_node
         if most is None or most >= node.cpus:
             return
@@ -154,8 +155,9 @@ class Accounts:
         return "", "", None
 
     def _freed(self, each: Ask, free: Free, node: SiteNode, part: Partition) -> float | None:
-        """When runs have left enough of a node by their time limits; None: they never do, or what
-        the partition gives of it is short."""
+        """Return when enough of a node is free as runs end at their time limits, seconds since
+        the epoch. None where it never is, a run has no limit, or a limit of the partition is in
+        the way."""
         if any(self._of_partition(each, part, node)):
             return None
         left = free.copy()

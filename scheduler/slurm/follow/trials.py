@@ -50,7 +50,8 @@ class Means:
         own: has Pellucid's own policy decide about them; None where that is not asked.
         between: called between two futures.
         put_off: turns a forecast into the one shown to users.
-        budget_s, question_s: processor seconds of one trial, and those after which none begins.
+        budget_s: processor seconds of one trial.
+        question_s: processor seconds after which no trial begins.
         against: returns the jobs that start here but that Slurm does not start, with that in words.
         asks: has `sbatch --test-only` try options for a user, and returns what it prints.
     """
@@ -206,15 +207,18 @@ class Trials:
         return kept, refused
 
     def put_back_s(self, partition: str) -> float:
-        """Return how much later than it thinks `sbatch --test-only` says that a job starts."""
+        """Return the most seconds that `sbatch --test-only` may add to a start in a
+        partition."""
         return put_back_s(self.site, self.jobs, partition)
 
     def _asked_enough(self, kept: Sequence[Tried], until: float) -> bool:
-        """Whether as many were asked for as are shown, or there is no time left."""
+        """Return whether `sbatch --test-only` was asked about as many changes as are shown, or
+        no time is left."""
         return self._clock.monotonic() >= until or sum(one.by_slurm for one in kept) >= MOST_ASKED
 
     def _asked(self, job: SlurmJob) -> Verdict:
-        """What `sbatch --test-only` says of a job like this one; nothing where it is not asked."""
+        """Return what `sbatch --test-only` says of a job like this one; an empty verdict where
+        it is not asked."""
         if self._means.asks is None:
             return Verdict()
         options = options_of(job, self.site, self.now)
@@ -225,8 +229,8 @@ class Trials:
         return self._means.draw([*others, job], self.now)
 
     def _starts(self, job: SlurmJob) -> ClusterSnapshot | None:
-        """The look in which a job starts at once, as far as that can be foreseen; None: it does
-        not."""
+        """Return the snapshot in which a job starts at once; None where it does not, or that
+        cannot be foreseen."""
         snapshot = self._drawn(job)
         barred = job.id in snapshot.aside or without_start(snapshot, [job.id])
         started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
@@ -280,7 +284,8 @@ def _tried(made: Tried, change: Change) -> Tried:
 
 
 def _not_before(now: float, made: Tried) -> Tried:
-    """As it is now: the look that it rests on was some time ago."""
+    """Return a trial with its start moved to now where it has passed: the snapshot behind it is
+    some time old."""
     if made.start_p50 is None or made.start_p50 > now:
         return made
     p90 = None if made.start_p90 is None else max(made.start_p90, now)
@@ -288,7 +293,8 @@ def _not_before(now: float, made: Tried) -> Tried:
 
 
 def _sooner(made: Tried, before: Tried, now: float) -> bool:
-    """Half of its futures by a good part, and nine in ten by any: no median is bought by a risk."""
+    """Return whether a job starts sooner after a change: by a good part in half of its futures,
+    and by any time in nine of ten, so that no median is bought by a risk."""
     if made.start_p50 is None or made.start_p90 is None:
         return False
     if made.start_p90 >= (before.start_p90 if before.start_p90 is not None else inf):

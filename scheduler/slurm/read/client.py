@@ -294,7 +294,7 @@ class Slurm:
         raise SlurmError(problem.removeprefix(f"{command[0]}: error: "))
 
     def _wait_for_turn(self) -> None:
-        """Refuses while no recent answer; the caller looks again later."""
+        """Raise SlurmDown while Slurm is not to be asked, because it did not answer lately."""
         if self._turns.left_s():
             raise SlurmDown("no recent answer")
 
@@ -334,7 +334,8 @@ class _Pen:
         return getattr(self._process, name)
 
     def write(self, line: str) -> str:
-        """Carry out one command; the error it printed. Raises SlurmDown."""
+        """Carry out one command. Return the error that it printed, "" for none. Raises
+        SlurmDown; and SlurmError for a command of several lines."""
         if "\n" in line or "\0" in line:
             raise SlurmError("a command of scontrol is one line")
         self._written += 1

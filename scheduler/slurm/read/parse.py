@@ -54,7 +54,8 @@ def moment(text: str) -> float | None:
 
 
 def _dated(epoch_s: int) -> float:
-    """Users begin jobs when they like: none beyond what a calendar holds."""
+    """Return a moment in seconds since the epoch, at most the last that a calendar holds: users
+    may name any begin time."""
     return float(min(epoch_s, LAST_S))
 
 
@@ -156,7 +157,8 @@ def jobs(text: str) -> list[SlurmJob]:
 
 
 def _faulty(entry: Any, fault: str) -> Iterator[SlurmJob]:
-    """Of a job that cannot be read, which it is; none where that cannot, either."""
+    """Yield a job that cannot be read, with its id and `fault` alone known for sure; nothing
+    where even its id cannot be read."""
     if isinstance(entry, dict) and str(entry.get("job_id", "")).isdecimal():
         state, user, partition = (
             str(value[0] if isinstance(value, list) and value else value or "")
@@ -467,10 +469,10 @@ def _flags(state: str) -> set[str]:
 
 
 def nodes(text: str) -> list[Node]:
-    """Return the nodes in `scontrol show nodes -o`. One that cannot be read is closed, and says so
-    (`fault`).
+    """Return the nodes in `scontrol show nodes -o`. One that cannot be read is closed, with
+    what is wrong in its `fault`.
 
-    Raises ParseError: none is named.
+    Raises ParseError: no node is named.
     """
     lines = [fields(line) for line in text.splitlines() if line.strip()]
     named = [row for row in lines if row.get("NodeName")]
@@ -528,7 +530,8 @@ _BY_WHOM = re.compile(r" \[[^\[\] ]{1,64}@[^\[\] ]{1,64}\]$")  # who set a node'
 
 
 def _size(row: Mapping[str, str], name: str, default: int = 0) -> int:
-    """A whole number of a node. ParseError."""
+    """Return a whole number from a node's row; `default` where it is missing. Raises
+    ParseError."""
     found = row.get(name) or str(default)
     if not re.fullmatch("[0-9]{1,15}", found):
         raise ParseError(f"{name} {found[:40]!r}")

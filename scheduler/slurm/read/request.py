@@ -355,7 +355,11 @@ _ODD = "hint", "gres-flags"
 
 
 def _size(args: argparse.Namespace, default: int) -> Size:
-    """`default`: CPUs of each GPU, of a job that does not say."""
+    """Return the size that options ask for in all. Raises RequestError.
+
+    Args:
+        default: CPUs for each GPU where the options do not say; 0: none.
+    """
     low, dash, high = args.nodes.partition("-")
     nodes = _whole("--nodes", low) if args.nodes else 1
     max_nodes = (_whole("--nodes", high) if dash else nodes) if args.nodes else 1_000_000
@@ -398,21 +402,23 @@ def _size(args: argparse.Namespace, default: int) -> Size:
 
 
 def _whole(option: str, text: str, least: int = 1, most: int = MOST) -> int:
-    """The number of an option. Raises RequestError."""
+    """Return the whole number that an option gives. Raise RequestError where it is none, or not
+    from `least` to `most`."""
     if re.fullmatch(r"-?[0-9]{1,10}", text) and least <= int(text) <= most:
         return int(text)
     raise RequestError(f"{option} takes a whole number from {least} to {most:,}, not {text[:20]!r}")
 
 
 def _named(gpus: str) -> str:
-    """``a100:2,v100`` as a list of TRES."""
+    """Return ``a100:2,v100`` as a list of TRES, ``gpu:a100:2,gpu:v100``."""
     return ",".join(f"gpu:{one}" for one in gpus.split(","))
 
 
 def _memory(
     args: argparse.Namespace, defaults: Mapping[str, float], size: Size
 ) -> tuple[float, str]:
-    """MiB, and what of."""
+    """Return the memory that options ask for, else the site's default, in MiB, and whether it
+    is of each "node", "gpu" or "cpu"; (0, "node") where neither says."""
     if args.mem:
         return mib(args.mem), "node"
     if args.mem_per_gpu:
@@ -439,7 +445,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def _moment(text: str, now: float) -> float:
-    """``now+1hour``, or a time as sbatch has it with a date."""
+    """Return a time of sbatch, ``now+1hour`` or one with a date, in seconds since the epoch.
+    Raises RequestError."""
     match = _IN.fullmatch(text)
     if match is not None:
         return min(now + int(match[1] or 0) * _UNITS[(match[2] or "s")[0]], LAST_S)
@@ -455,7 +462,8 @@ def _array_limit(text: str) -> int:
 
 
 def _tres(size: Size, memory: float, licences: str, site: Site) -> tuple[tuple[str, float], ...]:
-    """Return what it is counted as, of what the site counts."""
+    """Return the TRES that a job is counted as, of those that the site counts; memory in
+    MiB."""
     counted = site.config.get("AccountingStorageTRES", "").split(",")
     found: dict[str, float] = {"cpu": size.cpus, "mem": memory, "node": size.nodes}
     found["billing"] = size.cpus

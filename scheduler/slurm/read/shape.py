@@ -92,7 +92,7 @@ class Shape:
 
 
 def _types(node: Node) -> str:
-    """The types of a node's GPUs."""
+    """Return the GPU types of a node, joined by ``+``."""
     return "+".join(kind for kind, _ in node.types) or node.gpu_type
 
 
@@ -101,7 +101,8 @@ def _some(names: Collection[str]) -> str:
 
 
 def _joined(sets: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Each partition's virtual cluster: partitions named together, by whatever detour, are one."""
+    """Return the virtual cluster of each partition. Partitions named together, also by way of
+    others, are in the same one."""
     found: dict[str, list[str]] = {}
     for names in sets:
         whole = list(dict.fromkeys(p for name in names for p in found.get(name, [name])))

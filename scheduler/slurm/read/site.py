@@ -91,7 +91,8 @@ def read_site(slurm: Slurm, nodes: Sequence[Node], before: Site | None = None) -
 def _own_accounts(
     slurm: Slurm, config: Mapping[str, str], before: Site | None
 ) -> Mapping[str, str]:
-    """The default account of each user."""
+    """Return the default account of each user; none without slurmdbd, and as before while it
+    does not answer."""
     if not has_accounting(config):
         return {}
     try:
@@ -112,8 +113,8 @@ def _backfilled(slurm: Slurm) -> float | None:
 def _accounts(
     slurm: Slurm, config: Mapping[str, str], faults: list[str], before: Site | None
 ) -> tuple[Mapping[str, Qos], Mapping[AssocKey, Assoc]]:
-    """QOS and associations, with the usage of each. Without slurmdbd there are none; while it does
-    not answer they are as before."""
+    """Return the QOS and the associations, with the usage of each. Both are empty without
+    slurmdbd. While it does not answer they are as before, and `faults` gets a line."""
     if not has_accounting(config):
         return {}, {}
     cluster = config.get("ClusterName", "")
@@ -167,7 +168,8 @@ def site_node(node: Node) -> SiteNode:
 def _each(
     what: str, rows: Iterable[R], read: Callable[[R], T], faults: list[str] | None
 ) -> list[T]:
-    """Each row by itself: one that cannot be read costs no other. Into `faults`, or raised."""
+    """Return what `read` makes of each row. A row that cannot be read is left out, and `faults`
+    gets a line; where that is None, raise ParseError."""
     found = []
     for row in rows:
         try:
@@ -221,7 +223,8 @@ def _partition(row: Mapping[str, str]) -> Partition:
 
 
 def _mode(text: str) -> str:
-    """Return how jobs make way: GANG says how they share, and OFF that they do not make way."""
+    """Return how jobs make way, without GANG, which is about how they share; "" for OFF: they
+    do not."""
     modes = [one for one in text.upper().split(",") if one not in ("GANG", "OFF")]
     return ",".join(modes)
 
@@ -329,7 +332,8 @@ def _qos(row: Mapping[str, str]) -> Qos:
 
 
 def _with_minutes(limits: Limits, row: Mapping[str, str]) -> Limits:
-    """And those of one job per node and in minutes, and of all jobs together in minutes."""
+    """Return limits with three more kinds from a row: of one job on each node, of one job in
+    minutes, and of all jobs together in minutes."""
     return replace(
         limits,
         max_tres_pn=counts(row["MaxTRESPerNode"]),
@@ -492,8 +496,9 @@ def _ask(job: SlurmJob, site: Site) -> Ask:
 def _sizes(
     job: SlurmJob, parts: Sequence[str], site: Site, cpus: int, whole: bool
 ) -> tuple[tuple[int, int], ...]:
-    """Slurm sizes a job by the CPUs it found for it last, once it looked for some; and shows as
-    many nodes as it found, where fewer were asked for."""
+    """Return the sizes that Slurm may count a waiting job with, as (nodes, CPUs), ascending. It
+    counts the CPUs that it found last, and shows as many nodes as it found where fewer were
+    asked for."""
     there = {n for name in parts if name in site.partitions for n in site.partitions[name].nodes}
     found = {job.cpus, cpus}
     if whole:
@@ -534,8 +539,8 @@ def _licences(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _all_of_a_node(job: SlurmJob, parts: Sequence[str], site: Site) -> float:
-    """Memory of a job that asks for a node's whole (`--mem=0`, or no default there is); 0: it does
-    not, or memory is not given out."""
+    """Return the MiB of a node where a waiting job asks for all of its memory (by `--mem=0`, or
+    where there is no default). 0 where it does not, or memory is not given out."""
     given_out = "MEMORY" in site.config.get("SelectTypeParameters", "").upper()
     if not given_out or job.state != "PENDING":
         return 0.0
@@ -546,9 +551,8 @@ def _all_of_a_node(job: SlurmJob, parts: Sequence[str], site: Site) -> float:
 
 
 def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:
-    """Return what a running job has of each node. How CPUs and memory lie over several nodes no
-    column tells: whole nodes where it has them to itself, even parts otherwise.
-    """
+    """Return what a running job has of each node. No column shows how CPUs and memory lie over
+    several nodes: whole nodes are taken where it has them to itself, even parts otherwise."""
     there = [site.nodes[name] for name in job.nodes if name in site.nodes]
     if not there:
         return ()
@@ -580,7 +584,8 @@ def _kinds(has: Sequence[tuple[str, int]], indices: Sequence[int]) -> tuple[tupl
 
 
 def _even(has: Sequence[tuple[str, int]], job: SlurmJob, nodes: int) -> tuple[tuple[str, int], ...]:
-    """Return where Slurm counts GPUs and does not number them: of the types it asked for first."""
+    """Return the GPUs by type, on each node, of a job that Slurm does not number GPUs for:
+    first those of the types that it asked for."""
     left, found = -(-job.gpus // nodes), []
     named = {job.gpu_type, *(kind for kind, _ in job.gpu_types)}
     for kind, count in sorted(has, key=lambda one: one[0] not in named):

@@ -200,7 +200,11 @@ def without_start(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str
 
 
 def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
-    """`by_twin`: the policy itself knows begin times, and jobs that wait for the end of others."""
+    """Return why a job may not start yet, by its own state in Slurm; "" where it may.
+
+    Args:
+        by_twin: whether the policy knows begin times, reservations and most dependencies.
+    """
     if job.fault:
         return f"of this job cannot be read: {job.fault}"
     if job.priority == 0:
@@ -213,7 +217,7 @@ def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
 
 
 def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
-    """Return why a policy that places GPUs can say nothing of a job."""
+    """Return why a policy that places GPUs can say nothing of a job; "" where it can."""
     if core.policy.capabilities.places_cpus:
         return ""
     if not job.gpus:
@@ -270,8 +274,8 @@ def _run(
 
 
 def _somewhere(job: SlurmJob, snapshot: ClusterSnapshot) -> Placement | None:
-    """As many free GPUs of its types and nodes as it has: Slurm does not number them, or did not
-    before it ended."""
+    """Return as many free GPUs as a job has, of its types and on its nodes, since Slurm does
+    not number them. None where the policy is not `slurm`, or such a node is not known."""
     core, shape = snapshot.core, snapshot.shape
     found: Placement = []
     if (twin := twin_in(core.policy)) is None:

@@ -147,7 +147,8 @@ class Table:
         return jobs
 
     def _fill(self, fresh: Sequence[list[SlurmJob]], was: Mapping[str, SlurmJob]) -> None:
-        """Put in on which GPUs those run whose record is new."""
+        """Add its GPUs to each running job that was read again: those known before, or else
+        those that Slurm shows."""
         asked: list[list[SlurmJob]] = []
         for jobs in fresh:
             job = jobs[0]  # a record of several tasks is of such that wait
@@ -165,7 +166,8 @@ class Table:
             jobs[0] = replace(jobs[0], held_gpus=found.get(jobs[0].id, ()))
 
     def _exclude(self, fresh: Iterable[list[SlurmJob]], every: Iterable[list[SlurmJob]]) -> None:
-        """Put in where jobs must not run, which is asked once of each that waits."""
+        """Add to jobs the nodes on which they must not run. Slurm is asked once for each job
+        that waits."""
         waiting = {_array(jobs[0].id) for jobs in every if jobs[0].state == "PENDING"}
         self._excluded = {j: nodes for j, nodes in self._excluded.items() if j in waiting}
         new = waiting - self._excluded.keys()
@@ -193,7 +195,8 @@ class Table:
         return {job.id: job.held_gpus for job in self._slurm.jobs()}
 
     def _gpus(self, job: SlurmJob) -> Held | None:
-        """None: it is not sure; () where Slurm counts GPUs and does not number them."""
+        """Return the GPUs of a job on each of its nodes. None where that is not sure; () where
+        the job is over, or Slurm counts GPUs and does not number them."""
         try:
             return held(self._slurm.detail(job.id), job.nodes)
         except SlurmError:  # it is over already
@@ -201,7 +204,8 @@ class Table:
 
 
 def _array(job_id: str) -> str:
-    """The array's id of a task, or its own; a part of a heterogeneous job is itself (``12+1``)."""
+    """Return the id of the array that a task is of, or else the job's own, as for a part of a
+    heterogeneous job (``12+1``)."""
     return job_id.partition("_")[0]
 
 
@@ -230,7 +234,7 @@ def on_gpus(jobs: Sequence[SlurmJob], nodes: Iterable[Node]) -> list[SlurmJob]:
 
 
 class _InUse:
-    """GPUs in use on nodes that are no job's yet, and their types."""
+    """GPUs in use that belong to no known job yet, by node, and their types."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._left, self._kinds = dict[str, list[int]](), dict[str, list[str]]()
@@ -239,11 +243,12 @@ class _InUse:
             self._kinds[node.name] = [kind for kind, n in node.types for _ in range(n)]
 
     def take(self, job: SlurmJob, last: Collection[str] | None = None) -> Held:
-        """The GPUs of a job on each of its nodes; (): they are not as many as it has.
+        """Take a job's GPUs out of those in use. Return their indices on each of its nodes; (),
+        and take none, where there are fewer than it has.
 
         Args:
-            last: of whose nodes it has what it has not of the others, which are all its own; None:
-                it has as many as it asks for on every one.
+            last: nodes that other jobs use, too. On the others, all GPUs in use are the job's;
+                on these it gets what it still lacks. None: on each node it has all it asks for.
         """
         taken: dict[str, tuple[int, ...]] = {}
         short = job.gpus
@@ -296,7 +301,8 @@ def read(
 
 
 class _Row:
-    """A row by column; what cannot be read is a fault, and the default."""
+    """A row of the table. A cell that cannot be read becomes a fault, and its default
+    counts."""
 
     def __init__(self, row: Mapping[str, str], faults: list[str]) -> None:
         self.row, self._faults = row, faults
@@ -309,7 +315,8 @@ class _Row:
             return default
 
     def whole(self, name: str, least: int = 0, default: int = 1) -> int:
-        """A whole number, of `least` at least."""
+        """Return a whole number from a cell, the first of ``2-4``; `default` where it is below
+        `least` or cannot be read."""
 
         def plain(text: str) -> int:
             found = int(text.partition("-")[0])  # nodes are ``2-4`` while a job waits
@@ -399,14 +406,18 @@ def _asks(cells: Mapping[str, str], tasks: int, memory: tuple[float, str]) -> pa
 
 
 def _most_nodes(nodes: int, tasks: int, gpus: int, cells: Mapping[str, str]) -> int:
-    """No column tells. A job has no more nodes than tasks, but where it asks for several GPUs in
-    all and names no number of tasks, which squeue shows as one."""
+    """Return the most nodes that a job may have; 0: any number.
+
+    No column shows it. A job has no more nodes than tasks, except where it asks for several
+    GPUs in all and names no number of tasks, which squeue shows as one.
+    """
     in_all = gpus > 1 and cells["tres-per-job"] not in ("", "N/A", "(null)")
     return 0 if in_all and nodes == tasks == 1 else max(nodes, tasks)
 
 
 def _array_limit(text: str) -> int:
-    """``13_[2-5%2]``: 2."""
+    """Return how many tasks of an array may run at once, 2 for ``13_[2-5%2]``; 0: any
+    number."""
     limit = text.rstrip("]").rpartition("%")[2] if "%" in text else ""
     return int(limit) if limit.isdecimal() else 0
 
@@ -416,7 +427,8 @@ def _text(text: str) -> str:
 
 
 def _limit(text: str) -> float | None:
-    """``2-03:04:05`` or ``04:05`` in seconds; None for UNLIMITED and the partition's own."""
+    """Return a time limit, ``2-03:04:05`` or ``04:05``, in seconds; None for UNLIMITED and the
+    partition's own."""
     match = _LIMIT.fullmatch(text)
     if match is None:
         return None

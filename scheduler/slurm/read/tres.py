@@ -35,7 +35,8 @@ def gpu_types(tres: str) -> dict[str, int] | None:
 
 
 def _kind_and_count(what: str) -> tuple[str, int]:
-    """``a100=2``, ``2080ti:8``, ``a100`` or ``8`` as type and count."""
+    """Return the type and the count in ``a100=2``, ``2080ti:8``, ``a100`` (one) or ``8`` (type
+    "")."""
     if what.isdecimal() or not what:
         return "", int(what or 1)
     kind, _, count = what.replace("=", ":").rpartition(":")

@@ -50,14 +50,16 @@ class Adapter:
 
 
 def _counts(job: Json) -> Json:
-    """data_parser v0.0.39: ``{"set": true, "infinite": false, "number": 4}`` for 4; ``shared`` is
-    a list of words."""
+    """Return a job in JSON with plain counts, as before data_parser v0.0.39. There 4 is
+    ``{"set": true, "infinite": false, "number": 4}``, and ``shared`` is a list of words."""
     plain = {name: _plain(job[name]) for name in _COUNTS if name in job}
     return job | plain | {"shared": next(iter(job.get("shared") or ()), None)}
 
 
 def _moments(job: Json) -> Json:
-    """v0.0.40: moments are such objects as well; the state is a list, with its flags."""
+    """Return a job in JSON with plain moments and one state, as before v0.0.40. There moments
+    are objects like counts, and the state is a list with flags. Raise TypeError where it is
+    not."""
     plain = {name: _plain(job[name]) for name in _MOMENTS if name in job}
     states = job["job_state"]
     if not isinstance(states, list):
@@ -91,7 +93,8 @@ class TableAdapter:
 
 
 def _exclusive(row: dict[str, str]) -> dict[str, str]:
-    """26.05: OverSubscribe is NO of ordinary jobs, too; Exclusive is NO, NODE, USER, MCS, TOPO."""
+    """Change a row of `squeue -O` to what it was before 26.05, and return it. There
+    OverSubscribe is NO for ordinary jobs, too, and Exclusive is NO, NODE, USER, MCS or TOPO."""
     if row["OverSubscribe"] == "NO" and row["Exclusive"] != "NODE":
         row["OverSubscribe"] = "OK"
     return row
@@ -125,8 +128,9 @@ def row_as_first(row: dict[str, str], release: Release) -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """With ``+complex`` in DataParserParameters numbers are plain; where there is none, null or
-    false, and ``Infinity``."""
+    """Return the number that a value in JSON stands for; None where there is none, and
+    UNLIMITED for an infinite one. With ``+complex`` in DataParserParameters it is plain
+    already."""
     if not isinstance(value, Mapping):
         return UNLIMITED if value in ("Infinity", inf) else None if value is False else value
     if value.get("infinite"):

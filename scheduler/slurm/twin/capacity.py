@@ -107,7 +107,8 @@ def suits(ask: Ask, node: SiteNode) -> bool:
 
 
 def _has(features: frozenset[str], wanted: str) -> bool:
-    """``a&b``, ``a,b``, ``a|b``, ``[a|b]``; of what is not modelled (`parse.odd`) any will do."""
+    """Return whether a node's features satisfy ``a&b``, ``a,b``, ``a|b`` or ``[a|b]``. Where a
+    form is not modelled (`parse.odd`), any feature that it names will do."""
     plain = re.sub(r"[\[\]()]|\*\d*", "", wanted)
     if any(one in wanted for one in "[(*"):
         plain = re.sub(r"[&,]", "|", plain)
@@ -165,8 +166,12 @@ def choose(
 def _with_so_many(
     ask: Ask, so_many: Mapping[str, int], capacity: Capacity, names: Sequence[str], site: Site
 ) -> tuple[Share, ...] | None:
-    """So many nodes of each kind are found first, one kind after the other, and then the rest. A
-    node named may be one of the first kind, and of no other."""
+    """Return where a job is placed that asks for a number of nodes of each feature, or None
+    where it does not fit.
+
+    The nodes of each feature are found first, one feature after the other, and then the rest. A
+    node asked for by name may be one of the first feature, and of no other.
+    """
     kinds = ask.gpus if ask.gpus_per_node else tuple((kind, 1) for kind, n in ask.gpus if n)
     each = replace(ask, features="", req_nodes=frozenset(), gpus=kinds, gpus_per_node=True)
     found = set[str]()
@@ -201,7 +206,7 @@ class Room:
 
 
 def _room(ask: Ask, free: Free, node: SiteNode) -> Room | None:
-    """None: it may have nothing there."""
+    """Return what a job could have of a node, or None where it may have nothing there."""
     if any(free.left_of(name) < count for name, count in ask.gres):
         return None
     if ask.exclusive:
@@ -225,7 +230,8 @@ def _room(ask: Ask, free: Free, node: SiteNode) -> Room | None:
 
 
 def _gpus_there(ask: Ask, free: Free) -> tuple[tuple[str, int], ...] | None:
-    """Those of each node that it asks for, or those that it could have; None: too few, or none."""
+    """Return the GPUs by type that a job asks for on each node or, where it asks for them in
+    all, could have there. None where too few are free, or none of its types."""
     most = 1_000_000
     if ask.per_gpu and ask.memory_mib:
         most = int(free.memory_mib // ask.memory_mib)
@@ -238,7 +244,7 @@ def _gpus_there(ask: Ask, free: Free) -> tuple[tuple[str, int], ...] | None:
 
 
 def _first(gpus: Iterable[tuple[str, int]], most: int) -> tuple[tuple[str, int], ...]:
-    """So many of these GPUs at most, the first."""
+    """Return the first of these GPUs by type, `most` in all at most."""
     found = []
     for kind, count in gpus:
         some = min(count, most)
@@ -248,8 +254,9 @@ def _first(gpus: Iterable[tuple[str, int]], most: int) -> tuple[tuple[str, int],
 
 
 def _of_all_or_fewer(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[Share, ...] | None:
-    """Of these nodes, or, where those with little were in the way, of some of them: a node that was
-    taken in vain counts as no more than what was taken of it."""
+    """Return where a job is placed on these nodes or, where nodes with little were in the way,
+    on some of them; None where it does not fit. A node that was taken in vain counts as no more
+    than what was taken of it."""
     much = {name: room.much for name, room in usable.items() if name not in ask.req_nodes}
     kept, little = dict(usable), 0
     while len(kept) >= max(1, ask.nodes):
@@ -269,7 +276,7 @@ def _of_all_or_fewer(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[
 
 
 class _Wanted:
-    """What is still to be found for a job."""
+    """What is still to be found for a job, and the shares taken so far."""
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
@@ -285,7 +292,8 @@ class _Wanted:
         return self.nodes <= 0 and self.cpus <= 0 and not any(self.gpus.values())
 
     def suffices(self, rooms: Iterable[Room]) -> bool:
-        """Return whether these have the GPUs that are still wanted of the job as a whole."""
+        """Return whether these nodes have the GPUs that are still wanted for the whole job.
+        True where its GPUs are asked for on each node."""
         if not self.per_job:
             return True
         there: dict[str, int] = {}
@@ -295,7 +303,7 @@ class _Wanted:
         return _gpus(there, tuple(self.gpus.items())) is not None
 
     def take(self, name: str, room: Room) -> None:
-        """Have what is wanted of a node, and leave some for each of the others to come."""
+        """Take what is wanted of a node, and leave some for each of the nodes still to come."""
         ask = self.ask
         if ask.exclusive:
             cpus, gpus = room.cpus, room.gpus
@@ -353,7 +361,8 @@ def _enough(ask: Ask, shares: Iterable[Share], usable: Mapping[str, Room]) -> bo
 
 
 def _neighbours(names: Iterable[str], site: Site) -> list[list[str]]:
-    """Nodes as they stand in slurm.conf, cut where one is missing or the weight changes."""
+    """Return nodes in runs of neighbours in slurm.conf: a run ends where a node is missing, or
+    has another weight."""
     found: list[list[str]] = []
     before = (-1, -2)
     for name in sorted(names, key=lambda n: site.order[n][1]):
@@ -368,8 +377,9 @@ def _neighbours(names: Iterable[str], site: Site) -> list[list[str]]:
 def _best(
     runs: Sequence[list[str]], wanted: _Wanted, usable: Mapping[str, Room], site: Site
 ) -> list[str]:
-    """The first with a node that is asked for by name, unless a later one is better; else the run
-    of the lowest weight; of several the tightest that suffices, else the largest."""
+    """Return the run of neighbours to take nodes from next: that of the lowest weight; of
+    several the tightest that suffices, else the largest. The first one with a node asked for by
+    name goes before earlier ones."""
     required = wanted.ask.req_nodes
 
     def worth(run: list[str]) -> tuple[int, bool, int]:
@@ -388,8 +398,8 @@ def _best(
 
 
 def _from_required(run: Sequence[str], ask: Ask) -> list[str]:
-    """The nodes of a run from the first that is asked for by name upwards, then down from it; []:
-    none of it is."""
+    """Return the other nodes of a run, from the first that is asked for by name upwards, then
+    from it downwards; [] where none of the run is asked for."""
     first = next((place for place, name in enumerate(run) if name in ask.req_nodes), None)
     if first is None:
         return []
@@ -397,7 +407,8 @@ def _from_required(run: Sequence[str], ask: Ask) -> list[str]:
 
 
 def _single(run: Sequence[str], wanted: _Wanted, usable: Mapping[str, Room]) -> list[str]:
-    """The node that is enough for all that is left, with the fewest CPUs free; [] without one."""
+    """Return the node, in a list, that is enough for all that is still wanted, of several the
+    one with the fewest CPUs free; [] where there is none."""
     if wanted.nodes > 1:
         return []
     fit = [

@@ -21,7 +21,8 @@ NEVER = -inf
 
 @dataclass(slots=True)
 class Rhythm:
-    """Seconds between its passes. With `at_once`, a pass follows the end of a job."""
+    """The seconds between slurmctld's passes. With `at_once`, a pass follows the end of a
+    job."""
 
     delay_s: float
     main_s: float
@@ -47,8 +48,8 @@ class Clock:
     """Which passes are due, by virtual cluster.
 
     Attributes:
-        looped: when the loop made the main pass last; none was seen: when it was first asked.
-        calculated: when priorities were.
+        looped: when the loop made its last main pass; before one, when it was first asked.
+        calculated: when priorities were computed last.
     """
 
     rhythm: Rhythm
@@ -115,7 +116,8 @@ class Clock:
         return True
 
     def _loop_at(self, now: float) -> float:
-        """Return when the loop makes its next pass, or made one that is not taken as made."""
+        """Return when the loop makes its next main pass. It lies in the past where a pass was
+        due that is not counted as made."""
         every = self.rhythm.main_s
         last = self._full + (now - self._full) // every * every
         if self.looped < last:
@@ -131,9 +133,8 @@ class Clock:
         return due
 
     def next(self, now: float, *, backfills: bool) -> float | None:
-        """Return when something is due next. Passes due by now were made, unless nothing waits
-        there.
-        """
+        """Return when the next pass after `now` is due, or None where no pass is. Passes due by
+        now count as made, unless nothing waits there."""
         times = []
         if self._came:
             times.append(self._loop_at(now))

@@ -77,7 +77,7 @@ class Usage:
 
 
 class _Endless(Usage):
-    """As if everything were in use."""
+    """Usage that counts everything as in use, without end."""
 
     def jobs(self, *key: str) -> int:
         return 1 << 60
@@ -146,7 +146,8 @@ def _hits(ask: Ask, partition: Partition, site: Site, usage: Usage, *, tres: boo
 
 
 def _levels(ask: Ask, partition: Partition, site: Site) -> Iterator[Qos | Assoc]:
-    """QOS and associations that a job is held to, with what of each no earlier one sets."""
+    """Yield the QOS and associations that a job is held to, each with only those limits that no
+    earlier one sets."""
     above: list[Limits] = []
     own = site.qos.get(ask.qos)
     both = (ask.qos, partition.qos) if own is not None and own.first else (partition.qos, ask.qos)
@@ -166,9 +167,10 @@ def _levels(ask: Ask, partition: Partition, site: Site) -> Iterator[Qos | Assoc]
 def minutes_hit(
     reason: str, ask: Ask, partition: Partition, site: Site, running: Iterable[Running], now: float
 ) -> Hit | None:
-    """Return the limit on minutes that a reason of Slurm's names, with what running jobs may still
-    use by their time limits, or None where it is not known. What was used up Slurm shows nobody
-    here.
+    """Return the limit on minutes that Slurm's reason names, or None where it is not known.
+
+    Its `used` is what running jobs may still use by their time limits, or inf for a limit on
+    minutes used up: Slurm does not show these here.
     """
     runs = list(running)
     for one in _levels(ask, partition, site):
@@ -234,8 +236,11 @@ _TRES_LIMITS = (
 
 
 def _unset(limits: Limits, above: Iterable[Limits]) -> Limits:
-    """Those that no QOS sets, which comes before an association, as the one of a partition comes
-    before the one of a job: a limit holds where it is set first."""
+    """Return limits without those that a level above sets: a limit holds where it is set first.
+
+    A QOS comes before an association, and usually the QOS of the partition before that of the
+    job.
+    """
     for one in above:
         taken: dict[str, Any] = {
             name: {tres: n for tres, n in getattr(limits, name).items() if tres not in set_there}
@@ -324,7 +329,8 @@ def _qos_tres(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterato
 def _of_one_job(
     ask: Ask, partition: Partition, of: str, limits: Limits, whose: str
 ) -> Iterator[Hit]:
-    """What a job asks for by itself, whatever others have."""
+    """Yield the limits on one job that a job breaks by what it asks for, whatever others
+    have."""
     per_job = "MaxTRESPerJob" if of == "QOS" else "MaxTRES"
     yield from _over(limits.max_tres, ask.tres, _Name(of, "Max", per_job, "PerJob"), whose)
     if limits.max_tres_mins:
@@ -390,7 +396,7 @@ def _assoc_tres(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> I
 
 
 def _minutes(ask: Ask, partition: Partition) -> Tres:
-    """TRES minutes that a job asks for by its time limit."""
+    """Return the TRES minutes that a job asks for by its time limit, by name."""
     return {name: n * ask.limit_s(partition) / 60 for name, n in ask.tres.items()}
 
 
@@ -413,7 +419,8 @@ def begin_to_age(waiting: Iterable[Ask], site: Site) -> list[str]:
 
 
 def _ages(ask: Ask, site: Site) -> Iterator[tuple[tuple[str, ...], int]]:
-    """The limits that hold for a job's age, each by whose jobs it counts."""
+    """Yield the limits on how many jobs have an age: the group in which they count, and how
+    many may."""
     part = site.partitions.get(next(iter(ask.partitions), ""))
     found: list[tuple[tuple[str, ...], int | None]] = []
     for name in dict.fromkeys((ask.qos, part.qos if part is not None else "")):
@@ -485,7 +492,8 @@ def _over(
     usage: Usage | None = None,
     key: tuple[str, ...] = (),
 ) -> Iterator[Hit]:
-    """Limits on TRES that are gone beyond with what is in use, or, without that, by the job."""
+    """Yield the limits on TRES that a job would exceed together with what is in use; without
+    `usage`, by itself."""
     for tres, limit in limits.items():
         asked = asked_for.get(tres, 0.0)
         used = usage.tres(tres, *key) if usage is not None else 0.0
@@ -507,7 +515,7 @@ _WORDS = {"cpu": "Cpu", "mem": "Memory", "node": "Node", "billing": "Billing", "
 
 
 def _named(of: str, what: str, tres: str, per: str = "") -> str:
-    """Slurm's name of a limit on TRES; it is not regular."""
+    """Return the word that Slurm shows for a limit on TRES. These words follow no rule."""
     kind = tres.partition("/")[0]
     kinds = {"gres": "GRES", "license": "License", "bb": "BB"}
     word = kinds.get(kind) or _WORDS.get(tres, "Unknown")

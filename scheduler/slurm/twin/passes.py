@@ -105,10 +105,11 @@ class Space:
         return tuple(one // self._grain * self._grain for one in moments)
 
     def open(self, at: float, until: float, names: Sequence[str]) -> tuple[list[str], float | None]:
-        """Return those of these nodes that nobody is to have from `at` until `until`, inclusive,
-        and when to try again. That is after the first stretch, among those up to the first that
-        begins after `until`, whose next one has nodes that were not available so far. It is None
-        where there is none.
+        """Return those of `names` that are planned for no job from `at` until `until`,
+        inclusive, and when to try again; None for never.
+
+        To try again helps after the first stretch of time whose next one has nodes that were
+        not available so far, among those up to the first that begins after `until`.
         """
         left, later = set(names), None
         for place, (since, end, kept) in enumerate(self._slots):
@@ -207,7 +208,11 @@ class Passes:
                 rejected.add((ask.array, part.name))
 
     def _try(self, ranked: Ranked, failed: set[str], closed: set[str]) -> bool:
-        """Start a job, or say why not; then its partition or nodes may be closed to others."""
+        """Start a job where it fits, or record why not. Return whether it started.
+
+        Where it lacks resources, its partition or reservation is added to `failed`, and nodes
+        that others may no longer take to `closed`.
+        """
         ask, part = ranked.ask, ranked.partition
         reason = closed_to(ask, part) or self._array_full(ask)
         if reason:
@@ -271,7 +276,8 @@ class Passes:
                     self.start(ranked, placed)
 
     def _fill(self, ranked: Ranked, space: Space) -> bool:
-        """Start a job where that delays none, or plan its start; whether either."""
+        """Start a job where that delays none, or plan its start. Return whether either was
+        done."""
         ask, part = ranked.ask, ranked.partition
         if not self._may_begin(ask, part):
             return False
@@ -396,7 +402,8 @@ class Passes:
     # --- preemption ---------------------------------------------------------------------------
 
     def _candidates(self, ask: Ask, part: Partition) -> list[Running]:
-        """Runs that can make way for a job."""
+        """Return the runs that can make way for a job; none for a part of a heterogeneous
+        job."""
         if het_job(ask):
             return []
         there = (run for job_id, run in self.running.items() if job_id not in self.started)
@@ -470,7 +477,7 @@ class Passes:
         return [n for n in self._unreserved(ask, part, at) if n in self._suiting[key]]
 
     def _there(self, part: Partition) -> list[str]:
-        """Open nodes of a partition, lowest weight first."""
+        """Return the open nodes of a partition, lowest weight first."""
         if part.name not in self._open:
             nodes = self.site.nodes
             there = (name for name in part.nodes if name in nodes and nodes[name].open)
@@ -478,7 +485,8 @@ class Passes:
         return self._open[part.name]
 
     def _unreserved(self, ask: Ask, part: Partition, at: float) -> list[str]:
-        """Open nodes that no reservation keeps from a job from `at` for its limit."""
+        """Return the open nodes that no reservation keeps from a job that starts at `at`, for
+        its whole time limit. Where it asks for a reservation, only its nodes are left."""
         until = at + ask.limit_s(part)
         shut: set[str] = set()
         only: frozenset[str] | None = None
@@ -630,7 +638,8 @@ def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
 
 
 def _number(job_id: str) -> tuple[int, int]:
-    """``12_3`` as numbers; those of other systems as they come."""
+    """Return the numbers of a job and of its task, (12, 3) for ``12_3``; 0 for each that is
+    missing or no number."""
     array, _, task = job_id.partition("~")[0].partition("_")
     number = int(array) if array.isdecimal() else 0
     return number, int(task) if task.isdecimal() else 0

@@ -180,9 +180,8 @@ class Slurm(Policy):
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
-        """Take over everything known, and when backfill last ran. The policy has no settings of its
-        own.
-        """
+        """Take over everything known, and when backfill last ran. Return whether `before` is a
+        `slurm`, too; if not, do nothing. The policy has no settings of its own."""
         if not isinstance(before, Slurm):
             return False
         settings = self.settings
@@ -250,7 +249,7 @@ class Slurm(Policy):
     # --- its explanations -----------------------------------------------------------------------
 
     def asked(self, job_id: str) -> Ask | None:
-        """Return what a known job asks for, or None."""
+        """Return what a job asks for, or None where the job is not known."""
         return self._asks.get(job_id)
 
     def line(self) -> list[Ranked]:
@@ -332,7 +331,8 @@ class Slurm(Policy):
             turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
 
     def _make_way(self, turn: Turn, ran: Running, blocker: str) -> None:
-        """A job that the pass took off its nodes is gone, or waits again."""
+        """Remove a job that the pass took off its nodes, or have it wait again, as its QOS or
+        partition has it."""
         job_id, ask = ran.ask.job_id, self._asks[ran.ask.job_id]
         run, preemption = turn.cluster.runs[job_id], Preemption(self.site)
         self._shares.ran(ran, turn.now)
@@ -347,7 +347,8 @@ class Slurm(Policy):
         self._clock.came(run.vc)
 
     def _look_now(self, now: float, *, tries: bool) -> Passes:
-        """A look at the queue; one that `tries` changes nothing."""
+        """Return both passes, not yet run, over the queue of now. With `tries` they get copies,
+        so that running them changes nothing here."""
         capacity, usage, running = self._capacity, self._usage, self._running
         reasons = self._slurm_reasons
         if tries:
@@ -388,14 +389,15 @@ class Slurm(Policy):
         return found
 
     def _calculate(self, now: float) -> None:
-        """Priorities and fair share again, where that is due."""
+        """Compute fair share and priorities again, where that is due."""
         at = self._clock.calculation(now)
         if at is not None:
             self._shares.count(self._running.values(), at)
             self._ranked = {}
 
     def _begin_to_age(self, asks: list[Ask], kept: Mapping[str, object], now: float) -> None:
-        """Once a job may be looked at its age counts, if no limit says otherwise."""
+        """Let the age of jobs count from the time they may be looked at, where no limit says
+        otherwise."""
         if all(ask.accrue is not None or ask.job_id in kept for ask in asks):
             return
         places = {ask.job_id: n for n, ask in enumerate(asks) if ask.job_id not in kept}
@@ -405,7 +407,8 @@ class Slurm(Policy):
             self._asks[job_id] = asks[places[job_id]] = ask
 
     def _line(self, asks: Iterable[Ask], kept: Mapping[str, object], now: float) -> list[Ranked]:
-        """Jobs that may be looked at, in order, with priorities of the last calculation."""
+        """Return the jobs that may be looked at, in order, once for each of their partitions,
+        with the priorities of the last calculation. Jobs in `kept` are left out."""
         found: list[Ranked] = []
         for ask in asks:
             if ask.job_id in kept:
@@ -449,14 +452,15 @@ class Slurm(Policy):
 
 
 def _deadlines(asks: Iterable[Ask]) -> set[float]:
-    """Return when jobs that wait cannot keep theirs any more."""
+    """Return the moments at which waiting jobs can no longer keep their deadlines."""
     return {ask.latest + 1 for ask in asks if ask.latest < inf and not ask.shares}
 
 
 def _in_time(
     turn: Turn, waiting: dict[str, QueuedJob], asks: Iterable[Ask], seen_at: float
 ) -> list[Ask]:
-    """Those that can keep their deadlines; the others are cancelled, unless Slurm just had them."""
+    """Return the jobs that can still keep their deadlines. Cancel the others, and remove them
+    from `waiting`; what Slurm still had at `seen_at` counts as in time until then."""
     found = []
     for ask in asks:
         if max(seen_at, ask.latest) < floor(turn.now):
@@ -468,8 +472,8 @@ def _in_time(
 
 
 def _throttled(asks: Mapping[str, Ask], arrays: Mapping[str, list[str]]) -> dict[str, Ask]:
-    """The last tasks of arrays that wait for others of them: `squeue` prints no limit of a single
-    task, and as many run as it allows."""
+    """Return the last tasks of arrays that wait because enough tasks run, by id, each with the
+    number that runs as its limit: `squeue` prints no limit for a single task."""
     return {
         job_id: replace(ask, array_limit=sum(bool(asks[one].shares) for one in arrays[ask.array]))
         for job_id, ask in asks.items()
@@ -480,8 +484,8 @@ def _throttled(asks: Mapping[str, Ask], arrays: Mapping[str, list[str]]) -> dict
 def _as_core_has_them(
     has: Mapping[str, SiteNode], names: Sequence[str], shares: Iterable[Share], run: Run
 ) -> tuple[Share, ...]:
-    """Shares with GPUs of the types that the core has them on: of a job whose GPUs Slurm did
-    not number they are a guess, and others may have those."""
+    """Return shares with GPUs of the types that the core gave a run. Where Slurm does not
+    number the GPUs of a job, those of its shares are a guess, and others may have them."""
     masks = {names[n]: gpus for n, gpus in zip(run.nodes, run.gpus, strict=True)}
     found = []
     for share in shares:
@@ -505,7 +509,7 @@ def _held(
 
 
 def _put_in_order(turn: Turn, waiting: Mapping[str, QueuedJob], line: list[Ranked]) -> None:
-    """Age and fair share move on: put the queue in the order of now."""
+    """Put the queue in its present order, since age and fair share move on."""
     keys: dict[str, float] = {}
     for ranked in reversed(line):
         keys[ranked.ask.job_id] = _key(ranked)
@@ -523,8 +527,8 @@ def _placement(
     shares: Iterable[Share],
     gpus: int,
 ) -> Placement:
-    """Shares as the core has them: which GPUs. A job alone on a node has all of its GPUs, and
-    is given as many as it asked for: nobody else is put there."""
+    """Return shares as a placement: which GPUs of which node. A job alone on a node has all of
+    its GPUs, but is given as many as it asked for (`gpus`): nobody else is put there."""
     numbers = {name: number for number, name in enumerate(names)}
     found: Placement = []
     for share in shares:
@@ -569,7 +573,8 @@ def since_calculated(
 
 
 def _reason(pending: PendingReason, gpus: int, free: int) -> Reason:
-    """GPUs are what a job lacks only where fewer are free than it asks for."""
+    """Return the core's reason for a job that waits. It lacks GPUs only where fewer are `free`
+    than it asks for."""
     if pending.reason == RESOURCES:
         return Reason.RESOURCES_BUSY if gpus <= free else Reason.GPUS_BUSY
     behind = pending.reason == PRIORITY
@@ -577,7 +582,8 @@ def _reason(pending: PendingReason, gpus: int, free: int) -> Reason:
 
 
 def _key(ranked: Ranked) -> float:
-    """Smaller goes first: tier, then priority."""
+    """Return the key of a job, where smaller goes first: by tier of its partition, then by
+    priority."""
     return -float(ranked.partition.tier * 2**33 + ranked.priority)
 
 

@@ -166,7 +166,8 @@ def fair_tree(
 
 
 def _as_computed(site: Site) -> dict[AssocKey, float]:
-    """Fair share as Slurm computed it last, or would now."""
+    """Return the fair share of each user's association: as Slurm computed it last or, where it
+    shows none, as it would now."""
     own = fair_tree(site.assocs) if site.assocs else {}
     shares = {key: one.fairshare for key, one in site.assocs.items() if key in own}
     return {key: own[key] if share is None else share for key, share in shares.items()}
@@ -175,7 +176,8 @@ def _as_computed(site: Site) -> dict[AssocKey, float]:
 def _levels(
     above: Assoc, siblings: list[Assoc], usage: Mapping[AssocKey, float]
 ) -> list[tuple[float, Assoc]]:
-    """LevelFS of each: its part of the shares over its part of the usage."""
+    """Return each sibling with its LevelFS: its part of the shares over its part of the usage;
+    inf where it used nothing, 0 where it has no shares."""
     shares = sum(assoc.shares or 0 for assoc in siblings)
     own = [usage.get((assoc.account, assoc.user), 0.0) for assoc in siblings]
     total = max(usage.get((above.account, above.user), 0.0), sum(own))

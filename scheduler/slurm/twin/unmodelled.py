@@ -38,7 +38,7 @@ class Charged(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Jobs that are alike in this."""
+    """What is not modelled is the same for all jobs of one kind."""
 
     qos: str
     account: str
@@ -55,7 +55,7 @@ class _Kind:
         )
 
     def touching(self, site: Site) -> Iterator[str]:
-        """What of it is not modelled."""
+        """Yield what of the kind's QOS, accounts and options is not modelled, a line each."""
         qos, above = site.qos.get(self.qos), [(a, "") for a in accounts_of(site, self.account)]
         yield from (f"QOS {self.qos}: {one}" for one in (qos.not_modelled if qos else ()))
         for key in (site.key(self.account, self.user, self.partitions[0]), *above):
@@ -65,7 +65,7 @@ class _Kind:
 
 
 def unmodelled_words(what: str, jobs: int) -> str:
-    """Return a line about one of `unmodelled`."""
+    """Return a line on one thing that is not modelled, and how many jobs it affects."""
     return f"Not modelled by the policy slurm: {what} ({count(jobs, 'job')})."
 
 
