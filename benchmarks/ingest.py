@@ -71,7 +71,9 @@ def _clock(seconds: Any) -> Any:
 
 
 def measure(source: Path, out: Path) -> dict[str, float]:
-    """Read a source in a process of its own. Return the figures."""
+    """Ingest a source in a process of its own, and remove `out`. Return rows, CPU seconds and
+    peak memory.
+    """
     read = (
         "import sys; from pathlib import Path; from pipeline.traces import ingest; "
         "print(ingest(*map(Path, sys.argv[1:])).kept)"

@@ -116,10 +116,10 @@ def replay_parts(
     parts: Iterable[Sequence[Lifetime]],
     source: RowSource,
 ) -> Iterator[list[tuple[Taken, Lifetime]]]:
-    """Yield the rows of lifetimes that come in parts. Every part was submitted after the one before
-    it.
+    """Yield the rows of lifetimes that come in parts, each with its lifetime. The jobs of a
+    part were submitted after those of the part before it.
 
-    Yields the rows taken while each part was the latest, and at the end those taken since.
+    Yields lists that follow one another in time: one or two a part, and the rest at the end.
     Held in memory: one part, and the jobs that outlive the part they were submitted in.
     """
     ahead: list[tuple[float, int, int, Lifetime]] = []  # time, kind, place among all jobs

@@ -231,8 +231,8 @@ class History(NamedTuple):
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> History:
-        """Return a history from plain JSON. Raises ValueError if its stretches of time are
-        others.
+        """Return a history from plain JSON. Raises ValueError unless it has `BINS` stretches of
+        running time.
         """
         numbers = [tuple(map(float, plain[name])) for name in cls._fields[2:]]
         if any(len(column) != BINS for column in numbers):

@@ -48,8 +48,8 @@ class Asked:
 
 @lru_cache(maxsize=4096)
 def asked(work: Work, gpus: int, runs: tuple[Ran, ...]) -> Asked | None:
-    """Return the estimated duration of a job that asks for `work`; None if it cannot be
-    estimated.
+    """Return how long a job that asks for `work` should run; None without earlier runs, or
+    where they leave it too uncertain.
 
     Args:
         runs: runs of the same script by the same user, with the same unit; oldest first.

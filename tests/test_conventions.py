@@ -11,6 +11,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from scheduler.policies import POLICIES
@@ -259,3 +260,43 @@ def _sentences(node: ast.AST) -> Iterator[str]:
 
 def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+SHOWN = re.compile(r"(?:^|\.)(?:get|post|put|patch|delete|command|callback|tool|property)\b|prop")
+
+
+def test_a_docstring_names_what_comes_back() -> None:
+    """But of pages, routes, commands and an agent's tools: their users read them; and of
+    properties."""
+    silent = []
+    for file, node in _nodes(*PACKAGES):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        text = ast.get_docstring(node) or ""
+        shown = any(SHOWN.search(ast.unparse(one)) for one in node.decorator_list)
+        shown |= file == "pipeline/agents.py" and text.startswith(("Say ", "List "))
+        if text and not shown and _returns(node) and not re.search("return|yield", text, re.I):
+            silent.append(f"{file}:{node.lineno} {node.name}: {text}")
+    assert silent == []
+
+
+def _returns(function: ast.AST) -> bool:
+    """Whether a function itself, and not one within it, returns a value."""
+    found = False
+    for node in ast.iter_child_nodes(function):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            found |= (isinstance(node, ast.Return) and node.value is not None) or _returns(node)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("source", "returns"),
+    [
+        ("def f():\n    return 1", True),
+        ("def f():\n    if x:\n        return None", True),
+        ("def f():\n    return", False),
+        ("def f():\n    def g():\n        return 1", False),
+    ],
+)
+def test_what_an_inner_function_returns_is_its_own(source: str, returns: bool) -> None:
+    assert _returns(ast.parse(source).body[0]) is returns

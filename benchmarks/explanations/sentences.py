@@ -89,8 +89,8 @@ def _true(a: Asked) -> list[int]:
 
 
 def numbers(a: Asked) -> str:
-    """Check GPUs asked for, free and there: they must be the same wherever they occur. Return
-    what is wrong, or "".
+    """Check GPUs asked for, free and there: each must be the true number wherever it occurs.
+    Return what is wrong, or "".
     """
     true = dict(zip(("need", "free", "limit"), _true(a), strict=True))
     first = a.told["principal"][0]
@@ -231,8 +231,8 @@ def _left(spread: Mapping[str, float], ran_s: float) -> float | None:
 
 
 def tried(a: Asked) -> str:
-    """Check that the job is given GPUs without what is named, or waits if the answer names
-    nothing. Return what is wrong, or "".
+    """Check that the job starts without what is named; if nothing is, that it waits even
+    without all that could be in its way. Return what is wrong, or "".
     """
     holders = a.analysis["holders"]
     judge = Judge(a.core, Account())
@@ -255,8 +255,8 @@ def fewest(a: Asked) -> str:
 
 
 def otherwise(a: Asked) -> str:
-    """Check that the alternatives named also suffice, and are as many as the words count.
-    Return what is wrong, or "".
+    """Check that the job starts without each alternative named too, and that the words give
+    their number. Return what is wrong, or "".
     """
     told, judge = a.analysis, Judge(a.core, Account())
     besides = [one for one in told["holders"] if one["kind"] != "running job"]

@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=sorted(TRAININGS), choices=sorted(TRAININGS))
     parser.add_argument("--seconds", type=float, default=60.0, help="of the first run, about")
     parser.add_argument(
-        "--rows", type=int, default=4000, help="of the data set: sets an epoch's length"
+        "--rows", type=int, default=4000, help="rows of the data set, which set an epoch's length"
     )
     wanted = parser.parse_args()
     missing = [name for name in wanted.only if find_spec(NAMED.get(name, name)) is None]

@@ -92,7 +92,7 @@ def refused_second(once: Kept, again: Kept) -> list[str]:
 
 
 def marked(command: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Return a command without the mark in it, and the mark, "" where it has none."""
+    """Return a command with `MARK` for its mark, and the mark, "" where there is none."""
     mark = next(iter(_MARK.findall(" ".join(command))), "")
     return tuple(one.replace(mark, MARK) if mark else one for one in command), mark
 

@@ -520,7 +520,9 @@ class _Run:
         return self.tested[key]
 
     def on(self, order: Order, node: str) -> str:
-        """Return what Slurm says against a node; of several, each is to do a part of the job."""
+        """Return what Slurm says against an order on a node, or "". Of an order that may take
+        several nodes, a part is tried.
+        """
         names = {one.partition("=")[0]: one.partition("=")[2] for one in order.options}
         more, gpus = [f"--nodelist={node}"], names.get("--gpus", "")
         if names.get("--nodes", "1") != "1":

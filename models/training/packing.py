@@ -247,12 +247,13 @@ def _hinge(active: Floats, both: Floats) -> PairHinge:
 
 
 def evaluate_pair_hinge(pairs: PairMeasurements) -> dict[str, float]:
-    """Return errors on the pairs with counters both of whose families were left out of the fit.
+    """Return errors of the hinge on pairs whose SM activity was counted, with both families of
+    each left out of its fit.
 
     Returns mean absolute error of the sum of both (capped) speeds, and how often "sum > 1.8" is
-    judged rightly, for the hinge, for the tree of utilisations on the same pairs (`tree_...`), and
-    for the one-line rule "sum of GPU utilisation <= 120 %" (`rule_accuracy`). Empty where fewer
-    than `MIN_PAIRS` pairs have the counter.
+    judged rightly, for the hinge and for the tree of utilisations (`tree_...`); how often the
+    rule "sum of GPU utilisation <= 120 %" is right (`rule_accuracy`); the number of `pairs`.
+    Empty where SM activity was counted of fewer than `MIN_PAIRS`.
     """
     members, n = pairs.members, len(pairs)
     if np.isfinite(members.active[:n]).sum() < MIN_PAIRS:

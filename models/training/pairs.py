@@ -282,9 +282,9 @@ def read_pairs(path: str | Path, *, sharing: str | None = None) -> PairMeasureme
     Lucid artifact's. A file that does not say where its pairs come from is taken as measured.
 
     Args:
-        sharing: one of `SHARING`: of a bench, the pairs that were measured so (left out:
-            time-slicing); of pairs that do not say, how they were. Raises TrainingError where they
-            say otherwise.
+        sharing: one of `SHARING`, or None. Of a bench, the pairs measured that way are returned
+            (None: by time-slicing). Other pairs that do not say are taken as measured that way.
+            Raises TrainingError where they say otherwise.
     """
     if sharing not in (None, *SHARING):
         raise TrainingError(f"sharing is {sharing!r}, must be {' or '.join(SHARING)}")

@@ -104,7 +104,7 @@ def lines(found: list[Week]) -> list[str]:
 
 
 def _open(found: list[Week]) -> list[str]:
-    """What may still change of the weeks that are shown, in words; each once."""
+    """Return what may still change of the weeks that are shown, in words; each once."""
     return list(dict.fromkeys(week.words for week in found if week.words and week.bundles))
 
 

@@ -30,7 +30,9 @@ def train(
     ] = 7.0,
     pairs: Annotated[
         str,
-        typer.Option(help="Measured pairs (Parquet, or a folder in the artifact's format)."),
+        typer.Option(
+            help="Measured pairs: Parquet, or a folder of a bench or of Lucid's artifact."
+        ),
     ] = "simulated",
     sharing: Annotated[
         str | None,

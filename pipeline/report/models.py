@@ -164,8 +164,8 @@ def in_view(metrics: Mapping[str, Any]) -> ErrorTable | None:
 def error_table(
     metrics: Mapping[str, Any], names: Sequence[str] | None = None
 ) -> ErrorTable | None:
-    """Return the errors in a metrics file: the first object found that maps models to their
-    figures.
+    """Return the errors in a metrics file, from its first object that maps models to their
+    figures; None if it has none. `names` limits the figures.
     """
     found = _models(metrics)
     if not found:

@@ -175,7 +175,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m reproductions.colocation.campaign", description=__doc__
     )
     add = found.add_argument
-    add("configs", nargs="*", help="MODEL[/BATCH][/amp]; default: all")
+    add("configs", nargs="*", help="workloads, each MODEL[/BATCH][/amp]; default: all")
     add("--out", type=Path, required=True, help="folder of the data set")
     add(
         "--minutes",
@@ -192,7 +192,7 @@ def parser() -> argparse.ArgumentParser:
     add("--pair-seconds", type=float)
     add("--settle-seconds", type=float, help="seconds to wait before each window")
     add("--group", type=int, help="number of pairs repeated together")
-    add("--repeats", type=int, help="fewest repeats of each")
+    add("--repeats", type=int, help="fewest repeats of each workload and pair")
     add("--max-repeats", type=int)
     add("--tolerance", type=float, help="half width of the confidence interval to stop at")
     add("--threads", type=int, help="torch threads per worker on a CPU")

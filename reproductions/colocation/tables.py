@@ -57,7 +57,7 @@ def _good(journal: Journal) -> Mapping[Item, list[Measurement]]:
 
 
 def solo_table(journal: Journal, tolerance: float) -> pa.Table:
-    """Return one row per configuration measured alone, sorted."""
+    """Return one row per configuration measured alone, sorted; "tight" is by `tolerance`."""
     rows = []
     for item, good in _good(journal).items():
         if len(item.configs) != 1:

@@ -174,8 +174,8 @@ def mutate(population: Ints, problem: Problem, rng: np.random.Generator) -> Ints
 
 
 def repair(population: Ints, problem: Problem, rng: np.random.Generator) -> Ints:
-    """Make every individual feasible, and return the population. Jobs are in order of right: the
-    first keep what they have.
+    """Return the population with every individual made feasible. Jobs are in order of right:
+    the first keep what they have.
     """
     if problem.avoid:
         used = population > 0

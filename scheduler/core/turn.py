@@ -450,8 +450,8 @@ class Turn:
         )
 
     def explain_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
-        """Give a reason to jobs that joined since the last turn and were not reached. Call `watch`,
-        if given, on each, so that it is profiled while it waits.
+        """Give a reason to wait to jobs that joined since the last turn and have none. Call
+        `watch`, if given, on all that joined and do not run: each is profiled while it waits.
         """
         for queued in self.queue.fresh:
             if queued.job.job_id in self._core.cluster.runs:

@@ -39,7 +39,7 @@ def next_of(history: History, outlived_s: float = 0.0) -> Next:
 
 
 def known(history: History, outlived_s: float = 0.0) -> Known:
-    """Return what a history knows, and what it predicts of the next job."""
+    """Return, as numbers, what a history knows, and what it predicts of the next job."""
     reached = max(history.reached)
     return Known(history.of, sum(history.ended), reached, next_of(history, outlived_s))
 

@@ -336,8 +336,8 @@ def _waited(about: _About) -> _Rows:
 
 
 def _promised(about: _About) -> _Rows:
-    """Yield the row on the start that was foreseen at submission, for a job that waited and
-    runs or is over."""
+    """Yield the row that repeats what start was foreseen at submission, for a job that waited
+    and runs or is over."""
     job = about.job
     if job is None or about.in_slurm is not None or job.standing is not None:
         return
@@ -625,7 +625,8 @@ def promise(found: Analysis) -> str:
             f"again in {duration(promise.soonest_s)}."
         )
     return answer + (
-        f" Sooner, in {duration(promise.soonest_s)}, if that costs the others little waiting."
+        f" GPUs are kept sooner, in {duration(promise.soonest_s)}, if that costs the others "
+        "little waiting."
     )
 
 

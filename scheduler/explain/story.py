@@ -128,7 +128,7 @@ def build_story(
 
 
 def sharing_words(sharing: Sharing) -> Iterator[str]:
-    """Yield a time of sharing in words."""
+    """Yield sentences on a time of sharing: who joined whom, until when, speeds, gain."""
     until = f"until {moment(sharing.end)}" if sharing.end is not None else "to the end of the run"
     if sharing.newcomer:
         yield f"It joined job {sharing.partner} on its GPUs at {moment(sharing.start)}, {until}."

@@ -191,8 +191,8 @@ def _not_yet(now: float) -> StartForecastRow:
 
 
 def detail_of(job: JobRow, now: float) -> str:
-    """Return the detail that the backend gave of a job; for a job of a followed Slurm, its
-    reason.
+    """Return the detail that the backend gave of a job; for a job of a followed Slurm, all of
+    Slurm's reason, a line each.
     """
     return job.detail if job.slurm is None else whole(job.slurm, job.job_id, now)
 

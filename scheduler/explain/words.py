@@ -361,7 +361,7 @@ _ACTS = {
 
 
 def event_words(kind: str) -> str:
-    """Return a kind of event as a person reads it; one that only a newer service knows by name."""
+    """Return a kind of event as a person reads it; one that is unknown here, as it is."""
     return _EVENTS.get(kind, kind)
 
 

@@ -173,8 +173,8 @@ class PolicyContract:
     @settings(_common, max_examples=25)
     @given(world=worlds(), passes=st.integers(1, 12), seed=st.integers(0, 99))
     def test_goes_on_from_what_was_decided(self, world: World, passes: int, seed: int) -> None:
-        """Check that a policy decides the same as one that it followed, after it was restored from
-        a record of its memory.
+        """Check that a policy which followed another's decisions, and was restored from a
+        record of its memory, then decides as the other does.
         """
         if self.follows:
             self.check_goes_on(world, passes, seed)

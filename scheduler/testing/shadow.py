@@ -80,7 +80,9 @@ class Shadowed:
             self._core.oracle = self._shadow.oracle = value
 
     def decide(self, now: float) -> list[Decision]:
-        """Return the core's decisions. The second core follows them, or its own are compared."""
+        """Return the core's decisions. The second core follows them, or decides itself;
+        `differences` says where it decided otherwise.
+        """
         decisions = self._core.decide(now)
         moved = {q.job.job_id: q.key for q in self._core.waiting.rekeyed()}
         shadow = self._shadow

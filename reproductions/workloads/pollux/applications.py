@@ -124,8 +124,8 @@ class Application:
     def split(self, batch: int, gpus: int) -> Batch:
         """Return how a batch size is spread over GPUs: with as few passes as their memory allows.
 
-        One GPU alone makes two passes of a batch beyond the initial one: the gradient's noise
-        cannot be seen otherwise.
+        One GPU alone makes at least two passes of a batch beyond the initial one: in one pass
+        the gradient's noise cannot be seen.
         """
         most = self.limits.per_gpu[1]
         each = ceil(batch / gpus - _SLACK)

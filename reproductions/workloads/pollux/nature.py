@@ -44,7 +44,7 @@ class Training:
         app: what it trains; batch: the batch size it was submitted with.
         epoch, progress: epochs done, and iterations at the initial batch size's efficiency.
         pause_s: seconds of a restart still to wait.
-        since, until: the stretch of constant rate that it is in; `whole` = it ends the epoch.
+        since, until: the stretch of constant rate that it is in; whole: the epoch ends with it.
     """
 
     app: Application

@@ -311,7 +311,9 @@ def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
 
 
 def kept_back(now: float, why_not: WhyNot) -> StartForecast:
-    """Return the forecast of a job that `why_stuck` keeps. A held job may be released."""
+    """Return the forecast of a job that `why_stuck` keeps: impossible, unless a hold or a
+    closed node keeps it.
+    """
     may_change = why_not is WhyNot.HELD or why_not is WhyNot.CLOSED
     estimate = None if may_change else ForecastKind.IMPOSSIBLE
     return StartForecast(now, why_not=why_not, estimate=estimate)

@@ -138,7 +138,9 @@ class Demand:
         asked.unseen_s.clear()
 
     def waited_s(self, job_id: str, now: float) -> float | None:
-        """Return what a job has waited by the fair clock, or None where it is not counted."""
+        """Return how long a job has waited by the fair clock, seconds; None where it is neither
+        counted nor paused.
+        """
         if job_id not in self._jobs:
             return self._paused.get(job_id)
         where, _, came = self._jobs[job_id]

@@ -120,8 +120,8 @@ class CancelledMany:
 
 @dataclass(frozen=True, slots=True)
 class RunsThere:
-    """A job on a node that is to change. It has ended by `ends_at` with even odds, seconds since
-    the epoch; None where it was not forecast, or the job has outlived that.
+    """A job that runs on a node that is to change. `ends_at`: the median of its forecast end,
+    seconds since the epoch; None without a forecast, or when that moment has passed.
     """
 
     job_id: str

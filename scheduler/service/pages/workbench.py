@@ -136,7 +136,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Errors of a group of ended jobs, mean |ln(true / predicted)|."""
+    """Errors of a group of ended jobs before and after an edit, mean |ln(true / predicted)|."""
 
     of: str
     jobs: int

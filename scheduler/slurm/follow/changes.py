@@ -93,7 +93,7 @@ def _before(
 
 
 def _limit_s(ask: Ask, site: Site) -> float:
-    """How long a job may run at most, in any of its partitions."""
+    """Return how long a job may run at most, in any of its partitions."""
     known = (site.partitions[name] for name in ask.partitions if name in site.partitions)
     return max((ask.limit_s(part) for part in known), default=0.0)
 

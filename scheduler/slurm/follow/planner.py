@@ -200,7 +200,7 @@ class Planner:
 
     @staticmethod
     def first(snapshot: ClusterSnapshot) -> list[str]:
-        """Return the jobs first in line, from all partitions in turn."""
+        """Return the first `LINE` waiting jobs, one of each partition in turn."""
         lines: dict[str, list[str]] = {}
         for job_id in snapshot.order:
             lines.setdefault(snapshot.waiting[job_id].partition, []).append(job_id)

@@ -20,7 +20,7 @@ _MODES = ("", REQUEUE, CANCEL)  # of preemption, that are known
 
 
 class Charged(Protocol):
-    """The fields of a job that are needed here."""
+    """The fields of a job that tell what is not modelled for it."""
 
     @property
     def qos(self) -> str: ...

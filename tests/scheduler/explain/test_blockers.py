@@ -170,7 +170,7 @@ def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else()
     assert terms == pytest.approx(queued.key - policy.ageing * 600.0)
     text = promise(found)
     assert text.startswith("As things stand GPUs are kept for it in 1 h 50 min at the lat")
-    assert "Sooner, in 50 min, if that costs the others little waiting." in text
+    assert "GPUs are kept sooner, in 50 min, if that costs the others little waiting." in text
     assert "later if more is asked for" in text
     for word in ("large", "'other'", "ann"):
         assert word not in str(found)
