@@ -24,6 +24,7 @@ from scheduler.core.receipts import Plain
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
+from scheduler.explain.whatif.trial import Alteration, Trial
 from scheduler.explain.words import NEVER, ForecastKind
 
 SAMPLES = 64
@@ -125,10 +126,19 @@ class Futures:
         """What the futures are drawn from."""
         return Beliefs.of(self.memory, self.core, self.now, user_correlation=self._user_correlation)
 
-    def copy(self) -> Core:
-        """Return a copy of the core that asks no model."""
+    def copy(self, also: Mapping[str, float | None] = MappingProxyType({})) -> Core:
+        """Return a copy of the core that asks no model.
+
+        Args:
+            also: seconds believed of jobs that are to come.
+        """
         predicted = {job_id: past.predicted_s for job_id, past in self.beliefs.jobs.items()}
+        predicted.update(also)
         return self.snapshot.restore(Believed(predicted))
+
+    def trial(self, alter: Alteration) -> Trial:
+        """Return a copy in which something is altered, before it decides."""
+        return Trial(self.copy(), self.now, alter)
 
     def ends_at(self, run: Run) -> float:
         """Return when a run has ended with even odds."""

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 
 from scheduler.explain.answer import Cause, MovedStart
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
+from scheduler.explain.whatif.trial import Item, without
 
 LEAST_S = 60.0  # a start that moved by less has not moved
 SHARE = 0.1  # of the wait that is left: nor by less than that
-Item = str | int  # a job that leaves, or a closed node that opens
 
 
 def moved(
@@ -52,13 +52,8 @@ def moved(
 
 def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
     """The crude start on a copy without some."""
-    copy = futures.copy()
-    for item in gone:
-        if isinstance(item, int):
-            copy.nodes.open_wholly(item)
-        else:
-            copy.withdrawn(item, futures.now)
-    return crude(copy, futures.memory, futures.now)[job_id].start_p50
+    altered = futures.trial(without(gone)).core
+    return crude(altered, futures.memory, futures.now)[job_id].start_p50
 
 
 def _since(
