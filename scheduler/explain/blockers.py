@@ -378,7 +378,7 @@ class _Search:
             return Holder(Kind.KEPT if kept else Kind.AHEAD, item)
         now = self.futures.now
         ends_in = max(0.0, self.futures.ends_at(run) - now)
-        expected = self.core.jobs[item].estimate_s
+        expected = self.core.jobs[item].predicted_s
         return Holder(
             kind=Kind.RUN,
             job_id=item,

@@ -9,6 +9,7 @@ from typing import Any
 from features.codec import Json
 from features.job import Job
 from scheduler.core.core import Core
+from scheduler.core.durations import Duration
 from scheduler.core.queue import QueuedJob
 from scheduler.core.request import OF_JOB, TRIED
 from scheduler.explain.whatif.futures import Believed
@@ -72,7 +73,7 @@ class Change:
         return bool(OF_JOB & self.to.keys())
 
 
-def changed(job_id: str, change: Change, predicted_s: float | None = None) -> Alteration:
+def changed(job_id: str, change: Change, predicted_s: Duration | None = None) -> Alteration:
     """Return the alteration that changes a waiting job in a copy of the core, or raises
     NotPossible. It keeps its place by order of arrival.
 
@@ -87,7 +88,7 @@ def changed(job_id: str, change: Change, predicted_s: float | None = None) -> Al
 
 
 def _change(
-    core: Core, queued: QueuedJob, change: Change, predicted_s: float | None, now: float
+    core: Core, queued: QueuedJob, change: Change, predicted_s: Duration | None, now: float
 ) -> None:
     job_id = queued.job.job_id
     if change.shape:

@@ -18,7 +18,7 @@ from features.job import Job
 from scheduler.core.cluster import same_type
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
-from scheduler.core.durations import Quantiles, at_level
+from scheduler.core.durations import Duration, Quantiles, at_level, seconds_of
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.effect import Effect, ExpectedTimes, OthersMoved, WhatIfAnswer
 from scheduler.explain.effect import Moved as MovedJob
@@ -49,7 +49,7 @@ CHANCES = 32  # waiting jobs at most whose starts are compared
 # start, end, whether no GPUs had to become free for it, and its speed beside another
 Seen = tuple[float, float, bool, float | None]
 World = dict[str, Seen]  # of the jobs watched, in one future
-Predict = Callable[[Job], float | None]  # duration believed of a job, seconds
+Predict = Callable[[Job], Duration | None]  # what is believed of a job
 # the forecast shown of a waiting job, given the one that futures make
 AsShown = Callable[[str, StartForecast], StartForecast]
 
@@ -229,14 +229,14 @@ class WhatIf:
         job_id: str,
         change: Change,
         queued: QueuedJob,
-        lasts_s: float | None,
+        lasts_s: Duration | None,
         assumed: tuple[str, ...],
     ) -> Outcome:
         """The outcome of a job in a line too long to be followed: by the work ahead of it."""
         futures = self.futures
         was, then = by_work(futures, futures.core.jobs[job_id], queued)
         if lasts_s is not None and then.start_p50 is not None:
-            then = replace(then, end_p50=then.start_p50 + lasts_s)
+            then = replace(then, end_p50=then.start_p50 + seconds_of(lasts_s))
         is_now = was
         if self.as_shown is not None:
             is_now = self.as_shown(job_id, StartForecast(futures.now, why_not=WhyNot.NO_TIME))
@@ -382,7 +382,7 @@ class WhatIf:
 
     def _predicted(
         self, job: Job, change: Change
-    ) -> tuple[float | None, float | None, tuple[str, ...]]:
+    ) -> tuple[Duration | None, Duration | None, tuple[str, ...]]:
         """Return what the core would believe of the changed job, how long it is taken to last, and
         what is taken for granted with it: with fewer GPUs it has the same work to do.
         """
@@ -397,14 +397,15 @@ class WhatIf:
         lasts, assumed = found, []
         if asked.gpus < job.gpus and before is not None:
             times = job.gpus / max(1, asked.gpus)
-            lasts = max(found or 0.0, before * times)
+            longer_s = seconds_of(before) * times
+            lasts = longer_s if found is None or longer_s > seconds_of(found) else found
             assumed.append(f"its work is the same: it takes {times:g} times as long")
         elif asked.gpus != job.gpus:
             assumed.append("it lasts as long as it would with the GPUs it asks for now")
         if change.to.get("time_limit_s") is not None:
             assumed.append("it can be done within that limit")
         if limit is not None:
-            found, lasts = (None if one is None else min(one, limit) for one in (found, lasts))
+            found, lasts = (_at_most(one, limit) for one in (found, lasts))
         return found, lasts, tuple(assumed)
 
     def _others(self, job_id: str, change: Change) -> list[str]:
@@ -497,6 +498,11 @@ def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ())
         found += [Change({"time_limit_s": limit}) for limit in shorter if limit < job.time_limit_s]
     found += [Change({"vc": vc}) for vc in vcs if vc != job.vc]
     return [change for i, change in enumerate(found) if change not in found[:i]]
+
+
+def _at_most(predicted: Duration | None, limit_s: float) -> Duration | None:
+    """Return a predicted duration, or a limit that is shorter."""
+    return limit_s if predicted is not None and limit_s < seconds_of(predicted) else predicted
 
 
 def _kind(change: Change) -> tuple[str, ...]:

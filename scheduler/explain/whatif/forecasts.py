@@ -17,7 +17,7 @@ from types import MappingProxyType
 from scheduler.core.capacity import Capacity, capacity_of
 from scheduler.core.cluster import Run
 from scheduler.core.core import Core
-from scheduler.core.durations import TYPICAL_S, Quantiles, at_level
+from scheduler.core.durations import TYPICAL_S, Duration, Quantiles, at_level, seconds_of
 from scheduler.core.policy import Never
 from scheduler.core.queue import QueuedJob
 from scheduler.core.receipts import Plain
@@ -126,7 +126,7 @@ class Futures:
         """What the futures are drawn from."""
         return Beliefs.of(self.memory, self.core, self.now, user_correlation=self._user_correlation)
 
-    def copy(self, also: Mapping[str, float | None] = MappingProxyType({})) -> Core:
+    def copy(self, also: Mapping[str, Duration | None] = MappingProxyType({})) -> Core:
         """Return a copy of the core that asks no model.
 
         Args:
@@ -368,8 +368,8 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
                 continue
             ends = must_end.ends(capacity.open - job.gpus)
             at = max([now + work / capacity.open, *ends[1:2]])
-            lasts = _past(core, memory, job.job_id).predicted_s
-            lasts = TYPICAL_S if lasts is None else lasts
+            believed = _past(core, memory, job.job_id).predicted_s
+            lasts = TYPICAL_S if believed is None else seconds_of(believed)
             found[job.job_id] = replace(crudely(now, at, lasts), after=ends)
             work += job.gpus * lasts
     return found

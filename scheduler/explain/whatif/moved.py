@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from scheduler.core.durations import seconds_of
 from scheduler.explain.answer import Cause, MovedStart
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
 from scheduler.explain.whatif.trial import Item, without
@@ -81,7 +82,7 @@ def _since(
         for run in runs
         if run.job.job_id not in later
         and (expected_s := futures.beliefs.jobs[run.job.job_id].predicted_s) is not None
-        and since < run.start_time + expected_s < now
+        and since < run.start_time + seconds_of(expected_s) < now
     )
     if outlived:
         yield "outlived", outlived

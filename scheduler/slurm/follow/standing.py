@@ -63,7 +63,7 @@ class Standings:
             reason=self._reasons.get(job_id) or still or before,
             priority=self._ranks.get(job_id, 0),
             key=queued.key,
-            estimate_s=queued.estimate_s,
+            estimate_s=queued.predicted_s,
             placement={node: _indices(mask) for node, mask in held},
             partner=run.partner.job.job_id if run and run.partner else None,
         )
