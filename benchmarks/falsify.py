@@ -34,6 +34,7 @@ from pipeline.worlds import Scenario, plain
 from pipeline.worlds.cluster_file import read_cluster
 from scheduler.core.core import Core
 from scheduler.core.decisions import STARTS, Decision, PairPrediction
+from scheduler.core.durations import Duration, seconds_of
 from scheduler.core.estimates import (
     BundleEstimator,
     ConstantEstimator,
@@ -121,10 +122,10 @@ class WithoutHazards(HistoriesEstimator):
     def estimate(self, job: Job, now: float) -> Estimate:
         found = super().estimate(job, now)
         if self._how == "constant":
-            return replace(found, seconds=float(found.seconds))
+            return replace(found, seconds=float(seconds_of(found.seconds)))
         self._curves.append(found.seconds)
         other = self._curves[chosen(len(self._curves), job.job_id)]
-        return replace(found, seconds=other.moved(float(found.seconds)))
+        return replace(found, seconds=other.moved(float(seconds_of(found.seconds))))
 
 
 class Glass(BundleEstimator):
@@ -178,9 +179,9 @@ def deaf(core: Core, how: str) -> None:
     """
     distribution = core.policy.distribution
     assert distribution is not None
-    learn, before = distribution.learn, list[float | None]()
+    learn, before = distribution.learn, list[Duration | None]()
 
-    def learned(predicted_s: float | None, duration_s: float, now: float | None = None) -> None:
+    def learned(predicted_s: Duration | None, duration_s: float, now: float | None = None) -> None:
         before.append(predicted_s)
         if how == "shuffled":
             learn(before[chosen(len(before), len(before))], duration_s, now)

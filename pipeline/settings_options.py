@@ -31,7 +31,7 @@ def _options() -> Iterator[inspect.Parameter]:
         if option is None:
             continue
         names = filter(None, [option.flags])
-        asked = typer.Option(*names, help=option.help)
+        asked = typer.Option(*names, help=field.description)
         yield inspect.Parameter(
             name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,

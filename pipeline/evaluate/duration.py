@@ -48,7 +48,7 @@ from models.training.rolling import (
 )
 from pipeline.traces import ingest, read_dataset
 from scheduler.core.curves import LONGEST_S, Curve, Predicted
-from scheduler.core.durations import LONG_S, DurationDistribution, at_level
+from scheduler.core.durations import LONG_S, Duration, DurationDistribution, at_level, seconds_of
 from scheduler.core.estimates import Estimate, with_claims
 
 Floats = NDArray[np.float64]
@@ -302,18 +302,19 @@ class Believed:
         limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
         quantiles = np.full((len(rows), len(OUTLIVED_S), len(LEVELS)), np.nan)
         chances = np.full((len(rows), len(LONG_S)), np.nan)
-        known, score = dict[int, float](), score.copy()
+        known, score = dict[int, Duration](), score.copy()
         for i in np.flatnonzero(np.isfinite(score)).tolist():
             while running and running[0][0] < rows.time[i]:
                 _, ended = heapq.heappop(running)
                 distribution.learn(known.pop(ended), float(rows.y[ended]))
             most = float(limit[i]) if math.isfinite(limit[i]) else None
-            predicted_s = max(0.0, math.expm1(score[i]))
+            by_terms_s = max(0.0, math.expm1(score[i]))
+            predicted_s: Duration = by_terms_s
             if hazards is not None:
-                own = Predicted.of(predicted_s, hazards[i].tolist(), 0.0, most or LONGEST_S)
+                own = Predicted.of(by_terms_s, hazards[i].tolist(), 0.0, most or LONGEST_S)
                 claimed = claims[i] if claims is not None else ()
                 predicted_s = with_claims(Estimate(own), own, claimed).seconds
-                score[i] = math.log1p(predicted_s)
+                score[i] = math.log1p(seconds_of(predicted_s))
             for place, outlived_s in enumerate(OUTLIVED_S):
                 found = distribution.quantiles(predicted_s, outlived_s, most)
                 quantiles[i, place] = [at_level(found, level) for level in LEVELS]

@@ -8,6 +8,7 @@ from models.training.errors import TrainingError
 from models.training.metrics import duration_metrics
 from pipeline.replay.site import Site
 from pipeline.replay.window import DAY_S
+from scheduler.core.durations import seconds_of
 from scheduler.core.estimates import HistoriesEstimator
 
 LAST_DAYS = 7.0
@@ -42,7 +43,7 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
         job = jobs[i]
         if kind == 2:
             estimator.submitted(job, now)
-            scores[i] = np.log1p(estimator.enqueued(job, now).seconds)
+            scores[i] = np.log1p(seconds_of(estimator.enqueued(job, now).seconds))
             submitted.add(i)
         elif i not in submitted:
             continue  # a job of no length, or one whose clock runs backwards

@@ -133,8 +133,8 @@ class Lucid(Policy):
             self.forecast.submitted(queued.job.gpus, now)
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        assert queued.estimate_s is not None
-        return queued.estimate_s * queued.job.gpus
+        assert queued.predicted_s is not None
+        return queued.predicted_s * queued.job.gpus
 
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float

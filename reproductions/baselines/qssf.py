@@ -22,8 +22,8 @@ class Qssf(Policy):
     gpu_count_first = False  # the quirk above
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        assert queued.estimate_s is not None
-        return queued.estimate_s * queued.job.gpus
+        assert queued.predicted_s is not None
+        return queued.predicted_s * queued.job.gpus
 
     def serve(self, turn: Turn) -> None:
         if self.gpu_count_first and len(turn.queue) == len(turn.queue.fresh):

@@ -14,5 +14,5 @@ class Sjf(Policy):
     capabilities = Capabilities(oracle=True, estimates=True)
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        assert queued.estimate_s is not None
-        return queued.estimate_s
+        assert queued.predicted_s is not None
+        return queued.predicted_s

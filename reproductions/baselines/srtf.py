@@ -30,8 +30,8 @@ class Srtf(Policy):
     ties_preempt = False  # a defect of the published one: equals displace those that run
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        assert queued.estimate_s is not None
-        return queued.estimate_s
+        assert queued.predicted_s is not None
+        return queued.predicted_s
 
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float

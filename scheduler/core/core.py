@@ -507,7 +507,7 @@ class Core:
             job_id=job.job_id,
             vc=job.vc,
             priority=queued.key,
-            estimate_s=queued.estimate_s,
+            estimate_s=queued.predicted_s,
             score=queued.score,
             evidence=queued.evidence,
             need=job.gpus,

@@ -60,8 +60,9 @@ _CURVES: dict[tuple[Any, ...], tuple[tuple[float, ...], Curve]] = {}
 Quantiles = Sequence[float]  # total durations, seconds, at levels (i + 1/2) / n
 
 
-class Stated(float):
-    """A predicted duration (seconds) that rests on what the job states of itself.
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A predicted duration that rests on what the job states of itself.
 
     It has an error of its own, so its distribution is that, and not how other predictions turned
     out.
@@ -72,42 +73,52 @@ class Stated(float):
             teaches something about this prediction.
     """
 
-    __slots__ = ("error", "without_s")
-    error: float
-    without_s: float
-
-    def __new__(cls, seconds: float, error: float = 0.0, without_s: float = 0.0) -> Stated:
-        made = super().__new__(cls, seconds)
-        made.error, made.without_s = error, without_s
-        return made
+    seconds: float
+    error: float = 0.0
+    without_s: float = 0.0
 
 
-def plain(seconds: float) -> tuple[float, ...]:
+Duration = float | Stated  # as it is predicted
+
+
+def seconds_of(predicted: Duration) -> float:
+    """Return a predicted duration as a number."""
+    return predicted.seconds if isinstance(predicted, Stated) else predicted
+
+
+def plain(predicted: Duration) -> tuple[float, ...]:
     """Return a predicted duration as plain numbers."""
-    if isinstance(seconds, Stated):
-        return float(seconds), seconds.error, *plain(seconds.without_s)
-    if isinstance(seconds, Predicted):
+    if isinstance(predicted, Stated):
+        return float(predicted.seconds), predicted.error, *plain(predicted.without_s)
+    if isinstance(predicted, Predicted):
         claims = [
             number
-            for claim in seconds.claims
+            for claim in predicted.claims
             for number in (claim.low_s, claim.high_s, claim.share)
         ]
-        return float(seconds), seconds.shift, seconds.most_s, *seconds.ended, *claims
-    return (seconds,)
+        shape = predicted.shift, predicted.most_s, *predicted.ended
+        return float(predicted), *shape, *claims
+    return (predicted,)
 
 
-def of_plain(row: Sequence[float]) -> float:
+def of_plain(row: Sequence[float]) -> Duration:
     """Return the predicted duration whose numbers `plain` returned."""
+    first = 3 + SHARES  # of the numbers of its claims
+    if len(row) > 1 and not (len(row) >= first and (len(row) - first) % CLAIMED == 0):
+        return Stated(row[0], row[1], _other(row[2:]))
+    return _other(row)
+
+
+def _other(row: Sequence[float]) -> float:
+    """Return the predicted duration that no job states itself, from its numbers."""
     if len(row) == 1:
         return row[0]
-    first = 3 + SHARES  # of the numbers of its claims
-    if len(row) >= first and (len(row) - first) % CLAIMED == 0:  # else there are two more
-        ends = range(first, len(row), CLAIMED)
-        claims = tuple(Claim(row[at], row[at + 1], row[at + 2]) for at in ends)
-        return Predicted(
-            seconds=row[0], ended=tuple(row[3:first]), shift=row[1], most_s=row[2], claims=claims
-        )
-    return Stated(row[0], row[1], of_plain(row[2:]))
+    first = 3 + SHARES
+    ends = range(first, len(row), CLAIMED)
+    claims = tuple(Claim(row[at], row[at + 1], row[at + 2]) for at in ends)
+    return Predicted(
+        seconds=row[0], ended=tuple(row[3:first]), shift=row[1], most_s=row[2], claims=claims
+    )
 
 
 @dataclass(slots=True)
@@ -165,7 +176,7 @@ class DurationMemory:
     going: list[dict[str, tuple[float, float, float]]]
 
 
-_Lasts = Callable[["DurationDistribution", float, float], list[float]]
+_Lasts = Callable[["DurationDistribution", Duration, float], list[float]]
 
 
 def _kept(lasts: _Lasts) -> _Lasts:
@@ -173,7 +184,7 @@ def _kept(lasts: _Lasts) -> _Lasts:
     are asked for one after the other."""
 
     @wraps(lasts)
-    def kept(self: DurationDistribution, predicted: float, elapsed_s: float) -> list[float]:
+    def kept(self: DurationDistribution, predicted: Duration, elapsed_s: float) -> list[float]:
         even = self._range(predicted).even
         made_of, of, since_s, found = self._latest
         if made_of is not even or of is not predicted or since_s != elapsed_s:
@@ -213,13 +224,13 @@ class DurationDistribution:
         # by range and job: ln(1 + predicted), began, speed
         self._going: list[dict[str, tuple[float, float, float]]] = [{} for _ in self._ranges]
         self.refreshed = 0  # how often a distribution has changed
-        self._latest: tuple[object, float, float, list[float]] = (), nan, 0.0, []  # see `_kept`
+        self._latest: tuple[object, Duration, float, list[float]] = (), nan, 0.0, []  # see `_kept`
         for ratios in self._ranges:
             self._refresh(ratios)
 
-    def began(self, job_id: str, predicted_s: float, now: float, speed: float = 1.0) -> None:
+    def began(self, job_id: str, predicted_s: Duration, now: float, speed: float = 1.0) -> None:
         """Record that a job predicted at `predicted_s` runs from `now` on, at a speed."""
-        predicted = _without(predicted_s)
+        predicted = unstated(predicted_s)
         self._going[bisect_right(EDGES_S, predicted)][job_id] = log1p(predicted), now, speed
 
     def over(self, job_id: str) -> None:
@@ -227,12 +238,14 @@ class DurationDistribution:
         for going in self._going:
             going.pop(job_id, None)
 
-    def learn(self, predicted_s: float | None, duration_s: float, now: float | None = None) -> None:
+    def learn(
+        self, predicted_s: Duration | None, duration_s: float, now: float | None = None
+    ) -> None:
         """Learn that a job predicted at `predicted_s` (None: not predicted) ran `duration_s`
         seconds. The jobs recorded by `began` that have not ended by `now` count as outlasting their
         time so far.
         """
-        predicted = _without(TYPICAL_S if predicted_s is None else predicted_s)
+        predicted = unstated(TYPICAL_S if predicted_s is None else predicted_s)
         place = bisect_right(EDGES_S, predicted)
         ratios, going = self._ranges[place], self._going[place].values()
         ratios.add(log1p(max(0.0, duration_s)) - log1p(predicted))
@@ -280,19 +293,19 @@ class DurationDistribution:
         """Replace what was learned by what another distribution has learned."""
         self._ranges, self.refreshed, self._going = other._ranges, other.refreshed, other._going
 
-    def total_s(self, predicted_s: float, outlived_s: float = 0.0) -> float:
+    def total_s(self, predicted_s: Duration, outlived_s: float = 0.0) -> float:
         """Return the mean seconds in all of jobs predicted at `predicted_s` that outlive
         `outlived_s`.
         """
         return outlived_s + self.expected_s(predicted_s, outlived_s)
 
-    def expected_s(self, predicted_s: float, elapsed_s: float = 0.0) -> float:
+    def expected_s(self, predicted_s: Duration, elapsed_s: float = 0.0) -> float:
         """Return the mean seconds left of a job predicted at `predicted_s` that has run
         `elapsed_s`.
         """
         if isinstance(predicted_s, Predicted):
             return self.curve(predicted_s, elapsed_s).remaining(elapsed_s)
-        ratios, scale = self._range(predicted_s), 1.0 + predicted_s
+        ratios, scale = self._range(predicted_s), 1.0 + seconds_of(predicted_s)
         first = bisect_right(ratios.grid, (1.0 + elapsed_s) / scale)
         count = len(ratios.grid) - first
         if not count:  # it outlived everything seen: expect as long again
@@ -301,7 +314,7 @@ class DurationDistribution:
         mean = scale * ratios.above[first] / count - 1.0
         return max(min(mean, LONGEST_S) - elapsed_s, 1.0)
 
-    def falls_for_s(self, predicted_s: float, elapsed_s: float) -> float:
+    def falls_for_s(self, predicted_s: Duration, elapsed_s: float) -> float:
         """Return the seconds during which `expected_s` only falls, unless a distribution
         changes.
         """
@@ -311,11 +324,11 @@ class DurationDistribution:
             stretch = bisect_right(STRETCHES_S, elapsed_s)
             ends = (*points[first : first + 1], *STRETCHES_S[stretch : stretch + 1])
             return min(ends) - elapsed_s if first < len(points) else 0.0
-        grid, scale = self._range(predicted_s).grid, 1.0 + predicted_s
+        grid, scale = self._range(predicted_s).grid, 1.0 + seconds_of(predicted_s)
         first = bisect_right(grid, (1.0 + elapsed_s) / scale)
         return scale * grid[first] - 1.0 - elapsed_s if first < len(grid) else 0.0
 
-    def quantile_s(self, predicted_s: float, level: float, outlived_s: float = 0.0) -> float:
+    def quantile_s(self, predicted_s: Duration, level: float, outlived_s: float = 0.0) -> float:
         """Return the seconds that a share `level` of the jobs predicted at `predicted_s` do not
         exceed. Only jobs that outlive `outlived_s` count.
         """
@@ -325,19 +338,19 @@ class DurationDistribution:
             if first == len(points):
                 return self.total_s(predicted_s, outlived_s)
             return _at(points[first:] if first else points, level)
-        grid = self._range(predicted_s).grid
-        first = bisect_right(grid, (1.0 + outlived_s) / (1.0 + predicted_s)) if outlived_s else 0
+        grid, seconds = self._range(predicted_s).grid, seconds_of(predicted_s)
+        first = bisect_right(grid, (1.0 + outlived_s) / (1.0 + seconds)) if outlived_s else 0
         if first == len(grid):  # it outlived everything seen: as `expected_s` has it
             return self.total_s(predicted_s, outlived_s)
-        return _scaled(predicted_s, _at(grid[first:] if first else grid, level))
+        return _scaled(seconds, _at(grid[first:] if first else grid, level))
 
-    def quantile_at(self, level: float) -> Callable[[float, float], float]:
+    def quantile_at(self, level: float) -> Callable[[Duration, float], float]:
         """Return a function that gives `quantile_s` at one level, faster for many predictions. It
         is valid until a distribution changes.
         """
         ratios = [_at(one.grid, level) for one in self._ranges]
 
-        def quantile_s(predicted_s: float, outlived_s: float = 0.0) -> float:
+        def quantile_s(predicted_s: Duration, outlived_s: float = 0.0) -> float:
             if outlived_s or isinstance(predicted_s, Stated | Predicted):
                 return self.quantile_s(predicted_s, level, outlived_s)
             return _scaled(predicted_s, ratios[bisect_right(EDGES_S, predicted_s)])
@@ -345,7 +358,7 @@ class DurationDistribution:
         return quantile_s
 
     def quantiles(
-        self, predicted_s: float | None, elapsed_s: float = 0.0, limit_s: float | None = None
+        self, predicted_s: Duration | None, elapsed_s: float = 0.0, limit_s: float | None = None
     ) -> Quantiles:
         """Return quantiles of the total duration of a job that has run `elapsed_s`, none of it
         beyond `limit_s`.
@@ -380,25 +393,25 @@ class DurationDistribution:
         return curve
 
     @_kept
-    def _lasts(self, predicted: float, elapsed_s: float) -> list[float]:
+    def _lasts(self, predicted: Duration, elapsed_s: float) -> list[float]:
         """Return equally likely durations, seconds, ascending, of a job that has outlived
         `elapsed_s`."""
         return self._made_of(predicted, elapsed_s)
 
     def receipt(
-        self, predicted_s: float | None, elapsed_s: float = 0.0, limit_s: float | None = None
+        self, predicted_s: Duration | None, elapsed_s: float = 0.0, limit_s: float | None = None
     ) -> Receipt:
         """Return what `quantiles` of the same are made of."""
         elapsed_s = max(0.0, elapsed_s)
         predicted = TYPICAL_S if predicted_s is None else predicted_s
         longest = max(LONGEST_S, 1.5 * elapsed_s) if limit_s is None else limit_s
         others, outlived = self._by_ratios(predicted, elapsed_s)
-        scale = 1.0 + predicted
+        scale = 1.0 + seconds_of(predicted)
         if not (isinstance(predicted, Predicted) and predicted.ended):
             ratios = tuple((1.0 + other) / scale for other in others)
             return Receipt(
                 outlived_s=elapsed_s,
-                predicted_s=float(predicted),
+                predicted_s=float(seconds_of(predicted)),
                 most_s=longest,
                 ratios=ratios,
             )
@@ -417,10 +430,10 @@ class DurationDistribution:
             claims=tuple(moves),
         )
 
-    def _by_ratios(self, predicted: float, elapsed_s: float) -> tuple[list[float], float]:
+    def _by_ratios(self, predicted: Duration, elapsed_s: float) -> tuple[list[float], float]:
         """Return equally likely durations by how earlier predictions turned out, ascending, and
         the share of all such jobs that do not last longer than `elapsed_s`."""
-        ratios, scale, n = self._range(predicted), 1.0 + predicted, FINE
+        ratios, scale, n = self._range(predicted), 1.0 + seconds_of(predicted), FINE
         outlived = _share_below(ratios.even, (1.0 + elapsed_s) / scale) if elapsed_s > 0 else 0.0
         left = ratios.seen * (1.0 - outlived)
         own = round(n * left / (left + self._tail * outlived)) if outlived else n
@@ -432,7 +445,7 @@ class DurationDistribution:
         return sorted(max(point, elapsed_s) for point in found), outlived
 
     def _made_of(
-        self, predicted: float, elapsed_s: float, moves: list[ClaimMoved] | None = None
+        self, predicted: Duration, elapsed_s: float, moves: list[ClaimMoved] | None = None
     ) -> list[float]:
         """Return equally likely durations, ascending, by how earlier predictions turned out, by
         the job's own hazards and by its claims. What each claim does is appended to `moves`;
@@ -467,7 +480,7 @@ class DurationDistribution:
         )
         return [max(point, elapsed_s) for point in ends]
 
-    def described(self, predicted_s: float, outlived_s: float = 0.0) -> Evidence:
+    def described(self, predicted_s: Duration, outlived_s: float = 0.0) -> Evidence:
         """Return the distribution around a predicted duration, seconds, for the decision's
         record.
         """
@@ -478,7 +491,7 @@ class DurationDistribution:
         odds = tuple((name, lasts.chance(seconds)) for name, seconds in LONG_S)
         return (*spread, ("mean_s", self.total_s(predicted_s, outlived_s)), *odds)
 
-    def alone(self, predicted_s: float, outlived_s: float = 0.0) -> Curve | None:
+    def alone(self, predicted_s: Duration, outlived_s: float = 0.0) -> Curve | None:
         """Return the curve of a job that stays the same as long as its prediction does, or None
         where the prediction has no curve.
         """
@@ -488,7 +501,7 @@ class DurationDistribution:
             return Curve.alone(predicted_s, outlived_s)
         return None
 
-    def _range(self, predicted_s: float) -> _Ratios:
+    def _range(self, predicted_s: Duration) -> _Ratios:
         if isinstance(predicted_s, Stated):
             return _of_error(round(max(predicted_s.error, 0.01), 2), self._points)
         return self._ranges[bisect_right(EDGES_S, predicted_s)]
@@ -598,7 +611,7 @@ def _share_below(even: Sequence[float], value: float) -> float:
     return (place - 0.5 + (value - low) / (high - low)) / len(even)
 
 
-def _without(predicted_s: float) -> float:
+def unstated(predicted_s: Duration) -> float:
     """Return what was predicted without the job's own account."""
     return predicted_s.without_s if isinstance(predicted_s, Stated) else predicted_s
 

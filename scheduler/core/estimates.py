@@ -23,7 +23,7 @@ from features.survival import ERROR, OUTLOOK_TERMS, SUM
 from features.throughput import Asked, asked, shares
 from scheduler.core.curves import LONGEST_S, Predicted, moved
 from scheduler.core.decisions import Evidence, Score
-from scheduler.core.durations import Stated
+from scheduler.core.durations import Duration, Stated, seconds_of, unstated
 
 if TYPE_CHECKING:
     from models.bundle import Bundle
@@ -83,9 +83,14 @@ class Estimate:
         outlived_s: the longest run after which the job had not ended, seconds; 0 without one.
     """
 
-    seconds: float
+    seconds: Duration
     score: Score | None = None
     outlived_s: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """Return ln(1 + seconds), as its score sums to."""
+        return log1p(seconds_of(self.seconds)) if self.score is None else self.score.value
 
     @property
     def plain(self) -> Estimate:
@@ -208,7 +213,7 @@ class TableEstimator(Estimator):
     def __init__(
         self,
         name: str,
-        seconds: Mapping[str, float],
+        seconds: Mapping[str, Duration],
         *,
         default: float | None = None,
         floor: float = 1000.0,
@@ -223,7 +228,7 @@ class TableEstimator(Estimator):
         seconds = self._seconds.get(job.job_id, self._default)
         if seconds is None:
             return super().estimate(job, now)
-        return Estimate(seconds if seconds >= 0 else self._floor)
+        return Estimate(seconds if seconds_of(seconds) >= 0 else self._floor)
 
 
 class ConstantEstimator(Estimator):
@@ -338,12 +343,12 @@ class FeatureEstimator(Estimator):
         """
         if not limited:
             estimate = with_limit(estimate, job, now, self.state)
-        before = log1p(estimate.seconds) if estimate.score is None else estimate.score.value
+        before = estimate.value
         hazards, shift = self.state.curve(job, now, before)
         found = with_outlived(estimate, job, now, self.state)
         if hazards:
             limit_s = LONGEST_S if job.time_limit_s is None else job.time_limit_s
-            curve = Predicted.of(found.seconds, hazards, shift, limit_s)
+            curve = Predicted.of(seconds_of(found.seconds), hazards, shift, limit_s)
             claims = self.state.claims(job, now)
             found = with_claims(replace(found, seconds=curve), curve, claims)
         return with_command(found, job, self.state)
@@ -461,7 +466,7 @@ def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) ->
     if not moves:
         return estimate
     score = estimate.score
-    before = log1p(estimate.seconds) if score is None else score.value
+    before = estimate.value
     if score is not None:
         text = f"{STOPS} {job.time_limit_s:.0f} s"
         score = Score(
@@ -478,7 +483,7 @@ def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState)
     """Return an estimate with one more term, for the longest run after which the job had not
     ended; the same estimate where there was none."""
     score = estimate.score
-    before = log1p(estimate.seconds) if score is None else score.value
+    before = estimate.value
     outlived_s, moves = state.beyond(job, now, before)
     if not outlived_s:
         return estimate
@@ -505,7 +510,7 @@ def with_claims(estimate: Estimate, own: Predicted, claims: Sequence[Claim]) -> 
     if not claims:
         return estimate
     score = estimate.score
-    value = log1p(estimate.seconds) if score is None else score.value
+    value = estimate.value
     for claim, moves in zip(claims, moved(own, claims, value, estimate.outlived_s), strict=True):
         value += moves
         if score is not None:
@@ -568,10 +573,12 @@ def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
 
 def _with(estimate: Estimate, own: Progress | Asked, most_s: float = inf) -> Estimate:
     weight = SPREAD**2 / (SPREAD**2 + own.error**2)
-    before = log1p(estimate.seconds) if estimate.score is None else estimate.score.value
+    before = estimate.value
     moves = weight * (log1p(own.total_s) - before)
     moves = min(moves, log1p(most_s) - before)
-    mean = Stated(portable.expm1(before + moves), sqrt(weight) * own.error, estimate.seconds)
+    mean = Stated(
+        portable.expm1(before + moves), sqrt(weight) * own.error, unstated(estimate.seconds)
+    )
     score = estimate.score
     if score is not None:
         score = Score(
@@ -599,7 +606,8 @@ def moved_by(before: Estimate, was: Estimate, new: Estimate) -> Estimate:
     if was == before:
         return new
     scores = before.score, was.score, new.score
-    value = log1p(before.seconds) + log1p(new.seconds) - log1p(was.seconds)
+    before_s, was_s, new_s = (seconds_of(one.seconds) for one in (before, was, new))
+    value = log1p(before_s) + log1p(new_s) - log1p(was_s)
     score = None
     if any(one is not None for one in scores):
         if any(one is None for one in scores):
@@ -610,12 +618,13 @@ def moved_by(before: Estimate, was: Estimate, new: Estimate) -> Estimate:
         score = _moved(*(one for one in scores if one))
         value = score.value
     seconds = portable.expm1(value)
+    found: Duration = seconds
     if isinstance(new.seconds, Predicted):
-        seconds = new.seconds.moved(seconds)
+        found = new.seconds.moved(seconds)
     if isinstance(new.seconds, Stated):
-        without_s = seconds * (1.0 + new.seconds.without_s) / (1.0 + new.seconds)
-        seconds = Stated(seconds, new.seconds.error, without_s)
-    return Estimate(seconds, score, new.outlived_s)
+        without_s = seconds * (1.0 + new.seconds.without_s) / (1.0 + new_s)
+        found = Stated(seconds, new.seconds.error, without_s)
+    return Estimate(found, score, new.outlived_s)
 
 
 def _moved(before: Score, was: Score, new: Score) -> Score:

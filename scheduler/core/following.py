@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from features.job import Job
@@ -24,7 +25,7 @@ from scheduler.core.decisions import (
     PairPrediction,
     Reason,
 )
-from scheduler.core.durations import Stated
+from scheduler.core.durations import Duration, Stated, seconds_of
 from scheduler.core.estimates import Estimate, Estimator, Known, with_progress
 from scheduler.core.nodes import Nodes
 from scheduler.core.policy import Policy
@@ -138,7 +139,7 @@ class Script:
         """
         of_job = self._of_job.get(queued.job.job_id, ())
         d = next((d for d in of_job if d.estimate_s is not None), None)
-        return None if d is None or d.estimate_s == queued.estimate_s else d
+        return None if d is None or d.estimate_s == queued.predicted_s else d
 
     def profiles(self, job_id: str) -> bool:
         """Return whether a job is to be profiled. Its prediction is no part of that decision."""
@@ -208,14 +209,16 @@ def as_logged(d: Decision, found: Estimate) -> Estimate:
     They are equal unless other code, or another model, made the first; what a decision does not
     keep of it is then as it is found.
     """
-    if d.estimate_s is None or d.estimate_s == found.seconds:
+    if d.estimate_s is None or d.estimate_s == seconds_of(found.seconds):
         return found
-    seconds = d.estimate_s
-    if isinstance(found.seconds, Stated):
-        seconds = Stated(seconds, found.seconds.error, found.seconds.without_s)
-    elif isinstance(found.seconds, Predicted):
-        seconds = found.seconds.moved(seconds)
-    return Estimate(seconds, d.score, found.outlived_s)
+    return Estimate(moved_to(found.seconds, d.estimate_s), d.score, found.outlived_s)
+
+
+def moved_to(known: Duration | None, seconds: float) -> Duration:
+    """Return another predicted duration, with what else is known of the one before."""
+    if isinstance(known, Stated):
+        return replace(known, seconds=seconds)
+    return known.moved(seconds) if isinstance(known, Predicted) else seconds
 
 
 class FollowedTurn(Turn):
@@ -328,10 +331,9 @@ def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
 
 def _predicted(policy: Policy, queued: QueuedJob, d: Decision) -> None:
     """Set what is believed of a job to what a recorded decision predicts of it."""
-    known = queued.estimate_s
-    if d.estimate_s is not None and d.estimate_s != known:
-        moved = known.moved(d.estimate_s) if isinstance(known, Predicted) else d.estimate_s
-        queued.estimate_s, queued.score = moved, d.score
+    if d.estimate_s is not None and d.estimate_s != queued.predicted_s:
+        queued.estimate_s = moved_to(queued.estimate_s, d.estimate_s)
+        queued.score = d.score
         policy.learned.predicted(queued)
 
 

@@ -321,8 +321,8 @@ class Policy:
         """
         return (
             inf
-            if queued.estimate_s is None or level is not None
-            else max(0.0, queued.estimate_s - (now - run.start_time))
+            if queued.predicted_s is None or level is not None
+            else max(0.0, queued.predicted_s - (now - run.start_time))
         )
 
     def reservation(self, vc: str) -> tuple[str, Placement] | None:

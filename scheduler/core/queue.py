@@ -10,7 +10,7 @@ from typing import Protocol
 from features.job import Job, Profile
 from features.progress import Progress
 from scheduler.core.decisions import Evidence, PairPrediction, Reason, Score
-from scheduler.core.durations import of_plain, plain
+from scheduler.core.durations import Duration, of_plain, plain, seconds_of
 from scheduler.core.estimates import Estimate
 from scheduler.core.findings import Partner
 from scheduler.core.obstacles import Obstacle
@@ -67,7 +67,7 @@ class QueuedJob:
         self.seq = seq
         self.priority = priority
         self.key = 0.0
-        self.estimate_s: float | None = None
+        self.estimate_s: Duration | None = None
         self.score: Score | None = None
         self.profile: Profile | None = None
         self.progress: Progress | None = None
@@ -88,6 +88,11 @@ class QueuedJob:
         """Set the predicted duration of the job from now on."""
         self.estimate_s, self.score = estimate.seconds, estimate.score
         self.outlived_s = max(self.outlived_s, estimate.outlived_s)
+
+    @property
+    def predicted_s(self) -> float | None:
+        """The predicted duration as a number; None: there is none."""
+        return None if self.estimate_s is None else seconds_of(self.estimate_s)
 
     @property
     def reason(self) -> Reason | None:

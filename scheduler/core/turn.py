@@ -11,6 +11,7 @@ from scheduler.core.capabilities import Capabilities
 from scheduler.core.capacity import Capacity, capacity_of
 from scheduler.core.cluster import Cluster, Placement, Pool, Run
 from scheduler.core.decisions import Action, Evidence, Reason
+from scheduler.core.durations import seconds_of
 from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.findings import Lack, Promise
 from scheduler.core.holders import NOBODY, Holding
@@ -319,11 +320,12 @@ class Turn:
             alike: jobs whose prediction was the same, and is again.
         """
         estimator, now = self._core.estimator, self.now
-        assert queued.estimate_s is not None
+        before_s = queued.predicted_s
+        assert before_s is not None
         estimator.changed(queued.job, now)
         answer = estimator.estimate(queued.job, now)
-        answer_s = with_progress(answer, queued.progress).seconds
-        if 1 / within < (1 + answer_s) / (1 + queued.estimate_s) < within:
+        answer_s = seconds_of(with_progress(answer, queued.progress).seconds)
+        if 1 / within < (1 + answer_s) / (1 + before_s) < within:
             return False
         answer = estimator.enqueued_again(queued.job, now, answer)
         estimate = with_progress(answer, queued.progress)
@@ -442,7 +444,7 @@ class Turn:
             queued.job.job_id,
             vc=vc or self.vc,
             priority=queued.key,
-            estimate_s=queued.estimate_s,
+            estimate_s=queued.predicted_s,
             score=queued.score,
             need=queued.job.gpus,
             evidence=(*queued.evidence, *evidence),

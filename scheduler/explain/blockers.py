@@ -16,19 +16,19 @@ from time import process_time
 
 from scheduler.core.cluster import Pool, Run
 from scheduler.core.core import Core
-from scheduler.core.decisions import GIVES_GPUS, Decision, Reason
+from scheduler.core.decisions import GIVES_GPUS, Reason
 from scheduler.core.plural import count
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.futures import Believed
+from scheduler.explain.whatif.trial import Item, Trial, without
 
 SEEDS = 4  # nodes whose runs are tried together
 LINE = 100  # of more jobs before it, none is tried by itself
 SPARED = 16  # of a line that is not tried one by one, the smallest are tried whether they may stay
 SMALL = 1000  # jobs in a core up to which what was found is tried once more on all of it
 BUDGET_S = 0.2  # of processor, for somebody who waits for the answer
-Item = str | int  # a job that leaves, or a closed node that opens
 
 
 class Kind(StrEnum):
@@ -86,13 +86,6 @@ class Blockers:
     still: Reason | None = None
 
 
-def starts_without(futures: Futures, job_id: str, gone: Iterable[Item]) -> bool:
-    """Return whether the core gives a waiting job its GPUs at once when some other things are
-    removed.
-    """
-    return _begins(_decided_without(futures.copy(), gone, futures.now), job_id)
-
-
 def find_blockers(futures: Futures, job_id: str, budget_s: float = BUDGET_S) -> Blockers:
     """Return the smallest set found without which a waiting job starts at once.
 
@@ -100,20 +93,6 @@ def find_blockers(futures: Futures, job_id: str, budget_s: float = BUDGET_S) -> 
         budget_s: processor seconds after which no copy is begun.
     """
     return _Search(futures, job_id, budget_s).run()
-
-
-def _decided_without(core: Core, gone: Iterable[Item], now: float) -> list[Decision]:
-    """Return what a copy decides at once when some leave."""
-    for item in gone:
-        if isinstance(item, int):
-            core.nodes.open_wholly(item)
-        else:
-            core.withdrawn(item, now)
-    return core.decide(now)
-
-
-def _begins(decisions: Iterable[Decision], job_id: str) -> bool:
-    return any(d.job_id == job_id and d.action in GIVES_GPUS for d in decisions)
 
 
 class _OutOfTime(Exception):
@@ -189,10 +168,7 @@ class _Search:
         base = CoreCopy(self.core.restricted_to(those), self.futures.now) if small else self.base
         for one in small:
             gone = [*self.best, *(other for other in small if other not in (one, *stay))]
-            tried = base.restore(self.believed)
-            if process_time() > self.until or not _begins(
-                _decided_without(tried, gone, self.futures.now), self.job_id
-            ):
+            if process_time() > self.until or not self._begins(self._without(gone, base)):
                 break
             stay.append(one)
         return stay
@@ -205,7 +181,7 @@ class _Search:
         runs: list[Item] = [run.job.job_id for run in self.runs]
         seeds = self._seeds()[:1]
         for items in (*([*seed, *line] for seed in seeds), [*line, *self.nodes, *runs]):
-            if _begins(self._decided(items), self.job_id):
+            if self._begins(self._without(items)):
                 return tuple(items)
         return ()
 
@@ -214,13 +190,17 @@ class _Search:
         instead = tuple(tuple(map(self._holder, items)) for items in self.instead)
         return Blockers(holders, alternatives, instead, tuple(self.not_examined))
 
-    def _decided(self, gone: Iterable[Item]) -> list[Decision]:
-        return _decided_without(self.base.restore(self.believed), gone, self.futures.now)
+    def _without(self, gone: Iterable[Item], base: CoreCopy | None = None) -> Trial:
+        core = (base or self.base).restore(self.believed)
+        return Trial(core, self.futures.now, without(gone)).decide()
+
+    def _begins(self, trial: Trial) -> bool:
+        return trial.begins(self.job_id, GIVES_GPUS) is not None
 
     def _starts(self, gone: Iterable[Item]) -> bool:
         if process_time() > self.until:
             raise _OutOfTime
-        return _begins(self._decided(gone), self.job_id)
+        return self._begins(self._without(gone))
 
     # --- sets to try ------------------------------------------------------------------------
 
@@ -384,17 +364,17 @@ class _Search:
         line: list[Item] = [] if self.crowd else [*self.waiting]
         gone: list[Item] = [*line, *self.nodes, *(r.job.job_id for r in self.runs)]
         while True:
-            decided = self._decided(gone)
-            if _begins(decided, self.job_id):
+            trial = self._without(gone)
+            if self._begins(trial):
                 self.best = tuple(gone)
                 return None
-            first = [d.job_id for d in decided if d.action in GIVES_GPUS]
+            first = [d.job_id for d in trial.decisions if d.action in GIVES_GPUS]
             if process_time() > self.until:
                 self.not_examined.append("who else goes before it")
                 return None
             if not first:
-                last = [d.reason for d in decided if d.job_id == self.job_id]
-                return last[-1] if last else self.queued.reason
+                last = trial.last(self.job_id)
+                return last.reason if last is not None else self.queued.reason
             gone += first
 
     def _holder(self, item: Item) -> Holder:
@@ -406,7 +386,7 @@ class _Search:
             return Holder(Kind.KEPT if kept else Kind.AHEAD, item)
         now = self.futures.now
         ends_in = max(0.0, self.futures.ends_at(run) - now)
-        expected = self.core.jobs[item].estimate_s
+        expected = self.core.jobs[item].predicted_s
         return Holder(
             kind=Kind.RUN,
             job_id=item,

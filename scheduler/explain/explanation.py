@@ -96,7 +96,7 @@ class Packing:
         speed, partner_speed: of alone, that both were predicted.
         gain_s: seconds that both ends, summed up, are expected to be sooner by sharing; worked out
             from the speeds and `left_s`, `partner_left_s`: what either had left to run alone.
-        text: the gain in a sentence; "" where no gain is counted.
+        costs_s: seconds of waiting, in sum, that it costs others; None: nobody.
     """
 
     partner: str
@@ -106,7 +106,7 @@ class Packing:
     gain_s: float | None = None
     left_s: float | None = None
     partner_left_s: float | None = None
-    text: str = ""
+    costs_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +114,11 @@ class Overtaken:
     """Jobs submitted later to the same virtual cluster that were given GPUs first.
 
     Attributes:
-        why: how many of them, by why each could; `text`: the same in words.
+        why: how many of them, by why each could.
     """
 
     jobs: int
     why: dict[str, int]
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,10 @@ from scheduler.explain.words import (
     closed_words,
     drained_words,
     duration,
+    gain_words,
     hold_words,
     listed,
+    overtaken_words,
     phrase,
     record_words,
     roughly,
@@ -350,7 +352,7 @@ def _overtaken(about: _About) -> _Rows:
     job = about.job if about.in_slurm is None else None
     found = job.overtaken if job is not None else None
     if job is not None and found is not None and (about.depth is Depth.BRIEF or not job.wait):
-        yield "Overtaken", found.text
+        yield "Overtaken", overtaken_words(found.why)
 
 
 def _promise(about: _About) -> _Rows:
@@ -427,7 +429,7 @@ def _packed(about: _About) -> _Rows:
         alone = f"predicted speed {found.speed:.0%} of alone"
         text += f": {alone}, of the other {found.partner_speed:.0%}"
     yield "Shares GPUs", f"{text}."
-    for why in (found.text, *found.tree_path):
+    for why in (gain_words(found), *found.tree_path):
         yield " because", why
 
 

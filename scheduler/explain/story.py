@@ -28,6 +28,7 @@ from scheduler.explain.terms import Breakdown, breakdowns
 from scheduler.explain.waited import as_predicted, wait_words
 from scheduler.explain.words import (
     duration,
+    gain_words,
     moment,
     number,
     percent,
@@ -144,21 +145,6 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
         yield "No speeds were predicted for the pair."
     if sharing.gain_s is not None:
         yield gain_words(sharing)
-
-
-def gain_words(sharing: Sharing) -> str:
-    """Return what sharing was expected to gain, and what that rests on; "" where no gain is
-    counted.
-    """
-    if sharing.gain_s is None:
-        return ""
-    own, other = duration(sharing.left_s), duration(sharing.partner_left_s)
-    price = f", and that costs others {duration(sharing.costs_s)} of waiting in sum"
-    return (
-        f"Alone this job would run {own} more on average, the other {other}; sharing, both ends "
-        f"are in sum {duration(sharing.gain_s)} sooner than one after the other"
-        f"{price if sharing.costs_s else ''}."
-    )
 
 
 def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:

@@ -25,10 +25,10 @@ from scheduler.explain.explanation import (
 from scheduler.explain.job import JobRow
 from scheduler.explain.life import Event
 from scheduler.explain.stories import story_of, where_it_stands
-from scheduler.explain.story import PRINCIPAL_REASONS, Story, gain_words
+from scheduler.explain.story import PRINCIPAL_REASONS, Story
 from scheduler.explain.terms import command_words, expected_words, factor_of, reasons
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, WhyNot, still_waiting
-from scheduler.explain.words import has_gpus, overtaken_words
+from scheduler.explain.words import has_gpus
 from scheduler.slurm.reason import headline, whole
 
 
@@ -199,7 +199,7 @@ def detail_of(job: JobRow, now: float) -> str:
 
 def _overtaken(story: Story) -> Overtaken | None:
     by = dict(story.overtaken)
-    return Overtaken(sum(by.values()), by, overtaken_words(by)) if by else None
+    return Overtaken(sum(by.values()), by) if by else None
 
 
 def _findings(job: JobRow, story: Story, now: float, busy: str = "") -> list[Finding]:
@@ -275,5 +275,5 @@ def _packing(story: Story) -> Packing | None:
         gain_s=last.gain_s,
         left_s=last.left_s,
         partner_left_s=last.partner_left_s,
-        text=gain_words(last),
+        costs_s=last.costs_s,
     )

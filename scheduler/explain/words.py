@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Protocol
 
 from features.clock import LAST_S
 from features.progress import Progress
@@ -254,6 +255,34 @@ def overtaken_words(by: Mapping[str, int]) -> str:
     how = ranked[0][0] if len(ranked) == 1 else listed([f"{n:,} {why}" for why, n in ranked])
     jobs = count(total, "later job") + " started first"
     return f"{jobs}: {how}." if len(ranked) > 1 or total == 1 else f"{jobs}: each {how}."
+
+
+class Gains(Protocol):
+    """What sharing gains and costs, and what each would run alone, seconds; None: not known."""
+
+    @property
+    def gain_s(self) -> float | None: ...
+    @property
+    def left_s(self) -> float | None: ...
+    @property
+    def partner_left_s(self) -> float | None: ...
+    @property
+    def costs_s(self) -> float | None: ...
+
+
+def gain_words(of: Gains) -> str:
+    """Return what sharing was expected to gain, and what that rests on; "" where no gain is
+    counted.
+    """
+    if of.gain_s is None:
+        return ""
+    own, other = duration(of.left_s), duration(of.partner_left_s)
+    price = f", and that costs others {duration(of.costs_s)} of waiting in sum"
+    return (
+        f"Alone this job would run {own} more on average, the other {other}; sharing, both ends "
+        f"are in sum {duration(of.gain_s)} sooner than one after the other"
+        f"{price if of.costs_s else ''}."
+    )
 
 
 def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str:

@@ -43,186 +43,224 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How a setting is given on the command line of `pellucid serve`.
+    """Marks a setting that is an option of `pellucid serve`; its description is the help.
 
     Attributes:
-        help: what its option's help says.
         flags: of what is on or off: the options for both; "": one option, named as the setting.
     """
 
-    help: str
     flags: str = ""
 
 
 class Settings(BaseSettings):
-    """Settings of `pellucid serve` and its processes.
+    """Settings of `pellucid serve` and its processes, each described where it is declared.
 
-    Attributes:
-        database: SQLAlchemy URL; `sqlite:///PATH` or `postgresql+psycopg://...`.
-        cluster: cluster YAML; read when the database is new, compared with its log afterwards.
-            None: the demo cluster that is installed with the package.
-        policy: how to decide, by name or as `module:Class`; likewise fixed by the first start.
-            None: as the cluster file says, else `pellucid`.
-        policy_settings: of it, over those of the cluster file, which Slurm's have none of.
-        profiling: put the cluster file's profiling partition in front of the queues.
-        bundle: folder of the champion's models; watched, and taken when it changes.
-        shadow: folder of models that predict beside those in use, and decide nothing.
-        watch_models: go back to the former models when new ones are worse beyond chance on what
-            has ended since; or behind, where they were judged worse before.
-        params: of the pipeline (`params.yaml`), which name registry and cluster: with them
-            operators have models judged and promoted on the pages; else by `pellucid promote`.
-        state_dir: what is not in the database: bundles in use, the backend's files, exports.
-        backend: where decisions take effect: simulated, local, slurm, or module:function.
-        slurm_mode: what the `slurm` backend does: explain, or order the queue, too.
-        slurm_partitions: those that are virtual clusters, comma-separated; "" = all with GPUs.
-        slurm_gpu_memory_mib: memory of one GPU, which Slurm does not know.
-        slurm_interval_s: the queue is read this often, seconds.
-        slurm_read_progress: read in the output files of running jobs how far they are, where this
-            process may read them and `pellucid:no-progress` is not in the job's comment.
-        dry_run: print the commands that would change something in Slurm, and run none.
-        fake_gpus: the `local` backend's GPUs are only declared (a machine without any).
-        fake_profiles: JSON of the profiles of commands on fake GPUs.
-        read_progress: the `local` backend reads in the output of jobs how far they are, and the
-            service in commands how much they ask for, unless their owner declined.
-        progress_formats: TOML of lines in which this site's jobs say how far they are
-            (docs/progress.md); tried before those that are known.
-        pace: seconds on the `simulated` backend's clock per real second.
-        host, port: where the API listens.
-        server_names: names by which a proxy on this host (TLS) is reached, comma-separated; with
-            any, tokens are asked for.
-        api_workers: API processes; 0: none, and nothing listens.
-        auth: whether a token is asked for; `auto` = on anything but loopback.
-        proxy_addresses: addresses and networks of the proxy that signs people in, comma-separated:
-            its headers are believed there and nowhere else; "" = there is none.
-        proxy_account: Unix account that the proxy runs in, where it is on this host.
-        proxy_user, proxy_groups: headers with the name of who is signed in, and the groups,
-            comma-separated.
-        proxy_roles: what a group may (`*`: everybody): `operator`, `viewer`, or a list of the
-            virtual clusters it submits to.
-        proxy_sign_out: address at which the proxy signs people out, a path on its own host.
-        single_tenant: all who have a token trust each other with everything: jobs of a service that
-            does not run as root run in one account, its own.
-        lease_s: a decider that is not heard of for so long is replaced, seconds; with `slurm_mode`
-            order at most 20.
-        poll_s: longest time between two reads of the log, seconds.
-        bundle_poll_s: the champion is checked this often, seconds.
-        export_every: finished jobs are exported each time so many have ended; 0 = never.
-        max_waiting: jobs of one submitter that may wait at once; 0 = any number.
-        max_payload_mib: what commands and environments of one submitter's jobs that are not over
-            may take, MiB; 0 = any size.
-        max_changes_per_day: submissions and other changes of one account but an operator's, so many
-            at once and so many a day; 0 = any number.
-        mail_program: sends owners who ask for it (`notify`) a message when a job starts or ends, as
-            Slurm's MailProg: PROGRAM -s SUBJECT OWNER, text on standard input; "" = none are sent.
-        keep_days: idempotency keys, and tokens that hold no more, are forgotten after this.
-        archive_days: what events and decisions say is compressed when they are older; 0 = never.
-        accept_clock: a time of day that other clocks do not bear out is believed at the start up to
-            this day (UTC), 2026-11-24; None: the start is refused.
-        log_level: of what is logged on standard error.
+    Those marked with `Option` are options on the command line too, with their description as help.
     """
 
     model_config = SettingsConfigDict(env_prefix="PELLUCID_", extra="forbid")
 
-    database: Annotated[
-        str,
-        Option("sqlite:///PATH or postgresql://USER@HOST/NAME. Created when it does not exist."),
-    ] = "sqlite:///data/service/pellucid.db"
-    cluster: Annotated[
-        Path | None,
-        Option(
-            "Cluster YAML: virtual clusters, nodes, GPUs, profiling partition, policy. By default "
-            "a demo cluster of 240 GPUs."
-        ),
-    ] = None
-    policy: str | None = None
-    policy_settings: Json = {}
-    profiling: Annotated[
-        bool,
-        Option("Use the cluster's profiling partition.", flags="--profiling/--no-profiling"),
-    ] = True
-    bundle: Annotated[
-        Path | None,
-        Option("Exported models, e.g. data/bundle. They are taken up when they change."),
-    ] = Path("data/bundle")
-    shadow: Path | None = Path("data/shadow")
-    watch_models: bool = True
-    params: Path | None = Path("params.yaml")
-    state_dir: Annotated[
-        Path, Option("Folder for what is not in the database: models in use, outputs.")
-    ] = Path("data/service")
-    backend: Annotated[
-        str,
-        Option(
-            "local: processes on this host. slurm: the site's Slurm (see --slurm-mode). simulated: "
-            "none, and a fast clock. module:function: one of your own (docs/adding-a-backend.md)."
-        ),
-    ] = "local"
-    slurm_mode: Annotated[
-        Literal["advise", "order"],
-        Option(
-            "advise: explain and forecast, change nothing. order: set priorities of pending jobs."
-        ),
-    ] = "advise"
-    slurm_partitions: Annotated[
-        str, Option("slurm: partitions to follow, separated by commas; default: all.")
-    ] = ""
-    slurm_gpu_memory_mib: float = Field(24_576.0, gt=0)
-    slurm_interval_s: float = Field(30.0, ge=0.5, le=3600)
-    slurm_read_progress: bool = False
-    dry_run: Annotated[
-        bool,
-        Option("slurm: print the commands, change nothing.", flags="--dry-run/--for-real"),
-    ] = False
-    fake_gpus: Annotated[
-        bool,
-        Option(
-            "local: only declare the cluster's GPUs, without using real ones.",
-            flags="--fake-gpus/--real-gpus",
-        ),
-    ] = False
-    fake_profiles: Path | None = None
-    read_progress: bool = True
-    progress_formats: Path | None = None
-    pace: Annotated[float, Option("simulated: seconds on its clock per real second.")] = Field(
-        1.0, gt=0, le=1e6
+    database: Annotated[str, Option()] = Field(
+        "sqlite:///data/service/pellucid.db",
+        description="sqlite:///PATH or postgresql://USER@HOST/NAME. Created when it does not "
+        "exist.",
     )
-    host: Annotated[str, Option("Address to listen on. Any but loopback requires tokens.")] = (
-        "127.0.0.1"
+    cluster: Annotated[Path | None, Option()] = Field(
+        None,
+        description="Cluster YAML: virtual clusters, nodes, GPUs, profiling partition, policy. By "
+        "default a demo cluster of 240 GPUs.",
     )
-    port: Annotated[int, Option("Port to listen on.")] = Field(8400, ge=0, le=65_535)
-    server_names: str = Field("", pattern=r"^[A-Za-z0-9.,-]*$")
-    api_workers: Annotated[
-        int, Option("Number of API processes. 0: none, and nothing listens.")
-    ] = Field(1, ge=0, le=64)
-    auth: Literal["auto", "on", "off"] = "auto"
-    proxy_addresses: str = Field("", pattern=r"^[0-9A-Fa-f.:/, ]*$")
-    proxy_account: str = ""
-    proxy_user: str = Field("X-Forwarded-User", pattern=r"^[A-Za-z0-9_-]+$")
-    proxy_groups: str = Field("X-Forwarded-Groups", pattern=r"^[A-Za-z0-9_-]+$")
-    proxy_roles: dict[str, Literal["operator", "viewer"] | list[str]] = {}
-    proxy_sign_out: str = Field("", pattern=r"^(/[^/\\].*)?$")
-    single_tenant: bool = False
-    lease_s: float = Field(10.0, ge=0.5, le=600)
-    poll_s: float = Field(0.05, gt=0, le=5)
-    bundle_poll_s: float = Field(5.0, gt=0, le=3600)
-    export_every: int = Field(1000, ge=0)
-    max_waiting: int = Field(20_000, ge=0)
-    max_payload_mib: float = Field(64.0, ge=0, le=1e6)
-    max_changes_per_day: int = Field(200_000, ge=0)
-    mail_program: str = ""
-    keep_days: float = Field(30.0, gt=0, le=36_500)
-    archive_days: float = Field(7.0, ge=0, le=36_500)
-    accept_clock: Annotated[
-        date | None,
-        Option(
-            "Today's date (UTC), such as 2026-11-24. It says that the host's time is right, though "
-            "the start was refused over it."
-        ),
-    ] = None
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        Option("Level of the log on standard error: debug, info, warning or error."),
-    ] = "info"
+    policy: str | None = Field(
+        None,
+        description="How to decide, by name or as module:Class; fixed by the first start. Default: "
+        "as the cluster file says, else pellucid.",
+    )
+    policy_settings: Json = Field(
+        {},
+        description="Settings of the policy, over those of the cluster file, which Slurm's have "
+        "none of.",
+    )
+    profiling: Annotated[bool, Option("--profiling/--no-profiling")] = Field(
+        True, description="Use the cluster's profiling partition."
+    )
+    bundle: Annotated[Path | None, Option()] = Field(
+        Path("data/bundle"),
+        description="Exported models, e.g. data/bundle. They are taken up when they change.",
+    )
+    shadow: Path | None = Field(
+        Path("data/shadow"),
+        description="Folder of models that predict beside those in use, and decide nothing.",
+    )
+    watch_models: bool = Field(
+        True,
+        description="Go back to the former models when new ones are worse beyond chance on what "
+        "has ended since; or behind, where they were judged worse before.",
+    )
+    params: Path | None = Field(
+        Path("params.yaml"),
+        description="Of the pipeline, which name registry and cluster: with them operators have "
+        "models judged and promoted on the pages; else by `pellucid promote`.",
+    )
+    state_dir: Annotated[Path, Option()] = Field(
+        Path("data/service"),
+        description="Folder for what is not in the database: models in use, outputs.",
+    )
+    backend: Annotated[str, Option()] = Field(
+        "local",
+        description="local: processes on this host. slurm: the site's Slurm (see --slurm-mode). "
+        "simulated: none, and a fast clock. module:function: one of your own "
+        "(docs/adding-a-backend.md).",
+    )
+    slurm_mode: Annotated[Literal["advise", "order"], Option()] = Field(
+        "advise",
+        description="advise: explain and forecast, change nothing. order: set priorities of "
+        "pending jobs.",
+    )
+    slurm_partitions: Annotated[str, Option()] = Field(
+        "", description="slurm: partitions to follow, separated by commas; default: all."
+    )
+    slurm_gpu_memory_mib: float = Field(
+        24_576.0, gt=0, description="Memory of one GPU, which Slurm does not know."
+    )
+    slurm_interval_s: float = Field(
+        30.0, ge=0.5, le=3600, description="Seconds between two reads of the queue."
+    )
+    slurm_read_progress: bool = Field(
+        False,
+        description="Read in the output files of running jobs how far they are, where this process "
+        "may read them and `pellucid:no-progress` is not in the job's comment.",
+    )
+    dry_run: Annotated[bool, Option("--dry-run/--for-real")] = Field(
+        False, description="slurm: print the commands, change nothing."
+    )
+    fake_gpus: Annotated[bool, Option("--fake-gpus/--real-gpus")] = Field(
+        False, description="local: only declare the cluster's GPUs, without using real ones."
+    )
+    fake_profiles: Path | None = Field(
+        None, description="JSON of the profiles of commands on fake GPUs."
+    )
+    read_progress: bool = Field(
+        True,
+        description="local: read in the output of jobs how far they are, and in commands how much "
+        "they ask for, unless their owner declined.",
+    )
+    progress_formats: Path | None = Field(
+        None,
+        description="TOML of lines in which this site's jobs say how far they are "
+        "(docs/progress.md); tried before those that are known.",
+    )
+    pace: Annotated[float, Option()] = Field(
+        1.0, gt=0, le=1e6, description="simulated: seconds on its clock per real second."
+    )
+    host: Annotated[str, Option()] = Field(
+        "127.0.0.1", description="Address to listen on. Any but loopback requires tokens."
+    )
+    port: Annotated[int, Option()] = Field(8400, ge=0, le=65_535, description="Port to listen on.")
+    server_names: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9.,-]*$",
+        description="Names by which a proxy on this host (TLS) is reached, comma-separated; with "
+        "any, tokens are asked for.",
+    )
+    api_workers: Annotated[int, Option()] = Field(
+        1, ge=0, le=64, description="Number of API processes. 0: none, and nothing listens."
+    )
+    auth: Literal["auto", "on", "off"] = Field(
+        "auto", description="Whether a token is asked for; auto: on anything but loopback."
+    )
+    proxy_addresses: str = Field(
+        "",
+        pattern=r"^[0-9A-Fa-f.:/, ]*$",
+        description="Addresses and networks of the proxy that signs people in, comma-separated: "
+        "its headers are believed there and nowhere else. Default: there is none.",
+    )
+    proxy_account: str = Field(
+        "", description="Unix account that the proxy runs in, where it is on this host."
+    )
+    proxy_user: str = Field(
+        "X-Forwarded-User",
+        pattern=r"^[A-Za-z0-9_-]+$",
+        description="Header with the name of who is signed in.",
+    )
+    proxy_groups: str = Field(
+        "X-Forwarded-Groups",
+        pattern=r"^[A-Za-z0-9_-]+$",
+        description="Header with the groups of who is signed in, comma-separated.",
+    )
+    proxy_roles: dict[str, Literal["operator", "viewer"] | list[str]] = Field(
+        {},
+        description="What a group may (`*`: everybody): `operator`, `viewer`, or a list of the "
+        "virtual clusters it submits to.",
+    )
+    proxy_sign_out: str = Field(
+        "",
+        pattern=r"^(/[^/\\].*)?$",
+        description="Address at which the proxy signs people out, a path on its own host.",
+    )
+    single_tenant: bool = Field(
+        False,
+        description="All who have a token trust each other with everything: jobs of a service that "
+        "does not run as root run in one account, its own.",
+    )
+    lease_s: float = Field(
+        10.0,
+        ge=0.5,
+        le=600,
+        description="A decider that is not heard of for so long is replaced, seconds; with "
+        "`slurm_mode` order at most 20.",
+    )
+    poll_s: float = Field(
+        0.05, gt=0, le=5, description="Longest time between two reads of the log, seconds."
+    )
+    bundle_poll_s: float = Field(
+        5.0, gt=0, le=3600, description="The champion is checked this often, seconds."
+    )
+    export_every: int = Field(
+        1000,
+        ge=0,
+        description="Finished jobs are exported each time so many have ended; 0: never.",
+    )
+    max_waiting: int = Field(
+        20_000, ge=0, description="Jobs of one submitter that may wait at once; 0: any number."
+    )
+    max_payload_mib: float = Field(
+        64.0,
+        ge=0,
+        le=1e6,
+        description="What commands and environments of one submitter's jobs that are not over may "
+        "take, MiB; 0: any size.",
+    )
+    max_changes_per_day: int = Field(
+        200_000,
+        ge=0,
+        description="Submissions and other changes of one account but an operator's, so many at "
+        "once and so many a day; 0: any number.",
+    )
+    mail_program: str = Field(
+        "",
+        description="Sends owners who ask for it (`notify`) a message when a job starts or ends, "
+        "as Slurm's MailProg: PROGRAM -s SUBJECT OWNER, text on standard input. Default: none.",
+    )
+    keep_days: float = Field(
+        30.0,
+        gt=0,
+        le=36_500,
+        description="Idempotency keys, and tokens that hold no more, are forgotten after this.",
+    )
+    archive_days: float = Field(
+        7.0,
+        ge=0,
+        le=36_500,
+        description="What events and decisions say is compressed when they are older; 0: never.",
+    )
+    accept_clock: Annotated[date | None, Option()] = Field(
+        None,
+        description="Today's date (UTC), such as 2026-11-24. It says that the host's time is "
+        "right, though the start was refused over it.",
+    )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], Option()] = Field(
+        "info", description="Level of the log on standard error: debug, info, warning or error."
+    )
 
     @field_validator("auth", mode="before")
     @classmethod

@@ -108,6 +108,18 @@ def test_serve_shows_the_defaults_of_its_settings_within_the_window() -> None:
         assert f"[default:{Settings.model_fields[name].default}]" in told, name
 
 
+def test_a_setting_says_what_it_is_where_it_is_declared_and_its_help_says_that() -> None:
+    from scheduler.service.settings import Option, Settings
+
+    said = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "120"}).output
+    told = "".join(said.replace("│", " ").split())
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert f"{name}:" not in (Settings.__doc__ or ""), name
+        if any(isinstance(one, Option) for one in field.metadata):
+            assert "".join(field.description.split()) in told, name
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -15,12 +15,12 @@ from pipeline.commands.explain import explain
 from pipeline.commands.simulate import simulate
 from pipeline.explain import RunError, RunFolder, counterfactuals, read_story
 from pipeline.explain.counterfactuals import lines, plain
-from scheduler.core.decisions import Action, Reason
-from scheduler.explain.blockers import starts_without
+from scheduler.core.decisions import GIVES_GPUS, Reason
 from scheduler.explain.life import Phase
 from scheduler.explain.story import Story
-from scheduler.explain.whatif.changes import apply
+from scheduler.explain.whatif.changes import changed
 from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.trial import without
 
 app = typer.Typer()
 for command in (explain, simulate):
@@ -76,18 +76,13 @@ def test_what_is_shown_of_a_run_is_true_of_it(
         for outcome in found.helped:
             assert outcome.helps
             if outcome.starts_now:
-                copy = futures.copy()
-                apply(copy, job_id, outcome.change, found.at, None)
-                begun = [
-                    d.job_id
-                    for d in copy.decide(found.at)
-                    if d.action in (Action.START, Action.PACK)
-                ]
-                assert job_id in begun
+                trial = futures.trial(changed(job_id, outcome.change)).decide()
+                assert trial.begins(job_id) is not None
                 shown += 1
         if holders := found.wait.holders:
             gone = [h.job if h.node is None else h.node for h in holders]
-            assert starts_without(futures, job_id, gone)
+            trial = futures.trial(without(gone)).decide()
+            assert trial.begins(job_id, GIVES_GPUS) is not None
         assert len(lines(found)) >= 2
     assert shown >= 3
 

@@ -9,8 +9,11 @@ from typing import Any
 from features.codec import Json
 from features.job import Job
 from scheduler.core.core import Core
+from scheduler.core.durations import Duration
+from scheduler.core.queue import QueuedJob
 from scheduler.core.request import OF_JOB, TRIED
 from scheduler.explain.whatif.futures import Believed
+from scheduler.explain.whatif.trial import Alteration
 
 
 class NotPossible(ValueError):
@@ -70,15 +73,24 @@ class Change:
         return bool(OF_JOB & self.to.keys())
 
 
-def apply(core: Core, job_id: str, change: Change, now: float, predicted_s: float | None) -> None:
-    """Change a waiting job in a copy of the core. It keeps its place by order of arrival.
+def changed(job_id: str, change: Change, predicted_s: Duration | None = None) -> Alteration:
+    """Return the alteration that changes a waiting job in a copy of the core, or raises
+    NotPossible. It keeps its place by order of arrival.
 
     Args:
         predicted_s: duration believed of what it would be; None: as before.
-
-    Raises NotPossible.
     """
-    queued = core.jobs[job_id]
+
+    def alter(core: Core, now: float) -> None:
+        _change(core, core.jobs[job_id], change, predicted_s=predicted_s, now=now)
+
+    return alter
+
+
+def _change(
+    core: Core, queued: QueuedJob, change: Change, predicted_s: Duration | None, now: float
+) -> None:
+    job_id = queued.job.job_id
     if change.shape:
         job = change.job(queued.job)
         _must_be_possible(core, job)

@@ -19,7 +19,7 @@ from features.job import Job, Profile
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import PairPrediction, Score
-from scheduler.core.durations import DurationDistribution
+from scheduler.core.durations import Duration, DurationDistribution
 from scheduler.core.estimates import Estimator
 from scheduler.core.queue import QueuedJob
 
@@ -64,10 +64,12 @@ class _FixedDistribution(DurationDistribution):
     def __init__(self, distribution: DurationDistribution):
         self.__dict__ = distribution.__dict__ | {"_ranges": [copy(r) for r in distribution._ranges]}
 
-    def learn(self, predicted_s: float | None, duration_s: float, now: float | None = None) -> None:
+    def learn(
+        self, predicted_s: Duration | None, duration_s: float, now: float | None = None
+    ) -> None:
         """Do nothing: what was made up teaches nothing."""
 
-    def began(self, job_id: str, predicted_s: float, now: float, speed: float = 1.0) -> None:
+    def began(self, job_id: str, predicted_s: Duration, now: float, speed: float = 1.0) -> None:
         """Do nothing."""
 
     def over(self, job_id: str) -> None:

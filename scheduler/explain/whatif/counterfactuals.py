@@ -17,12 +17,12 @@ from types import MappingProxyType
 from features.job import Job
 from scheduler.core.cluster import same_type
 from scheduler.core.core import Core
-from scheduler.core.decisions import STARTS, Action, Decision
-from scheduler.core.durations import Quantiles, at_level
+from scheduler.core.decisions import Action, Decision
+from scheduler.core.durations import Duration, Quantiles, at_level, seconds_of
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.effect import Effect, ExpectedTimes, OthersMoved, WhatIfAnswer
 from scheduler.explain.effect import Moved as MovedJob
-from scheduler.explain.whatif.changes import Change, NotPossible, apply
+from scheduler.explain.whatif.changes import Change, NotPossible, changed
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.forecasts import (
     LEAST,
@@ -39,6 +39,7 @@ from scheduler.explain.whatif.forecasts import (
 )
 from scheduler.explain.whatif.futures import UNKNOWN_SPEED, Believed
 from scheduler.explain.whatif.near import by_work, by_work_alone, is_behind, left_out, place_of
+from scheduler.explain.whatif.trial import Alteration, Trial
 from scheduler.explain.whatif.waits import not_before
 from scheduler.policies.pellucid.pairing import ASSUMED
 
@@ -48,7 +49,7 @@ CHANCES = 32  # waiting jobs at most whose starts are compared
 # start, end, whether no GPUs had to become free for it, and its speed beside another
 Seen = tuple[float, float, bool, float | None]
 World = dict[str, Seen]  # of the jobs watched, in one future
-Predict = Callable[[Job], float | None]  # duration believed of a job, seconds
+Predict = Callable[[Job], Duration | None]  # what is believed of a job
 # the forecast shown of a waiting job, given the one that futures make
 AsShown = Callable[[str, StartForecast], StartForecast]
 
@@ -172,30 +173,27 @@ class WhatIf:
         if change.shape:
             limit = change.job(job).time_limit_s
             otherwise[job_id] = futures.durations.quantiles(lasts_s, 0.0, limit)
-        trial = self._changed(job_id, change, predicted)
-        start = _start_of(trial, job_id, futures.now)
+        alter = changed(job_id, change, predicted)
+        trial = futures.trial(alter).decide()
+        start = trial.begins(job_id)
         started = start is not None
-        queued = trial.jobs[job_id]
-        queue = trial.queues[queued.job.vc]
+        queued = trial.core.jobs[job_id]
+        queue = trial.core.queues[queued.job.vc]
         position = place_of(futures, queued) if queued in queue else None
         if start is None and self._is_behind(job_id, queued):
             return self._by_work(job_id, change, queued=queued, lasts_s=lasts_s, assumed=assumed)
         waiting = self._others(job_id, change)
         beside = waiting[:CHANCES] if others else []
         watched = [job_id, *beside]
-
-        def changed(core: Core) -> None:
-            apply(core=core, job_id=job_id, change=change, now=futures.now, predicted_s=predicted)
-
-        base, made = self._worlds(watched, changed, budget_s, otherwise)
+        base, made = self._worlds(watched, alter, budget_s, otherwise)
         gains = [b[job_id][0] - m[job_id][0] for b, m in zip(base, made, strict=True)]
         is_now = _forecast(futures, base, job_id, why_stuck(futures.core, job_id))
-        then = _forecast(futures, made, job_id, why_stuck(trial, job_id))
+        then = _forecast(futures, made, job_id, why_stuck(trial.core, job_id))
         gain_s = _gain(is_now, then, futures.now + futures.horizon_s)
         as_shown = self.as_shown(job_id, is_now) if self.as_shown is not None else None
         # a start that should have been by now says nothing of what a change would move
         if as_shown is not None and (as_shown.start_p50 or inf) > futures.now:
-            rough = crude(trial, futures.memory, futures.now).get(job_id)  # None: it starts there
+            rough = crude(trial.core, futures.memory, futures.now).get(job_id)  # None: it starts
             then = _beside(as_shown, is_now, then, rough.after if rough is not None else ())
             is_now = replace(as_shown, starts=is_now.starts)
             if gain_s is not None and is_now.start_p50 and then.start_p50:
@@ -231,7 +229,7 @@ class WhatIf:
         job_id: str,
         change: Change,
         queued: QueuedJob,
-        lasts_s: float | None,
+        lasts_s: Duration | None,
         assumed: tuple[str, ...],
     ) -> Outcome:
         """Return the outcome for a job in a line too long to be followed, from the work ahead
@@ -239,7 +237,7 @@ class WhatIf:
         futures = self.futures
         was, then = by_work(futures, futures.core.jobs[job_id], queued)
         if lasts_s is not None and then.start_p50 is not None:
-            then = replace(then, end_p50=then.start_p50 + lasts_s)
+            then = replace(then, end_p50=then.start_p50 + seconds_of(lasts_s))
         is_now = was
         if self.as_shown is not None:
             is_now = self.as_shown(job_id, StartForecast(futures.now, why_not=WhyNot.NO_TIME))
@@ -370,12 +368,12 @@ class WhatIf:
         """
         futures, core = self.futures, self.futures.core
         predicted, _, _ = self._predicted(core.jobs[job_id].job, change)
+        alter = changed(job_id, change, predicted)
         if len(core.jobs) > MANY:  # who does not start with nobody beside it does not at all
-            alone = self._alone(job_id)
-            apply(core=alone, job_id=job_id, change=change, now=futures.now, predicted_s=predicted)
-            if _start_of(alone, job_id, futures.now) is None:
+            alone = Trial(self._alone(job_id), futures.now, alter).decide()
+            if alone.begins(job_id) is None:
                 return None
-        return _start_of(self._changed(job_id, change, predicted), job_id, futures.now)
+        return futures.trial(alter).decide().begins(job_id)
 
     def _alone(self, job_id: str) -> Core:
         """Return a copy of the core in which no other job waits."""
@@ -385,14 +383,9 @@ class WhatIf:
             self._alones[job_id] = CoreCopy(core.restricted_to(kept), self.futures.now)
         return self._alones[job_id].restore(Believed({job_id: core.jobs[job_id].estimate_s}))
 
-    def _changed(self, job_id: str, change: Change, predicted: float | None) -> Core:
-        core = self.futures.copy()
-        apply(core=core, job_id=job_id, change=change, now=self.futures.now, predicted_s=predicted)
-        return core
-
     def _predicted(
         self, job: Job, change: Change
-    ) -> tuple[float | None, float | None, tuple[str, ...]]:
+    ) -> tuple[Duration | None, Duration | None, tuple[str, ...]]:
         """Return what the core would believe of the changed job, how long it is taken to last, and
         what is taken for granted with it: with fewer GPUs it has the same work to do.
         """
@@ -407,14 +400,15 @@ class WhatIf:
         lasts, assumed = found, []
         if asked.gpus < job.gpus and before is not None:
             times = job.gpus / max(1, asked.gpus)
-            lasts = max(found or 0.0, before * times)
+            longer_s = seconds_of(before) * times
+            lasts = longer_s if found is None or longer_s > seconds_of(found) else found
             assumed.append(f"its work is the same: it takes {times:g} times as long")
         elif asked.gpus != job.gpus:
             assumed.append("it lasts as long as it would with the GPUs it asks for now")
         if change.to.get("time_limit_s") is not None:
             assumed.append("it can be done within that limit")
         if limit is not None:
-            found, lasts = (None if one is None else min(one, limit) for one in (found, lasts))
+            found, lasts = (_at_most(one, limit) for one in (found, lasts))
         return found, lasts, tuple(assumed)
 
     def _others(self, job_id: str, change: Change) -> list[str]:
@@ -429,16 +423,12 @@ class WhatIf:
             if queued.job.job_id != job_id
         ]
 
-    def effect(self, change: Callable[[Core], None]) -> Effect:
-        """Return which starts move if the cluster or the settings change.
-
-        Args:
-            change: makes it, to a copy of the core.
-        """
+    def effect(self, alter: Alteration) -> Effect:
+        """Return which starts move if the cluster or the settings change."""
         futures = self.futures
         waiting = sum(map(len, futures.whole.queues.values()))
         watched = [q.job.job_id for queue in futures.core.queues.values() for q in queue][:CHANCES]
-        base, made = self._worlds(watched, change)
+        base, made = self._worlds(watched, alter)
         moved = {m.job_id: m.by_s for m in _moved(futures, base, made, watched)}
         stuck = [j for j in watched if _starts_in(base, j) and not _starts_in(made, j)]
         return Effect(
@@ -448,7 +438,7 @@ class WhatIf:
     def _worlds(
         self,
         watched: list[str],
-        change: Callable[[Core], None],
+        alter: Alteration,
         budget_s: float | None = None,
         otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
     ) -> tuple[list[World], list[World]]:
@@ -465,12 +455,9 @@ class WhatIf:
         base, made = list[World](), list[World]()
         for sample in range(self.samples if watched else 0):
             before = self._base(watched, sample, until)
-            core = self.futures.copy()
-            change(core)
-            core.decide(self.futures.now)
             after = _seen(
                 futures=self.futures,
-                core=core,
+                core=self.futures.trial(alter).decide().core,
                 sample=sample,
                 watched=watched,
                 until=until,
@@ -526,17 +513,14 @@ def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ())
     return [change for i, change in enumerate(found) if change not in found[:i]]
 
 
+def _at_most(predicted: Duration | None, limit_s: float) -> Duration | None:
+    """Return a predicted duration, or a limit that is shorter."""
+    return limit_s if predicted is not None and limit_s < seconds_of(predicted) else predicted
+
+
 def _kind(change: Change) -> tuple[str, ...]:
     """Return what a change is about: of several alike the one that helps most is enough."""
     return tuple(change.body())
-
-
-def _start_of(core: Core, job_id: str, now: float) -> Decision | None:
-    """Return how a job starts to run at once, on GPUs of its own or beside another; None: it does
-    not.
-    """
-    decided = core.decide(now)
-    return next((d for d in decided if d.job_id == job_id and d.action in STARTS), None)
 
 
 def _speed(start: Decision | None) -> float | None:

@@ -17,13 +17,14 @@ from types import MappingProxyType
 from scheduler.core.capacity import Capacity, capacity_of
 from scheduler.core.cluster import Run
 from scheduler.core.core import Core
-from scheduler.core.durations import TYPICAL_S, Quantiles, at_level
+from scheduler.core.durations import TYPICAL_S, Duration, Quantiles, at_level, seconds_of
 from scheduler.core.policy import Never
 from scheduler.core.queue import QueuedJob
 from scheduler.core.receipts import Plain
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
+from scheduler.explain.whatif.trial import Alteration, Trial
 from scheduler.explain.words import NEVER, ForecastKind
 
 SAMPLES = 64
@@ -125,10 +126,19 @@ class Futures:
         """What the futures are drawn from."""
         return Beliefs.of(self.memory, self.core, self.now, user_correlation=self._user_correlation)
 
-    def copy(self) -> Core:
-        """Return a copy of the core that asks no model."""
+    def copy(self, also: Mapping[str, Duration | None] = MappingProxyType({})) -> Core:
+        """Return a copy of the core that asks no model.
+
+        Args:
+            also: seconds believed of jobs that are to come.
+        """
         predicted = {job_id: past.predicted_s for job_id, past in self.beliefs.jobs.items()}
+        predicted.update(also)
         return self.snapshot.restore(Believed(predicted))
+
+    def trial(self, alter: Alteration) -> Trial:
+        """Return a copy in which something is altered, before it decides."""
+        return Trial(self.copy(), self.now, alter)
 
     def ends_at(self, run: Run) -> float:
         """Return when a run has ended with even odds."""
@@ -360,8 +370,8 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
                 continue
             ends = must_end.ends(capacity.open - job.gpus)
             at = max([now + work / capacity.open, *ends[1:2]])
-            lasts = _past(core, memory, job.job_id).predicted_s
-            lasts = TYPICAL_S if lasts is None else lasts
+            believed = _past(core, memory, job.job_id).predicted_s
+            lasts = TYPICAL_S if believed is None else seconds_of(believed)
             found[job.job_id] = replace(crudely(now, at, lasts), after=ends)
             work += job.gpus * lasts
     return found

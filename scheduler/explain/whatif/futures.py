@@ -21,7 +21,7 @@ from features.job import Job, Profile
 from scheduler.core.cluster import Run
 from scheduler.core.core import Core
 from scheduler.core.decisions import STARTS, Action, Decision
-from scheduler.core.durations import TYPICAL_S, Quantiles, at_level
+from scheduler.core.durations import TYPICAL_S, Duration, Quantiles, at_level
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.explain.whatif.memory import DAY_S, DAYS, Memory, SubmittedJob
 from scheduler.simulation.engine import Engine, JobResult, Progress
@@ -48,10 +48,10 @@ class Believed(Estimator):
 
     name = "believed"
 
-    def __init__(self, predicted: dict[str, float | None]):
+    def __init__(self, predicted: dict[str, Duration | None]):
         super().__init__()
         self.predicted = predicted
-        self.changed_to: dict[str, float] = {}
+        self.changed_to: dict[str, Duration] = {}
 
     def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
         was = self.estimate(job, now)
@@ -94,7 +94,7 @@ class Arrival(NamedTuple):
 
     since_s: float
     job: Job
-    predicted_s: float | None
+    predicted_s: Duration | None
     profile: Profile | None
     seconds: float | None
 

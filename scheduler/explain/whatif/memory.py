@@ -13,7 +13,7 @@ from features.progress import Progress
 from features.states import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Evidence
-from scheduler.core.durations import DurationDistribution, Quantiles, Stated
+from scheduler.core.durations import Duration, DurationDistribution, Quantiles, Stated
 from scheduler.core.estimates import Estimate, Estimator, moved_by, with_progress
 from scheduler.core.queue import QueuedJob
 from scheduler.core.receipts import Receipt
@@ -39,7 +39,7 @@ class SubmittedJob:
     """
 
     job: Job
-    predicted_s: float | None = None
+    predicted_s: Duration | None = None
     profile: Profile | None = None
     started: float | None = None
     ran_s: float | None = None
@@ -98,7 +98,8 @@ class Memory(Estimator):
         if queued.progress is None:
             return past
         # a policy that asks for no estimates, as Slurm's
-        before = queued.progress.total_s if past.predicted_s is None else past.predicted_s
+        before: Duration = queued.progress.total_s
+        before = before if past.predicted_s is None else past.predicted_s
         return replace(past, predicted_s=with_progress(Estimate(before), queued.progress).seconds)
 
     def recall(self, past: SubmittedJob) -> None:
@@ -111,8 +112,8 @@ class Memory(Estimator):
         else:
             self.durations.learn(past.predicted_s, past.ran_s)
 
-    def predicted(self, job: Job, now: float) -> float | None:
-        """Return the predicted seconds of a job as if it were submitted now, or None where nobody
+    def predicted(self, job: Job, now: float) -> Duration | None:
+        """Return the predicted duration of a job as if it were submitted now, or None where nobody
         predicts it.
 
         Of one that was submitted already: what would be believed of it if it were changed now to

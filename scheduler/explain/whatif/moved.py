@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from scheduler.core.durations import seconds_of
 from scheduler.explain.answer import Cause, MovedStart
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
+from scheduler.explain.whatif.trial import Item, without
 
 LEAST_S = 60.0  # a start that moved by less has not moved
 SHARE = 0.1  # of the wait that is left: nor by less than that
-Item = str | int  # a job that leaves, or a closed node that opens
 
 
 def moved(
@@ -53,13 +54,8 @@ def moved(
 def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
     """Return when a job starts by the crude rule on a copy without some jobs and closed nodes
     (`gone`), seconds since the epoch; None where it has no such start."""
-    copy = futures.copy()
-    for item in gone:
-        if isinstance(item, int):
-            copy.nodes.open_wholly(item)
-        else:
-            copy.withdrawn(item, futures.now)
-    return crude(copy, futures.memory, futures.now)[job_id].start_p50
+    altered = futures.trial(without(gone)).core
+    return crude(altered, futures.memory, futures.now)[job_id].start_p50
 
 
 def _since(
@@ -86,7 +82,7 @@ def _since(
         for run in runs
         if run.job.job_id not in later
         and (expected_s := futures.beliefs.jobs[run.job.job_id].predicted_s) is not None
-        and since < run.start_time + expected_s < now
+        and since < run.start_time + seconds_of(expected_s) < now
     )
     if outlived:
         yield "outlived", outlived

@@ -13,8 +13,8 @@ from scheduler.core.durations import at_level
 from scheduler.explain.effect import NewJob
 from scheduler.explain.reasons import sentence
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
-from scheduler.explain.whatif.futures import Believed
 from scheduler.explain.whatif.near import by_work, is_behind
+from scheduler.explain.whatif.trial import Trial
 
 if TYPE_CHECKING:
     from features.job import Job
@@ -42,12 +42,10 @@ def tried(
     """
     now, job_id = futures.now, job.job_id
     job = replace(job, submit_time=now)
-    believed = {one: past.predicted_s for one, past in futures.beliefs.jobs.items()}
-    believed[job_id] = futures.memory.predicted(job, now)
-    core = futures.snapshot.restore(Believed(believed))
+    core = futures.copy({job_id: futures.memory.predicted(job, now)})
     # a refusal is recorded when the job comes
-    core.submitted(job, now, priority=priority)
-    last = next((d for d in reversed(core.decide(now)) if d.job_id == job_id), None)
+    trial = Trial(core, now, lambda core, now: core.submitted(job, now, priority=priority))
+    last = trial.decide().last(job_id)
     found = NewJob(
         now=now,
         vc=job.vc,

@@ -12,7 +12,13 @@ from typing import Any, Protocol
 
 from scheduler.core.cluster import are_open
 from scheduler.core.decisions import STARTS, Action, Decision
-from scheduler.core.durations import DurationDistribution, DurationMemory, of_plain, plain
+from scheduler.core.durations import (
+    Duration,
+    DurationDistribution,
+    DurationMemory,
+    of_plain,
+    plain,
+)
 from scheduler.core.findings import Hold
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.policy import Learned
@@ -89,7 +95,7 @@ class Parts(Protocol):
     pair_errors: PairErrors
     types: TypedPlacement | None
     pair_predictor: PairPredictor | None
-    estimates: dict[str, float]
+    estimates: dict[str, Duration]
     reservations: dict[str, Reservation]
     memos: dict[str, Memo]
     spent: dict[str, float]
@@ -208,7 +214,7 @@ class PellucidLearned(Learned):
         policy = self._policy
         moved = False
         for group in policy.repredict.due(turn):
-            before = [queued.estimate_s for queued in group]
+            before = [queued.predicted_s for queued in group]
             if not turn.predict_again(group[0], SAME, group[1:]):
                 continue
             estimate_s = group[0].estimate_s

@@ -15,7 +15,7 @@ from math import inf
 from features.job import Job, Profile
 from scheduler.core.cluster import Run
 from scheduler.core.decisions import Evidence, PairPrediction
-from scheduler.core.durations import DurationDistribution
+from scheduler.core.durations import Duration, DurationDistribution
 from scheduler.core.findings import Hold, Partner
 from scheduler.core.obstacles import Obstacle
 from scheduler.core.pairs import PairPredictor
@@ -64,7 +64,7 @@ class _Refusal:
     """
 
     job: Job
-    estimate_s: float | None
+    estimate_s: Duration | None
     outlived_s: float
     pair_predictor: PairPredictor
     runs: list[Run]

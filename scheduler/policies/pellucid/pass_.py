@@ -357,9 +357,9 @@ class Pass:
         from its start.
         """
         job, policy = queued.job, self.policy
-        assert queued.estimate_s is not None
+        assert queued.predicted_s is not None
         return (
-            queued.estimate_s > policy.profile_above * self.turn.profile_s
+            queued.predicted_s > policy.profile_above * self.turn.profile_s
             and queued.profile is None
             and not queued.profiled
             and job.gpus <= policy.max_gpus

@@ -17,11 +17,7 @@ from models.bundle import Bundle
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
-from scheduler.core.durations import (
-    DurationDistribution,
-    Stated,
-    at_level,
-)
+from scheduler.core.durations import Duration, DurationDistribution, Stated, at_level, seconds_of
 from scheduler.core.estimates import Estimator
 from scheduler.core.findings import Findings, Lack, NotExamined, Promise
 from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
@@ -118,7 +114,7 @@ class Pellucid(Policy):
         self.patience = Patience()
         self.usage = self.fairness = Fairness(chosen.fairness)
         self.repredict = Repredict(chosen.predict_again_s)
-        self.estimates: dict[str, float] = {}  # of jobs that have not ended
+        self.estimates: dict[str, Duration] = {}  # of jobs that have not ended
         self.reservations: dict[str, Reservation] = {}  # by virtual cluster
         self.spent: dict[str, float] = {}
         self.usual = UsualProfiles()
@@ -319,10 +315,10 @@ class Pellucid(Policy):
             least_s = max(done_s, queued.outlived_s)
             quantiles = self.distribution.quantiles(queued.estimate_s, least_s, limit_s)
             return max(0.0, at_level(quantiles, level) - done_s) / speed
-        predicted_s, ran_s = queued.estimate_s or 0.0, now - run.start_time
-        if ran_s < predicted_s:
+        predicted, ran_s = queued.estimate_s or 0.0, now - run.start_time
+        if ran_s < (predicted_s := seconds_of(predicted)):
             return predicted_s - ran_s
-        return self.distribution.total_s(predicted_s, max(ran_s, queued.outlived_s)) - ran_s
+        return self.distribution.total_s(predicted, max(ran_s, queued.outlived_s)) - ran_s
 
     def restricted_to(self, kept: Collection[str]) -> Pellucid:
         policy = copy(self)

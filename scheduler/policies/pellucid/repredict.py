@@ -302,7 +302,7 @@ class Repredict:
         if turn.now - self._last.setdefault(turn.vc, turn.now) < self.period_s:
             return False
         self._last[turn.vc] = turn.now
-        work = sum((queued.estimate_s or 0.0) * queued.job.gpus for queued in turn.queue)
+        work = sum((queued.predicted_s or 0.0) * queued.job.gpus for queued in turn.queue)
         return work >= self.period_s * turn.pool.gpus
 
     def _apply(self, group: Group) -> bool:

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from scheduler.core.curves import Curve
 from scheduler.core.decisions import Evidence
-from scheduler.core.durations import DurationDistribution
+from scheduler.core.durations import DurationDistribution, seconds_of
 from scheduler.core.queue import QueuedJob
 from scheduler.policies.pellucid.patience import Patience
 
@@ -95,10 +95,10 @@ def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
     """Return the seconds that a job's predicted duration adds to its key in the queue. A job
     without a prediction adds 0.
     """
-    seconds, counted_s = queued.estimate_s or 0.0, policy.counted_s
-    curve = policy.distribution.alone(seconds, queued.outlived_s) if counted_s else None
+    predicted, counted_s = queued.estimate_s or 0.0, policy.counted_s
+    curve = policy.distribution.alone(predicted, queued.outlived_s) if counted_s else None
     return worth(
-        seconds,
+        seconds_of(predicted),
         curve,
         queued.job.gpus,
         policy.gpu_exponent,

@@ -257,14 +257,14 @@ class Answers:
         now = self._of.now()
         events = [Event(Kind(one["kind"]), now, body=one["body"]) for one in changes]
 
-        def change(core: Core) -> None:
+        def alter(core: Core, _: float) -> None:
             for event in events:
                 self._of.state.apply_to(core, event, now)
 
         asked = WhatIf(
             near(self._of.futures()), samples=self._of.samples, budget_s=self._of.budget_s
         )
-        return asked.effect(change)
+        return asked.effect(alter)
 
     def _moved(self, futures: Futures, job_id: str) -> MovedStart | None:
         """Return how a job's forecast start has moved since it was submitted, or None where it

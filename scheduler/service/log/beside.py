@@ -10,14 +10,15 @@ Intervals are those of a bootstrap over users, who are drawn with all their jobs
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf, log1p, nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, select
 
 from features.spec import Value
 from models.bundle import Bundle, BundleError
@@ -32,6 +33,7 @@ LEVEL = 0.99  # of the interval: it is looked at again and again
 RESAMPLES = 1000
 SHOWN = 1000  # jobs that a page and the command compare
 STATES = ("completed", "failed")  # ended by themselves
+_OF_JOB = "owner", "submitted_at", "started_at", "ended_at", "state"
 WORDS = {
     "better": "better beyond chance",
     "worse": "worse beyond chance",
@@ -214,37 +216,54 @@ def began_with(
         over: only those that ended by themselves.
     """
     found: dict[str, Began] = {}
+    which = [jobs.c.started_at.is_not(None), *([jobs.c.state.in_(STATES)] if over else [])]
+    for row, score in scores(connection, *which, most=2 * most, since=since, until=until):
+        if score["bundle"] == digest:
+            found[row["job_id"]] = Began(  # the first of its scores is last here
+                user=row["owner"],
+                inputs=tuple(score["inputs"]),
+                job_id=row["job_id"],
+                started=row["started_at"],
+                ended=row["ended_at"],
+                counts=row["state"] in STATES,
+            )
+    return sorted(found.values(), key=lambda one: one.started)[-most:]
+
+
+def scores(
+    connection: Connection,
+    *of: ColumnElement[bool],
+    most: int,
+    since: float = -inf,
+    until: float = inf,
+) -> Iterator[tuple[RowMapping, Mapping[str, Any]]]:
+    """Yield the scores of jobs that have inputs, each with its job's row; the latest come first
+    among those of decisions, and then among those that were given meanwhile.
+
+    Args:
+        of: which jobs.
+        most: of the scores of each of the two kinds.
+        since, until: when they were given.
+    """
     for table in (decisions, events):
-        what = (
+        kind = (
             table.c.action == "enqueue" if table is decisions else table.c.kind == Kind.SCORED.value
         )
-        scored = (
-            select(
-                table.c.seq, table.c.job_id, table.c.body,
-                jobs.c.owner, jobs.c.started_at, jobs.c.ended_at, jobs.c.state,
-            )
+        shown = (getattr(jobs.c, name) for name in _OF_JOB)
+        when = [table.c.at >= since] * (since > -inf) + [table.c.at <= until] * (until < inf)
+        query = (
+            select(table.c.seq, table.c.job_id, table.c.body, *shown)
             .join(jobs, jobs.c.job_id == table.c.job_id)
-            .where(what, table.c.at >= since, table.c.at <= until)
-            .where(jobs.c.started_at.is_not(None))
+            .where(kind, *when, *of)
             .order_by(table.c.seq.desc())
-            .limit(2 * most)
-        )  # fmt: skip
-        if over:
-            scored = scored.where(jobs.c.state.in_(STATES))
-        rows = connection.execute(scored).mappings().all()
+            .limit(most)
+        )
+        rows = connection.execute(query).mappings().all()
         for row, body in zip(rows, bodies(connection, table, rows), strict=True):
             given = json.loads(body)
             score = given if table is events else given.get("score") or {}
-            if score.get("bundle") == digest and score.get("inputs"):
-                found[row["job_id"]] = Began(  # the first of its scores is last here
-                    user=row["owner"],
-                    inputs=tuple(score["inputs"]),
-                    job_id=row["job_id"],
-                    started=row["started_at"],
-                    ended=row["ended_at"],
-                    counts=row["state"] in STATES,
-                )
-    return sorted(found.values(), key=lambda one: one.started)[-most:]
+            if score.get("bundle") and score.get("inputs"):
+                yield row, score
 
 
 def in_order(known: Iterable[Began]) -> list[tuple[float, Began]]:

@@ -6,7 +6,6 @@ remains is the effect of a change of the models meanwhile.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,18 +13,16 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from features.spec import Value
 from models.bundle import AdditiveModel, Bundle, Term
-from scheduler.backends.events import Kind
 from scheduler.charts.chart import Chart
 from scheduler.charts.shapes import factor_text, feature_text, shape
 from scheduler.explain.words import number
-from scheduler.service.log.beside import Beside, Ended, beside
-from scheduler.service.log.store.archive import bodies
-from scheduler.service.log.store.tables import decisions, events, jobs
-from scheduler.service.pages.workbench import MOVED, Group, Moved, groups_of, row_of
+from scheduler.service.log.beside import STATES, Beside, Ended, beside, scores
+from scheduler.service.log.store.tables import jobs
+from scheduler.service.pages.workbench import Group, Moved, groups_of, most_moved, row_of
 
 Floats = NDArray[np.float64]
 
@@ -77,18 +74,7 @@ def contrast(one: Bundle, other: Bundle, seen: Sequence[Ended], role: str) -> Co
         [[first.score(row), then.score([row[i] for i in picks])] for row in rows]
     ).T.reshape(2, -1)
     errors = np.abs(scores - np.log1p([job.ran_s for job in ended]))
-    shift = np.abs(scores[1] - scores[0])
-    order = [int(i) for i in np.argsort(-shift, kind="stable")[:MOVED] if shift[i] > 0]
-    moved = tuple(
-        Moved(
-            job_id=ended[i].job_id,
-            user=ended[i].user,
-            before_s=first.seconds(float(scores[0, i])),
-            after_s=then.seconds(float(scores[1, i])),
-            ran_s=ended[i].ran_s,
-        )
-        for i in order
-    )
+    moved = most_moved(first, then, ended, scores)
     groups = tuple(groups_of(first, rows, errors))
     return Contrast(found=found, groups=groups, moved=moved, shapes=shapes, only=only)
 
@@ -214,40 +200,17 @@ def scored_of(
     `until`, at most `MOST`, the latest first.
     """
     found: dict[str, Scored] = {}
-    for table in (decisions, events):
-        what = (
-            table.c.action == "enqueue" if table is decisions else table.c.kind == Kind.SCORED.value
+    submitted = jobs.c.submitted_at >= since, jobs.c.submitted_at < until
+    for row, score in scores(connection, jobs.c.owner == owner, *submitted, most=MOST):
+        over = row["state"] in STATES and row["started_at"] is not None
+        found[row["job_id"]] = Scored(  # the first of its scores is last here
+            job_id=row["job_id"],
+            at=row["submitted_at"],
+            bundle=score["bundle"],
+            value=float(score["value"]),
+            inputs=tuple(score["inputs"]),
+            ran_s=max(0.0, row["ended_at"] - row["started_at"]) if over else None,
         )
-        query = (
-            select(
-                table.c.seq, table.c.job_id, table.c.body,
-                jobs.c.submitted_at, jobs.c.started_at, jobs.c.ended_at, jobs.c.state,
-            )
-            .join(jobs, jobs.c.job_id == table.c.job_id)
-            .where(
-                jobs.c.owner == owner,
-                jobs.c.submitted_at >= since,
-                jobs.c.submitted_at < until,
-                what,
-            )
-            .order_by(table.c.seq.desc())
-            .limit(MOST)
-        )  # fmt: skip
-        rows = connection.execute(query).mappings().all()
-        for row, body in zip(rows, bodies(connection, table, rows), strict=True):
-            given = json.loads(body)
-            score = given if table is events else given.get("score") or {}
-            if not score.get("bundle") or not score.get("inputs"):
-                continue
-            over = row["state"] in ("completed", "failed") and row["started_at"] is not None
-            found[row["job_id"]] = Scored(  # the first of its scores is last here
-                job_id=row["job_id"],
-                at=row["submitted_at"],
-                bundle=score["bundle"],
-                value=float(score["value"]),
-                inputs=tuple(score["inputs"]),
-                ran_s=max(0.0, row["ended_at"] - row["started_at"]) if over else None,
-            )
     return sorted(found.values(), key=lambda one: -one.at)
 
 

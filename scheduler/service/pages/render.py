@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 from scheduler.charts.drift import alarm_words
 from scheduler.explain import words
-from scheduler.explain.story import gain_words
 
 MENU = (
     ("/", "Now"),
@@ -104,7 +103,7 @@ def environment() -> Environment:
     )
     for name in _FILTERS:
         env.filters[name] = getattr(words, name)
-    env.filters["gain_words"] = gain_words
+    env.filters["gain_words"] = words.gain_words
     env.filters["alarm_words"] = alarm_words
     return env
 

@@ -194,22 +194,33 @@ def tried(model: AdditiveModel, asked: Asked, ended: Sequence[Ended]) -> Tried:
     truth = np.log1p([one.ran_s for one in ended])
     errors = np.abs(scores - truth)
     shift = np.abs(scores[1] - scores[0])
-    order = [int(i) for i in np.argsort(-shift, kind="stable")[:MOVED] if shift[i] > 0]
-    moved = tuple(
-        Moved(
-            job_id=ended[i].job_id,
-            user=ended[i].user,
-            before_s=model.seconds(float(scores[0, i])),
-            after_s=model.seconds(float(scores[1, i])),
-            ran_s=ended[i].ran_s,
-        )
-        for i in order
-    )
     return Tried(
         charts=charts,
         groups=tuple(groups_of(model, rows, errors)),
-        moved=moved,
+        moved=most_moved(model, after, ended, scores),
         changed=int((shift > math.log(1.1)).sum()),
+    )
+
+
+def most_moved(
+    before: AdditiveModel, after: AdditiveModel, ended: Sequence[Ended], scores: Floats
+) -> tuple[Moved, ...]:
+    """Return the predictions that differ most between two models, at most `MOVED`.
+
+    Args:
+        scores: of the jobs, by the first and by the other model (2, n).
+    """
+    shift = np.abs(scores[1] - scores[0])
+    order = [int(i) for i in np.argsort(-shift, kind="stable")[:MOVED] if shift[i] > 0]
+    return tuple(
+        Moved(
+            job_id=ended[i].job_id,
+            user=ended[i].user,
+            before_s=before.seconds(float(scores[0, i])),
+            after_s=after.seconds(float(scores[1, i])),
+            ran_s=ended[i].ran_s,
+        )
+        for i in order
     )
 
 

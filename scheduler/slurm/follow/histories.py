@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from features.job import Job
 from features.states import State
+from scheduler.core.durations import seconds_of
 from scheduler.explain.whatif.memory import Memory
 from scheduler.slurm.read.job_states import OVER, STATES, WAITING
 from scheduler.slurm.read.parse import SlurmJob
@@ -61,7 +62,8 @@ class Histories:
             past = self.memory.of(job.id)
             self._apply(what, job, self.heard)
             if what == LEFT:
-                ended.append((job, past.predicted_s if past is not None else None))
+                known = past.predicted_s if past is not None else None
+                ended.append((job, None if known is None else seconds_of(known)))
         for job_id in [job_id for job_id in self._live if job_id not in mine]:
             del self._live[job_id]
             self.memory.withdrawn(job_id, now)

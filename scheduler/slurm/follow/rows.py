@@ -18,8 +18,7 @@ from scheduler.slurm.follow.reasons import briefly
 from scheduler.slurm.follow.standing import (
     STARTED,
     Standings,
-    command,
-    may_share,
+    asked,
     named,
     queued_at,
     seen_as,
@@ -44,22 +43,7 @@ def _json(job: SlurmJob, reason: SlurmReason) -> str:
 
 def submission(job: SlurmJob, vc: str) -> Submission:
     """Return a job of Slurm as a submission to the service."""
-    return Submission(
-        job_id=job.id,
-        command=command(job),
-        owner=job.user[:128],
-        vc=vc,
-        gpus=job.gpus,
-        submitted_at=job.submit,
-        name=job.name[:256],
-        user=job.user,
-        cpus=float(job.cpus),
-        memory_mib=job.memory_mib,
-        gpu_type=job.gpu_type or None,
-        time_limit_s=job.time_limit_s,
-        share=may_share(job),
-        profile=False,
-    )
+    return Submission(**asked(job), vc=vc)
 
 
 class JobRows:

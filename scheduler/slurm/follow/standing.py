@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from features.codec import Json
 from scheduler.core.decisions import ANOTHER
 from scheduler.core.phase import Phase
 from scheduler.explain.job import JobRow
@@ -16,6 +17,7 @@ from scheduler.slurm.reason import SlurmReason
 
 MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
 STARTED = SlurmReason(started=True)
+ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class Standings:
             reason=self._reasons.get(job_id) or still or before,
             priority=self._ranks.get(job_id, 0),
             key=queued.key,
-            estimate_s=queued.estimate_s,
+            estimate_s=queued.predicted_s,
             placement={node: _indices(mask) for node, mask in held},
             partner=run.partner.job.job_id if run and run.partner else None,
         )
@@ -70,6 +72,25 @@ class Standings:
 def seen_as(job: SlurmJob) -> Phase:
     """Return the phase of a job that is seen, and not decided about."""
     return Phase.RUNNING if job.state in HOLDING else Phase.SUBMITTED
+
+
+def asked(job: SlurmJob) -> Json:
+    """Return what a job asks for, as a submission and a row have it."""
+    return {
+        "job_id": job.id,
+        "command": ("sbatch", job.name[:200] or "batch"),  # Slurm does not show its own
+        "owner": job.user[:128],
+        "user": job.user,
+        "name": job.name[:256],
+        "gpus": job.gpus,
+        "cpus": float(job.cpus),
+        "memory_mib": job.memory_mib,
+        "gpu_type": job.gpu_type or None,
+        "time_limit_s": job.time_limit_s,
+        "share": ALONE not in job.comment.split(),
+        "profile": False,
+        "submitted_at": job.submit,
+    }
 
 
 def queued_at(job: SlurmJob) -> float | None:
@@ -103,26 +124,14 @@ def _seen_row(
     job: SlurmJob, snapshot: ClusterSnapshot, stands: Standing, reason: SlurmReason
 ) -> JobRow:
     return JobRow(
-        job_id=job.id,
-        command=command(job),
-        owner=job.user[:128],
-        user=job.user,
+        **asked(job),
         vc=snapshot.shape.vc_of(job.partition),
-        name=job.name[:256],
-        gpus=job.gpus,
-        cpus=float(job.cpus),
-        memory_mib=job.memory_mib,
-        gpu_type=job.gpu_type or None,
-        time_limit_s=job.time_limit_s,
-        share=may_share(job),
-        profile=False,
         phase=stands.phase.value,
         reason=stands.reason,
         priority=stands.priority,
         estimate_s=stands.estimate_s,
         placement=dict(stands.placement),
         partner=stands.partner and ANOTHER,
-        submitted_at=job.submit,
         queued_at=queued_at(job),
         started_at=job.start if job.state in HOLDING else None,
         slurm=reason,
@@ -133,19 +142,6 @@ def _seen_row(
         detail="",
         cancel_asked=False,
     )
-
-
-ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
-
-
-def command(job: SlurmJob) -> tuple[str, ...]:
-    """Return what stands for a job's command, which Slurm does not show."""
-    return "sbatch", job.name[:200] or "batch"
-
-
-def may_share(job: SlurmJob) -> bool:
-    """Return whether a job may share its GPUs, by its comment."""
-    return ALONE not in job.comment.split()
 
 
 def ranked(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:

@@ -10,10 +10,10 @@ from math import inf
 from time import process_time
 
 from features.clock import Clock
-from scheduler.core.decisions import Action
 from scheduler.explain.effect import ClosedPartition, Eta, Sooner, Tried
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, too_late
 from scheduler.explain.whatif.memory import Memory
+from scheduler.explain.whatif.trial import begins
 from scheduler.slurm.follow.changes import Change, changes
 from scheduler.slurm.follow.checks import Verdict, put_back_s
 from scheduler.slurm.follow.partitions import closed_to_user
@@ -163,11 +163,11 @@ class Trials:
             # a priority is computed again, or stays the place in line
             priority = 1 if self.site.weighs else job.priority
             changed = replace(change.job, priority=priority, reason="")
-            if self._starts(changed) is None:
-                slower.append((change, changed))
-            else:
+            if self._starts(changed):
                 made = Tried(self.now, self.now, 1, why=AT_ONCE)
                 found.append(_tried(made, change))
+            else:
+                slower.append((change, changed))
         for change, changed in slower:
             if self._late:
                 not_tried.append(change.words)
@@ -228,13 +228,11 @@ class Trials:
         others = [other for other in self.jobs if other.id != job.id]
         return self._means.draw([*others, job], self.now)
 
-    def _starts(self, job: SlurmJob) -> ClusterSnapshot | None:
-        """Return the snapshot in which a job starts at once; None where it does not, or that
-        cannot be foreseen."""
+    def _starts(self, job: SlurmJob) -> bool:
+        """Return whether a job starts at once, as far as that can be foreseen."""
         snapshot = self._drawn(job)
         barred = job.id in snapshot.aside or without_start(snapshot, [job.id])
-        started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
-        return snapshot if job.id in started and not barred else None
+        return not barred and begins(snapshot.decisions, job.id) is not None
 
     # --- one trial ----------------------------------------------------------------------------
 
@@ -256,8 +254,7 @@ class Trials:
             return Tried(reason=job.reason or "Dependency", why=why)
         if (asked := policy.asked(job.id)) is not None and asked.latest < self.now:
             return Tried(reason=job.reason, why=WhyNot.LATE)
-        started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
-        if job.id in started:
+        if begins(snapshot.decisions, job.id) is not None:
             return Tried(self.now, self.now, 1, why=AT_ONCE)
         futures = Futures(snapshot.core, self.memory, self.now)
         made = futures.forecast(

@@ -18,7 +18,7 @@ from features.throughput import Ran, asked
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Score
-from scheduler.core.durations import DurationDistribution, Stated
+from scheduler.core.durations import DurationDistribution, Stated, seconds_of
 from scheduler.core.estimates import (
     OF_HISTORIES,
     Estimate,
@@ -26,6 +26,7 @@ from scheduler.core.estimates import (
     with_command,
     with_progress,
 )
+from scheduler.core.following import moved_to
 from scheduler.core.profiling import WaitingStage
 from scheduler.explain.terms import breakdowns, gap_of, reasons
 from scheduler.testing.builders import Desk, a_job, pellucid
@@ -38,11 +39,11 @@ UNSURE = replace(SURE, low_s=2 * HOUR, high_s=60 * HOUR)
 def test_it_is_weighed_by_its_error_and_is_a_term_of_the_score() -> None:
     score = Score(log1p(600.0), 5.0, (log1p(600.0) - 5.0,), "coldstart", ("0.5",))
     sure, unsure = (with_progress(Estimate(600.0, score), said) for said in (SURE, UNSURE))
-    assert sure.seconds == pytest.approx(12 * HOUR, rel=0.02)
-    assert unsure.seconds < 0.75 * sure.seconds
+    assert seconds_of(sure.seconds) == pytest.approx(12 * HOUR, rel=0.02)
+    assert seconds_of(unsure.seconds) < 0.75 * seconds_of(sure.seconds)
     assert sure.score is not None
     assert gap_of(sure.score) < 1e-9
-    assert sure.seconds == pytest.approx(expm1(sure.score.value))
+    assert seconds_of(sure.seconds) == pytest.approx(expm1(sure.score.value))
     assert sure.score.inputs[-1] == "90 epochs of 480 s"
     assert with_progress(sure, SURE) is sure, "once is enough"
     assert with_progress(Estimate(600.0, score), None).score is score
@@ -61,17 +62,18 @@ def test_what_its_command_says_is_weighed_by_its_error_and_ends_at_the_limit() -
     for given in (None, score):
         own = with_command(Estimate(600.0, given), job, state)
         mean = expm1(before + weight * (log1p(found.total_s) - before))
-        assert (own.seconds, own.score is None) == (pytest.approx(mean), given is None)
         assert isinstance(own.seconds, Stated)
+        assert (own.seconds.seconds, own.score is None) == (pytest.approx(mean), given is None)
         assert own.seconds.error == pytest.approx(weight**0.5 * found.error)
         assert own.seconds.without_s == 600.0
     limited = with_command(Estimate(600.0, score), replace(job, time_limit_s=700.0), state)
-    assert 600.0 < limited.seconds <= 700.0
-    assert with_command(Estimate(1e5), replace(job, time_limit_s=700.0), state).seconds <= 700.001
+    assert 600.0 < seconds_of(limited.seconds) <= 700.0
+    longer = with_command(Estimate(1e5), replace(job, time_limit_s=700.0), state)
+    assert seconds_of(longer.seconds) <= 700.001
     own = with_command(Estimate(600.0, score), job, state)
     surer = replace(SURE, low_s=SURE.total_s * 0.8, high_s=SURE.total_s * 1.2)
     assert found.error < surer.error < 0.25  # doubtful from there on
-    assert with_progress(own, surer).seconds == pytest.approx(SURE.total_s, rel=0.1)
+    assert seconds_of(with_progress(own, surer).seconds) == pytest.approx(SURE.total_s, rel=0.1)
     assert with_progress(own, UNSURE) is own
     nobody: Any = SimpleNamespace(ran=lambda job: ())
     assert with_command(Estimate(600.0), job, nobody) == Estimate(600.0)
@@ -83,7 +85,7 @@ def test_a_duration_it_states_has_an_error_of_its_own() -> None:
     stated = Stated(12 * HOUR, 0.05, without_s=600.0)
     for seen in (stated, pickle.loads(pickle.dumps(stated))):
         low, high = (distribution.quantile_s(seen, level) for level in (0.1, 0.9))
-        assert 0.9 * seen < low < seen < high < 1.1 * seen
+        assert 0.9 * seen.seconds < low < seen.seconds < high < 1.1 * seen.seconds
         quantiles = distribution.quantiles(seen, 6 * HOUR)
         assert quantiles[len(quantiles) // 2] == pytest.approx(12 * HOUR, rel=0.02)
         assert distribution.expected_s(seen, 6 * HOUR) == pytest.approx(6 * HOUR, rel=0.02)
@@ -144,7 +146,7 @@ def test_jobs_like_it_are_predicted_by_it_until_it_ends_and_then_by_its_end() ->
     ask = Job("next", 1500.0, 2, user="ann", vc="vc")
 
     def predicted() -> float:
-        return core.estimator.estimate(ask, 1500.0).seconds
+        return seconds_of(core.estimator.estimate(ask, 1500.0).seconds)
 
     before = predicted()
     core.progressed("first", UNSURE, 1500.0)
@@ -153,9 +155,11 @@ def test_jobs_like_it_are_predicted_by_it_until_it_ends_and_then_by_its_end() ->
     sure = predicted()
     assert before < unsure < sure
     other = Job("other", 1500.0, 2, user="bob", vc="vc")
-    assert core.estimator.estimate(other, 1500.0).seconds < sure
+    assert seconds_of(core.estimator.estimate(other, 1500.0).seconds) < sure
     own = Job("first", 0.0, 2, user="ann", vc="vc")
-    assert core.estimator.estimate(own, 1500.0).seconds < before, "it is no news to itself"
+    assert seconds_of(core.estimator.estimate(own, 1500.0).seconds) < before, (
+        "it is no news to itself"
+    )
     core.ended("first", State.FAILED, 1500.0, 1500.0)
     assert predicted() < 0.5 * sure, "it said more than it did"
 
@@ -179,3 +183,12 @@ def test_the_queue_is_ordered_by_it_after_the_profiling_run_and_it_is_said_why()
     assert breakdown.adds_up
     assert breakdown.terms_known
     assert "its own progress says 90 epochs of 480 s: \u00d7" in reasons(breakdown)
+
+
+def test_what_a_job_states_is_no_number_and_keeps_its_error_under_another() -> None:
+    stated: Any = Stated(600.0, 0.05, 60.0)
+    for lost in (lambda: stated + 1.0, lambda: min(stated, 900.0), lambda: stated * 2):
+        with pytest.raises(TypeError):
+            lost()
+    assert moved_to(stated, 700.0) == Stated(700.0, 0.05, 60.0)
+    assert moved_to(None, 700.0) == 700.0

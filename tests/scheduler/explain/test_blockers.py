@@ -13,7 +13,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import GIVES_GPUS, Decision, Reason
 from scheduler.core.estimates import TableEstimator
 from scheduler.explain.answer import Analysis
-from scheduler.explain.blockers import Blockers, Holder, Kind, find_blockers, starts_without
+from scheduler.explain.blockers import Blockers, Holder, Kind, find_blockers
 from scheduler.explain.findings import LISTED, analysis, compared
 from scheduler.explain.render import dominant, in_the_way, promise
 from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
@@ -21,7 +21,7 @@ from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import Fifo, FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
 from scheduler.testing.worlds import World, worlds
-from tests.scheduler.explain.watched import a_policy, replay, waits
+from tests.scheduler.explain.watched import a_policy, replay, starts_without, waits
 
 HOUR = 3600.0
 

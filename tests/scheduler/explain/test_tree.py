@@ -11,7 +11,7 @@ import pytest
 from pipeline.printed.why import tree_lines
 from scheduler.core.findings import NodesLookedAt
 from scheduler.explain.answer import Analysis, Group, Kept
-from scheduler.explain.explanation import Explanation, Standing, Times
+from scheduler.explain.explanation import Explanation, Overtaken, Packing, Standing, Times
 from scheduler.explain.render import Depth, Reader, render
 from scheduler.explain.tree import Finding, tree_of
 from scheduler.slurm.reason import SlurmReason
@@ -89,6 +89,30 @@ def test_the_nodes_are_counted_by_what_keeps_a_job_from_them() -> None:
         "9 nodes: 5 have too few GPUs free (at most 2 of 4 on one), 1 has GPUs free that are kept "
         "for another job, 2 have too many GPUs closed, 1 has as many free as it takes there."
     )
+
+
+def test_sentences_beside_whose_values_they_would_stand_are_made_when_they_are_shown() -> None:
+    pair = Packing(
+        partner="b",
+        tree_path=["both are small"],
+        speed=0.9,
+        partner_speed=0.8,
+        gain_s=600.0,
+        left_s=3600.0,
+        partner_left_s=1800.0,
+        costs_s=120.0,
+    )
+    job = replace(JOB, overtaken=Overtaken(3, {"smaller": 2, "older": 1}), packing=pair)
+    for record in (job.overtaken, job.packing):
+        assert "text" not in tree_of(record).values
+    rows = render(job, Depth.WHOLE, Reader.TERMINAL, 100.0)
+    texts = [row.text for row in rows]
+    assert "3 later jobs started first: 2 smaller and 1 older." in texts
+    assert (
+        "Alone this job would run 1 h more on average, the other 30 min; sharing, both ends are "
+        "in sum 10 min sooner than one after the other, and that costs others 2 min of waiting in "
+        "sum."
+    ) in texts
 
 
 def test_an_old_answer_says_so_to_those_who_cannot_see_it() -> None:

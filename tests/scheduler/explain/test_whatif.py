@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -19,6 +19,7 @@ from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, _forecast, answer_of, candidates
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, crude, starting
 from scheduler.explain.whatif.memory import Memory
+from scheduler.explain.whatif.trial import Alteration
 from scheduler.policies.fifo import FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of
 from scheduler.testing.worlds import World, worlds
@@ -230,25 +231,25 @@ def test_every_counterfactual_that_says_now_is_true(world: World, name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "moved", "stuck"),
+    ("alter", "moved", "stuck"),
     [
         # large starts there at 100 and not at 600; late on the first node at 600 and not at 1200
-        (lambda core: core.nodes.add(1, Node("vc", 8)), {"large": -500.0, "late": -600.0}, []),
+        (lambda core, _: core.nodes.add(1, Node("vc", 8)), {"large": -500.0, "late": -600.0}, []),
         # it is large's only: late needs 8 on the fewest nodes, and has the first at 600
-        (lambda core: core.nodes.add(1, Node("vc", 4)), {"large": -500.0, "late": -600.0}, []),
-        (lambda core: core.nodes.add(1, Node("other", 8)), {}, []),
-        (lambda core: core.nodes.set_open(0, False), {}, ["large", "late"]),
+        (lambda core, _: core.nodes.add(1, Node("vc", 4)), {"large": -500.0, "late": -600.0}, []),
+        (lambda core, _: core.nodes.add(1, Node("other", 8)), {}, []),
+        (lambda core, _: core.nodes.set_open(0, False), {}, ["large", "late"]),
         # 4 GPUs from 600 on: large still starts then, late has not enough any more
-        (lambda core: core.nodes.change(0, Node("vc", 4)), {}, ["late"]),
+        (lambda core, _: core.nodes.change(0, Node("vc", 4)), {}, ["late"]),
     ],
     ids=["a node", "a small one", "one elsewhere", "closed", "shrinks"],
 )
 def test_the_effect_of_a_change_is_whose_start_moves_by_how_much_and_who_never_starts(
-    change: Callable[[Core], None], moved: dict[str, float], stuck: list[str]
+    alter: Alteration, moved: dict[str, float], stuck: list[str]
 ) -> None:
     """At 100 s, where `first` (6 of 8 GPUs) ends at 600, then `large` (4) runs until 1200, then
     `late` (all 8) starts."""
     desk, memory = busy()
-    told = WhatIf(Futures(desk.core, memory, 100.0), samples=9).effect(change)
+    told = WhatIf(Futures(desk.core, memory, 100.0), samples=9).effect(alter)
     assert (told.moved, told.stuck) == (moved, stuck)
     assert (told.examined, told.waiting, told.futures) == (2, 2, 9)

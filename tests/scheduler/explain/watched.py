@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from scheduler.assembly import settings_of
 from scheduler.core.arrivals import RecentForecaster
 from scheduler.core.core import Core
-from scheduler.core.decisions import Action, Decision
+from scheduler.core.decisions import GIVES_GPUS, Action, Decision
 from scheduler.core.estimates import Estimator
 from scheduler.core.policy import Policy, Predictors
 from scheduler.core.profiling import WaitingStage
+from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
+from scheduler.explain.whatif.trial import Item, without
 from scheduler.policies import build
 from scheduler.simulation.engine import Engine
 from scheduler.testing.builders import UserMeans, a_stage
@@ -68,6 +70,11 @@ class Scores:
         )
         speed = 1.0 - 0.15 * (a + b)
         return PairPrediction((a, b), (speed, speed))
+
+
+def starts_without(futures: Futures, job_id: str, gone: Iterable[Item]) -> bool:
+    """Whether a job gets its GPUs at once when some are gone from a copy of the core."""
+    return futures.trial(without(gone)).decide().begins(job_id, GIVES_GPUS) is not None
 
 
 def waits(decisions: list[Decision]) -> list[Decision]:

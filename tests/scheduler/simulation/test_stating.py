@@ -14,7 +14,7 @@ from features.schema import State
 from pipeline.traces.synthetic.generate import default_config, write
 from pipeline.worlds import open_scenario
 from pipeline.worlds.venus import TrackError
-from scheduler.core.durations import Stated
+from scheduler.core.durations import Stated, seconds_of
 from scheduler.core.estimates import HistoriesEstimator
 from scheduler.simulation.stating import Stating, stating, with_commands
 from scheduler.simulation.work import Work
@@ -79,7 +79,7 @@ def test_commands_and_completed_runs_of_the_script_say_how_long_a_job_lasts() ->
         estimator.submitted(job, job.submit_time)
         seconds = estimator.estimate(job, job.submit_time).seconds
         assert isinstance(seconds, Stated) == (i >= 3)
-        off.append(abs(log(seconds / work[job.job_id].duration_s)))
+        off.append(abs(log(seconds_of(seconds) / work[job.job_id].duration_s)))
         estimator.started(job.job_id, job.submit_time)
         estimator.ended(job.job_id, State.COMPLETED, work[job.job_id].duration_s, job.submit_time)
     assert median(off[30:]) < 0.15

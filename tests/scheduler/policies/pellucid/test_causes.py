@@ -21,7 +21,8 @@ from scheduler.core.estimates import TableEstimator
 from scheduler.core.pairs import BundlePairPredictor
 from scheduler.core.tree_steps import OF_BOTH, TreeStep
 from scheduler.explain.life import JobFacts
-from scheduler.explain.story import build_story, gain_words
+from scheduler.explain.story import build_story
+from scheduler.explain.words import gain_words
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
 
 LIGHT = Profile(30.0, 10.0, 1000.0, False)

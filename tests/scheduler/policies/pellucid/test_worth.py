@@ -9,7 +9,7 @@ import pytest
 from features.repeats import Claim
 from features.survival import BINS, EDGES_S
 from scheduler.core.curves import Curve, Predicted
-from scheduler.core.durations import Stated
+from scheduler.core.durations import Duration, Stated
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.queue import QueuedJob
 from scheduler.policies.pellucid.policy import Pellucid
@@ -29,7 +29,7 @@ def two_kinds(long: float, seconds: float = 600.0, claims: tuple[Claim, ...] = (
     return Predicted.of(seconds, hazards, claims=claims)
 
 
-def a_desk(**believed: float) -> Desk:
+def a_desk(**believed: Duration) -> Desk:
     """A full cluster; jobs of the table wait for it."""
     policy = pellucid(max_wait_s=1e9, ageing=0.05, predict_again_s=0.0, counted_s=HOUR)
     table = TableEstimator("given", believed, default=600.0)
