@@ -42,7 +42,7 @@ from typing import Any
 import yaml
 
 from benchmarks.calibration import program
-from benchmarks.mutations import covering, near, sample
+from benchmarks.mutations import CODE, covering, near, sample
 from features.folders import temporary_folder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,7 +134,9 @@ def _covering(coverage: Path) -> Callable[[str, int], tuple[str, ...]]:
 def _near() -> Callable[[str, int], tuple[str, ...]]:
     texts = {
         str(path.relative_to(ROOT)): path.read_text()
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for folder in ("tests", *CODE)
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if folder != "tests" or path.name.startswith("test_")
     }
     return lambda file, _: near(file, texts)
 

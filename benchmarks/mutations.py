@@ -83,21 +83,30 @@ def covering(coverage: CoverageData, file: str, line: int) -> tuple[str, ...]:
 
 def near(file: str, texts: Mapping[str, str]) -> tuple[str, ...]:
     """Return the files of tests that may run a module: those of its name first, then those that
-    import it, the shortest first. `texts`: all files of tests, by name.
+    import it, the shortest first. Where there are none: those that are near who imports it.
+
+    Args:
+        texts: all modules and files of tests, by name.
     """
+    tests = [n for n in texts if n.startswith("tests/")]
+    there = [n for n in tests if n.split("/")[1] not in (*ELSEWHERE, "benchmarks")]
+    found = dict[str, bool]()  # whether it is by its name
+    _, imports = _named(file)
+    users = [n for n in sorted(texts.keys() - tests) if imports.search(texts[n])]
+    for own, imported in map(_named, (file, *users)):
+        found |= {n: Path(n).name == own for n in there if imported.search(texts[n])}
+        found |= {n: True for n in there if Path(n).name == own}
+        if found:
+            break
+    return tuple(sorted(found, key=lambda n: (not found[n], len(texts[n]))))[:MOST_FILES]
+
+
+def _named(file: str) -> tuple[str, re.Pattern[str]]:
+    """How the tests of a module are named, and what imports it."""
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     package, _, stem = module.rpartition(".")
-    imports = re.compile(
-        rf"\b{re.escape(module)}\b|from {re.escape(package)} import [^\n]*\b{stem}\b"
-    )
-    own = f"test_{stem.strip('_')}.py"
-
-    def place(name: str) -> tuple[bool, int]:
-        return Path(name).name != own, len(texts[name])
-
-    there = [n for n in texts if n.split("/")[1] not in (*ELSEWHERE, "benchmarks")]
-    found = (n for n in there if Path(n).name == own or imports.search(texts[n]))
-    return tuple(sorted(found, key=place))[:MOST_FILES]
+    plain = rf"from {re.escape(package)} import [^\n]*\b{stem}\b"
+    return f"test_{stem.strip('_')}.py", re.compile(rf"\b{re.escape(module)}\b|{plain}")
 
 
 def _changed(since: str) -> dict[str, set[int]]:

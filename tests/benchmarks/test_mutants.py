@@ -104,8 +104,11 @@ def test_where_nobody_measured_it_they_are_those_of_its_name_and_those_that_impo
         "tests/a/test_others.py": "from features.jobs import Jobs",
         "tests/browser/test_walk.py": "import features.job",
         "tests/features/test_job.py": "from features import files",
+        "tests/a/test_door.py": "from scheduler import door",
+        "scheduler/door.py": "from features.hinges import Hinge",
     }
     own, small, large = (
         f"tests/{one}.py" for one in ("features/test_job", "a/test_some", "a/test_all")
     )
     assert near("features/job.py", texts) == (own, small, large)
+    assert near("features/hinges.py", texts) == ("tests/a/test_door.py",), "by who imports it"
