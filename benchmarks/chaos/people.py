@@ -116,12 +116,21 @@ class Person:
 
     Args:
         operator: may do everything, and does things to nodes.
+        calm: holds no job at once, and cancels none as it starts.
     """
 
     def __init__(
-        self, door: Door, note: Note, name: str, token: str, seed: int, *, operator: bool = False
+        self,
+        door: Door,
+        note: Note,
+        name: str,
+        token: str,
+        seed: int,
+        *,
+        operator: bool = False,
+        calm: bool = False,
     ):
-        self.door, self.note, self.name, self.token = door, note, name, token
+        self.door, self.note, self.name, self.token, self.calm = door, note, name, token, calm
         self.kernel, self.operator = door.kernel, operator
         self.draw = random.Random(f"person {name} {seed}")
         self.also = random.Random(f"what {name} does, too {seed}")
@@ -161,7 +170,7 @@ class Person:
         for _ in range(jobs):
             self.kernel.sleep(self.draw.expovariate(1 / gap_s))
             self.submit()
-            if self.also.random() < CANCELLED_AT_ONCE:
+            if not self.calm and self.also.random() < CANCELLED_AT_ONCE:
                 self.cancel_as_it_starts()
             while self.draw.random() < 0.5:
                 self.kernel.sleep(self.draw.expovariate(2 / gap_s))
@@ -190,7 +199,7 @@ class Person:
             self.endless += [job] if endless else []
             if draw.random() < 0.2:  # the answer was lost on its way
                 self.ask("submit", "POST", "/jobs", body=body, key=f"{self.name}-{self.keys}")
-            if self.also.random() < HELD_AT_ONCE:
+            if not self.calm and self.also.random() < HELD_AT_ONCE:
                 self.hold(job)
             elif body["profile"] and draw.random() < HELD_LOOKED_AT:
                 self.hold_while_looked_at(job)

@@ -280,7 +280,7 @@ class Simulation:
         self.serve("two")
         people = [
             Person(self.door, self.note, name, self.secrets[name], self.plan.seed,
-                   operator=role is Role.OPERATOR)
+                   operator=role is Role.OPERATOR, calm=self.plan.calm)
             for name, role in PEOPLE.items()
         ]  # fmt: skip
         for person in people:
@@ -343,7 +343,7 @@ class Simulation:
         there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
         what = draw.choices(
             [self._kill, self._freeze, self._set_clock, self._fill_disk, self._ask_to_stop,
-             self._upgrade, self._promote, self._cut_power, self._lie_in_wait],
+             self._upgrade, self._promote, self._lose_power, self._lie_in_wait],
             [10, 6, 2, 2, 2, 1, 3, 1, 6],
         )[0]  # fmt: skip
         for host in self.hosts:
@@ -367,6 +367,7 @@ class Simulation:
                 self.note("parted", process=process.name, seconds=seconds)
 
     def _lie_in_wait(self, draw: random.Random, _: Process) -> None:
+        self.kernel.on_ambush = self.kernel.strike
         self.kernel.ambush = draw.choice(sorted(self.kernel.seen))
         self.kernel.ambush_s = draw.choice([0.0, 0.0, 0.0, 5.0, 12.0, 40.0])
 
@@ -381,6 +382,13 @@ class Simulation:
     def _fill_disk(self, draw: random.Random, _: Process) -> None:
         self._any_host(draw).disk_full = True
         self.note("disk full")
+
+    def _lose_power(self, draw: random.Random, process: Process) -> None:
+        """At any moment, or when reports are in the log that no pass has covered."""
+        if draw.random() < 0.5:
+            self._cut_power(draw, process)
+        else:
+            self.kernel.ambush, self.kernel.on_ambush = between.UNCOVERED, self._power_fails
 
     def _cut_power(self, draw: random.Random, process: Process) -> None:
         off_s, host = draw.uniform(5.0, 30.0), process.host
