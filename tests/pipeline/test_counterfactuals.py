@@ -14,13 +14,14 @@ from features.files import write_json
 from pipeline.commands.explain import explain
 from pipeline.commands.simulate import simulate
 from pipeline.explain import RunError, RunFolder, counterfactuals, read_story
-from pipeline.explain.counterfactuals import lines, plain
+from pipeline.explain.counterfactuals import _line, lines, plain
 from scheduler.core.decisions import Action, Reason
 from scheduler.explain.blockers import starts_without
 from scheduler.explain.life import Phase
 from scheduler.explain.story import Story
-from scheduler.explain.whatif.changes import apply
-from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.changes import Change, apply
+from scheduler.explain.whatif.counterfactuals import Outcome
+from scheduler.explain.whatif.forecasts import Futures, StartForecast
 
 app = typer.Typer()
 for command in (explain, simulate):
@@ -90,6 +91,24 @@ def test_what_is_shown_of_a_run_is_true_of_it(
             assert starts_without(futures, job_id, gone)
         assert len(lines(found)) >= 2
     assert shown >= 3
+
+
+@pytest.mark.parametrize(
+    ("beside", "speed", "said"),
+    [
+        (True, 0.58, "at once (decided again), beside another job at 58"),
+        (True, None, "at once (decided again), beside another job at a speed that nobody knows; "),
+        (False, 1.0, "at once (decided again), on GPUs of its own; its end was not known"),
+        (False, None, "at once (decided again); its end was not known"),
+    ],
+)
+def test_a_line_says_beside_whom_and_how_fast(beside: bool, speed: float | None, said: str) -> None:
+    unknown = StartForecast(9.0)
+    outcome = Outcome(
+        change=Change({"share": True}), now=unknown, then=unknown, starts_now=True, gain_s=None,
+        earlier=0, futures=0, beside=beside, speed=speed,
+    )  # fmt: skip
+    assert said in _line(outcome, 9.0)
 
 
 def test_jobs_asked_of_one_replay_are_answered_as_each_alone(run: RunFolder) -> None:
