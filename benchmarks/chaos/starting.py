@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from benchmarks.chaos import system
 from benchmarks.chaos.kernel import Kernel, active
 from scheduler.backends.local.backend import LocalBackend
 from scheduler.service.decide import processes
+from scheduler.service.log.fold import Bundles
 from scheduler.service.log.snapshots import EVERY, StateCheckpoints
 
 LATE, LATE_S = 0.3, (0.2, 2.0)  # of the shims; by so long
@@ -48,8 +50,8 @@ def install(patches: system.Patches, of_run: Callable[[], Starting]) -> None:
         if active() is not None:
             of_run().note("stops", job=job_id, attempt=attempt)
 
-    def kept(*args: Any, **more: Any) -> StateCheckpoints:
-        return StateCheckpoints(*args, every=of_run().every, **more)
+    def kept(folder: Path, bundles: Bundles) -> StateCheckpoints:
+        return StateCheckpoints(folder, bundles, every=of_run().every)
 
     patches.put(LocalBackend, "stop", stopped)
     patches.put(processes, "StateCheckpoints", kept)
