@@ -388,25 +388,26 @@ class Simulation:
         if draw.random() < 0.5:
             self._cut_power(draw, process)
         else:
-            self.kernel.ambush, self.kernel.on_ambush = between.UNCOVERED, self._power_fails
+            self.kernel.ambush = between.UNCOVERED
+            self.kernel.on_ambush = partial(self._power_fails, replaced=1.0)
 
-    def _cut_power(self, draw: random.Random, process: Process) -> None:
+    def _cut_power(self, draw: random.Random, process: Process, replaced: float = 0.25) -> None:
         off_s, host = draw.uniform(5.0, 30.0), process.host
         self.note("power", host=host.name, seconds=off_s)
         self.disk.cut(draw, lambda: self.kernel.cut_power(host))
         host.loses_power(self.kernel.clock, off_s)
-        if draw.random() < 0.25:  # another machine, and the state folder from its backup
+        if draw.random() < replaced:  # another machine, and the state folder from its backup
             shutil.rmtree(self.settings.state_dir / "local", ignore_errors=True)
             store = Store(self.url)
             self.note("restored", host=host.name, seq=store.last_seq())
             store.close()
 
-    def _power_fails(self, process: Process, _: str) -> None:
+    def _power_fails(self, process: Process, _: str, replaced: float = 0.25) -> None:
         """As this process gets no further."""
         process.frozen_until = self.kernel.clock + 1e3
         draw = random.Random(f"power {self.plan.seed} {self.kernel.points}")
         nobody = self.kernel.process("mains", self.elsewhere)
-        self.kernel.spawn(nobody, lambda: self._cut_power(draw, process))
+        self.kernel.spawn(nobody, lambda: self._cut_power(draw, process, replaced))
 
     def _ask_to_stop(self, draw: random.Random, _: Process) -> None:
         name = draw.choice(sorted(self.services))

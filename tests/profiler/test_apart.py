@@ -323,6 +323,24 @@ def test_who_takes_more_than_its_share_waits_until_it_has_not(
     assert found.unread == ""
 
 
+def test_a_defect_of_ours_is_said_of_its_job_and_whoever_asks_next_is_answered(
+    reading: Reading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "output"
+    output.write_text("Epoch 1/40 - loss: 0.1\n")
+    found = reading.follow(Asked(output=output))
+
+    def broken(*_: object) -> None:
+        raise KeyError("a defect")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Reading, "_do", broken)
+        assert looked(found, reading, 40.0) is None
+    assert found.unread == apart.NOT_READ
+    looked(found, reading, 80.0)
+    assert found.unread == ""
+
+
 def test_no_process_is_left_behind(tmp_path: Path) -> None:
     reading = Reading()
     looked(reading.follow(Asked(output=tmp_path / "output")), reading, 20.0)
