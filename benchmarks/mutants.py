@@ -2,7 +2,7 @@
 should find it.
 
     python -m benchmarks.mutants [--json] [--only TEXT] [--workers 2] [--chaos]
-    python -m benchmarks.mutants --sample 60 --coverage FILE [--seed 0] [--since HEAD~200] [--json]
+    python -m benchmarks.mutants --sample 60 [--coverage FILE] [--seed 0] [--since HEAD~200]
 
 The bugs stand in `mutants.yaml`: a file, a text in it, what is written in its place, what that
 breaks, and the tests that are expected to fail, the quickest first; or, where there are none and
@@ -12,8 +12,9 @@ the tree, in a temporary folder. Before that all of those tests run on the copy 
 one is run again without it (`benchmarks.mutations`); which of them may survive, and why, stands in
 `survivors.yaml`, and which tests run which line in a file that `pip install pytest-cov; pytest -n 2
 --cov=features --cov=models --cov=pipeline --cov=profiler --cov=scheduler --cov-context=test` leaves
-as `.coverage`. Exit status 1 when a bug survives that may not, when its text is not in its file
-exactly once, or when the tests fail without it.
+as `.coverage`; without one they are a few files of tests, by name and imports, and what survives
+those may be found by others. Exit status 1 when a bug survives that may not, when its text is not
+in its file exactly once, or when the tests fail without it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -41,7 +42,7 @@ from typing import Any
 import yaml
 
 from benchmarks.calibration import program
-from benchmarks.mutations import covering, sample
+from benchmarks.mutations import CODE, covering, near, sample
 from features.folders import temporary_folder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,16 +99,13 @@ def survivors() -> dict[tuple[str, str, str], str]:
     return {(one["file"], one["line"], one["change"]): one["why"] for one in found}
 
 
-def sampled(since: str, count: int, seed: int, coverage: Path) -> list[Mutant]:
+def sampled(since: str, count: int, seed: int, coverage: Path | None) -> list[Mutant]:
     """Return bugs drawn at random from the lines changed since a commit.
 
     Args:
-        coverage: which tests run which line.
+        coverage: which tests run which line; None: nobody measured it.
     """
-    from coverage import CoverageData
-
-    known = CoverageData(str(coverage))
-    known.read()
+    tests = _covering(coverage) if coverage else _near()
     found, harmless = [], survivors()
     for file, line, before, after, changed in sample(since, count, seed):
         text, change = (ROOT / file).read_text(), f"{before} -> {after}"
@@ -117,12 +115,30 @@ def sampled(since: str, count: int, seed: int, coverage: Path) -> list[Mutant]:
                 text,
                 changed,
                 f"line {line}: {change}",
-                covering(known, file, line),
+                tests(file, line),
                 cpu_s=SAMPLED_CPU_S,
                 harmless=harmless.get((file, text.splitlines()[line - 1].strip(), change), ""),
             )
         )
     return found
+
+
+def _covering(coverage: Path) -> Callable[[str, int], tuple[str, ...]]:
+    from coverage import CoverageData
+
+    known = CoverageData(str(coverage))
+    known.read()
+    return lambda file, line: covering(known, file, line)
+
+
+def _near() -> Callable[[str, int], tuple[str, ...]]:
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text()
+        for folder in ("tests", *CODE)
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if folder != "tests" or path.name.startswith("test_")
+    }
+    return lambda file, _: near(file, texts)
 
 
 def planted(text: str, mutant: Mutant) -> str:
@@ -294,8 +310,8 @@ def measure(
 
 def found(asked: argparse.Namespace) -> dict[str, Any]:
     """Return the fate of the bugs that are asked for."""
-    if asked.sample and not (asked.coverage and asked.coverage.is_file()):
-        sys.exit("--sample needs the --coverage of the tests")
+    if asked.coverage and not asked.coverage.is_file():
+        sys.exit(f"{asked.coverage} is not there")
     drawn = (
         sampled(asked.since, asked.sample, asked.seed, asked.coverage)
         if asked.sample

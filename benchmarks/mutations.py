@@ -1,7 +1,8 @@
 """Draws small changes of recently changed code at random, to see whether the tests would notice.
 
 Each is one that a slip could make: a comparison turned, a number one higher, a call left out. Its
-tests are those that run the changed line. `benchmarks.mutants` plants them (`--sample`).
+tests are those that run the changed line, or, where nobody measured which do, files of tests that
+have the module's name or import it. `benchmarks.mutants` plants them (`--sample`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import re
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 CODE = "features", "models", "pipeline", "profiler", "scheduler"
 MOST_TESTS = 40  # for each
+MOST_FILES = 6  # likewise, of tests that are chosen by what they import
 ROWS = 10  # of a statement at most: the first of them is the one that is measured
 ELSEWHERE = "browser", "slurm", "wheel"  # tests that need more than is installed
 PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
@@ -77,6 +79,34 @@ def covering(coverage: CoverageData, file: str, line: int) -> tuple[str, ...]:
     found = sorted(filter(None, by_line.get(first, ()) if first else ()), key=place)
     names = (test.partition("|")[0].partition("[")[0] for test in found)
     return tuple(dict.fromkeys(n for n in names if n.split("/")[1] not in ELSEWHERE))[:MOST_TESTS]
+
+
+def near(file: str, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the files of tests that may run a module: those of its name first, then those that
+    import it, the shortest first. Where there are none: those that are near who imports it.
+
+    Args:
+        texts: all modules and files of tests, by name.
+    """
+    tests = [n for n in texts if n.startswith("tests/")]
+    there = [n for n in tests if n.split("/")[1] not in (*ELSEWHERE, "benchmarks")]
+    found = dict[str, bool]()  # whether it is by its name
+    _, imports = _named(file)
+    users = [n for n in sorted(texts.keys() - tests) if imports.search(texts[n])]
+    for own, imported in map(_named, (file, *users)):
+        found |= {n: Path(n).name == own for n in there if imported.search(texts[n])}
+        found |= {n: True for n in there if Path(n).name == own}
+        if found:
+            break
+    return tuple(sorted(found, key=lambda n: (not found[n], len(texts[n]))))[:MOST_FILES]
+
+
+def _named(file: str) -> tuple[str, re.Pattern[str]]:
+    """How the tests of a module are named, and what imports it."""
+    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    package, _, stem = module.rpartition(".")
+    plain = rf"from {re.escape(package)} import [^\n]*\b{stem}\b"
+    return f"test_{stem.strip('_')}.py", re.compile(rf"\b{re.escape(module)}\b|{plain}")
 
 
 def _changed(since: str) -> dict[str, set[int]]:

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, create_engine, text
 
-from benchmarks.chaos import between, costs, machine, system
+from benchmarks.chaos import between, costs, machine, starting, system
 from benchmarks.chaos.changes import make_bundles
 from benchmarks.chaos.kernel import EPOCH, active
 from benchmarks.chaos.run import PEOPLE, Plan, Run, Simulation
@@ -120,6 +120,7 @@ class Bench:
         _watch_leases(patches)
         costs.install(patches)
         between.install(patches, lambda: PLAYED[0].between)
+        starting.install(patches, lambda: PLAYED[0].starting)
         return self
 
     def __exit__(self, *_: object) -> None:

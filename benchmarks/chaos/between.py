@@ -25,6 +25,7 @@ from scheduler.service.log.record import OVER
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 
+UNCOVERED = "before a pass over reports"
 SLOW, SLOW_S = 0.3, (0.05, 1.0)  # of the passes; for so long
 AGAIN = 0.1  # of the looks at a backend
 LATEST = 8  # reports, of which one is told again
@@ -43,9 +44,11 @@ class Between:
         self._again = random.Random(f"told again {seed}")
         self._told: list[Report] = []  # final ones, which the service has acknowledged
 
-    def passes(self) -> None:
-        """Called between the read of the log and the pass over it."""
-        self.kernel.point("before a pass")
+    def passes(self, reported: bool) -> None:
+        """Called between the read of the log and the pass over it. `reported`: it is the first to
+        know of what a backend reported.
+        """
+        self.kernel.point(UNCOVERED if reported else "before a pass")
         if not self.calm and self._slow.random() < SLOW:
             self.kernel.sleep(self._slow.uniform(*SLOW_S))
 
@@ -85,7 +88,7 @@ def install(patches: system.Patches, of_run: Callable[[], Between]) -> None:
 
     def decided(self: Decider, now: float) -> Any:
         if active() is not None:
-            of_run().passes()
+            of_run().passes(bool(self.state.reported()))
         return decide(self, now)
 
     def reported(self: LocalBackend, timeout_s: float) -> Sequence[Report]:

@@ -119,7 +119,8 @@ class Kernel:
         clock: seconds since the run began: the true time.
         steps: hand-overs so far. points: crash points passed so far.
         crashes: where processes died, and how often.
-        ambush: who comes to such a crash point next dies there, or is stopped for `ambush_s`.
+        ambush: who comes to such a crash point next dies there, or is stopped for `ambush_s`, or
+            what else `on_ambush` does to it.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Kernel:
         self.on_freeze: Callable[[Process, float], None] = lambda process, seconds: None
         self.on_start: Callable[[Process], None] = lambda process: None
         self.on_point: Callable[[Process, str], None] = partial(self._strike, freeze_s=freeze_s)
+        self.on_ambush: Callable[[Process, str], None] = self.strike
         self._fibers: list[Fiber] = []
         self._pids, self._begun = count(100), count(1)
         self._names = random.Random(f"process ids {seed}")
@@ -269,8 +271,12 @@ class Kernel:
             self.on_point(process, where)
         if where == self.ambush and process.role != "shim":
             self.ambush = ""
-            self._strike(process, where, self.ambush_s)
+            self.on_ambush(process, where)
         self._pause()
+
+    def strike(self, process: Process, where: str) -> None:
+        """Let a process that came into an ambush die, or stop it for `ambush_s`."""
+        self._strike(process, where, self.ambush_s)
 
     def _strike(self, process: Process, where: str, freeze_s: float) -> None:
         if freeze_s:

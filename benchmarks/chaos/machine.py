@@ -39,10 +39,14 @@ class Machine:
 
     Args:
         note: is told what really began and ended.
+        begins: called by a shim before it claims its attempt.
     """
 
-    def __init__(self, kernel: Kernel, host: Host, disk: Disk, note: Note):
+    def __init__(
+        self, kernel: Kernel, host: Host, disk: Disk, note: Note, begins: Callable[[], None]
+    ):
         self.kernel, self.host, self.disk, self.note = kernel, host, disk, note
+        self.begins = begins
         self.running = 0  # commands
         self.shims: dict[int, Process] = {}
         self.may_begin: dict[int, Process] = {}  # shims that have not claimed their attempt yet
@@ -72,8 +76,10 @@ class Machine:
     ) -> None:
         process.on_death.append(lambda: self._gone(process))
         name, asked_for = asked["name"], asked["claim"]
-        claim = {"pid": process.pid, "ticks": process.ticks, "boot": boot_id(), "at": time.time()}
+        claim = {"pid": process.pid, "ticks": process.ticks, "boot": boot_id()}
         try:
+            self.begins()
+            claim["at"] = time.time()
             if not spool.claim(name, {CLAIM: {**asked_for, **claim}}):
                 return
         finally:

@@ -118,14 +118,24 @@ class Person:
 
     Args:
         operator: may do everything, and does things to nodes.
+        calm: holds no job at once, and cancels none as it starts.
     """
 
     def __init__(
-        self, door: Door, note: Note, name: str, token: str, seed: int, *, operator: bool = False
+        self,
+        door: Door,
+        note: Note,
+        name: str,
+        token: str,
+        seed: int,
+        *,
+        operator: bool = False,
+        calm: bool = False,
     ):
-        self.door, self.note, self.name, self.token = door, note, name, token
+        self.door, self.note, self.name, self.token, self.calm = door, note, name, token, calm
         self.kernel, self.operator = door.kernel, operator
         self.draw = random.Random(f"person {name} {seed}")
+        self.also = random.Random(f"what {name} does, too {seed}")
         self.jobs: list[str] = []
         self.endless: list[str] = []  # that do not end by themselves
         self.keys = 0
@@ -162,6 +172,8 @@ class Person:
         for _ in range(jobs):
             self.kernel.sleep(self.draw.expovariate(1 / gap_s))
             self.submit()
+            if not self.calm and self.also.random() < CANCELLED_AT_ONCE:
+                self.cancel_as_it_starts()
             while self.draw.random() < 0.5:
                 self.kernel.sleep(self.draw.expovariate(2 / gap_s))
                 self.act()
@@ -183,16 +195,23 @@ class Person:
             body["time_limit_s"] = round(draw.uniform(1, 8), 1)
         if self.jobs and draw.random() < 0.15:
             body["after_any"] = draw.choice(self.jobs)
+        job = self.submitted(body)
+        if job:
+            self.jobs.append(job)
+            self.endless += [job] if endless else []
+            if draw.random() < 0.2:  # the answer was lost on its way
+                self.ask("submit", "POST", "/jobs", body=body, key=f"{self.name}-{self.keys}")
+            if not self.calm and self.also.random() < HELD_AT_ONCE:
+                self.hold(job)
+            elif body["profile"] and draw.random() < HELD_LOOKED_AT:
+                self.hold_while_looked_at(job)
+
+    def submitted(self, body: dict[str, Any]) -> str:
+        """Submit a job. Return its id, or "" where it is turned down."""
         self.keys += 1
         key = f"{self.name}-{self.keys}"
         answer = self.insist("submit", "POST", "/jobs", body=body, key=key)
-        if answer.status in (200, 201):
-            self.jobs.append(answer.body["job_id"])
-            self.endless += self.jobs[-1:] if endless else []
-            if draw.random() < 0.2:  # the answer was lost on its way
-                self.ask("submit", "POST", "/jobs", body=body, key=key)
-            if body["profile"] and draw.random() < HELD_LOOKED_AT:
-                self.hold_while_looked_at(self.jobs[-1])
+        return str(answer.body["job_id"]) if answer.status in (200, 201) else ""
 
     def act(self) -> None:
         """Make a random request about one of the client's jobs, or about a node."""
@@ -235,6 +254,21 @@ class Person:
             if phase not in WAITS:
                 break
             self.kernel.sleep(self.draw.uniform(0.2, 0.6))
+
+    def cancel_as_it_starts(self) -> None:
+        """Submit a job that does not end by itself, and cancel it, once, when it has its GPUs and
+        was perhaps not begun yet.
+        """
+        body = {"command": ["true", "run", "1e4"], "gpus": 1, "vc": "left", "profile": False}
+        job, until = self.submitted(body), self.kernel.clock + LOOKS_S
+        if not job:
+            return
+        while self.kernel.clock < until:
+            phase = (self.ask("get", "GET", f"/jobs/{job}", job).body or {}).get("phase")
+            if phase not in WAITS:
+                break
+            self.kernel.sleep(self.also.uniform(0.05, 0.3))
+        self.cancel(job)
 
     def release(self, job: str) -> None:
         self.insist("release", "DELETE", f"/jobs/{job}/hold", job)
@@ -306,7 +340,9 @@ SETTINGS: tuple[dict[str, Any], ...] = (  # what a policy does not have is turne
     {"ageing": 0.0}, {"max_wait_s": 30.0}, {"fairness.weight": 0.5}, {"sharing.max_gpus": 2},
     {"sharing_limit": 1}, {"nonsense": 1},
 )  # fmt: skip
-HELD_LOOKED_AT = 0.4  # of the jobs that may be profiled, if they are
+HELD_AT_ONCE = 0.2  # of the jobs
+HELD_LOOKED_AT = 0.4  # of the others that may be profiled, if they are
+CANCELLED_AT_ONCE = 0.25  # as many more jobs as these
 LOOKS_S = 6.0  # for as long it is looked whether one is
 WAITS = (None, "submitted", "queued")  # None: no answer
 OVER = ("ended", "cancelled", "refused", "lost")

@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import create_engine, text
 
-from benchmarks.chaos import between, costs, machine, system
+from benchmarks.chaos import between, costs, machine, starting, system
 from benchmarks.chaos.disk import Disk, Faults
 from benchmarks.chaos.kernel import ACTIVE, Host, Kernel, Process
 from benchmarks.chaos.people import Door, Person
@@ -43,6 +43,8 @@ WATCHDOG_S = 90.0  # and a supervisor, by systemd: WatchdogSec=60, TimeoutStopSe
 MOST_WAITING = 6
 PARTED = 0.5  # of the runs have a network that fails
 COMES_S = 10.0  # when a backlog comes
+# of a process that ends by itself: nothing that goes wrong outside is the cause of such
+SLIPS = tuple(f"{one}Error(" for one in ("Attribute", "Key", "Index", "Name", "Type", "Assertion"))
 QUIET_S = 400.0  # after the last fault everything is over within
 
 
@@ -143,7 +145,10 @@ class Simulation:
         self.healed = system.Event()
         self.faults = Faults(random.Random(f"faults {plan.seed}"), self.note)
         self.disk = Disk(self.kernel, self.faults, database_of(url))
-        self.machine = machine.Machine(self.kernel, self.host, self.disk, self.note)
+        self.starting = starting.Starting(self.kernel, plan.seed, self.note, calm=plan.calm)
+        self.machine = machine.Machine(
+            self.kernel, self.host, self.disk, self.note, self.starting.begins
+        )
         self.between = between.Between(self.kernel, plan.seed, self.note, calm=plan.calm)
         self.door = Door(self.kernel)
         self.services: dict[str, Process] = {}
@@ -189,7 +194,8 @@ class Simulation:
         self.note("started", process=process.name, role=process.role)
 
     def _killed(self, process: Process, where: str) -> None:
-        if self.plan.calm and process.exit_code == 1:
+        slip = process.why.startswith(SLIPS)
+        if process.exit_code == 1 and (self.plan.calm or slip):
             self.run.wrong.append(f"{process.name} ended by itself: {process.why}")
         if process.role:
             self.note("died", process=process.name, role=process.role, where=where)
@@ -274,7 +280,7 @@ class Simulation:
         self.serve("two")
         people = [
             Person(self.door, self.note, name, self.secrets[name], self.plan.seed,
-                   operator=role is Role.OPERATOR)
+                   operator=role is Role.OPERATOR, calm=self.plan.calm)
             for name, role in PEOPLE.items()
         ]  # fmt: skip
         for person in people:
@@ -337,7 +343,7 @@ class Simulation:
         there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
         what = draw.choices(
             [self._kill, self._freeze, self._set_clock, self._fill_disk, self._ask_to_stop,
-             self._upgrade, self._promote, self._cut_power, self._lie_in_wait],
+             self._upgrade, self._promote, self._lose_power, self._lie_in_wait],
             [10, 6, 2, 2, 2, 1, 3, 1, 6],
         )[0]  # fmt: skip
         for host in self.hosts:
@@ -361,6 +367,7 @@ class Simulation:
                 self.note("parted", process=process.name, seconds=seconds)
 
     def _lie_in_wait(self, draw: random.Random, _: Process) -> None:
+        self.kernel.on_ambush = self.kernel.strike
         self.kernel.ambush = draw.choice(sorted(self.kernel.seen))
         self.kernel.ambush_s = draw.choice([0.0, 0.0, 0.0, 5.0, 12.0, 40.0])
 
@@ -376,23 +383,31 @@ class Simulation:
         self._any_host(draw).disk_full = True
         self.note("disk full")
 
-    def _cut_power(self, draw: random.Random, process: Process) -> None:
+    def _lose_power(self, draw: random.Random, process: Process) -> None:
+        """At any moment, or when reports are in the log that no pass has covered."""
+        if draw.random() < 0.5:
+            self._cut_power(draw, process)
+        else:
+            self.kernel.ambush = between.UNCOVERED
+            self.kernel.on_ambush = partial(self._power_fails, replaced=1.0)
+
+    def _cut_power(self, draw: random.Random, process: Process, replaced: float = 0.25) -> None:
         off_s, host = draw.uniform(5.0, 30.0), process.host
         self.note("power", host=host.name, seconds=off_s)
         self.disk.cut(draw, lambda: self.kernel.cut_power(host))
         host.loses_power(self.kernel.clock, off_s)
-        if draw.random() < 0.25:  # another machine, and the state folder from its backup
+        if draw.random() < replaced:  # another machine, and the state folder from its backup
             shutil.rmtree(self.settings.state_dir / "local", ignore_errors=True)
             store = Store(self.url)
             self.note("restored", host=host.name, seq=store.last_seq())
             store.close()
 
-    def _power_fails(self, process: Process, _: str) -> None:
+    def _power_fails(self, process: Process, _: str, replaced: float = 0.25) -> None:
         """Stop this process where it is, and let the power fail."""
         process.frozen_until = self.kernel.clock + 1e3
         draw = random.Random(f"power {self.plan.seed} {self.kernel.points}")
         nobody = self.kernel.process("mains", self.elsewhere)
-        self.kernel.spawn(nobody, lambda: self._cut_power(draw, process))
+        self.kernel.spawn(nobody, lambda: self._cut_power(draw, process, replaced))
 
     def _ask_to_stop(self, draw: random.Random, _: Process) -> None:
         name = draw.choice(sorted(self.services))

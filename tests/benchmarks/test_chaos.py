@@ -17,6 +17,8 @@ from benchmarks.chaos.bench import PLAYED, Bench, give_up, quiet
 from benchmarks.chaos.kernel import Host, Kernel
 from benchmarks.chaos.run import Plan, Simulation
 from scheduler.backends.events import Event, Kind
+from scheduler.backends.local.backend import LocalBackend
+from scheduler.core.waiting import Waiting, WaitingMemory
 from scheduler.service.decide import decider, supervisor
 from scheduler.service.decide.supervisor import Supervisor
 from scheduler.service.log.ledger import REPORTS, TRANSITIONS, Ledger
@@ -234,6 +236,43 @@ def test_a_hold_that_is_forgotten_after_profiling_is_found(
     monkeypatch.delitem(TRANSITIONS, (Phase.PROFILING, Kind.HELD))
     runs = (bench.play(Plan(seed, 3000)) for seed in range(32, 40))
     assert any("was held, and a pass that knew" in one for run in runs for one in run.wrong)
+
+
+@long
+def test_a_cancellation_that_is_lost_as_the_job_starts_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(TRANSITIONS, (Phase.STARTING, Kind.CANCEL_ASKED))
+    runs = (bench.play(Plan(seed, 3000)) for seed in range(8))
+    assert any("in the end, and not over" in one for run in runs for one in run.wrong)
+
+
+@long
+def test_a_snapshot_that_forgets_who_is_held_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restore = Waiting.restore
+
+    def forgets(self: Waiting, memory: WaitingMemory) -> None:
+        restore(self, replace(memory, held={}))
+
+    monkeypatch.setattr(Waiting, "restore", forgets)
+    runs = (bench.play(Plan(seed, 3000)) for seed in range(8))
+    assert any("in the end, and not over" in one for run in runs for one in run.wrong)
+
+
+@long
+def test_a_launch_that_begins_after_it_was_stopped_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prevent = LocalBackend._prevent
+
+    def forgets(self: LocalBackend, attempt: Any, claim: Any, why: Any) -> bool:
+        return why["reason"] == "barred" or prevent(self, attempt, claim, why)
+
+    monkeypatch.setattr(LocalBackend, "_prevent", forgets)
+    runs = (bench.play(Plan(seed, 3000)) for seed in range(8))
+    assert any("runs on, and was stopped" in one for run in runs for one in run.wrong)
 
 
 def test_a_lease_that_is_taken_too_early_is_found(

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from benchmarks.mutants import ROOT, Mutant, mutants, planted, survivors
-from benchmarks.mutations import covering, mutations
+from benchmarks.mutations import covering, mutations, near
 
 
 def test_bugs_are_planted_in_every_part() -> None:
@@ -95,3 +95,20 @@ def test_its_tests_are_those_that_run_its_line() -> None:
     for line in (3, 7):  # the second in a statement that begins at 3
         assert covering(Covered(), "features/job.py", line) == (own, small, large)  # type: ignore[arg-type]
     assert covering(Covered(), "features/job.py", 20) == ()  # type: ignore[arg-type]
+
+
+def test_where_nobody_measured_it_they_are_those_of_its_name_and_those_that_import_it() -> None:
+    texts = {
+        "tests/a/test_all.py": "from features.job import Job  # and many more",
+        "tests/a/test_some.py": "from features import files, job",
+        "tests/a/test_others.py": "from features.jobs import Jobs",
+        "tests/browser/test_walk.py": "import features.job",
+        "tests/features/test_job.py": "from features import files",
+        "tests/a/test_door.py": "from scheduler import door",
+        "scheduler/door.py": "from features.hinges import Hinge",
+    }
+    own, small, large = (
+        f"tests/{one}.py" for one in ("features/test_job", "a/test_some", "a/test_all")
+    )
+    assert near("features/job.py", texts) == (own, small, large)
+    assert near("features/hinges.py", texts) == ("tests/a/test_door.py",), "by who imports it"

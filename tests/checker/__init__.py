@@ -12,6 +12,7 @@ simulation or from real processes. The rules stand in `docs/api.md` and
     ended     it does no more: exited, request (it was stopped), limit, lost,
               unknown (whoever stood by it died as it ended)
     over      a pass is in the log, which says that a job is over: job, phase
+    stops     a backend was told to stop an attempt, and answered: job, attempt
     again     a backend tells again of an attempt that was over, of which it may say something else
     decides   the process `holder` decides, under `term`; said again at least every second
     wrote     events were committed under `term` of a lease by its holder; `seq`: of the first

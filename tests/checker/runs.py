@@ -136,6 +136,30 @@ def what_is_over_runs_no_more(history: History) -> list[str]:
     return found
 
 
+def what_is_stopped_is_over(history: History) -> list[str]:
+    """What was stopped neither begins nor runs on, unless who stands by it was stopped itself, or a
+    machine was replaced that knew of it.
+    """
+    spans = defaultdict(list)
+    for one, end in _held(history):
+        spans[one["job"], one["attempt"]].append((one["at"], end))
+    frozen = [one for one in history.by["frozen"] if one["role"] == "shim"]
+    found = set[str]()
+    for stop in history.by["stops"]:
+        for at, end in spans[stop["job"], stop["attempt"]]:
+            if end <= max(at, stop["at"]) + LATE_S or _between(
+                history.by["restored"], stop["at"], at
+            ):
+                continue
+            if not any(f["at"] <= end and stop["at"] <= f["at"] + f["seconds"] for f in frozen):
+                found.add(f"attempt {stop['attempt']} of {stop['job']} runs on, and was stopped")
+    return sorted(found)
+
+
+def _between(records: list[Entry], start: float, end: float) -> bool:
+    return any(start <= one["at"] <= end for one in records)
+
+
 def limits_are_kept(history: History) -> list[str]:
     """No run is longer than the job's limit, unless who stands by it was stopped meanwhile."""
     stopped = [one for one in history.by["frozen"] if one["role"] == "shim"]
@@ -206,6 +230,7 @@ RULES = (
     what_runs_was_decided,
     ends_are_what_they_were,
     what_is_over_runs_no_more,
+    what_is_stopped_is_over,
     limits_are_kept,
     who_waits_for_others_begins_after_them,
     gpus_are_not_given_too_often,

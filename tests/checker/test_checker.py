@@ -107,6 +107,7 @@ def ran(job: str, at: float, end: float, **more: Any) -> list[dict[str, Any]]:
     return [began | more, ended]
 
 
+STOPPED = {"what": "stops", "at": 1.2, "job": "a", "attempt": 1}
 PUT_OFF = {"priority_before": 0, "priority_after": -1}
 CANCELLED = a_line(3, "cancel_asked", "a")
 LATER = {"what": "decides", "at": 30.0, "holder": "one", "term": 1}
@@ -129,6 +130,10 @@ BROKEN = [
     ("given to 3", add(*ran("b", 2.2, 3.0), *ran("c", 2.3, 3.0))),
     ("had company", add(*ran("b", 2.2, 3.0))),
     ("said to be ended at 2.5", add({"what": "over", "at": 2.5, "job": "a", "phase": "ended"})),
+    ("attempt 1 of a runs on", lambda h: [
+        h.append(STOPPED), a(h, "began").update(at=1.9),
+    ]),
+    ("attempt 1 of a runs on", lambda h: [h.append(STOPPED), a(h, "ended").update(at=4.5)]),
     ("ran 2.4 s, and may for 1 s", lambda h: [
         a(h, "ended").update(at=4.5), a(h, "final").update(time_limit_s=1.0),
     ]),
@@ -197,6 +202,20 @@ FINE = {
         h.extend(ran("b", 1.8, 2.0)),
         h.append(a(h, "decision") | {"job": "b"}),
         a(h, "log", kind="submitted")["body"].update(after_any="b"),
+    ],
+    "what was stopped and ends": add(STOPPED | {"at": 2.5}),
+    "what was stopped, by whom was stopped": lambda h: [
+        h.extend(
+            [
+                STOPPED,
+                {"what": "frozen", "at": 1.9, "role": "shim", "process": "shim a", "seconds": 9.0},
+            ]
+        ),
+        a(h, "began").update(at=1.9),
+    ],
+    "what was stopped, on a machine that was replaced": lambda h: [
+        h.extend([STOPPED, {"what": "restored", "at": 1.8, "host": "one", "seq": 3}]),
+        a(h, "began").update(at=1.9),
     ],
     "what ended is over": add({"what": "over", "at": 3.5, "job": "a", "phase": "ended"}),
     "a hold that was released": add(a_line(2, "held", "a"), a_line(3, "released", "a")),

@@ -343,3 +343,9 @@ def test_shells_within_shells_do_not_multiply(monkeypatch: pytest.MonkeyPatch) -
     line = 'sh -c "$X";' * 40
     one_of(["bash", "-c", f"X='{line}'; sh -c \"$X\"; python t.py"])
     assert 0 < len(split) <= MOST_COMMANDS
+
+
+def test_a_word_of_the_shell_that_is_handed_to_a_command_steers_nothing() -> None:
+    for line, otherwise in (("echo else", False), ("else b", True)):
+        (*_, last) = of_script(f"if a; then b; {line}; python t.py; fi")
+        assert (last.words, last.otherwise) == (["python", "t.py"], otherwise)

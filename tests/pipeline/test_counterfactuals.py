@@ -14,12 +14,13 @@ from features.files import write_json
 from pipeline.commands.explain import explain
 from pipeline.commands.simulate import simulate
 from pipeline.explain import RunError, RunFolder, counterfactuals, read_story
-from pipeline.explain.counterfactuals import lines, plain
+from pipeline.explain.counterfactuals import _line, lines, plain
 from scheduler.core.decisions import GIVES_GPUS, Reason
 from scheduler.explain.life import Phase
 from scheduler.explain.story import Story
-from scheduler.explain.whatif.changes import changed
-from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.changes import Change, changed
+from scheduler.explain.whatif.counterfactuals import Outcome
+from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.trial import without
 
 app = typer.Typer()
@@ -85,6 +86,24 @@ def test_what_is_shown_of_a_run_is_true_of_it(
             assert trial.begins(job_id, GIVES_GPUS) is not None
         assert len(lines(found)) >= 2
     assert shown >= 3
+
+
+@pytest.mark.parametrize(
+    ("beside", "speed", "said"),
+    [
+        (True, 0.58, "at once, beside another job at 58"),
+        (True, None, "at once, beside another job at a speed that nobody knows; "),
+        (False, 1.0, "at once, on GPUs of its own; its end was not known"),
+        (False, None, "at once; its end was not known"),
+    ],
+)
+def test_a_line_says_beside_whom_and_how_fast(beside: bool, speed: float | None, said: str) -> None:
+    unknown = StartForecast(9.0)
+    outcome = Outcome(
+        change=Change({"share": True}), now=unknown, then=unknown, starts_now=True, gain_s=None,
+        earlier=0, futures=0, beside=beside, speed=speed,
+    )  # fmt: skip
+    assert said in _line(outcome, 9.0)
 
 
 def test_jobs_asked_of_one_replay_are_answered_as_each_alone(run: RunFolder) -> None:

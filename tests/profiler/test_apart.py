@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
@@ -321,6 +322,38 @@ def test_who_takes_more_than_its_share_waits_until_it_has_not(
     assert not found.refused
     looked(found, reading, 1.0 / apart.SHARE + 1.0)
     assert found.unread == ""
+
+
+def test_a_defect_of_ours_is_said_of_its_job_and_whoever_asks_next_is_answered(
+    reading: Reading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "output"
+    output.write_text("Epoch 1/40 - loss: 0.1\n")
+    found = reading.follow(Asked(output=output))
+
+    def broken(*_: object) -> None:
+        raise KeyError("a defect")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Reading, "_do", broken)
+        assert looked(found, reading, 40.0) is None
+    assert found.unread == apart.NOT_READ
+    looked(found, reading, 80.0)
+    assert found.unread == ""
+
+
+def test_a_job_that_was_forgotten_is_read_no_more(tmp_path: Path) -> None:
+    desk, told = process.Desk(), tmp_path / "asked"
+    asked = {"command": [], "script": "", "arguments": [], "amount": {}, "own": False}
+    told.write_text(json.dumps({**asked, "terms": list(names.TERMS)}))
+    request = {"job": 1, "at": 9.0, "for": 0.0, "then": time.monotonic()}
+    with told.open("rb") as file:
+        desk.answer({**request, "do": "follow"}, {"asked": file.fileno()})
+    look = {**request, "do": "look"}
+    assert desk.answer(look, {}) == Answer(0)
+    desk.forget(1)
+    with pytest.raises(AssertionError, match="it is followed first"):
+        desk.answer(look, {})
 
 
 def test_no_process_is_left_behind(tmp_path: Path) -> None:

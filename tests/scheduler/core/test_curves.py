@@ -178,6 +178,27 @@ def test_a_claim_is_conditioned_on_what_was_outlived(outlived: float) -> None:
         assert share_within(found, 12_000.0, 1e9) == pytest.approx(len(without) / 64, abs=0.1)
 
 
+def test_what_was_outlived_weighs_a_claim_by_what_is_left_beside_it() -> None:
+    low, high, share, outlived = 1800.0, 5400.0, 0.5, 600.0
+    own = Predicted.of(600.0, BIMODAL)
+    lies = share_within(list(Curve.alone(own).points), low, high)
+    far = 1.0 - share_within(list(Curve.alone(own, outlived).points), low, high)
+    beside = (1.0 - share) / (1.0 - lies) * (1.0 - own.share_ended(outlived)) * far
+    told = Predicted.of(600.0, BIMODAL, claims=(Claim(low, high, share),))
+    found = Curve.alone(told, outlived)
+    within = share_within(list(found.points), low, high)
+    assert within == pytest.approx(share / (share + beside), abs=0.02)
+
+
+@pytest.mark.parametrize("outlived", [0.0, 600.0])
+def test_a_claim_that_says_less_than_the_one_before_says_nothing(outlived: float) -> None:
+    window = 1800.0, 5400.0
+    assert points_of([(*window, 0.8)], outlived) != points_of([], outlived)
+    assert points_of([(*window, 0.8), (*window, 0.7)], outlived) == points_of(
+        [(*window, 0.8)], outlived
+    )
+
+
 def test_claims_are_kept_as_numbers_with_the_curve() -> None:
     own = Predicted.of(600.0, BIMODAL, 0.1, 7200.0, (Claim(1.0, 2.0, 0.5), Claim(3.0, 4.0, 0.6)))
     for one in (own, Stated(500.0, 0.2, own)):

@@ -97,6 +97,11 @@ def unlike_pools(draw: st.DrawFn) -> tuple[Pool, set[int]]:
     return pool, shut | some
 
 
+def test_no_node_holds_no_job() -> None:
+    pool = cluster_of(nodes=2).pools["vc"]
+    assert [pool.holds(1, among=among) for among in (0b00, 0b10)] == [False, True]
+
+
 @settings(max_examples=300)
 @given(pool_and_shut=unlike_pools(), gpus=st.integers(1, 40))
 def test_a_pool_holds_what_it_would_place_if_it_were_idle(

@@ -198,6 +198,9 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     assert "overdue" not in said
 
 
+ENOUGH_S = 600.0  # of a processor of any speed
+
+
 @pytest.mark.parametrize("place", [0, 3, 299])
 def test_in_a_long_line_somebody_is_found_and_it_is_true(place: int) -> None:
     desk = Desk(pellucid(), cluster_of(nodes=4, gpus=8))
@@ -207,10 +210,10 @@ def test_in_a_long_line_somebody_is_found_and_it_is_true(place: int) -> None:
     (queue,) = desk.core.queues.values()
     futures = Futures(desk.core, memory, 20.0)
     job_id = queue[place].job.job_id
-    holders = find_blockers(futures, job_id).holders
+    holders = find_blockers(futures, job_id, ENOUGH_S).holders
     assert holders
     assert starts_without(futures, job_id, [holder.job_id for holder in holders])
-    plain = analysis(futures, job_id, "nobody")
+    plain = analysis(futures, job_id, "nobody", budget_s=ENOUGH_S)
     assert len(plain.holders) <= LISTED
     assert plain.in_all == len(holders) == sum(group.count for group in plain.groups)
 

@@ -284,6 +284,11 @@ def test_what_an_answer_claims() -> None:
     assert made == {Claimed.OFFER_SOONER: 900.0, Claimed.OFFER_P90: 400.0}
     for nothing in ({}, {"first": True}):
         assert not list(of_offer(WhatIfAnswer("j", nothing, now=now, then=then), 10.0))
+    for gain_s, futures, sooner in ((0.5, 1, True), (0.0, 9, False), (600.0, 0, False)):
+        kinds = {
+            one.kind for one in of_offer(replace(answer, gain_s=gain_s, futures=futures), 10.0)
+        }
+        assert (Claimed.OFFER_SOONER in kinds) is sooner
     assert same_change({"gpu_type": None}, {"gpu_type": ""})
     assert not same_change({"gpus": 1, "vc": "a"}, {"gpus": 1})
 

@@ -25,6 +25,7 @@ from scheduler.service.log.judging import (
     LEAST_USERS,
     Desk,
     judged_on,
+    keep_judging,
     step,
     track,
 )
@@ -202,6 +203,20 @@ def test_names_are_ours_and_the_same_is_proposed_once(tmp_path: Path) -> None:
         kept.propose(small_bundle(), "", [], by="olga", why="again", now=1.7e9)
     with pytest.raises(NoProposal, match="Say why"):
         kept.propose(small_bundle(), "", [], by="olga", why="", now=1.7e9)
+
+
+def test_while_the_service_runs_what_is_asked_for_is_judged_and_weeks_are_logged(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proposal at each turn, weeks at the first of many."""
+    kept, program = proposed(tmp_path), desk(tmp_path, BETTER)
+    tracked: list[Path] = []
+    monkeypatch.setattr(judging, "track", lambda folder, *_: tracked.append(folder))
+    turns = iter([False, False, False, True])
+    url = store.engine.url.render_as_string(hide_password=False)
+    keep_judging(url, tmp_path, program, lambda _: next(turns))
+    assert kept.each()[0].state == "better"
+    assert tracked == [tmp_path]
 
 
 def test_few_jobs_of_ours_are_not_judged_on(store: Store, tmp_path: Path) -> None:

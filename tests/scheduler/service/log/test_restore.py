@@ -85,3 +85,21 @@ def test_a_crash_while_it_is_put_there_leaves_the_database_that_was(
     with pytest.raises(KeyboardInterrupt):
         found.apply()
     assert Store(f"sqlite:///{file}").last_seq() == 0
+
+
+def test_models_and_the_name_of_the_site_come_back_where_there_are_none(tmp_path: Path) -> None:
+    now, then = tmp_path / "now", tmp_path / "then"
+    for folder in (now, then):
+        (folder / "bundles" / "there").mkdir(parents=True)
+        (folder / "bundles" / "there" / "model").write_text(folder.name)
+        store = Store(f"sqlite:///{folder / 'pellucid.db'}")
+        prepare(store)
+        store.close()
+    (then / "bundles" / "gone").mkdir()
+    (then / "bundles" / "gone" / "model").write_text("then")
+    (then / "site").write_text("ours")
+    done = Restore.of(f"sqlite:///{now / 'pellucid.db'}", now, then).apply()
+    assert done[1:3] == ["restored models gone", "restored the name of the state folder"]
+    kept = {path.parent.name: path.read_text() for path in now.glob("bundles/*/model")}
+    assert kept == {"there": "now", "gone": "then"}
+    assert (now / "site").read_text() == "ours"

@@ -41,6 +41,11 @@ def test_bars_of_what_is_in_the_way() -> None:
         "2 more",
     ]
     assert blockers_page(Analysis(unavailable="no analyst is running")).runs == []
+    soon, late = (InTheWay("running job", ends_in_s=seconds) for seconds in (0.2, 200.0))
+    over = InTheWay("running job", ends_in_s=0.0)
+    bars = [width for _, width in blockers_page(Analysis(holders=[soon, late])).runs]
+    assert bars == [100.0, 1.0], "what ends at once is seen"
+    assert blockers_page(Analysis(holders=[over])).runs == [(over, 1.0)]
 
 
 def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from scheduler.explain.words import percent
 from scheduler.service.log.forecasts import write
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.tables import forecasts
-from scheduler.service.pages.board import board
+from scheduler.service.pages.board import Block, NodeRow, board
 from scheduler.service.pages.figures import GRACE_S, Promise, history, promises
 from scheduler.service.pages.queries import Kept, PageQueries
 from scheduler.service.pages.story import page_of
@@ -228,3 +229,14 @@ def test_jobs_without_a_name_are_not_of_one_name(lived: Lived) -> None:
         assert view.job(first).ended_at is not None
         assert len(view.alike(view.job(again))) == len(named)
         lived.settle(4000.0)
+
+
+def test_the_words_of_a_node_say_whose_it_is_and_what_is_closed() -> None:
+    block = Block(first=1, width=2, lane="", job_id="a", label="a", css="", tip="job a, 2 GPUs")
+    for profiling, silent, words in (
+        (False, [], "job a, 2 GPUs"),
+        (True, ["a", "b"], "for profiling: job a, 2 GPUs; 2 GPUs closed"),
+    ):
+        node: Any = SimpleNamespace(profiling=profiling, silent=silent)
+        assert NodeRow(node, [block]).words == words
+        assert NodeRow(node, []).words != words

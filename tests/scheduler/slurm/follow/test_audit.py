@@ -145,6 +145,21 @@ def test_room_in_a_limit_is_withdrawn_once_slurm_has_not_started_the_job(scene: 
     assert "There is room in that limit now" in why()
 
 
+def test_room_that_an_earlier_follower_claimed_is_withdrawn_at_the_first_look(scene: Scene) -> None:
+    scene.slurm.says[QOS] = "lab||||gres/gpu=2|||||||||||||||||||"
+    job = waits(scene, qos="lab", reason="QOSMaxGRESPerUser")
+    lapsed = replace(scene_reason(scene, job), lapsed=True)
+    for said in ("There is room in that limit now", "there has been room in that limit since "):
+        reasons = scene.follower._planner.reasons
+        scene.follower._planner.reasons = (  # type: ignore[method-assign]
+            lambda *a, of=reasons, **k: of(*a, **k) | {"9": lapsed}
+        )
+        scene.look(job)
+        assert said in sentence(scene.follower.reasons["9"], "9", scene.now)
+        scene.restart()
+        scene.now += ROOM_S
+
+
 def scene_reason(scene: Scene, job: SlurmJob) -> Any:
     scene.look(job)
     return scene.follower.reasons["9"]

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from scheduler.core.policy import Never
 from scheduler.slurm.twin.capacity import Capacity
 from scheduler.slurm.twin.limits import Hit, Usage, begin_to_age, first_hit
 from scheduler.slurm.twin.passes import (
@@ -432,6 +433,8 @@ def test_what_one_of_its_partitions_takes_is_not_refused(
     ask = job("1", nodes=2, partitions=names)
     twin = cast("SlurmTwin", SimpleNamespace(asked=lambda _: ask, site=Site({}, parts)))
     assert refused(twin, "1") is never
+    if never:
+        assert TwinOutlook(twin).never("1") is Never.REFUSED
 
 
 def test_what_a_limit_never_lets_start_takes_the_other_components_with_it() -> None:

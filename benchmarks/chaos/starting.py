@@ -1,0 +1,57 @@
+"""What comes while a job starts, and what a restart finds: shims that are late, stops of attempts
+that nobody has begun, and snapshots that are taken while jobs are held.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.chaos import system
+from benchmarks.chaos.kernel import Kernel, active
+from scheduler.backends.local.backend import LocalBackend
+from scheduler.service.decide import processes
+from scheduler.service.log.fold import Bundles
+from scheduler.service.log.snapshots import EVERY, StateCheckpoints
+
+LATE, LATE_S = 0.3, (0.2, 2.0)  # of the shims; by so long
+OFTEN = (8, 15, 30)  # events between two snapshots, in most of the runs
+
+
+class Starting:
+    """Which shims are late, and how often the state is kept, in one run.
+
+    Args:
+        calm: no shim is late, and the state is kept as seldom as it is.
+
+    Attributes:
+        every: events between two snapshots.
+    """
+
+    def __init__(self, kernel: Kernel, seed: int, note: Callable[..., Any], *, calm: bool):
+        self.kernel, self.note, self.calm = kernel, note, calm
+        self._late = random.Random(f"late shims {seed}")
+        self.every = EVERY if calm else random.Random(f"snapshots {seed}").choice((*OFTEN, EVERY))
+
+    def begins(self) -> None:
+        """Called by a shim before it claims its attempt."""
+        if not self.calm and self._late.random() < LATE:
+            self.kernel.sleep(self._late.uniform(*LATE_S))
+
+
+def install(patches: system.Patches, of_run: Callable[[], Starting]) -> None:
+    """Let states be kept as often as the run wants it, and have it noted what was stopped."""
+    stop = LocalBackend.stop
+
+    def stopped(self: LocalBackend, job_id: str, attempt: int) -> None:
+        stop(self, job_id, attempt)
+        if active() is not None:
+            of_run().note("stops", job=job_id, attempt=attempt)
+
+    def kept(folder: Path, bundles: Bundles) -> StateCheckpoints:
+        return StateCheckpoints(folder, bundles, every=of_run().every)
+
+    patches.put(LocalBackend, "stop", stopped)
+    patches.put(processes, "StateCheckpoints", kept)
