@@ -41,7 +41,7 @@ def queue(lived: Lived) -> Lived:
         {"name": f"sweep-{n}", "gpus": n, "vc": "vision"} for n in (1, 4, 2)
     ])  # fmt: skip
     submit_many(lived, "grace.hopper", [
-        {"name": "=cmd-il()", "gpus": 4, "vc": "vision"}, {"name": "big", "gpus": 4, "vc": "speech"},
+        {"name": "=cmd-i()", "gpus": 4, "vc": "vision"}, {"name": "big", "gpus": 4, "vc": "speech"},
     ])  # fmt: skip
     return lived
 
@@ -86,8 +86,8 @@ def test_nobody_finds_anothers_job(queue: Lived) -> None:
 
 
 def test_no_cell_is_a_formula(queue: Lived) -> None:
-    (row,) = table(queue, "find=cmd-il")  # of which no id has a part
-    assert row["name"] == "'=cmd-il()"
+    (row,) = table(queue, "find=cmd-i")  # of which no id has a part
+    assert row["name"] == "'=cmd-i()"
     assert [_plain(text) for text in ("-1", "@x", "a=b", "")] == ["'-1", "'@x", "a=b", ""]
 
 
