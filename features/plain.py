@@ -1,4 +1,4 @@
-"""Text of others as a terminal may be given it."""
+"""Text of others, and of errors, as a terminal or a log may be given it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ def plain(text: str) -> str:
         c if c.isprintable() or c in "\n\t\u00a0\u202f" else c.encode("unicode_escape").decode()
         for c in text
     )
+
+
+def first_line(error: BaseException, most: int = 500) -> str:
+    """Return the first line of what an error says, or its class where it says nothing.
+
+    That of a database's error ends before the statement, which may be long.
+    """
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:most]
 
 
 def plain_all(value: Any) -> Any:

@@ -170,10 +170,12 @@ class Judge:
         core: that decides; looked at, and copied with the whole process.
         account: account of its decisions and ends.
         seed: seed of what is removed instead of what is named.
+        start: when a service began whose ids and times are others each time; None: the jobs are a
+            trace's.
     """
 
-    def __init__(self, core: Core, account: Account, seed: int = 0):
-        self.core, self.account, self.seed = core, account, seed
+    def __init__(self, core: Core, account: Account, seed: int = 0, *, start: float | None = None):
+        self.core, self.account, self.seed, self.start = core, account, seed, start
 
     def verdict(self, told: Mapping[str, Any], job_id: str, now: float) -> Verdict:
         """Judge an answer with names, as operators get it (`explain.findings.analysis`). Return the
@@ -212,7 +214,7 @@ class Judge:
 
     def _only_these(self, told: Mapping[str, Any], job_id: str, now: float) -> tuple[bool, bool]:
         """Return whether all of them are needed, and nothing else of the kind would do."""
-        holders, random = told["holders"], Random(f"{self.seed}/{job_id}/{now}")
+        holders, random = told["holders"], self._random(job_id, now)
         left = random.sample(range(len(holders)), min(LEFT, len(holders)))
         minimal = len(holders) == 1 or not any(
             self.starts_without([h for i, h in enumerate(holders) if i != one], job_id, now)
@@ -221,6 +223,12 @@ class Judge:
         told_too = [*told["either"], *(one for runs in told["instead"] for one in runs)]
         others = self._others(holders, told_too, job_id, random)
         return minimal, not others or not self.starts_without(others, job_id, now)
+
+    def _random(self, job_id: str, now: float) -> Random:
+        """Draws that are the same whenever a job is asked about again, in another service too."""
+        if self.start is None:
+            return Random(f"{self.seed}/{job_id}/{now}")
+        return Random(f"{self.seed}/{self.core.jobs[job_id].seq}/{now - self.start:.0f}")
 
     def _others(
         self, holders: Sequence[Holder], told_too: Sequence[Holder], job_id: str, random: Random

@@ -112,7 +112,13 @@ class Service:
         )
         assert self.decider.take_over()
         self.analyst = Analyst(
-            self.store, bundles, holder="audit", lease_s=1e6, budget_s=1.0, samples=12
+            self.store,
+            bundles,
+            holder="audit",
+            lease_s=1e6,
+            budget_s=1.0,
+            search_s=600.0,  # what is judged is no matter of the processor
+            samples=12,
         )
         assert self.analyst.take_over()
         everybody = {name: (Role.SUBMITTER, vcs) for name, vcs in PEOPLE.items()}
@@ -290,7 +296,7 @@ class _Life:
         printed = service.explain(OPERATOR, job_id)
         printed["analysis"] = worded(printed["analysis"])
         now, moment = service.world.now(), log.until(log.head)
-        begun = Random(f"{self.seed}/{job_id}").choice(moment.begun() or [""])
+        begun = Random(f"{self.seed}/{core.jobs[job_id].seq}").choice(moment.begun() or [""])
         return Asked(
             job_id,
             at,
@@ -309,7 +315,7 @@ class _Life:
         found, job_id = self.found, asked.job_id
         own = self.service.explain(asked.moment.asked[job_id]["owner"], job_id)
         found.texts.append(lines(own, asked.answered_at))
-        judge = Judge(asked.core, self.follower.account, self.seed)
+        judge = Judge(asked.core, self.follower.account, self.seed, start=self.service.start)
         at = asked.analysis["at"]
         found.waits.append((job_id, at, judge.verdict(asked.analysis, job_id, at)))
         found.said.append(judged(asked))

@@ -139,7 +139,7 @@ class _Asking:
         if job_id not in core.jobs:
             return
         moment = before.until(before.head)
-        begun = Random(f"{self.seed}/{job_id}").choice(moment.begun() or [""])
+        begun = Random(f"{self.seed}/{core.jobs[job_id].seq}").choice(moment.begun() or [""])
         asked = Asked(
             job_id,
             asked_at,

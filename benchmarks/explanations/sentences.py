@@ -208,10 +208,11 @@ def ends(a: Asked) -> str:
     if not _runs(a):
         return ""
     last = max(_runs(a), key=lambda one: one["ends_in_s"])
-    found = re.search(r"should end in ([^,)]+)(, late)?\)", a.analysis["in_the_way"])
-    if found is None or not near((times(found[1]) or [-1.0])[0], last["ends_in_s"]):
+    text = r"(past its prediction, )?(?:the last )?should end in ([^,)]+)\)"
+    found = re.search(text, a.analysis["in_the_way"])
+    if found is None or not near((times(found[2]) or [-1.0])[0], last["ends_in_s"]):
         return f"{a.analysis['in_the_way']!r}, the last in {last['ends_in_s']:.0f} s"
-    late = bool(found[2]) == bool(last["past_s"])
+    late = bool(found[1]) == bool(last["past_s"])
     return "" if late else f"late in {a.analysis['in_the_way']!r}, past {last['past_s']}"
 
 

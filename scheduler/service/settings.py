@@ -26,6 +26,7 @@ from sqlalchemy.exc import ArgumentError
 
 from features.codec import Json
 from features.given import read_given
+from features.plain import first_line
 from features.plugins import load
 from profiler.progress import table
 from scheduler.core.settings import NOT_YAML, printable
@@ -422,7 +423,7 @@ def _content(file: Path) -> Json:
     except RecursionError:
         raise SettingsError(f"settings {file}: too many brackets within brackets") from None
     except NOT_YAML as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
+        why = first_line(error)
         raise SettingsError(f"settings {file}: not YAML of `name: value` lines ({why})") from None
     if not isinstance(found or {}, dict):
         held = type(found).__name__

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from features.plain import plain, plain_all
+from features.plain import first_line, plain, plain_all
 
 OBEYED = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -28,3 +28,11 @@ def test_what_a_job_prints_changes_no_window() -> None:
         "stderr": ["\\x1b]0;owned\\x07 bye\n", "\\u202etxt.exe", "\\x9b2J"],
         "gpus": 1,
     }
+
+
+def test_an_error_is_told_in_one_line_whatever_it_says() -> None:
+    assert first_line(ValueError("no such table\n[SQL: select ...]")) == "no such table"
+    assert first_line(ValueError("\n  no such table")) == "no such table"
+    for silent in (ValueError(), OSError(""), ValueError(" \n")):
+        assert first_line(silent) == type(silent).__name__
+    assert len(first_line(ValueError("x" * 10_000))) == 500

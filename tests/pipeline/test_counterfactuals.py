@@ -112,9 +112,9 @@ def test_jobs_asked_of_one_replay_are_answered_as_each_alone(run: RunFolder) -> 
     for story in sorted(waiting(run, 2), key=counterfactuals.asked_at):
         together = played.ask(story, counterfactuals.asked_at(story), **how)
         alone = counterfactuals.counterfactuals(run, story, **how)
-        # who was in its way is searched for as long as there is time
-        for what in ("at", "reason", "helped"):
-            assert plain(together)[what] == plain(alone)[what]
+        told = plain(together)
+        assert told == plain(alone)
+        assert told["holders"] or told["in_the_way"], "what is compared is not empty"
 
 
 def test_the_command_line_tells_and_prints_it(run: RunFolder) -> None:

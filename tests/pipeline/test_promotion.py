@@ -11,11 +11,14 @@ from typing import Any
 import mlflow
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from features.job import COUNTERS
 from features.rows import Rows, training_rows
+from features.schema import TRACE_SCHEMA
 from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Bundle, BundleError
 from models.bundle.acceptance import check
@@ -37,6 +40,8 @@ from models.training.tracking import (
 )
 from pipeline import promotion, replaying
 from pipeline.app import app
+from pipeline.commands.promote import _jobs
+from pipeline.errors import UserError
 from pipeline.promotion import accepted, carried_out, judged, proposed
 from pipeline.stages import common
 from pipeline.traces.synthetic import generate as synthetic
@@ -254,6 +259,20 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     assert "is champion already" in asked("1")[1]
     assert "version 9 is not the former champion: 2 is" in asked("--back", "9", "--yes")[1]
     assert "version 9" in asked("9")[1]
+
+
+def test_the_jobs_to_judge_on_are_such_as_a_service_exports(
+    trace: pa.Table, tmp_path: Path
+) -> None:
+    path = tmp_path / "jobs.parquet"
+    pq.write_table(trace, path)
+    assert _jobs(path).num_rows == trace.num_rows
+    pq.write_table(trace.drop_columns(list(COUNTERS)), path)
+    assert _jobs(path).schema == TRACE_SCHEMA, "an earlier release had no counters"
+    for others in (trace.drop_columns(["user"]), pa.table({"steps": [1]})):
+        pq.write_table(others, path)
+        with pytest.raises(UserError, match="its columns are others"):
+            _jobs(path)
 
 
 # --- one check for fit, promotion and service ----------------------------------------------------

@@ -159,7 +159,7 @@ if (source && chooser) {
     const text = chooser.job.value.trim();
     const exact = D.id.indexOf(text);
     const found = exact >= 0 ? [exact] : text ? like(text) : [];
-    chooser.querySelector("output").textContent = found.length === 1 ? "" : found.length ? `${found.length} jobs are called like that; the first is shown.` : "No job is called that.";
+    chooser.querySelector("output").textContent = found.length === 1 ? "" : found.length ? `${found.length} jobs are called like that; the first is shown.` : text && D.id.some((id) => id.includes(text)) ? "Jobs are called like that; of those, a whole name alone is found." : "No job is called that.";
     if (found.length) choose(found[0]);
   });
   if (S && lanes) {

@@ -51,6 +51,7 @@ class Follower(Protocol):
     waits: Waits
     samples: int
     budget_s: float
+    search_s: float
     helps_s: float
     promised: dict[str, StartForecast]
     latest: dict[str, StartForecast]
@@ -110,7 +111,14 @@ class Answers:
             if kind == "why":
                 futures = self._of.futures()
                 closed = self._closed(names)
-                made = analysis(futures, job_id, owner, names=names, closed=closed)
+                made = analysis(
+                    futures,
+                    job_id,
+                    owner,
+                    names=names,
+                    closed=closed,
+                    budget_s=self._of.search_s,
+                )
                 made = replace(
                     made,
                     moved=self._moved(futures, job_id),

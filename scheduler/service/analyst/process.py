@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.core.decisions import Decision, Reason
+from scheduler.explain.blockers import BUDGET_S
 from scheduler.explain.claims import Claim
 from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.whatif.forecasts import (
@@ -91,6 +92,7 @@ class Analyst:
         holder: names this process in the lease.
         snapshots: where the state was kept now and then, before another release; None: nowhere.
         budget_s: processor seconds for one forecast or question.
+        search_s: processor seconds of the search for what is in a job's way.
         samples: futures per forecast at most.
         refresh_s: forecasts of waiting jobs are made again this often, seconds.
 
@@ -113,6 +115,7 @@ class Analyst:
         holder: str,
         lease_s: float = 10.0,
         budget_s: float = 2.0,
+        search_s: float = BUDGET_S,
         samples: int = 64,
         refresh_s: float = 15.0,
         snapshots: StateCheckpoints | None = None,
@@ -122,6 +125,7 @@ class Analyst:
         self.holder = holder
         self.lease_s = lease_s
         self.budget_s = budget_s
+        self.search_s = search_s
         self.samples = samples
         self.refresh_s = refresh_s
         self.snapshots = snapshots

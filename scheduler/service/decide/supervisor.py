@@ -22,6 +22,7 @@ from typing import Any
 import structlog
 from sqlalchemy import make_url
 
+from features.plain import first_line
 from profiler import procs
 from scheduler.service.decide.processes import (
     STOP_S,
@@ -92,7 +93,7 @@ def _process(
     except Exception as error:
         log = structlog.get_logger("process")
         if is_damage(error):
-            found = Damage("a page that was read", str(error).splitlines()[0], time.time())
+            found = Damage("a page that was read", first_line(error), time.time())
             soundness = Soundness(settings.database)
             soundness.note(soundness.damage() or found)
             log.error("database_damaged", what=found.what, do=WHAT_TO_DO)

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from features.files import write_table
 from features.job import COUNTERS
+from features.plain import first_line
 from features.schema import TRACE_SCHEMA
 from scheduler.backends.events import Kind
 from scheduler.backends.submission import Submission
@@ -77,7 +78,7 @@ def keep_exporting(
                     log.info("exported", jobs=over, path=str(path))
                 last = over
             except (DBAPIError, OSError, pa.ArrowException) as error:  # tried again the next time
-                log.warning("export_failed", why=str(error).splitlines()[0])
+                log.warning("export_failed", why=first_line(error))
     finally:
         store.close()
 

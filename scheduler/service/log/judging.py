@@ -24,6 +24,7 @@ import structlog
 
 from features.files import write_table, write_whole
 from features.given import read_text
+from features.plain import first_line
 from models.bundle import Bundle
 from scheduler.service.log import served
 from scheduler.service.log.export import finished
@@ -95,7 +96,7 @@ def step(
             try:
                 found = _judged(store, one, desk, clock=clock, stopping=stopping)
             except (OSError, ValueError, pa.ArrowException) as error:
-                found = Judged(at=clock(), error=_words_of(error))
+                found = Judged(at=clock(), error=first_line(error))
             if found is None or not _written(one.folder / JUDGED, found):
                 return False
             log.info("judged", proposal=one.name, better=found.better, why=found.error)
@@ -104,7 +105,7 @@ def step(
             try:
                 done = _promoted(one, desk, clock, stopping)
             except (OSError, ValueError) as error:
-                done = Done(at=clock(), error=_words_of(error))
+                done = Done(at=clock(), error=first_line(error))
             if done is None or not _written(one.folder / DONE, done):
                 return False
             log.info("promoted", proposal=one.name, by=one.proposed.by, why=done.error)
@@ -142,10 +143,6 @@ def _tried(marks: Path) -> float:
         return float(json.loads(read_text(marks / TRIED)))
     except (OSError, ValueError, TypeError):
         return -math.inf
-
-
-def _words_of(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:500]
 
 
 def _written(path: Path, what: Judged | Done) -> bool:

@@ -24,6 +24,7 @@ from sqlalchemy.exc import DBAPIError
 
 from features.files import write_whole
 from features.given import read_text
+from features.plain import first_line
 from scheduler.backends.events import Kind
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.leases import Lease, LeaseLost
@@ -89,7 +90,7 @@ def keep_notifying(
             except LeaseLost:
                 lease = None
             except (DBAPIError, OSError, ValueError) as error:  # tried again the next time
-                log.warning("notices_failed", why=str(error).splitlines()[0])
+                log.warning("notices_failed", why=first_line(error))
         if lease is not None:
             store.let_go(lease)
     finally:

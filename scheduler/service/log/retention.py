@@ -11,6 +11,7 @@ import structlog
 from sqlalchemy import delete
 from sqlalchemy.exc import DBAPIError
 
+from features.plain import first_line
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.store import archive, chain, claims
 from scheduler.service.log.store.store import Store
@@ -57,6 +58,6 @@ def keep_pruning(
                     moved = archive.move(store, clock() - archive_days * DAY_S)
                     log.info("archived", bodies=moved)
             except (DBAPIError, OSError) as error:  # tried again the next time
-                log.warning("prune_failed", why=str(error).splitlines()[0])
+                log.warning("prune_failed", why=first_line(error))
     finally:
         store.close()

@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from features.codec import decode, encode
 from features.files import write_whole
 from features.given import read_text
+from features.plain import first_line
 from scheduler.backends.events import Kind
 from scheduler.service.log.beside import STATES
 from scheduler.service.log.header import service_clock
@@ -160,8 +161,7 @@ def keep_counting(database: str, state_dir: Path, stopping: Callable[[float], bo
                 clock = clock or service_clock(store)
                 count(store, state_dir, clock())
             except (DBAPIError, OSError, ValueError) as error:  # tried again the next time
-                why = " ".join(str(error).split()) or type(error).__name__
-                structlog.get_logger(FOLDER).warning("count_failed", why=why)
+                structlog.get_logger(FOLDER).warning("count_failed", why=first_line(error))
             if stopping(POLL_S):
                 return
     finally:

@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from features.plain import first_line
 from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind
 from scheduler.service.log.beside import (
@@ -54,7 +55,7 @@ def keep_watching(database: str, bundles: Path, stopping: Callable[[float], bool
             try:
                 look(store, bundle_store, clock())
             except (BundleError, DBAPIError, OSError, ValueError) as error:  # tried again
-                log.warning("watch_failed", why=str(error).splitlines()[0])
+                log.warning("watch_failed", why=first_line(error))
     finally:
         store.close()
 

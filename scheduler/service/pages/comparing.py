@@ -95,15 +95,15 @@ def moved(request: Request, viewer: Operator, owner: Word = "") -> Response:
         bundle = bundle_in_use(queries.bundle())
         found: Movement | None = None
         if bundle is not None and owner:
+            now = queries.now()
             with store.reading() as connection:
-                now = queries.now()
                 scored = scored_of(connection, owner, now - NOW_S)
                 scored += scored_of(connection, owner, now - THEN_S, until=now - NOW_S)
             known = dict[str, Bundle]()
             for digest in {one.bundle for one in scored}:
                 with suppress(BundleError):  # its copy is gone: those jobs are left out
                     known[digest] = _copy(settings, digest)
-            found = movement(scored, bundle, known, queries.now())
+            found = movement(scored, bundle, known, now)
         return {"owner": owner, "m": found, "used": bundle is not None}
 
     return show(request, viewer, template="models_moved.html", here="/models", build=build)

@@ -177,6 +177,7 @@ class Movement:
         movers: the terms, those that moved most first; rest: all others together.
         models: what the change of the models did; None: they did not change.
         enough: whether both times have jobs enough; else only their numbers are known.
+        cut: whether there may be more jobs of each time than the latest, which are looked at.
     """
 
     then: int = 0
@@ -187,6 +188,7 @@ class Movement:
     rest: float = 0.0
     models: float | None = None
     enough: bool = True
+    cut: tuple[bool, bool] = (False, False)
 
     def factor(self, score: float) -> str:
         """Return a sum of scores as a factor, in words."""
@@ -211,7 +213,7 @@ def scored_of(
             inputs=tuple(score["inputs"]),
             ran_s=max(0.0, row["ended_at"] - row["started_at"]) if over else None,
         )
-    return sorted(found.values(), key=lambda one: -one.at)
+    return sorted(found.values(), key=lambda one: -one.at)[:MOST]
 
 
 def movement(
@@ -227,7 +229,9 @@ def movement(
     model = bundle.duration
     times: tuple[list[Scored], list[Scored]] = ([], [])
     rows: tuple[list[list[Value]], list[list[Value]]] = ([], [])
+    read = [0, 0]
     for one in scored:
+        read[one.at >= now - NOW_S] += 1
         of = known.get(one.bundle)
         row = None if of is None else _translated(of.duration, model, one.inputs)
         if row is not None and one.at >= now - THEN_S:
@@ -246,6 +250,7 @@ def movement(
     return Movement(
         then=len(times[0]),
         now=len(times[1]),
+        cut=(read[0] >= MOST, read[1] >= MOST),
         estimate=estimate,
         lasted=_lasted(times),
         movers=tuple(_mover(model, i, float(moves[i]), rows) for i in shown),

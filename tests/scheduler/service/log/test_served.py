@@ -90,5 +90,8 @@ def test_two_months_are_counted_and_what_cannot_be_read_is_counted_again(
     assert [one.number for one in weeks(tmp_path)] == list(range(week + 30, week + 30 - KEPT, -1))
     (tmp_path / FOLDER / f"{week + 29}.json").write_text("{")
     assert len(weeks(tmp_path)) == KEPT - 1
+    another = (tmp_path / FOLDER / f"{week + 28}.json").read_text()
+    (tmp_path / FOLDER / f"{week + 29}.json").write_text(another)
+    assert len(weeks(tmp_path)) == KEPT - 1, "a week is in the file of its number alone"
     count(desk.store, tmp_path, late)
     assert len(weeks(tmp_path)) == KEPT

@@ -174,7 +174,8 @@ def test_a_user_of_many_jobs_is_compared_with_their_past(
             lived.decider.turn(NOW_S)
     page = lived.browser("olga").get("/models/moved", params={"owner": "ada.byron"}).text
     assert "Too few" not in page
-    assert "4 jobs of the three weeks before" in page
+    assert "latest 4 jobs of the last seven days" in page
+    assert "those of the latest 4 jobs of the three weeks before" in page
 
 
 def test_an_operator_finds_what_moved_a_users_estimates(lived: Lived) -> None:
@@ -192,6 +193,7 @@ def test_an_operator_finds_what_moved_a_users_estimates(lived: Lived) -> None:
     page = client.get("/models/moved", params={"owner": "ada.byron"}).text
     assert "4 jobs of the last seven days" in page
     assert "4 jobs of the three weeks before" in page
+    assert "latest" not in page, "they are all there were"
     assert "all other terms" in page
     shown = client.get("/histories", params={"owner": "ada.byron"})
     assert "/models/moved?owner=ada.byron" in shown.text

@@ -41,7 +41,7 @@ def queue(lived: Lived) -> Lived:
         {"name": f"sweep-{n}", "gpus": n, "vc": "vision"} for n in (1, 4, 2)
     ])  # fmt: skip
     submit_many(lived, "grace.hopper", [
-        {"name": "=cmd()", "gpus": 4, "vc": "vision"}, {"name": "big", "gpus": 4, "vc": "speech"},
+        {"name": "=cmd-i()", "gpus": 4, "vc": "vision"}, {"name": "big", "gpus": 4, "vc": "speech"},
     ])  # fmt: skip
     return lived
 
@@ -86,8 +86,8 @@ def test_nobody_finds_anothers_job(queue: Lived) -> None:
 
 
 def test_no_cell_is_a_formula(queue: Lived) -> None:
-    (row,) = table(queue, "find=cmd")
-    assert row["name"] == "'=cmd()"
+    (row,) = table(queue, "find=cmd-i")  # of which no id has a part
+    assert row["name"] == "'=cmd-i()"
     assert [_plain(text) for text in ("-1", "@x", "a=b", "")] == ["'-1", "'@x", "a=b", ""]
 
 
@@ -181,13 +181,13 @@ def test_every_job_is_on_some_page_however_many_there_are(
     monkeypatch.setattr(short, "FIGURES", 20)
     monkeypatch.setattr(listing, "AT_ONCE", 8)
     submit_many(
-        lived, "ada.byron", [{"name": f"j{n}", "gpus": 1, "vc": "vision"} for n in range(30)]
+        lived, "ada.byron", [{"name": f"j-{n}", "gpus": 1, "vc": "vision"} for n in range(30)]
     )
     assert len(table(lived, "")) == 30
     assert len(ids(lived.browser("olga").get("/list").text)) == 30
-    (last,) = table(lived, "find=j29")
+    (last,) = table(lived, "find=j-29")  # no id has a hyphen
     assert table(lived, "owner=ada.byron&sort=-name")[0] == table(lived, "sort=-name")[0]
-    assert last["name"] == "j29"
+    assert last["name"] == "j-29"
 
 
 def test_a_job_found_by_its_id_is_one_that_is_chosen(queue: Lived) -> None:

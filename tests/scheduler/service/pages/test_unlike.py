@@ -59,3 +59,26 @@ def test_the_page_is_looked_at_often_and_the_jobs_are_not(
     assert all("virtual cluster speech: jobs last longer" in page for page in pages)
     assert read == [2]  # the weeks, and the day
     assert "jobs last longer" not in lived.browser("ada.byron").get("/models").text
+
+
+@pytest.mark.parametrize("broken", [1, 2], ids=["weeks", "day"])
+def test_what_could_not_be_read_is_read_at_the_next_look(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch, broken: int
+) -> None:
+    read, now = [0], lived.store.clock.now()
+    there = [one._replace(submitted=one.submitted - NOW + now) for one in ended(60.0)]
+
+    def since(self: Metrics, connection: object, earliest: float) -> list[Seen]:
+        read[0] += 1
+        if read[0] == broken:
+            raise OSError("the database is gone")
+        return [one for one in there if one.submitted + one.seconds >= earliest]
+
+    monkeypatch.setattr(Metrics, "_ended_since", since)
+    metrics = Metrics(lived.store)
+    with lived.store.reading() as connection:
+        with pytest.raises(OSError, match="is gone"):
+            metrics.unlike(connection)
+        groups = {alarm.group for alarm in metrics.unlike(connection)}
+    assert "virtual cluster speech" in groups
+    assert read[0] == broken + (2 if broken == 1 else 1), "what was read is kept"
