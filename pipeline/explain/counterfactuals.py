@@ -68,8 +68,9 @@ def counterfactuals(
         since_submit_s: when to ask, seconds after its submission; None: as its longest wait
             begins.
         most: how many changes at most.
-        samples: futures that each change is tried in. budget_s: processor seconds for all of them; the
-            search for what was in its way has as many again.
+        samples: futures that each change is tried in.
+        budget_s: processor seconds for all of them; the search for what was in its way has as many
+            again.
     """
     at = asked_at(story, since_submit_s)
     return PlayedAgain(run).ask(story, at, most=most, samples=samples, budget_s=budget_s)

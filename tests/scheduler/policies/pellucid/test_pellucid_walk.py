@@ -130,6 +130,7 @@ class Walk(RuleBasedStateMachine):
         self.jobs: dict[str, Job] = {}
         self.gone: set[str] = set()
         self.shut: set[int] = set()
+        self.once_held: set[str] = set()
         self.now = 0.0
         self.told: list[tuple[str, tuple[Any, ...]]] = []
         self.decided: list[Decision] = []
@@ -214,6 +215,7 @@ class Walk(RuleBasedStateMachine):
         job_id = data.draw(st.sampled_from(list(self.core.jobs)))
         held = self.core.waiting.is_held(job_id)
         self.tell("waiting.release" if held else "waiting.hold", job_id, self.now)
+        self.once_held.add(job_id)
         for line in self.line.values():
             line.discard(job_id)  # released, it joins again
 
@@ -254,7 +256,8 @@ class Walk(RuleBasedStateMachine):
             assert isinstance(memory, Memory)
             futures = Futures(self.core, memory, self.now)
             check_whole(futures, job_id)
-            check_counterfactuals(futures, job_id, TYPES if self.chosen.typed else ())
+            if job_id not in self.once_held:  # another core does not know for how long it was
+                check_counterfactuals(futures, job_id, TYPES if self.chosen.typed else ())
 
     # --- what must hold -----------------------------------------------------------------------
 
