@@ -117,9 +117,9 @@ class Service:
             holder="audit",
             lease_s=1e6,
             budget_s=1.0,
-            search_s=600.0,  # what is judged is no matter of the processor
             samples=12,
         )
+        self.analyst.search_s = 600.0  # what is judged is no matter of the processor
         assert self.analyst.take_over()
         everybody = {name: (Role.SUBMITTER, vcs) for name, vcs in PEOPLE.items()}
         everybody[OPERATOR] = (Role.OPERATOR, ())

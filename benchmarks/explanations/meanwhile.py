@@ -157,10 +157,19 @@ def _predicted(a: Asked, text: str, job: str) -> str:
     return "" if ok else f"{job}: {found[0]!r}, truly predicted {predicted} s, ran {ran:.0f} s"
 
 
+def _counted(jobs: str, how: str, why: Mapping[str, int]) -> bool:
+    """Return whether words have each cause for which jobs started first, and how many did."""
+    said = [int(number.replace(",", "")) for number in (jobs, *re.findall(r"\b\d[\d,]*", how))]
+    ranked = sorted(why.values(), reverse=True)
+    true = [sum(ranked), *(ranked if len(ranked) > 1 else [])]
+    return said == true and all(cause in how for cause in why)
+
+
 def _last(a: Asked, text: str, waited_s: float) -> str:
-    first = (a.told["overtaken"] or {}).get("text", "")
-    if first not in text or ("started first" in text) != bool(first):
-        return f"{text!r}: who started first is {first!r}"
+    why = (a.told["overtaken"] or {"why": {}})["why"]
+    first = re.search(r"([\d,]+) later jobs? started first: ([^.]+)\.", text)
+    if (first is not None) != bool(why) or (first and not _counted(first[1], first[2], why)):
+        return f"{text!r}: who started first is {why}"
     bound = a.moment.settings.get("max_wait_s")
     passed = bound is not None and waited_s > bound + slack(a)
     found = re.search(r"passed the bound on waiting \((.+?)\)", text)

@@ -300,7 +300,6 @@ def _nobody_overtook(told: Said, a: Asked) -> object:
 
 def _other_cause(of: Said) -> object:
     of["why"] = {"had GPUs kept for it": of["jobs"]}
-    of["text"] = f"{of['jobs']} later jobs started first: each had GPUs kept for it."
 
 
 def _waits(change: Callable[[Said], object]) -> Lie:
@@ -423,7 +422,7 @@ LIES: dict[str, tuple[str, Lie]] = {
     "ends in another unit": ("ends", _ends(lambda s: s * 60.0 + 9e5, "9 d")),
     "ends in another unit, in words": (
         "ends", _words("in_the_way", r"(should end in [\d.]+) (s|min|h)", r"\1 d")),
-    "not late, in words": ("ends", _words("in_the_way", r", late\)", ")")),
+    "not late, in words": ("ends", _words("in_the_way", r"\(past its prediction, ", "(")),
     "another would do as well": ("otherwise", _false_alternative),
     "many would do as well": ("otherwise", _more_ways),
     "what does not help": ("helps", _no_help),
@@ -440,8 +439,7 @@ LIES: dict[str, tuple[str, Lie]] = {
     "five more went first": (
         "overtaken", _overtaken(lambda of: of.update(jobs=of["jobs"] + 5))),
     "another cause": ("overtaken", _overtaken(_other_cause)),
-    "another number, in words": (
-        "overtaken", _overtaken(lambda of: of.update(text="99" + of["text"]))),
+    "another number, in words": ("wait", _whole(r"(\d+ later jobs? started)", r"99\1")),
     "it waited for another reason": (
         "waits", _waits(lambda one: one.update(reason="NodeDrained"))),
     "it waited twice as long": ("waits", _waits(lambda one: one.update(seconds=9e5))),
@@ -517,7 +515,7 @@ def _printed(part: str, value: Any) -> Callable[[Asked], Asked]:
     return lie
 
 
-FIVE = {"jobs": 5, "why": {"had GPUs kept for it": 5}, "text": ""}
+FIVE = {"jobs": 5, "why": {"had GPUs kept for it": 5}}
 WEEKS = [{"reason": "GpusBusy", "seconds": 1e6, "share": 1.0}]
 PRINTED = (
     ("numbers", "free", 3), ("place", "position", 2), ("overtaken", "overtaken", FIVE),

@@ -92,7 +92,6 @@ class Analyst:
         holder: names this process in the lease.
         snapshots: where the state was kept now and then, before another release; None: nowhere.
         budget_s: processor seconds for one forecast or question.
-        search_s: processor seconds of the search for what is in a job's way.
         samples: futures per forecast at most.
         refresh_s: forecasts of waiting jobs are made again this often, seconds.
 
@@ -104,6 +103,7 @@ class Analyst:
         promised, latest: forecasts of waiting jobs, as shown at submission and as shown last.
         reply: answers a question.
         read_at: when the log was read last, on the service's clock.
+        search_s: processor seconds of the search for what is in a job's way.
         helps_s: processor seconds in which to try what would help who asks now.
     """
 
@@ -115,7 +115,6 @@ class Analyst:
         holder: str,
         lease_s: float = 10.0,
         budget_s: float = 2.0,
-        search_s: float = BUDGET_S,
         samples: int = 64,
         refresh_s: float = 15.0,
         snapshots: StateCheckpoints | None = None,
@@ -125,7 +124,6 @@ class Analyst:
         self.holder = holder
         self.lease_s = lease_s
         self.budget_s = budget_s
-        self.search_s = search_s
         self.samples = samples
         self.refresh_s = refresh_s
         self.snapshots = snapshots
@@ -154,6 +152,7 @@ class Analyst:
         self._answering = False
         self._touched: dict[str, int] = {}  # jobs forecast in vain, by the event that says so
         self.read_at = 0.0
+        self.search_s = BUDGET_S
         self.helps_s = budget_s
         self._share = 1.0  # of a core, that answers had lately
         self._answered_s = 0.0  # processor seconds that answers took, in all

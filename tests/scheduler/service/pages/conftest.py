@@ -97,9 +97,8 @@ class Lived:
 
     def analysed(self, patch: pytest.MonkeyPatch) -> Analyst:
         """An analyst that answers in this process, however slow it is."""
-        analyst = Analyst(
-            self.store, self.decider.bundle_store, holder="test", search_s=600.0, samples=12
-        )
+        analyst = Analyst(self.store, self.decider.bundle_store, holder="test", samples=12)
+        analyst.search_s = 600.0
         assert analyst.take_over()
 
         async def ask(kind: str, body: dict[str, Any], *_: object) -> dict[str, Any]:
