@@ -21,7 +21,7 @@ import pyarrow as pa
 from features.rows import training_rows
 from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import check
-from models.bundle.doubts import write_doubts
+from models.bundle.doubts import DOUBTS_NAME, write_doubts
 from models.training.errors import TrainingError
 from models.training.judging import Judgement, Paired, better_in_all, judge, most_telling
 from models.training.tracking import (
@@ -154,7 +154,10 @@ def carried_out(
     """
     bundle = accepted(proposal.candidate, registry)
     promote(proposal.candidate, reason, proposal.evidence(**more), registry)
-    write_doubts(out, bundle.digest, proposal.doubts)  # first: a service looks at the bundle alone
+    if proposal.doubts:  # before the bundle, which is all that a service watches
+        write_doubts(out, bundle.digest, proposal.doubts)
+    else:  # one bundle is one folder, whoever promoted it
+        (out / DOUBTS_NAME).unlink(missing_ok=True)
     bundle.save(out)
     return bundle
 

@@ -22,7 +22,7 @@ from features.schema import TRACE_SCHEMA
 from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Bundle, BundleError
 from models.bundle.acceptance import check
-from models.bundle.doubts import read_doubts
+from models.bundle.doubts import DOUBTS_NAME, read_doubts
 from models.training.duration import fit_at
 from models.training.edits import EditError, Edits, apply_edits
 from models.training.errors import TrainingError
@@ -251,6 +251,7 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     assert asked("--back", "--yes")[0] == 0
     assert champion(registry) == one
     assert Bundle.load(tmp_path / "bundle").digest == good.digest
+    assert not (tmp_path / "bundle" / DOUBTS_NAME).exists(), "the same folder as before"
     for again in (("1", "--yes"), ("--back", "1", "--yes")):  # as after a stop in between
         bad.save(tmp_path / "bundle")
         assert asked(*again)[0] == 0

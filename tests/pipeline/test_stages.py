@@ -59,6 +59,8 @@ def test_the_exported_bundle_is_the_champion(folder: Path) -> None:
     assert "user_submitted_1h" not in exported.duration.term_names
     (edit,) = exported.metadata["duration"]["edits"]["edits"]
     assert edit["why"] == "bursts say nothing"
+    files = {one.name.partition("-")[0] for one in (folder / "data/bundle").iterdir()}
+    assert files == {"bundle.json", "arrays"}, "else the lock changes with who is first"
 
 
 def test_a_run_of_the_pipeline_can_be_asked_what_would_have_helped(folder: Path) -> None:
