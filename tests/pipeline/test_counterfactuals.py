@@ -106,6 +106,27 @@ def test_a_line_says_beside_whom_and_how_fast(beside: bool, speed: float | None,
     assert said in _line(outcome, 9.0)
 
 
+def test_no_change_is_offered_that_was_foreseen_later_than_it_began(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (story,) = waiting(run, 1)
+    began = next(s.start for s in story.spans if s.phase is Phase.RUNNING)
+
+    def offered(*_: object, **__: object) -> list[Outcome]:
+        return [
+            Outcome(
+                change=Change({"gpus": gpus}), now=StartForecast(0.0, 9e9),
+                then=StartForecast(0.0, began + late_s), starts_now=False, gain_s=60.0,
+                earlier=9, futures=9,
+            )
+            for gpus, late_s in ((1, -1.0), (2, 1.0))
+        ]  # fmt: skip
+
+    monkeypatch.setattr(counterfactuals.WhatIf, "suggestions", offered)
+    (left,) = counterfactuals.counterfactuals(run, story).helped
+    assert left.change.to == {"gpus": 1}
+
+
 def test_jobs_asked_of_one_replay_are_answered_as_each_alone(run: RunFolder) -> None:
     how: dict[str, Any] = {"most": 2, "samples": 9, "budget_s": 600.0}
     played = counterfactuals.PlayedAgain(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -196,6 +197,9 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     said = in_the_way(found)
     assert "(past its prediction, should end in " in said
     assert "overdue" not in said
+    assert "scattered" not in said
+    apart = replace(found, reason=Reason.GPUS_FRAGMENTED, free=8)
+    assert "8 of 8 are free now, scattered over nodes." in in_the_way(apart)
 
 
 ENOUGH_S = 600.0  # of a processor of any speed
