@@ -250,7 +250,7 @@ def test_any_job_is_chosen_by_id_click_key_and_address(demo: Path, page: Page) -
 def _tells(page: Page, each: Any, ids: list[str], i: int) -> None:
     """The panel shows the job, with the holders, terms and partner that the data have of it."""
     panel = page.locator("#any")
-    expect(panel.locator("summary")).to_have_text(f"Job {ids[i]}")
+    expect(panel.locator("> summary")).to_have_text(f"Job {ids[i]}")
     spells, why, (holders, _), steps, pair, _, _ = each["jobs"][i]
     held = panel.locator("[data-part=held]")
     if not spells:
