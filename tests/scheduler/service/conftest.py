@@ -10,8 +10,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import MetaData, create_engine, select, text
 
+from scheduler.service.analyst import process
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
+
+
+@pytest.fixture(autouse=True)
+def analysts_do_not_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next turn of an analyst forecast, however slow this machine is: it would rest
+    after a forecast that cost it 0.1 processor seconds."""
+    monkeypatch.setattr(process, "CPU_SHARE", 1.0)
 
 
 def empty_database(folder: Path) -> str:

@@ -32,6 +32,8 @@ from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries
 from tests.scheduler.service.desk import Desk
 
+RESTS = process.CPU_SHARE  # before `analysts_do_not_rest`
+
 
 class Service(Desk):
     """A service on nodes of four GPUs, and its analyst; its time is passed by hand."""
@@ -171,6 +173,7 @@ def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
     service = two
     reply, told, used, really = service.analyst.reply, [], [0.0], process.time.process_time
     monkeypatch.setattr(process.time, "process_time", lambda: used[0] + really())
+    monkeypatch.setattr(process, "CPU_SHARE", RESTS)
 
     def again(kind: str, body: dict[str, Any]) -> dict[str, Any]:
         used[0] += 5.0
@@ -186,9 +189,33 @@ def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
     assert len(told) > 12  # between two futures each
     told.clear()
     service.add("third", 600)
-    service.decide(seconds=1.0)
+    service.decide(seconds=60.0)
+    service.put("why", job_id="second")
     service.analyst.turn()
     assert len(told) > process.QUESTIONS + 12  # nor does it rest for what answers took
+
+
+def test_it_rests_after_a_forecast_that_took_the_processor_long(
+    two: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "CPU_SHARE", RESTS)
+    follow, used = Futures.follow, [0.0]
+    monkeypatch.setattr(process.time, "process_time", lambda: used[0])
+
+    def costs(*args: Any, **more: Any) -> Future:
+        used[0] += 1.0
+        return follow(*args, **more)
+
+    monkeypatch.setattr(Futures, "follow", costs)
+    two.analyst.turn()
+    assert used[0] >= 1.0
+    two.add("third", 600)
+    two.decide()
+    two.analyst.turn()
+    assert two.forecast("third", "submission") is None
+    two.wall += used[0] * (1 / RESTS - 1)
+    two.analyst.turn()
+    assert two.forecast("third", "submission") is not None
 
 
 def test_a_forecast_that_takes_long_is_content_with_few_futures(
