@@ -122,10 +122,10 @@ class WithoutHazards(HistoriesEstimator):
     def estimate(self, job: Job, now: float) -> Estimate:
         found = super().estimate(job, now)
         if self._how == "constant":
-            return replace(found, seconds=float(seconds_of(found.seconds)))
+            return replace(found, seconds=seconds_of(found.seconds))
         self._curves.append(found.seconds)
         other = self._curves[chosen(len(self._curves), job.job_id)]
-        return replace(found, seconds=other.moved(float(seconds_of(found.seconds))))
+        return replace(found, seconds=other.moved(seconds_of(found.seconds)))
 
 
 class Glass(BundleEstimator):

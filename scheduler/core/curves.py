@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import log1p
 
@@ -34,7 +34,8 @@ SHAPED = 8  # points within a claim from which on it has their shape
 _LOGS = (0.0, *map(log1p, EDGES_S), log1p(LONGEST_S))
 
 
-class Predicted(float):
+@dataclass(frozen=True, slots=True)
+class Predicted:
     """A predicted duration (seconds), and the hazards of the job behind it.
 
     Attributes:
@@ -45,23 +46,11 @@ class Predicted(float):
         claims: what its last runs, or its owner, say of it: see `features.repeats`.
     """
 
-    __slots__ = ("claims", "ended", "most_s", "shift")
-    ended: tuple[float, ...]
-    shift: float
-    most_s: float
-    claims: tuple[Claim, ...]
-
-    def __new__(
-        cls,
-        seconds: float,
-        ended: tuple[float, ...] = (),
-        shift: float = 0.0,
-        most_s: float = LONGEST_S,
-        claims: tuple[Claim, ...] = (),
-    ) -> Predicted:
-        made = super().__new__(cls, seconds)
-        made.ended, made.shift, made.most_s, made.claims = ended, shift, most_s, claims
-        return made
+    seconds: float
+    ended: tuple[float, ...] = ()
+    shift: float = 0.0
+    most_s: float = LONGEST_S
+    claims: tuple[Claim, ...] = ()
 
     @classmethod
     def of(
@@ -87,10 +76,8 @@ class Predicted(float):
 
     def moved(self, seconds: float) -> Predicted:
         """Return the same curve for another prediction, each duration moved as it is."""
-        shift = self.shift + log1p(seconds) - log1p(self)
-        return Predicted(
-            seconds=seconds, ended=self.ended, shift=shift, most_s=self.most_s, claims=self.claims
-        )
+        shift = self.shift + log1p(seconds) - log1p(self.seconds)
+        return replace(self, seconds=seconds, shift=shift)
 
     def share_ended(self, seconds: float) -> float:
         """Return the share of jobs like it that have ended by then."""

@@ -75,21 +75,21 @@ class Stated:
 
     seconds: float
     error: float = 0.0
-    without_s: float = 0.0
+    without_s: float | Predicted = 0.0
 
 
-Duration = float | Stated  # as it is predicted
+Duration = float | Predicted | Stated  # as it is predicted
 
 
 def seconds_of(predicted: Duration) -> float:
     """Return a predicted duration as a number."""
-    return predicted.seconds if isinstance(predicted, Stated) else predicted
+    return predicted.seconds if isinstance(predicted, Predicted | Stated) else predicted
 
 
 def plain(predicted: Duration) -> tuple[float, ...]:
     """Return a predicted duration as plain numbers."""
     if isinstance(predicted, Stated):
-        return float(predicted.seconds), predicted.error, *plain(predicted.without_s)
+        return predicted.seconds, predicted.error, *plain(predicted.without_s)
     if isinstance(predicted, Predicted):
         claims = [
             number
@@ -97,7 +97,7 @@ def plain(predicted: Duration) -> tuple[float, ...]:
             for number in (claim.low_s, claim.high_s, claim.share)
         ]
         shape = predicted.shift, predicted.most_s, *predicted.ended
-        return float(predicted), *shape, *claims
+        return predicted.seconds, *shape, *claims
     return (predicted,)
 
 
@@ -109,7 +109,7 @@ def of_plain(row: Sequence[float]) -> Duration:
     return _other(row)
 
 
-def _other(row: Sequence[float]) -> float:
+def _other(row: Sequence[float]) -> float | Predicted:
     """Return the predicted duration that no job states itself, from its numbers."""
     if len(row) == 1:
         return row[0]
@@ -230,7 +230,7 @@ class DurationDistribution:
 
     def began(self, job_id: str, predicted_s: Duration, now: float, speed: float = 1.0) -> None:
         """Record that a job predicted at `predicted_s` runs from `now` on, at a speed."""
-        predicted = unstated(predicted_s)
+        predicted = seconds_of(unstated(predicted_s))
         self._going[bisect_right(EDGES_S, predicted)][job_id] = log1p(predicted), now, speed
 
     def over(self, job_id: str) -> None:
@@ -245,7 +245,7 @@ class DurationDistribution:
         seconds. The jobs recorded by `began` that have not ended by `now` count as outlasting their
         time so far.
         """
-        predicted = unstated(TYPICAL_S if predicted_s is None else predicted_s)
+        predicted = seconds_of(unstated(TYPICAL_S if predicted_s is None else predicted_s))
         place = bisect_right(EDGES_S, predicted)
         ratios, going = self._ranges[place], self._going[place].values()
         ratios.add(log1p(max(0.0, duration_s)) - log1p(predicted))
@@ -380,7 +380,7 @@ class DurationDistribution:
             predicted.ended,
             predicted.shift,
             predicted.most_s,
-            float(predicted),
+            predicted.seconds,
             predicted.claims,
             passed,
         )
@@ -411,7 +411,7 @@ class DurationDistribution:
             ratios = tuple((1.0 + other) / scale for other in others)
             return Receipt(
                 outlived_s=elapsed_s,
-                predicted_s=float(seconds_of(predicted)),
+                predicted_s=seconds_of(predicted),
                 most_s=longest,
                 ratios=ratios,
             )
@@ -421,7 +421,7 @@ class DurationDistribution:
         self._made_of(predicted, elapsed_s, moves)
         return Receipt(
             outlived_s=elapsed_s,
-            predicted_s=float(predicted),
+            predicted_s=predicted.seconds,
             most_s=longest if chosen is others else min(longest, predicted.most_s),
             ratios=tuple((1.0 + other) / scale for other in chosen),
             own=n,
@@ -453,7 +453,7 @@ class DurationDistribution:
         found, outlived = self._by_ratios(predicted, elapsed_s)
         if not (isinstance(predicted, Predicted) and predicted.ended):
             return found
-        ratios, scale, n = self._range(predicted), 1.0 + predicted, FINE
+        ratios, scale, n = self._range(predicted), 1.0 + predicted.seconds, FINE
         both = averaged(
             own=predicted, others=found, others_left=1.0 - outlived, elapsed_s=elapsed_s, points=n
         )
@@ -504,7 +504,7 @@ class DurationDistribution:
     def _range(self, predicted_s: Duration) -> _Ratios:
         if isinstance(predicted_s, Stated):
             return _of_error(round(max(predicted_s.error, 0.01), 2), self._points)
-        return self._ranges[bisect_right(EDGES_S, predicted_s)]
+        return self._ranges[bisect_right(EDGES_S, seconds_of(predicted_s))]
 
     def _believed(self, ratios: _Ratios) -> list[float]:
         """Return what was seen, ascending; beside the prior, which fades as jobs end."""
@@ -611,7 +611,7 @@ def _share_below(even: Sequence[float], value: float) -> float:
     return (place - 0.5 + (value - low) / (high - low)) / len(even)
 
 
-def unstated(predicted_s: Duration) -> float:
+def unstated(predicted_s: Duration) -> float | Predicted:
     """Return what was predicted without the job's own account."""
     return predicted_s.without_s if isinstance(predicted_s, Stated) else predicted_s
 

@@ -622,7 +622,7 @@ def moved_by(before: Estimate, was: Estimate, new: Estimate) -> Estimate:
     if isinstance(new.seconds, Predicted):
         found = new.seconds.moved(seconds)
     if isinstance(new.seconds, Stated):
-        without_s = seconds * (1.0 + new.seconds.without_s) / (1.0 + new_s)
+        without_s = seconds * (1.0 + seconds_of(new.seconds.without_s)) / (1.0 + new_s)
         found = Stated(seconds, new.seconds.error, without_s)
     return Estimate(found, score, new.outlived_s)
 

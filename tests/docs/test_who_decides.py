@@ -21,6 +21,7 @@ from pipeline.traces.synthetic.generate import default_config, generate
 from pipeline.worlds import Scenario, plain
 from pipeline.worlds.cluster_file import read_cluster
 from scheduler.core.decisions import Decision, PairPrediction
+from scheduler.core.durations import seconds_of
 from scheduler.core.estimates import Estimate, HistoriesEstimator
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.queue import QueuedJob
@@ -35,7 +36,7 @@ class Otherwise(HistoriesEstimator):
     """Says that the short ones are long."""
 
     def estimate(self, job: Job, now: float) -> Estimate:
-        return Estimate(1e7 / (1.0 + super().estimate(job, now).seconds))
+        return Estimate(1e7 / (1.0 + seconds_of(super().estimate(job, now).seconds)))
 
 
 class Pairs(TablePairPredictor):

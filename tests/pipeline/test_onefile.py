@@ -15,6 +15,7 @@ import pytest
 
 from features.codec import encode
 from pipeline.onefile.build import ROOTS, build, modules
+from scheduler.core.durations import seconds_of
 from scheduler.job_rows import job_row
 from scheduler.slurm.follow.rows import JobRows
 from scheduler.slurm.look import UNSEEN, Direct, NotThere
@@ -206,7 +207,7 @@ def test_the_users_own_past_is_read_where_there_is_accounting() -> None:
     known, unknown = (look._planner.memory.predicted(job_of(j, "main"), look.now) for j in asked)
     assert known is not None
     assert unknown is not None
-    assert known < 200.0 < unknown  # two jobs of u3's ran for 100 and 150 s
+    assert seconds_of(known) < 200.0 < seconds_of(unknown)  # two jobs of u3's ran for 100 and 150 s
 
 
 def test_a_job_that_depends_on_a_held_one_does_not_start_at_once() -> None:

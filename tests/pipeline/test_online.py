@@ -11,6 +11,7 @@ from features.job import Job
 from features.schema import State
 from models.training.duration import EVIDENCE
 from pipeline.online import DAY_S, LightGbmEstimator, OnlineEstimator
+from scheduler.core.durations import seconds_of
 from scheduler.core.estimates import HistoriesEstimator
 
 LONG_S, SHORT_S = 20_000.0, 20.0
@@ -32,7 +33,7 @@ def taught(estimator: OnlineEstimator | HistoriesEstimator, jobs: int = JOBS) ->
 def said(estimator: OnlineEstimator | HistoriesEstimator, name: str, user: str, at: float) -> float:
     job = Job(name, at, 1, user, "vc")
     estimator.submitted(job, at)
-    return estimator.enqueued(job, at).seconds
+    return seconds_of(estimator.enqueued(job, at).seconds)
 
 
 def model(*, blends: bool) -> LightGbmEstimator:

@@ -18,14 +18,25 @@ from typing import Any
 from features.job import Job, Profile
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.core import Core
+from scheduler.core.curves import Predicted
 from scheduler.core.decisions import PairPrediction, Score
-from scheduler.core.durations import Duration, DurationDistribution
+from scheduler.core.durations import Duration, DurationDistribution, Stated
 from scheduler.core.estimates import Estimator
 from scheduler.core.queue import QueuedJob
 
 # shared by the copies; so are objects of classes that state `in_copies`: "shared", or "new", where
 # each copy has an empty one
-_SHARED = (Job, Profile, Score, PairPrediction, ClusterSpec, DurationDistribution, FunctionType)
+_SHARED = (
+    Job,
+    Profile,
+    Score,
+    PairPrediction,
+    Predicted,
+    Stated,
+    ClusterSpec,
+    DurationDistribution,
+    FunctionType,
+)
 _ESTIMATOR, _ORACLE = -1, -2
 
 

@@ -60,8 +60,7 @@ class Migration:
     Attributes:
         classes: the new name of each class that was renamed or moved, by its old one.
         fields: of a class (by its new name), the new name of each renamed field; None: it is gone.
-        new: of a class likewise, the fields that were added, with their values. A float with fields
-            may change in these alone; the others keep their order.
+        new: of a class likewise, the fields that were added, with their values.
     """
 
     classes: Mapping[str, str] = field(default_factory=dict)
@@ -149,9 +148,6 @@ class Writer:
         if issubclass(kind, Enum):
             member = msgpack.ExtType(_ENUM, self._pack([self._type(kind), value.name]))
             return self._numbers.setdefault(id(value), member)  # it lives as long as its class
-        if issubclass(kind, float):  # a number with fields
-            row = [float(value), *(getattr(value, name) for name in fields_of(value))]
-            return msgpack.ExtType(_NUMBER, self._pack([self._type(kind), row]))
         if kind in _CODES:
             return msgpack.ExtType(_CODES[kind], self._pack(self._contents(value)))
         if kind is int:
@@ -283,23 +279,11 @@ class Reader:
     def _typed(self, code: int, inside: Sequence[Any]) -> Any:
         if code == _FIELDS:
             return tuple.__new__(self._types[inside[0]], inside[1])
-        if code == _NUMBER:
-            return self._number(self._types[inside[0]], *inside[1])
+        if code == _NUMBER:  # a float with fields, of a file written when there were such
+            return inside[1][0]
         if code == _ENUM:
             return self._types[inside[0]].__members__[inside[1]]
         return self._container(_CONTAINERS[code], inside)
-
-    def _number(self, kind: type[float], number: float, *row: Any) -> float:
-        """Return a float with fields, of class `kind`. `row` holds the values of its fields in
-        their order: the file does not name them. Fields that migrations add get the values
-        given there."""
-        made, new = float.__new__(kind, number), dict[str, object]()
-        for migration in self._migrations:
-            new |= migration.new.get(_path(kind), {})
-        had = [name for name in fields_of(made) if name not in new]
-        for name, value in (*zip(had, row, strict=True), *deepcopy(new).items()):
-            vars(kind)[name].__set__(made, value)
-        return made
 
     def _container(self, kind: type, inside: Sequence[Any]) -> Any:
         if kind is array:

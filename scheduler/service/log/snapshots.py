@@ -70,7 +70,6 @@ MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
                 "made": (),
                 "named": None,
             },
-            "scheduler.core.curves:Predicted": {"claims": ()},
             "scheduler.service.log.record:Record": {"unread": ""},
             "scheduler.backends.submission:Submission": {"expect": "", "like": ""},
         },

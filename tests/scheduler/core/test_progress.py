@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from math import expm1, log1p
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +14,13 @@ import pytest
 from features.amounts import Work
 from features.job import Job, Profile
 from features.progress import Progress
+from features.repeats import Claim
 from features.schema import State
+from features.survival import EDGES_S
 from features.throughput import Ran, asked
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
+from scheduler.core.curves import Predicted
 from scheduler.core.decisions import Action, Score
 from scheduler.core.durations import DurationDistribution, Stated, seconds_of
 from scheduler.core.estimates import (
@@ -185,10 +189,19 @@ def test_the_queue_is_ordered_by_it_after_the_profiling_run_and_it_is_said_why()
     assert "its own progress says 90 epochs of 480 s: \u00d7" in reasons(breakdown)
 
 
-def test_what_a_job_states_is_no_number_and_keeps_its_error_under_another() -> None:
+def mean_of(predicted: Any) -> float:
+    return fmean([predicted, 900.0])
+
+
+def test_what_is_predicted_is_no_number_and_keeps_its_error_under_another() -> None:
     stated: Any = Stated(600.0, 0.05, 60.0)
-    for lost in (lambda: stated + 1.0, lambda: min(stated, 900.0), lambda: stated * 2):
-        with pytest.raises(TypeError):
-            lost()
+    curve: Any = Predicted.of(600.0, [0.1] * len(EDGES_S), claims=(Claim(1.0, 2.0, 0.5),))
+    for one in (stated, curve):
+        for lost in (lambda of: of + 1.0, lambda of: min(of, 900.0), lambda of: of * 2, mean_of):
+            with pytest.raises(TypeError):
+                lost(one)
+    assert moved_to(curve, 700.0) == curve.moved(700.0)
+    assert seconds_of(curve.moved(700.0)) == 700.0
+    assert curve.moved(700.0) != Predicted.of(700.0, [0.2] * len(EDGES_S)), "a curve counts, too"
     assert moved_to(stated, 700.0) == Stated(700.0, 0.05, 60.0)
     assert moved_to(None, 700.0) == 700.0

@@ -10,7 +10,7 @@ import pytest
 from features.repeats import Claim
 from scheduler.core.curves import Predicted
 from scheduler.core.decisions import Action, Decision
-from scheduler.core.durations import DurationDistribution, Stated, at_level
+from scheduler.core.durations import Duration, DurationDistribution, Stated, at_level, seconds_of
 from scheduler.core.receipts import Receipt
 from tests.scheduler.policies.pellucid.test_repredict import HOUR, a_desk, burst
 
@@ -25,11 +25,11 @@ def test_the_durations_of_a_receipt_are_those_of_the_distribution() -> None:
         limit_s = draw.choice([1_209_600.0, 3600.0, 50_000.0])
         lows = [10 ** draw.uniform(0.0, 4.0) for _ in range(draw.randrange(3))]
         said = tuple(Claim(low, low * draw.uniform(1.1, 5.0), draw.random()) for low in lows)
-        predicted: float = Predicted.of(
+        predicted: Duration = Predicted.of(
             10 ** draw.uniform(1.0, 5.0), hazards, draw.gauss(0.0, 1.0), limit_s, said
         )
         if trial % 10 == 0:
-            predicted = draw.choice([float(predicted), Stated(500.0, 0.3, 800.0)])
+            predicted = draw.choice([seconds_of(predicted), Stated(500.0, 0.3, 800.0)])
         outlived_s = draw.choice([0.0, 0.0, 200.0, 5000.0])
         limit = draw.choice([None, limit_s])
         found = distribution.receipt(predicted, outlived_s, limit)

@@ -187,7 +187,7 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     desk = Desk(pellucid(), cluster_of(nodes=1, gpus=8))
     memory = desk.core.estimator = Memory(desk.core.estimator)
     desk.submit(a_job("large", gpus=8))
-    expected = desk.core.jobs["large"].estimate_s
+    expected = desk.core.jobs["large"].predicted_s
     assert expected is not None
     now = expected + HOUR
     desk.submit(a_job("next", gpus=8, at=now), now=now)

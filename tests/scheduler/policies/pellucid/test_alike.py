@@ -12,7 +12,7 @@ from features.job import Job
 from features.schema import State
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.decisions import Score
-from scheduler.core.durations import Stated
+from scheduler.core.durations import Stated, seconds_of
 from scheduler.core.estimates import Estimate, LiveEstimator, moved_by
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.whatif.counterfactuals import WhatIf
@@ -30,7 +30,7 @@ class TypeMinded(LiveEstimator):
 
     def estimate(self, job: Job, now: float) -> Estimate:
         found = super().estimate(job, now)
-        return Estimate(90.0 * found.seconds) if job.gpu_type else found
+        return Estimate(90.0 * seconds_of(found.seconds)) if job.gpu_type else found
 
 
 def a_desk(**chosen: float) -> Desk:
@@ -51,7 +51,7 @@ def learn(desk: Desk, user: str, seconds: float, now: float, name: str = "") -> 
 
 
 def order(desk: Desk) -> list[tuple[str, float | None]]:
-    return [(one.job.job_id, one.estimate_s) for one in desk.core.queues[VC]]
+    return [(one.job.job_id, one.predicted_s) for one in desk.core.queues[VC]]
 
 
 def change(desk: Desk, job_id: str, now: float, **to: object) -> None:
@@ -141,10 +141,10 @@ def test_two_jobs_that_ask_for_the_same_are_believed_alike(moves: list[Move]) ->
             asked = replace(one.job, job_id="", submit_time=0.0, gpu_type=None)
             if one.job.gpu_type:  # asked for so since; it was predicted as the others were then
                 continue
-            estimate_s, came = seen.get(asked, (one.estimate_s, one.submit_time))
-            assert one.estimate_s == estimate_s
+            estimate_s, came = seen.get(asked, (one.predicted_s, one.submit_time))
+            assert one.predicted_s == estimate_s
             assert came <= one.submit_time
-            seen[asked] = one.estimate_s, one.submit_time
+            seen[asked] = one.predicted_s, one.submit_time
 
 
 def test_an_end_is_news_of_those_alike_and_of_nobody_else() -> None:
@@ -159,7 +159,7 @@ def test_an_end_is_news_of_those_alike_and_of_nobody_else() -> None:
     later_s = desk.core.jobs["j2"].estimate_s
     assert later_s is not None
     assert first_s is not None
-    assert later_s < first_s / 1.5
+    assert seconds_of(later_s) < seconds_of(first_s) / 1.5
     assert desk.core.jobs["other"].estimate_s == beside_s
     memory = desk.core.estimator
     assert isinstance(memory, Memory)
@@ -187,14 +187,16 @@ def test_a_change_moves_a_prediction_term_by_term_and_a_what_if_knows_by_how_muc
     assert isinstance(memory, Memory)
     asked = replace(desk.core.jobs["j"].job, gpus=2)
     foreseen_s = memory.predicted(asked, 200.0)
+    assert foreseen_s is not None
     said = WhatIf(Futures(desk.core, memory, 200.0), lambda job: memory.predicted(job, 200.0))
     assert said._predicted(desk.core.jobs["j"].job, Change({"gpus": 2}))[0] == foreseen_s
-    fresh_s = memory.inner.estimate(replace(asked, job_id="new", submit_time=200.0), 200.0).seconds
+    new = memory.inner.estimate(replace(asked, job_id="new", submit_time=200.0), 200.0)
+    fresh_s = seconds_of(new.seconds)
     change(desk, "j", 200.0, gpus=2)
     after = desk.core.jobs["j"]
-    assert after.estimate_s == pytest.approx(foreseen_s)
-    assert after.estimate_s is not None
-    assert after.estimate_s > 2 * fresh_s, "what its user's other jobs took is no part of a change"
+    assert after.predicted_s == pytest.approx(seconds_of(foreseen_s))
+    assert after.predicted_s is not None
+    assert after.predicted_s > 2 * fresh_s, "what its user's other jobs took is no part of a change"
     assert before is not None
     assert after.score is not None
     assert after.score.value == sum(after.score.terms, after.score.intercept)

@@ -9,6 +9,7 @@ import pytest
 from features.job import Job
 from features.schema import State
 from scheduler.core.decisions import Action, Decision
+from scheduler.core.durations import seconds_of
 from scheduler.core.estimates import Estimate, Estimator, HistoriesEstimator
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.pellucid.policy import Pellucid
@@ -137,11 +138,11 @@ def test_what_was_submitted_later_tells_nothing() -> None:
             break
         desk.end(*holders, now=3 * HOUR + at)
     queue = desk.core.queues["vc"]
-    before = {one.job.job_id: one.estimate_s for one in queue if one.job.user == "slow"}
+    before = {one.job.job_id: one.predicted_s for one in queue if one.job.user == "slow"}
     assert before
     desk.end("retry", now=4 * HOUR)  # what is known of `slow` is another: the mean of one more
     desk.wake(9 * HOUR)
-    after = {one.job.job_id: one.estimate_s for one in queue if one.job.user == "slow"}
+    after = {one.job.job_id: one.predicted_s for one in queue if one.job.user == "slow"}
     assert len(after) == 9, "one of them started"
     assert after.items() <= before.items()
 
@@ -166,7 +167,8 @@ def test_who_remembers_predictions_hears_of_the_new_one() -> None:
     desk.wake(2 * HOUR)
     past = memory.of("slow3")
     assert past is not None
-    assert past.predicted_s == desk.core.jobs["slow3"].estimate_s == pytest.approx(45_300.0)
+    assert past.predicted_s == desk.core.jobs["slow3"].estimate_s
+    assert desk.core.jobs["slow3"].predicted_s == pytest.approx(45_300.0)
 
 
 class Recorded(HistoriesEstimator):
@@ -178,7 +180,7 @@ class Recorded(HistoriesEstimator):
 
     def enqueued(self, job: Job, now: float) -> Estimate:
         estimate = super().enqueued(job, now)
-        self.said.setdefault(job.job_id, []).append(estimate.seconds)
+        self.said.setdefault(job.job_id, []).append(seconds_of(estimate.seconds))
         return estimate
 
 
@@ -211,7 +213,7 @@ def test_the_end_of_one_of_a_sweep_is_news_of_the_others(field: str) -> None:
         of("ann", f"sweep{i}") for i in range(5)
     )]  # fmt: skip
     desk.submit(*sweep)
-    before = {job_id: desk.core.jobs[job_id].estimate_s for job_id in ("sweep2", "sweep3")}
+    before = {job_id: desk.core.jobs[job_id].predicted_s for job_id in ("sweep2", "sweep3")}
     has_ended(desk, replace(sweep[0].job, job_id="gone", **{field: "9h"}), 5.0, 2.0)
     told = waits(desk.wake(3.0))
     for job_id, before_s in before.items():
@@ -232,6 +234,6 @@ def test_what_became_of_a_job_is_counted_with_its_last_prediction(
     desk.end("first", now=2 * HOUR)
     assert list(desk.cluster.runs) == ["fast0"]
     predicted_s = desk.core.jobs["fast0"].estimate_s
-    assert predicted_s != 600.0
+    assert desk.core.jobs["fast0"].predicted_s != 600.0
     desk.end("fast0", now=2 * HOUR + 7)
     assert learned[-1] == (predicted_s, 7.0)

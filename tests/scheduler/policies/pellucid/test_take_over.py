@@ -50,7 +50,7 @@ def test_terms_of_fairness_go_with_it_and_come_with_it() -> None:
     assert "fairness_s" in dict(waiting.evidence)
     desk.core.use_policy(pellucid(), HOUR)
     assert "fairness_s" not in dict(waiting.evidence)
-    assert waiting.key == 2 * (waiting.estimate_s or 0.0), "4 GPUs count twice"
+    assert waiting.key == 2 * (waiting.predicted_s or 0.0), "4 GPUs count twice"
     desk.core.use_policy(pellucid(fairness={"weight": 1.0}), 2 * HOUR)
     desk.core.submitted(a_job("c", user="bob", at=2 * HOUR).job, 2 * HOUR)
     usage = of(desk.core.policy).fairness.shares

@@ -15,6 +15,7 @@ from features.codec import decode
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.simulated import by_command
 from scheduler.core.cluster import ClusterSpec
+from scheduler.core.durations import seconds_of
 from scheduler.core.settings import ProfilingPartition
 from scheduler.explain.answer import Analysis
 from scheduler.explain.render import dominant, in_the_way
@@ -284,7 +285,7 @@ def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
     assert [one.estimate == ForecastKind.CRUDE for one in made] == [False] * 3 + [True] * 3
     starts = [one.start_p50 for one in made[3:]]
     assert starts == sorted(starts)
-    lasts = service.analyst.memory.of("job4").predicted_s
+    lasts = seconds_of(service.analyst.memory.of("job4").predicted_s)
     assert lasts > 0
     # work over GPUs: each takes all four; before anything was seen, about as the rule says
     assert starts[2] - starts[1] == pytest.approx(lasts, rel=0.3)

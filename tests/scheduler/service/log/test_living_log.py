@@ -140,15 +140,15 @@ def test_a_core_built_anew_orders_by_what_jobs_were_predicted_last(make: Make) -
     for _ in range(300):
         desk.turn(100.0)
         core = desk.decider.state.core
-        first = first or {job: core.jobs[job].estimate_s for job in core.jobs}
+        first = first or {job: core.jobs[job].predicted_s for job in core.jobs}
         waiting = [queued.job.job_id for queued in core.queues["vc"]]
         if len(waiting) == 4:
             break
-    said = {job: core.jobs[job].estimate_s for job in waiting}
+    said = {job: core.jobs[job].predicted_s for job in waiting}
     assert all(said[job] != first[job] for job in waiting)
     follow_anew(desk)
     core = desk.decider.state.core
-    assert {job: core.jobs[job].estimate_s for job in waiting} == pytest.approx(said, rel=0.03)
+    assert {job: core.jobs[job].predicted_s for job in waiting} == pytest.approx(said, rel=0.03)
 
 
 def test_a_node_that_goes_back_to_a_job_leaves_the_job_where_it_is(make: Make) -> None:

@@ -304,6 +304,9 @@ def test_one_of_version_5_is_read(desk: Kept) -> None:
     assert found.core.policy.learned.remember().durations.ranges
     curves = [plain(queued.estimate_s or 0.0) for queued in found.core.jobs.values()]
     assert max(map(len, curves)) > 3, "predictions have the shape that they had"
+    rows = [one.estimate_s for one in found.ledger.records.values()]
+    assert {type(one) for one in rows} == {float}, "a float with fields, then, is the number alone"
+    assert rows == pytest.approx([one.estimate_s for one in now.ledger.records.values()], rel=1e-6)
     ends = found.core.estimator.state.cut_off  # asks what the features have learned
     assert ends(next(iter(found.core.jobs.values())).job, found.now) == 0.0
 

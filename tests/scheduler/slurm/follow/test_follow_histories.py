@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from features.job import Job
+from scheduler.core.durations import seconds_of
 from scheduler.explain.whatif.memory import DAY_S, SubmittedJob
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
@@ -117,11 +118,13 @@ def test_what_was_learned_outlives_a_restart(store: Store) -> None:
     after = scene.follower.memory
     assert after is not before
     assert ran_s(scene) == [100.0] * 6
-    assert [p.predicted_s for p in after.arrivals][:6] == [p.predicted_s for p in before.arrivals][
-        :6
-    ]
+    then, since = ([one.predicted_s for one in of.arrivals][:6] for of in (before, after))
+    assert [one and seconds_of(one) for one in since] == [one and seconds_of(one) for one in then]
     scene.look(asked)
-    assert after.predicted(asked_job(scene), scene.now) == pytest.approx(told, rel=0.05)
+    again = after.predicted(asked_job(scene), scene.now)
+    assert told is not None
+    assert again is not None
+    assert seconds_of(again) == pytest.approx(seconds_of(told), rel=0.05)
     with store.reading() as connection:
         row = job_rows.c
         query = select(row.state, row.ended_at - row.started_at).where(row.started_at.is_not(None))
@@ -147,7 +150,7 @@ def test_jobs_that_ended_before_anybody_followed_are_learned_from_accounting(sto
     assert all(past.predicted_s is not None for past in scene.follower.memory.arrivals)
     assert unlearned is not None
     assert learned is not None
-    assert abs(learned - 200.0) < 60.0 < abs(unlearned - 200.0)
+    assert abs(seconds_of(learned) - 200.0) < 60.0 < abs(seconds_of(unlearned) - 200.0)
     scene.slurm.says["-o"] = ""
     scene.look(scene.job(1))
     assert ran_s(scene) == [200.0] * 20
