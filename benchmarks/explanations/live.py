@@ -24,7 +24,7 @@ from benchmarks.explanations.audit import Found
 from benchmarks.explanations.judge import Account, Judge
 from benchmarks.explanations.log import Log
 from benchmarks.explanations.printed import lines
-from benchmarks.explanations.reading import worded
+from benchmarks.explanations.reading import with_words
 from benchmarks.explanations.sentences import judged
 from features.job import Profile
 from features.schema import State as EndState
@@ -292,9 +292,8 @@ class _Life:
         told = service.explain(OPERATOR, job_id)
         if not told["analysis"] or told["analysis"]["unavailable"]:
             raise RuntimeError(f"{job_id} was not analysed: {told['analysis']}")
-        told["analysis"] = worded(told["analysis"])
-        printed = service.explain(OPERATOR, job_id)
-        printed["analysis"] = worded(printed["analysis"])
+        told = with_words(told)
+        printed = with_words(service.explain(OPERATOR, job_id))
         now, moment = service.world.now(), log.until(log.head)
         begun = Random(f"{self.seed}/{core.jobs[job_id].seq}").choice(moment.begun() or [""])
         return Asked(

@@ -13,6 +13,7 @@ from models.bundle import PACKING_FEATURES, PAIR_FEATURES
 from pipeline.printed.why import lines_of
 from scheduler.core.decisions import Reason
 from scheduler.explain.answer import Analysis
+from scheduler.explain.belief import alike_words
 from scheduler.explain.explanation import Explanation
 from scheduler.explain.render import Depth, says
 
@@ -52,6 +53,20 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
         "analysis": {**told, "suggestions": job["suggestions"]},
     }
     return "\n".join(lines_of(decode(Explanation, explained), now))
+
+
+def with_words(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer of the API with the sentences that its readers make of it beside its
+    values: of its analysis, where it has one, and of how long the job should run."""
+    answer, found = dict(told), decode(Explanation, told)
+    if answer.get("analysis"):
+        answer["analysis"] = worded(answer["analysis"])
+    if found.belief is not None:
+        alike = found.belief.alike
+        evidence = "" if alike is None else alike_words(alike)
+        words = {"text": says(found)["belief"], "evidence": evidence}
+        answer["belief"] = {**answer["belief"], **words}
+    return answer
 
 
 def worded(analysis: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from benchmarks.explanations.judge import Judge
 from benchmarks.explanations.live import Follower
 from benchmarks.explanations.log import Log
 from benchmarks.explanations.printed import command, lines
-from benchmarks.explanations.reading import worded
+from benchmarks.explanations.reading import with_words
 from benchmarks.explanations.sentences import judged_between
 from benchmarks.serving import free_port
 from pipeline.demo import run as demo
@@ -132,7 +132,8 @@ class _Asking:
         found.questions += 1
         if analysis["unavailable"]:
             return
-        told["analysis"] = analysis = worded(analysis)
+        told = with_words(told)
+        analysis = told["analysis"]
         found.ages.append(answered_at - analysis["at"])
         self.follower.follow(analysis["seq"])
         core = self.follower.state.core
@@ -197,7 +198,7 @@ class _Asking:
         """Return what the command line prints with --json; {} where it fails."""
         secret = self.running.secrets[demo.OPERATOR]
         found = json.loads(command(self.running.address, secret, "why", job_id, "--json") or "{}")
-        return {**found, "analysis": worded(found["analysis"])} if found.get("analysis") else found
+        return with_words(found) if found.get("analysis") else found
 
     def _page(self, path: str) -> str:
         secret = self.running.secrets[demo.OPERATOR]

@@ -4,40 +4,71 @@ it rests on. All places that say so use these words.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf, isclose
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import exp, fsum, inf, isclose, log
+from typing import Protocol
 
 from scheduler.core.decisions import Decision
 from scheduler.core.durations import LONG_S
-from scheduler.core.estimates import ENDED_HERE
+from scheduler.core.estimates import COMMAND, ENDED_HERE, EXPECTED, OWN
 from scheduler.core.plural import count
-from scheduler.explain.words import duration, listed, roughly
+from scheduler.explain.words import duration, factor, listed, roughly
 
 LEAST_ODDS = 0.05  # of lasting long: below it, and above the rest, nothing is written
 OPEN = 0.1, 0.6  # chances of lasting over one hour, or six, between which its owner is asked
 DAY_S = 86_400.0
+SHOWN = 4  # parts of a prediction that are named
+LEAST_FACTOR = 1e-300  # whose logarithm there is
 ALIKE = 12  # ended jobs that are shown: the latest with its name and owner
 
 
 @dataclass(frozen=True, slots=True)
+class Alike:
+    """How long the latest ended jobs of a name and an owner ran: how many they are, and the
+    shortest and the longest, seconds.
+    """
+
+    jobs: int
+    least_s: float
+    most_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
-    """How long a job should run, seconds, never beyond its time limit.
+    """How long a job should run, seconds, never beyond its time limit. `belief_words` says it.
 
     Attributes:
         p50_s, p90_s: half of such jobs, and nine in ten, run no longer. p90_s None: the policy
             decides by the prediction alone.
-        evidence: how long the owner's jobs of that name ran, in words; "" where none has ended.
-        text: all of it in sentences.
         odds: chances to run longer than an hour, six and a day, by the names of `LONG_S`; without
             those beyond its time limit.
+        limit_s: its time limit.
+        over: it has ended, and this is what was predicted of it.
+        stated: its own progress says so, and nothing else.
+        ran_s: of a job that runs, for how long it has.
+        foreseen: of a job that runs, whether p50_s and p90_s are given that it has run so long.
+        ended_here: ended jobs that the prediction rests on, where none is its owner's.
+        alike: its owner's latest jobs of that name; None where none has ended.
+        asks: the command by which its owner may say how long it will run; "": it is known well
+            enough, or the owner has.
+        base_s, model_s: what the model says of every job, and of this one; None: its terms are not
+            known.
     """
 
     p50_s: float
     p90_s: float | None = None
-    evidence: str = ""
-    text: str = ""
     odds: dict[str, float] = field(default_factory=dict)
+    limit_s: float | None = None
+    over: bool = False
+    stated: bool = False
+    ran_s: float | None = None
+    foreseen: bool = False
+    ended_here: int | None = None
+    alike: Alike | None = None
+    asks: str = ""
+    base_s: float | None = None
+    model_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,22 +88,16 @@ class Runs:
     odds: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnWords:
-    """What a job and its owner say of its duration, as sentences; "": nothing.
+class Part(Protocol):
+    """Terms of a prediction that mean the same: what they are about, their factor on the predicted
+    duration, and their names."""
 
-    Attributes:
-        command: what its command and its earlier runs say.
-        expected: what its owner expects.
-        asks: how its owner says what to expect, if they have not yet; no sentence.
-    """
-
-    command: str = ""
-    expected: str = ""
-    asks: str = ""
-
-
-SILENT = OwnWords()
+    @property
+    def text(self) -> str: ...
+    @property
+    def factor(self) -> float: ...
+    @property
+    def terms(self) -> Sequence[str]: ...
 
 
 def belief(
@@ -80,8 +105,8 @@ def belief(
     limit_s: float | None,
     alike: Sequence[float] = (),
     *,
-    terms: str = "",
-    own: OwnWords = SILENT,
+    base_s: float | None = None,
+    asks: str = "",
     over: bool = False,
     stated_s: float | None = None,
     runs: Runs | None = None,
@@ -91,8 +116,8 @@ def belief(
     Args:
         decisions: about it, in order.
         alike: seconds that the latest jobs of its name and owner ran.
-        terms: what the prediction is made of, in words.
-        own: what the job and its owner say.
+        base_s: what the model says of every job, where the prediction's terms are known.
+        asks: the command by which its owner may say how long it will run.
         over: it has ended.
         stated_s: what is expected of it now; another figure than any decision's is its own
             progress's, seconds.
@@ -103,48 +128,102 @@ def belief(
         return None
     spread = next((e for d in reversed(decisions) if "p90_s" in (e := dict(d.evidence))), None)
     cut = inf if limit_s is None else limit_s
+    made = Belief(
+        p50_s=min(last.estimate_s, cut),
+        limit_s=limit_s,
+        over=over,
+        ran_s=None if runs is None else runs.ran_s,
+        alike=Alike(len(alike), min(alike), max(alike)) if alike else None,
+    )
     if stated_s is not None and not isclose(stated_s, last.estimate_s, rel_tol=0.01, abs_tol=1.0):
-        p50_s = min(stated_s, cut)
-        how = f"It should run {words(p50_s, None, limit_s)}, by its own progress."
-        if runs is not None:
-            ran_s = runs.ran_s
-            past = ran_s > p50_s
-            stated = f"; by its own progress it should run {words(p50_s, None, limit_s)} in all"
-            stated = (
-                f", longer than its own progress stated ({duration(p50_s)})" if past else stated
-            )
-            how = f"It has run {duration(ran_s)}{stated}."
-        return Belief(p50_s, None, alike_words(alike), how)
-    p50_s, p90_s = min(last.estimate_s, cut), None
+        return replace(made, p50_s=min(stated_s, cut), stated=True)
+    made = replace(made, base_s=base_s, model_s=None if base_s is None else last.estimate_s)
+    chances: Mapping[str, object] = {}
     if spread is not None:
         p50_s, p90_s = (min(cut, max(0.0, float(spread[name]))) for name in ("p50_s", "p90_s"))
-    evidence = alike_words(alike)
-    first = f"{'It was to' if over else 'It should'} run {words(p50_s, p90_s, limit_s)}."
+        ended = round(float(str(spread[ENDED_HERE]))) if ENDED_HERE in spread else None
+        made, chances = replace(made, p50_s=p50_s, p90_s=p90_s, ended_here=ended), spread
     if runs is not None and not over:
-        ran_s = runs.ran_s
-        if runs.likely_s is None:
-            first = _has_run(ran_s, p50_s, p90_s)
-        else:
-            likely_s, latest_s = min(runs.likely_s, cut - ran_s), runs.latest_s
-            latest_s = None if latest_s is None else min(latest_s, cut - ran_s)
-            first = _ends_in(ran_s, likely_s, latest_s)
-            p50_s = ran_s + max(0.0, likely_s)
-            p90_s = None if latest_s is None else ran_s + max(0.0, latest_s)
-    sentences = [first]
-    sentences += [rests_on_words(spread)] if spread is not None and ENDED_HERE in spread else []
-    odds = "" if over or runs is not None or spread is None else odds_words(spread, cut)
+        chances = runs.odds
+        if runs.likely_s is not None:
+            most_s, late_s = cut - runs.ran_s, runs.latest_s
+            made = replace(
+                made,
+                p50_s=runs.ran_s + max(0.0, min(runs.likely_s, most_s)),
+                p90_s=None if late_s is None else runs.ran_s + max(0.0, min(late_s, most_s)),
+                foreseen=True,
+            )
+    odds = {name: float(str(chances[name])) for name, s in LONG_S if s < cut and name in chances}
+    made = replace(made, odds=odds)
+    return replace(made, asks=asks) if spread is not None and is_open(made) else made
+
+
+def belief_words(
+    found: Belief, said: Mapping[str, str] | None = None, made_of: Sequence[Part] = ()
+) -> str:
+    """Return how long a job should run, in sentences.
+
+    Args:
+        said: the values of the prediction's terms, by name: the job's own words are among them.
+        made_of: the terms themselves, those of the largest effect first.
+    """
+    if found.stated:
+        return _by_progress(found)
+    said = said or {}
+    if found.ran_s is None or found.over:
+        verb = "It was to" if found.over else "It should"
+        sentences = [f"{verb} run {words(found.p50_s, found.p90_s, found.limit_s)}."]
+    elif found.foreseen:
+        likely_s, latest_s = found.p50_s - found.ran_s, found.p90_s
+        latest_s = None if latest_s is None else latest_s - found.ran_s
+        sentences = [_ends_in(found.ran_s, likely_s, latest_s)]
+    else:
+        sentences = [_has_run(found.ran_s, found.p50_s, found.p90_s)]
+    if found.ended_here is not None:
+        sentences.append(rests_on_words(found.ended_here))
+    odds = "" if found.over or found.ran_s is not None else odds_words(found.odds)
     sentences += [f"{odds}."] if odds else []
-    chances = (spread or {}) if runs is None or over else runs.odds
-    if own.asks and spread is not None and runs is None and not over and is_open(spread, cut):
-        sentences.append(f"Is it a test, or how long will it run? {own.asks}.")
-    sentences += [own.expected] if own.expected else []
-    sentences += [f"{evidence}."] if evidence else []
-    sentences += [own.command] if own.command else []
-    if terms:
-        who = "With the model that is" if own.command else "The model alone would say"
-        sentences.append(f"{who} {duration(last.estimate_s)}: {terms}.")
-    shown = {name: float(str(chances[name])) for name, s in LONG_S if s < cut and name in chances}
-    return Belief(p50_s, p90_s, evidence, text=" ".join(sentences), odds=shown)
+    if found.asks:
+        sentences.append(f"Is it a test, or how long will it run? {found.asks}.")
+    expected, command = said.get(EXPECTED.name), said.get(COMMAND.name)
+    sentences += [f"Its owner {expected}."] if expected else []
+    sentences += [f"{alike_words(found.alike)}."] if found.alike is not None else []
+    sentences += [f"{COMMAND.text.capitalize()} {command}."] if command else []
+    if found.model_s is not None and found.base_s is not None and made_of:
+        who = "With the model that is" if command else "The model alone would say"
+        terms = made_of_words(found.base_s, made_of, said.get(OWN.name, ""))
+        sentences.append(f"{who} {duration(found.model_s)}: {terms}.")
+    return " ".join(sentences)
+
+
+def made_of_words(base_s: float, made_of: Sequence[Part], own: str = "") -> str:
+    """Return what a prediction is made of: "every job starts at 13 min; how long jobs like this one
+    last ×0.40, ..."; "" where it has no terms.
+
+    Args:
+        own: what the job's own progress says.
+    """
+    says = f" says {own}:" if own else ""
+    parts = [
+        f"{one.text}{says if OWN.name in one.terms else ''} {factor(one.factor)}"
+        for one in made_of[:SHOWN]
+    ]
+    if rest := made_of[SHOWN:]:
+        together = fsum(log(max(one.factor, LEAST_FACTOR)) for one in rest)
+        parts.append(f"all else {factor(exp(min(together, 700.0)))}")
+    return f"every job starts at {duration(base_s)}; {listed(parts)}" if parts else ""
+
+
+def _by_progress(found: Belief) -> str:
+    """Return how long a job should run by its own progress, as a sentence."""
+    should = f"should run {words(found.p50_s, None, found.limit_s)}"
+    if found.ran_s is None:
+        return f"It {should}, by its own progress."
+    if found.ran_s > found.p50_s:
+        more = f", longer than its own progress stated ({duration(found.p50_s)})"
+    else:
+        more = f"; by its own progress it {should} in all"
+    return f"It has run {duration(found.ran_s)}{more}."
 
 
 def _ends_in(ran_s: float, likely_s: float, latest_s: float | None) -> str:
@@ -180,51 +259,41 @@ def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> st
     return f"{text} (its time limit)" if cut else text
 
 
-def odds_words(spread: Mapping[str, object], cut: float) -> str:
+def odds_words(odds: Mapping[str, float]) -> str:
     """Return the chances to last long: "Of a hundred like it, 31 over 6 h and 8 over a day". Return
     "" where that is nearly certain or nearly impossible.
     """
-    found = [
-        (seconds, float(chance))
-        for name, seconds in LONG_S
-        if seconds < cut and isinstance(chance := spread.get(name), int | float)
-    ]
     parts = [
-        f"{100 * chance:.0f} over {duration(seconds)}"
-        for seconds, chance in found
-        if LEAST_ODDS <= chance <= 1.0 - LEAST_ODDS
+        f"{100 * odds[name]:.0f} over {duration(seconds)}"
+        for name, seconds in LONG_S
+        if name in odds and LEAST_ODDS <= odds[name] <= 1.0 - LEAST_ODDS
     ]
     return f"Of a hundred like it, {listed(parts)}" if parts else ""
 
 
-def rests_on_words(spread: Mapping[str, object]) -> str:
+def rests_on_words(ended_here: int) -> str:
     """Return how little a prediction rests on, as a sentence."""
-    ended = round(float(str(spread[ENDED_HERE])))
-    if not ended:
+    if not ended_here:
         return "That is a guess: no job has ended here yet."
-    return (
-        f"No job of its owner has ended here yet: it is taken to be like {count(ended, 'other')}."
-    )
+    others = count(ended_here, "other")
+    return f"No job of its owner has ended here yet: it is taken to be like {others}."
 
 
-def is_open(spread: Mapping[str, object], cut: float) -> bool:
-    """Return whether it is open that a job runs for hours, so that asking its owner is worth it."""
-    low, high = OPEN
-    return any(
-        low <= float(str(spread[name])) <= high
-        for name, seconds in LONG_S
-        if seconds < min(cut, DAY_S) and name in spread
-    )
-
-
-def alike_words(ran_s: Iterable[float]) -> str:
-    """Return how long jobs of the name ran: "Its owner's last 12 jobs of this name ran 18 s to 40
-    s"; "" where there are none.
+def is_open(found: Belief) -> bool:
+    """Return whether it is open that a job which has not started runs for hours, so that asking its
+    owner is worth it.
     """
-    ran = sorted(ran_s)
-    if not ran:
-        return ""
-    low, high = duration(ran[0]), duration(ran[-1])
+    if found.over or found.ran_s is not None:
+        return False
+    low, high = OPEN
+    return any(low <= found.odds.get(name, 0.0) <= high for name, s in LONG_S if s < DAY_S)
+
+
+def alike_words(found: Alike) -> str:
+    """Return how long jobs of the name ran: "Its owner's last 12 jobs of this name ran 18 s to 40
+    s".
+    """
+    low, high = duration(found.least_s), duration(found.most_s)
     how_long = low if low == high else f"{low} to {high}"
-    last = f"last {count(len(ran), 'job')}" if len(ran) > 1 else "last job"
+    last = f"last {count(found.jobs, 'job')}" if found.jobs > 1 else "last job"
     return f"Its owner's {last} of this name ran {how_long}"

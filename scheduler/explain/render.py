@@ -24,6 +24,7 @@ from scheduler.explain.answer import (
     NotShared,
     ShutNode,
 )
+from scheduler.explain.belief import belief_words
 from scheduler.explain.causes import Causes
 from scheduler.explain.effect import ByNode, Eta, Tried, WhatIfAnswer
 from scheduler.explain.explanation import Compared, Explanation, StartForecastRow
@@ -416,8 +417,10 @@ def offer_words(one: WhatIfAnswer, now: float) -> str:
 
 
 def _believed(about: _About) -> _Rows:
-    if about.job is not None and about.job.belief is not None:
-        yield "Prediction", about.job.belief.text
+    job = about.job
+    if job is not None and job.belief is not None:
+        said = {one.term: one.value for one in job.contributions}
+        yield "Prediction", belief_words(job.belief, said, job.prediction)
 
 
 def _packed(about: _About) -> _Rows:

@@ -24,7 +24,8 @@ from scheduler.core.estimates import (
     own_terms,
 )
 from scheduler.core.plural import count
-from scheduler.explain.words import duration, factor, listed, percent
+from scheduler.explain.belief import SHOWN, made_of_words
+from scheduler.explain.words import duration, factor, percent
 
 if TYPE_CHECKING:
     from models.bundle import Bundle
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 # Several say the same in other words (the odds of lasting over an hour, over three, over six), and
 # which of them carries it differs from one fit to the next. Together they are one reason. The
 # groups sum to what the terms sum to.
-
-SHOWN = 4  # reasons shown for a prediction
 
 _LIKE, _USER = "how long jobs like this one last", "how long this user's jobs last"
 _SIZE, _PROFILE = "what it asks for", "what was measured of it"
@@ -80,6 +79,11 @@ class Thought:
     text: str
     contribution: float
     terms: tuple[str, ...]
+
+    @property
+    def factor(self) -> float:
+        """Return what they multiply the predicted duration by."""
+        return factor_of(self.contribution)
 
 
 def thought_of(term: str) -> str:
@@ -149,6 +153,11 @@ class Breakdown:
     terms_known: bool = True
 
     @property
+    def said(self) -> dict[str, str]:
+        """Return the values of the terms, by name."""
+        return {t.name: t.value for t in self.terms}
+
+    @property
     def adds_up(self) -> bool:
         """Whether the terms add up to the score. If not, they explain nothing."""
         return self.gap <= TOLERANCE
@@ -175,37 +184,10 @@ class Breakdown:
         return len(others), math.fsum(t.contribution for t in others)
 
 
-def reasons(breakdown: Breakdown, shown: int = SHOWN) -> str:
-    """Return what a prediction is made of, in words: "every job starts at 13 min; how long jobs
-    like this one last ×0.40, ...".
-    """
-    found = breakdown.thoughts()
-    own = next((f" says {t.value}:" for t in breakdown.terms if t.name == OWN.name), "")
-    parts = [
-        f"{one.text}{own if OWN.name in one.terms else ''} {factor(factor_of(one.contribution))}"
-        for one in found[:shown]
-    ]
-    if found[shown:]:
-        together = math.fsum(one.contribution for one in found[shown:])
-        parts.append(f"all else {factor(factor_of(together))}")
-    starts = f"every job starts at {duration(seconds_of(breakdown.intercept))}"
-    return f"{starts}; {listed(parts)}" if parts else ""
-
-
-def command_words(breakdown: Breakdown) -> str:
-    """Return what the job's command and its earlier runs say, as a sentence; "" where they say
-    nothing.
-    """
-    of = next((t.value for t in breakdown.terms if t.name == COMMAND.name), "")
-    return f"{COMMAND.text.capitalize()} {of}." if of else ""
-
-
-def expected_words(breakdown: Breakdown) -> str:
-    """Return what the job's owner expects, and how far that is believed, as a sentence; "" where
-    nothing is stated.
-    """
-    of = next((t.value for t in breakdown.terms if t.name == EXPECTED.name), "")
-    return f"Its owner {of}." if of else ""
+def reasons(breakdown: Breakdown) -> str:
+    """Return what a prediction is made of, in words; see `belief.made_of_words`."""
+    own = breakdown.said.get(OWN.name, "")
+    return made_of_words(seconds_of(breakdown.intercept), breakdown.thoughts(), own)
 
 
 def factor_of(contribution: float) -> float:

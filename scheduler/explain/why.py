@@ -9,7 +9,7 @@ from scheduler.core.decisions import STARTS, Action, Decision, Reason
 from scheduler.core.durations import LONG_S
 from scheduler.core.phase import Phase
 from scheduler.core.receipts import Receipt
-from scheduler.explain.belief import Belief, OwnWords, Runs, belief
+from scheduler.explain.belief import Belief, Runs, belief
 from scheduler.explain.dossier import Dossier, Stands
 from scheduler.explain.explanation import (
     Contribution,
@@ -26,7 +26,7 @@ from scheduler.explain.job import JobRow
 from scheduler.explain.life import Event
 from scheduler.explain.stories import story_of, where_it_stands
 from scheduler.explain.story import PRINCIPAL_REASONS, Story
-from scheduler.explain.terms import command_words, expected_words, factor_of, reasons
+from scheduler.explain.terms import factor_of, seconds_of
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, WhyNot, still_waiting
 from scheduler.explain.words import has_gpus
 from scheduler.slurm.reason import headline, whole
@@ -117,12 +117,8 @@ def believed(stands: Stands, story: Story, forecast: StartForecastRow | None) ->
         [event.decision for event in story.events],
         job.time_limit_s,
         stands.alike,
-        terms=reasons(score) if score and score.terms_known else "",
-        own=OwnWords(
-            command=command_words(score) if score else "",
-            expected=expected_words(score) if score else "",
-            asks="" if job.expect or job.slurm is not None else asking(job.job_id),
-        ),
+        base_s=seconds_of(score.intercept) if score and score.terms_known else None,
+        asks="" if job.expect or job.slurm is not None else asking(job.job_id),
         over=job.ended_at is not None,
         stated_s=job.estimate_s,
         runs=runs,

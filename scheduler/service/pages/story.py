@@ -12,7 +12,7 @@ from features.progress import Progress
 from features.states import State
 from scheduler.backends.events import Kind
 from scheduler.core.phase import Phase
-from scheduler.explain.belief import Belief
+from scheduler.explain.belief import Belief, belief_words
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.headline import Headline, headline
@@ -20,6 +20,7 @@ from scheduler.explain.life import Event, Wait
 from scheduler.explain.remarks import predictions
 from scheduler.explain.stories import story_of, where_it_stands
 from scheduler.explain.story import PRINCIPAL_REASONS
+from scheduler.explain.terms import Breakdown
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.why import believed, detail_of, forecast_of
 from scheduler.explain.words import act, duration, event_words, progress_words
@@ -90,6 +91,7 @@ class JobPage:
     slurm: list[tuple[str, str]]  # of one that waits in a followed Slurm: why
     detail: str  # what the backend, or a followed Slurm, says of it
     belief: Belief | None  # how long it should run
+    predicted: str  # the same in words
     bar: Bar | None  # of a running job whose progress was read
 
     @property
@@ -138,6 +140,8 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
     predicted = predictions(story.events)
     why = story.events[-1] if waits_now and story.events else None
     where, lines = where_it_stands(job, story, now), queries.story(job_id)
+    score = story.scores[-1] if story.scores else None
+    believes = believed(stands, story, forecast)
     return JobPage(
         job=job,
         now=now,
@@ -155,9 +159,17 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
         timeline=_timeline(queries, job, now),
         slurm=_slurm(job, now),
         detail=detail_of(job, now),
-        belief=believed(stands, story, forecast),
+        belief=believes,
+        predicted=_predicted(believes, score),
         bar=_bar(job, lines, now),
     )
+
+
+def _predicted(found: Belief | None, score: Breakdown | None) -> str:
+    """Return how long a job should run, in words; "" where nothing is predicted."""
+    if found is None:
+        return ""
+    return belief_words(found, score.said, score.thoughts()) if score else belief_words(found)
 
 
 def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:

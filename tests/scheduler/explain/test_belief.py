@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.explain.belief import OwnWords, Runs, alike_words, belief
+from scheduler.core.estimates import COMMAND
+from scheduler.explain.belief import Alike, Runs, alike_words, belief, belief_words
+from scheduler.explain.explanation import PredictionReason
 from scheduler.explain.words import duration
 
 SPREAD = (("p50_s", 26.0), ("p90_s", 76.0))
@@ -18,13 +22,16 @@ def predicted(seconds: float, evidence: tuple[tuple[str, float], ...] = SPREAD) 
 
 
 def test_the_distribution_is_said_and_not_the_score() -> None:
-    found = belief([predicted(368.0)], 300.0, [40.0, 18.0], terms="every job starts at 13 min")
+    found = belief([predicted(368.0)], 300.0, [40.0, 18.0], base_s=780.0)
     assert found is not None
     assert (found.p50_s, found.p90_s) == (26.0, 76.0)
-    assert found.evidence == "Its owner's last 2 jobs of this name ran 18 s to 40 s"
-    assert found.text == (
+    assert found.alike == Alike(2, 18.0, 40.0)
+    assert (found.base_s, found.model_s) == (780.0, 368.0)
+    made_of = [PredictionReason("how long this user's jobs last", 0.47, ["user"])]
+    assert belief_words(found, {}, made_of) == (
         "It should run about 26 s; at most 76 s, nine in ten. Its owner's last 2 jobs of this name "
-        "ran 18 s to 40 s. The model alone would say 6 min 8 s: every job starts at 13 min."
+        "ran 18 s to 40 s. The model alone would say 6 min 8 s: every job starts at 13 min; how "
+        "long this user's jobs last \u00d70.47."
     )
 
 
@@ -32,26 +39,27 @@ def test_nothing_is_said_beyond_the_limit() -> None:
     found = belief([predicted(368.0)], 50.0)
     assert found is not None
     assert (found.p50_s, found.p90_s) == (26.0, 50.0)
-    assert found.text == "It should run about 26 s; at most 50 s, nine in ten (its time limit)."
+    assert belief_words(found) == (
+        "It should run about 26 s; at most 50 s, nine in ten (its time limit)."
+    )
     alone = belief([predicted(368.0, ())], 50.0, over=True)
     assert alone is not None
     assert (alone.p50_s, alone.p90_s) == (50.0, None)
-    assert alone.text == "It was to run about 50 s (its time limit)."
+    assert belief_words(alone) == "It was to run about 50 s (its time limit)."
 
 
 def test_its_own_progress_is_named_where_it_says_something_else() -> None:
     for stated_s, words in (
-        (369.0, "It should run about 26 s; at most 76 s, nine in ten. It asks for 9 epochs."),
+        (
+            369.0,
+            "It should run about 26 s; at most 76 s, nine in ten. Its command asks for 9 epochs.",
+        ),
         (480.0, "It should run about 8 min, by its own progress."),
     ):
-        found = belief(
-            [predicted(368.0)],
-            None,
-            own=OwnWords(command="It asks for 9 epochs."),
-            stated_s=stated_s,
-        )
+        found = belief([predicted(368.0)], None, stated_s=stated_s)
         assert found is not None
-        assert found.text == words
+        assert found.stated is (stated_s == 480.0)
+        assert belief_words(found, {COMMAND.name: "asks for 9 epochs"}) == words
 
 
 def test_the_last_prediction_counts_and_without_one_nothing_is_said() -> None:
@@ -60,10 +68,21 @@ def test_the_last_prediction_counts_and_without_one_nothing_is_said() -> None:
     assert found is not None
     assert (found.p50_s, found.p90_s) == (5.0, 9.0)
     assert belief([], None) is None
-    assert (alike_words([]), alike_words([7.0])) == (
-        "",
-        "Its owner's last job of this name ran 7 s",
-    )
+    assert alike_words(Alike(1, 7.0, 7.0)) == "Its owner's last job of this name ran 7 s"
+
+
+def test_an_owner_is_asked_where_it_is_open_whether_the_job_runs_for_hours() -> None:
+    def asked(over_1h: float, limit_s: float | None = None, **of: Any) -> tuple[str, bool]:
+        told = predicted(368.0, (*SPREAD, ("over_1h", over_1h)))
+        found = belief([told], limit_s, asks="pellucid change j --expect 6h", **of)
+        assert found is not None
+        return found.asks, found.asks in belief_words(found) and found.asks != ""
+
+    assert asked(0.3) == ("pellucid change j --expect 6h", True)
+    runs = Runs(ran_s=9.0, odds={"over_1h": 0.3})
+    for known in (asked(0.01), asked(0.9), asked(0.3, 600.0), asked(0.3, over=True)):
+        assert known == ("", False)
+    assert asked(0.3, runs=runs) == ("", False), "what runs is asked no more"
 
 
 @pytest.mark.parametrize("limit_s", [None, 100.0, 4000.0])
@@ -76,16 +95,16 @@ def test_what_is_said_of_a_run_is_so_at_its_age(ran_s: float, limit_s: float | N
         runs = Runs(ran_s=ran_s, likely_s=likely_s, latest_s=latest_s)
         found = belief([predicted(368.0)], limit_s, runs=runs)
         assert found is not None
-        assert found.text.startswith(f"It has run {duration(ran_s)}")
+        assert belief_words(found).startswith(f"It has run {duration(ran_s)}")
         if ends_in_s is not None:
             assert found.p50_s >= ran_s
             assert found.p90_s is None or found.p90_s >= ran_s
             assert limit_s is None or max(found.p50_s, found.p90_s or 0.0) <= max(limit_s, ran_s)
         elif ran_s > 76.0 and limit_s is None:
-            assert "longer than predicted of nine in ten such jobs (76 s)" in found.text
+            assert "longer than predicted of nine in ten such jobs (76 s)" in belief_words(found)
         elif 26.0 < ran_s < 76.0:
-            assert "longer than predicted of half of such jobs (26 s)" in found.text
-        assert "It should run" not in found.text
+            assert "longer than predicted of half of such jobs (26 s)" in belief_words(found)
+        assert "It should run" not in belief_words(found)
 
 
 def test_when_a_run_should_end_is_said_from_now_on() -> None:
@@ -93,7 +112,7 @@ def test_when_a_run_should_end_is_said_from_now_on() -> None:
         runs = Runs(ran_s=62.0, likely_s=likely_s, latest_s=latest_s)
         found = belief([predicted(13.0)], limit_s, runs=runs)
         assert found is not None
-        return found.text.split(". The model")[0].rstrip(".")
+        return belief_words(found).split(". The model")[0].rstrip(".")
 
     assert told(60.0, 600.0) == "It has run 62 s; it should end in 1 min, within 10 min nine in ten"
     assert told(60.0, 600.0, limit_s=182.0) == (

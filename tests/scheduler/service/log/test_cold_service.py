@@ -13,8 +13,8 @@ from scheduler.backends.base import Launch
 from scheduler.backends.simulated import JobOutcome
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import COLD_START, EXPECTED, OF_HISTORIES
-from scheduler.explain.belief import belief
-from scheduler.explain.terms import breakdowns, expected_words
+from scheduler.explain.belief import belief, belief_words
+from scheduler.explain.terms import breakdowns
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import Desk, lasting
 
@@ -90,7 +90,7 @@ def test_a_first_job_is_said_to_rest_on_nothing(store: Store, tmp_path: Path) ->
 def _text(decisions: list[Decision]) -> str:
     found = belief(decisions, None)
     assert found is not None
-    return found.text
+    return belief_words(found)
 
 
 @pytest.mark.parametrize("way", ["snapshot", "upgraded"])
@@ -126,4 +126,4 @@ def _expected(decision: Decision) -> str:
     assert made.adds_up
     assert decision.estimate_s == pytest.approx(made.seconds)
     assert EXPECTED.name in [term.name for term in made.terms]
-    return expected_words(made)
+    return made.said[EXPECTED.name]
