@@ -227,7 +227,8 @@ class Explanation:
             same.
         belief: how long it should run, by what decides; None: nothing is predicted.
         curve: what its durations and odds are made of; None: that was not kept.
-        headline: where it stands and when it should start, in a sentence.
+        waited_s: seconds that it has waited, or had when it started; without those it was held or
+            profiled. None: not known.
         wait: what its wait was made of, or is so far, in words: reasons by share, who had how many
             GPU hours meanwhile, who went first, the bound on waiting. "": of a job of Slurm's.
         waits: what it waited for, the longest first, in the words of then; the seconds sum to its
@@ -257,7 +258,7 @@ class Explanation:
     prediction: list[PredictionReason] = field(default_factory=list)
     belief: Belief | None = None
     packing: Packing | None = None
-    headline: str = ""
+    waited_s: float | None = None
     waits: list[WaitedFor] = field(default_factory=list)
     promised: StartForecastRow | None = None
     overtaken: Overtaken | None = None

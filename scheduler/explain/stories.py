@@ -48,7 +48,7 @@ def story_of(of: Dossier) -> Story:
 def where_it_stands(job: JobRow, story: Story, now: float) -> str:
     """Return where a job is in its life, in a sentence without its subject."""
     ran = max((job.ended_at or now) - job.started_at, 0.0) if job.started_at is not None else 0.0
-    waited, state = duration(_waited_s(job, story)), ended(job.state or "")
+    waited, state = duration(waited_s(job, story)), ended(job.state or "")
     if job.phase == Phase.ENDED:
         if job.started_at is None:
             return f"{state} after {waited}, before it ran"
@@ -63,8 +63,10 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
     return _STANDS[Phase(job.phase)].format(waited=waited, ran=duration(ran))
 
 
-def _waited_s(job: JobRow, story: Story) -> float:
-    """Return how long a job waited; one that Slurm started counts from when it was eligible."""
+def waited_s(job: JobRow, story: Story) -> float:
+    """Return how many seconds a job waited; one that Slurm started counts from when it was
+    eligible.
+    """
     if job.started_at is None or job.slurm is None:
         return story.waited_s
     return max(0.0, job.started_at - (job.queued_at or job.submitted_at))

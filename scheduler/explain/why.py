@@ -24,7 +24,7 @@ from scheduler.explain.explanation import (
 )
 from scheduler.explain.job import JobRow
 from scheduler.explain.life import Event
-from scheduler.explain.stories import story_of, where_it_stands
+from scheduler.explain.stories import story_of, waited_s, where_it_stands
 from scheduler.explain.story import PRINCIPAL_REASONS, Story
 from scheduler.explain.terms import factor_of, seconds_of
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, WhyNot, still_waiting
@@ -75,7 +75,7 @@ def explain(of: Dossier) -> Explanation:
         else [],
         belief=believed(stands, story, forecast),
         packing=_packing(story),
-        headline=f"It {where_it_stands(job, story, now)}.",
+        waited_s=waited_s(job, story),
         waits=[
             WaitedFor(
                 reason=w.reason.value,

@@ -388,7 +388,7 @@ LIES: dict[str, tuple[str, Lie]] = {
         "phase", lambda told, a: told["times"].update(submitted_at=a.asked_at - 3600.0)),
     "it has started": ("phase", lambda told, a: told["times"].update(started_at=a.asked_at)),
     "it has waited for days": (
-        "phase", lambda told, a: told.update(headline="It has waited 400 d.")),
+        "phase", lambda told, a: told.update(waited_s=400 * 86_400.0)),
     "a place further back": ("place", _place(1)),
     "the place of yesterday, in words": ("place", _words("place", r"Number [\d,]+", "Number 99")),
     "a longer line": ("place", _put("waiting", lambda n: n + 3)),

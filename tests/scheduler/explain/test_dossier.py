@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from features.codec import encode
 from scheduler.core.capacity import NodeNow
-from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.core.estimates import COLD_START, ENDED_HERE
 from scheduler.explain.bound import Bound
 from scheduler.explain.dossier import (
     Dossier,
@@ -130,3 +134,61 @@ def test_no_story_ends_before_its_job_was_submitted() -> None:
     """The clock of whoever looks may be behind that of whoever submitted."""
     assert a_dossier(replace(ROW, submitted_at=70.0), now=60.0).until == 70.0
     assert a_dossier(now=60.0).until == 60.0
+
+
+# Fields of an answer that hold words yet, which is fewer each time: others hold values.
+WORDED = {
+    "dominant",
+    "next_step",
+    "principal.next_step",
+    "principal.text",
+    "forecast.why_not",
+    "forecast.no_latest",
+    "prediction.text",
+    "contributions.text",
+    "packing.tree_path",
+    "wait",
+    "waits.text",
+}
+
+
+def test_an_answer_holds_values_where_it_is_not_listed_that_it_holds_words() -> None:
+    score = Score(6.0, 5.0, (1.0,), COLD_START, ("0.5",))
+    spread = (("p50_s", 400.0), ("p90_s", 9000.0), ("over_1h", 0.4), (ENDED_HERE, 3.0))
+    joins = replace(
+        WAITS,
+        seq=0,
+        action=Action.ENQUEUE,
+        reason=Reason.SUBMITTED,
+        estimate_s=402.4,
+        score=score,
+        evidence=spread,
+    )
+    start = replace(WAITS, seq=2, time=30.0, action=Action.START, reason=Reason.EXCLUSIVE_GPUS)
+    runs = replace(ROW, phase="running", started_at=30.0)
+    missing = Bound(missing="1 job before it has no time limit")
+    found = set[str]()
+    for of in (
+        a_dossier(own=(joins, WAITS), alike=[30.0, 40.0], bound=missing),
+        a_dossier(runs, own=(joins, WAITS, start), forecast=FORECAST),
+        a_dossier(replace(runs, phase="ended", state="failed", exit_code=1, ended_at=50.0),
+                  own=(joins, WAITS, start)),
+        a_dossier(replace(ROW, hold="owner", held_by="ada", held_at=5.0), own=(joins, WAITS)),
+    ):  # fmt: skip
+        told = explain(of)
+        assert told.belief is not None
+        found |= set(_worded(encode(told)))
+    assert found <= WORDED | {"belief.asks"}, "a command is a value"
+    assert {"principal.text", "wait", "forecast.no_latest"} <= found
+
+
+def _worded(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the path of each text of several words."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _worded(one, f"{path}.{name}".lstrip("."))
+    elif isinstance(value, list):
+        for one in value:
+            yield from _worded(one, path)
+    elif isinstance(value, str) and len(value.split()) > 2:
+        yield path
