@@ -125,7 +125,7 @@ def test_the_report_is_short(demo: Path, page: Page) -> None:
     assert words <= 1_200
     assert height <= {1400: 4_000, 390: 6_000}[wide]
     first = page.evaluate("document.querySelector('#jobs').getBoundingClientRect().top")
-    assert first <= {1400: 660, 390: 910}[wide]
+    assert first <= {1400: 720, 390: 980}[wide]
     own = page.locator(".own code")
     expect(own).to_have_text(month.OWN)
     expect(own).to_be_in_viewport(ratio=1)
