@@ -284,8 +284,7 @@ def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | 
     if stories and len(stories[0].lives) > 1:
         text += f", why {stories[0].sentence}"
     if len(c.runs) > 1:
-        weeks = f"{count(len(c.seeds), 'draw')} of such jobs"
-        text += f", and who gains and who loses by it in {weeks}"
+        text += ", and who gains and who loses by it"
     return f"{text}."
 
 

@@ -1,4 +1,5 @@
-"""The public month shown next to a demo: figures computed before, with their command.
+"""The public month shown next to a demo: figures computed before, with their command; and what
+asks a reader's own history instead.
 
 They are the README's (`docs/figures.md` has all): a demo's minute has no room for 16 seeds of it.
 """
@@ -12,6 +13,10 @@ SEEDS = "means over 16 seeds, release 0.1.0"
 COMMAND = (
     "pellucid compare --trace data/venus --track honest --seeds 16 "
     "--policies fifo,fifo-skip,tiresias,lucid,pellucid,srtf"
+)
+OWN = (
+    "sacct -X -a -D -P -S 2026-01-01 -o ALL > dump.txt && "
+    ".venv/bin/pellucid replay --sacct dump.txt"
 )
 
 

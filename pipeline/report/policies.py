@@ -141,7 +141,7 @@ def headline(c: Comparison) -> list[str]:
     if not against:
         took = f"Under {own.name} a job takes {duration(jct)} from submission to end on average."
         return [took, *_where(c)]
-    sentences = [compared(c, rival) for rival in against]
+    sentences = [compared(c, rival, first=not i) for i, rival in enumerate(against)]
     sentences += _behind(c)
     oracles = [r for r in c.ranked(oracle=True) if r is not own]
     if oracles:
@@ -149,9 +149,12 @@ def headline(c: Comparison) -> list[str]:
     return [*sentences, *_where(c)]
 
 
-def compared(c: Comparison, rival: PolicyRun) -> str:
+def compared(c: Comparison, rival: PolicyRun, *, first: bool = True) -> str:
     """Return a sentence on one rival: in how many draws ours is ahead, and by how much on the
     mean.
+
+    Args:
+        first: no sentence before it has said what is compared, and how.
     """
     found = c.paired(rival, JCT)
     a, b = c.own.mean(JCT), rival.mean(JCT)
@@ -161,12 +164,14 @@ def compared(c: Comparison, rival: PolicyRun) -> str:
     if len(found.ratios) == 1:
         how = f"jobs take {change_words(found.ratio)}"
         return f"{who} so far {found.tally}: {how}. One draw shows no verdict{_coming(c)}."
-    interval = f"{found.change}, 95 % interval {found.interval}"
+    by = f"{found.change} ({found.interval})"
+    if first:
+        by = f"{SPENT} {found.change}, 95 % interval {found.interval}, paired by draw"
     if not found.verdict:
         why = _coming(c) or f": a verdict needs {SURE} draws"
-        return f"{who} so far {found.tally} ({SPENT} {interval}). No verdict yet{why}."
+        return f"{who} so far {found.tally}: {by}. No verdict yet{why}."
     mean = "level on the mean" if found.verdict == LEVEL else f"{found.verdict} on the mean"
-    return f"{who} {found.tally}; {mean}: {SPENT} {interval}, paired by draw."
+    return f"{who} {found.tally}; {mean}: {by}."
 
 
 def change_words(ratio: float) -> str:

@@ -140,7 +140,7 @@ _FORMATS: dict[str, Callable[[float], str]] = {
     "partner_gpus": lambda v: f"some of its {count(int(v), 'GPU')}",
     "pair_speed": lambda v: f"this job at {percent(v)} of full speed",
     "pair_partner_speed": lambda v: f"the other at {percent(v)}",
-    "left_s": lambda v: f"{duration(v)} left to run",
+    "left_s": lambda v: f"{duration(v)} left to run on average",
     "partner_left_s": lambda v: f"the other {duration(v)}",
     "gain_s": _gain,
     "held_longer_s": lambda v: f"its GPUs are held {duration(v)} longer by it",

@@ -270,9 +270,15 @@ class Gains(Protocol):
     def costs_s(self) -> float | None: ...
 
 
+MEANS = (
+    "These averages, lifted by the few such jobs that last long, decide on sharing; the predicted "
+    "duration is a typical one."
+)
+
+
 def gain_words(of: Gains) -> str:
-    """Return what sharing was expected to gain, and what that rests on; "" where no gain is
-    counted.
+    """Return what sharing was expected to gain, and which estimates that rests on; "" where no
+    gain is counted.
     """
     if of.gain_s is None:
         return ""
@@ -281,7 +287,7 @@ def gain_words(of: Gains) -> str:
     return (
         f"Alone this job would run {own} more on average, the other {other}; sharing, both ends "
         f"are in sum {duration(of.gain_s)} sooner than one after the other"
-        f"{price if of.costs_s else ''}."
+        f"{price if of.costs_s else ''}. {MEANS}"
     )
 
 

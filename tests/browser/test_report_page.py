@@ -16,6 +16,7 @@ from pipeline.demo.first import ERRORS, PREBUILT
 from pipeline.replay.page import render
 from pipeline.replay.runs import VARIANTS, replay
 from pipeline.replay.site import read_site
+from pipeline.report import month
 from pipeline.report.build import Inputs, build
 from pipeline.stages.common import read_params
 from pipeline.traces.synthetic import generate as synthetic
@@ -115,7 +116,7 @@ def test_it_fits_and_is_accessible(made: dict[str, Path], page: Page, name: str)
 
 
 def test_the_report_is_short(demo: Path, page: Page) -> None:
-    """Words that are seen, and the height in px; every figure within the window."""
+    """Words that are seen, and heights in px; what asks one's own history is seen at once."""
     page.goto(demo.as_uri())
     expect(page.locator("svg.drawing").first).to_be_visible()
     wide = page.viewport_size["width"] if page.viewport_size else 0
@@ -123,6 +124,11 @@ def test_the_report_is_short(demo: Path, page: Page) -> None:
     height = page.evaluate("document.documentElement.scrollHeight")
     assert words <= 1_200
     assert height <= {1400: 4_000, 390: 6_000}[wide]
+    first = page.evaluate("document.querySelector('#jobs').getBoundingClientRect().top")
+    assert first <= {1400: 720, 390: 980}[wide]
+    own = page.locator(".own code")
+    expect(own).to_have_text(month.OWN)
+    expect(own).to_be_in_viewport(ratio=1)
     fits(page, "demo")
     cut = page.evaluate(
         """[...document.querySelectorAll("svg.drawing text, .scroll")].filter((one) => {

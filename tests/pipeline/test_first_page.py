@@ -16,6 +16,7 @@ from features.job import Profile
 from features.rows import Rows, training_rows
 from models.bundle import Bundle
 from models.training.evaluation import tail_auc
+from pipeline.commands import replay
 from pipeline.demo import first, installing
 from pipeline.report import month
 from pipeline.report.build import Inputs, build
@@ -141,8 +142,8 @@ def test_a_planted_contradiction_is_found(
 
 AGAINST = re.compile(
     r"Against ([\w-]+), pellucid is (so far )?ahead in (\d+) of (\d+) draws(?:, the same in \d+)?"
-    r"(?:; (ahead|behind|level) on the mean:)? \(?time from submission to end ([^ ]+) %, "
-    r"95 % interval ([^ ]+) % to ([^ ]+) %"
+    r"(?:; (ahead|behind|level) on the mean)?: (?:time from submission to end )?([^ ]+) %"
+    r"(?:, 95 % interval | \()([^ ]+) % to ([^ ]+) %"
 )
 SHARED = (
     r"job (\S+) waited (\S.*?) under pellucid and (\S.*?) under fifo",
@@ -209,6 +210,17 @@ def test_the_public_month_is_that_of_the_readme() -> None:
                       (ROOT / "README.md").read_text(), re.MULTILINE)  # fmt: skip
     shown = [(f"{row.jct_s:,}", f"{row.queue_s:,}", str(row.longest_h)) for row in month.ROWS]
     assert shown == rows
+
+
+def test_what_asks_the_own_history_stands_first_and_is_the_commands_own_example(
+    pages: dict[str, str],
+) -> None:
+    for html in pages.values():
+        text = seen(html)
+        assert text.count(month.OWN) == 1
+        assert text.index(month.OWN) < text.index("What the words mean")
+    for part in month.OWN.split(" && "):
+        assert part.removeprefix(".venv/bin/") in (replay.replay.__doc__ or "")
 
 
 def test_it_loads_no_training_library() -> None:

@@ -19,6 +19,7 @@ from scheduler.service.pages.queries import Group, PageQueries
 from scheduler.service.pages.timeline import Timeline, colour, timeline
 
 ROWS = 8  # of a queue, before "all of it"
+LOOKED = 100  # places in line among which a viewer's own jobs are found
 MANY = 30  # jobs of the viewer's that are not over; more are also shown as groups
 NODES = 48  # of a virtual cluster, before they are folded away
 Tile = tuple[str, str, str]
@@ -91,12 +92,18 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A page of a virtual cluster's queue. `next`: the cursor of the page after it, or None."""
+    """A page of a virtual cluster's queue.
+
+    Attributes:
+        next: the cursor of the page after it, or None.
+        more: whether there are more than `rows`.
+    """
 
     vc: str
     waiting: int
     rows: list[Waiting]
     next: str | None
+    more: bool
 
     @property
     def mine(self) -> bool:
@@ -136,7 +143,7 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
         if phase in WAITING:
             waiting[vc] = waiting.get(vc, 0) + n
     wanted = [only] if only else [vc for vc, n in waiting.items() if n]
-    queues = _queues(view, vcs=wanted, waiting=waiting, rows=100 if only else ROWS, after=after)
+    queues = _queues(view, vcs=wanted, waiting=waiting, rows=LOOKED if only else ROWS, after=after)
     shown = [row.job for queue in queues for row in queue.rows if row.job]
     groups = _groups(view, only)
     return Board(
@@ -264,9 +271,12 @@ def _block(
 def _queues(
     view: PageQueries, vcs: Sequence[str], waiting: Mapping[str, int], rows: int, after: str
 ) -> list[Queue]:
-    pages = {vc: view.queue(vc, limit=rows, after=after or None) for vc in vcs}
+    looked = rows if view.viewer.sees_all else LOOKED
+    pages = {vc: view.queue(vc, limit=looked, after=after or None) for vc in vcs}
     early = [] if after else view.unqueued()
-    found = [e.job for page in pages.values() for e in page.items if e.job] + early
+    runs = {vc: _runs(page.items) for vc, page in pages.items()}
+    lines = {vc: found if rows == LOOKED else _first(found, rows) for vc, found in runs.items()}
+    found = [e.job for run in lines.values() for part in run for e in part if e.job] + early
     ids = [job.job_id for job in found]
     latest, forecasts = view.latest_decisions(ids), view.forecasts(ids)
 
@@ -282,15 +292,33 @@ def _queues(
 
     queues = []
     for vc, page in pages.items():
-        lines = [row(vc, None, job) for job in early if job.vc == vc][:rows]
-        for mine, run in groupby(page.items, lambda e: e.job is not None):
-            entries: list[QueueEntry] = list(run)
-            if mine:
-                lines += [row(vc, e.position, e.job) for e in entries if e.job]
+        shown = [row(vc, None, job) for job in early if job.vc == vc][:rows]
+        for entries in lines[vc]:
+            if entries[0].job:
+                shown += [row(vc, e.position, e.job) for e in entries if e.job]
             else:
-                lines.append(Waiting(vc, entries[0].position, None, others=len(entries)))
-        queues.append(Queue(vc, waiting[vc], lines, page.next))
+                shown.append(Waiting(vc, entries[0].position, None, others=len(entries)))
+        more = page.next is not None or sum(map(len, lines[vc])) < len(page.items)
+        queues.append(Queue(vc, waiting[vc], shown, page.next, more))
     return queues
+
+
+def _runs(entries: Sequence[QueueEntry]) -> list[list[QueueEntry]]:
+    """Return a queue as runs of the viewer's jobs and of others' in turn."""
+    return [list(run) for _, run in groupby(entries, lambda e: e.job is not None)]
+
+
+def _first(runs: Sequence[list[QueueEntry]], rows: int) -> list[list[QueueEntry]]:
+    """Return the runs that fill a number of rows: one for each of the viewer's jobs, one for a
+    run of others'. Others' behind the viewer's last job are left out.
+    """
+    found = list[list[QueueEntry]]()
+    for run in runs:
+        own = run[0].job is not None
+        if rows > 0:
+            found.append(run[:rows] if own else run)
+        rows -= len(run) if own else 1
+    return found
 
 
 def others(n: int) -> str:

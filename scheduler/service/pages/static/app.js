@@ -79,18 +79,26 @@
   addEventListener("pageshow", open);
 
   // A part that is fetched anew keeps what the reader did to it: folds, and where it was scrolled.
+  // Output stays at its end, unless its reader scrolled up.
   const kept = new Map();
+  const atEnd = (box) => box.scrollHeight - box.scrollTop - box.clientHeight < 8;
+  const toEnd = (part) => part.querySelectorAll(".output").forEach((box) => { box.scrollTop = box.scrollHeight; });
+  toEnd(body);
   body.addEventListener("htmx:beforeSwap", (event) => {
     const part = event.detail.target;
     kept.set(part.id, {
       folds: [...part.querySelectorAll("details[id][open]")].map((d) => d.id),
       checks: [...part.querySelectorAll("input[id]:checked")].map((box) => box.id),
+      reads: [...part.querySelectorAll(".output")].filter((box) => !atEnd(box)).map((box) => box.scrollTop)[0],
       scrolls: [...part.querySelectorAll(".scroll[id]")].map((s) => [s.id, s.scrollLeft]),
     });
   });
   body.addEventListener("htmx:afterSwap", (event) => {
     const was = kept.get(event.detail.target.id);
     if (!was) return;
+    const now = document.getElementById(event.detail.target.id);
+    if (now && was.reads === undefined) toEnd(now);
+    else now?.querySelectorAll(".output").forEach((box) => { box.scrollTop = was.reads; });
     for (const id of was.folds) document.getElementById(id)?.setAttribute("open", "");
     for (const id of was.checks) if (document.getElementById(id)) document.getElementById(id).checked = true;
     for (const [id, left] of was.scrolls) {

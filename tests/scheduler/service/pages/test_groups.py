@@ -10,6 +10,7 @@ from sqlalchemy import delete, insert
 
 from scheduler.service.log.store.alike import of_name
 from scheduler.service.log.store.tables import forecasts
+from scheduler.service.pages.board import ROWS, board
 from scheduler.service.pages.groups import in_order
 from scheduler.service.pages.queries import PageQueries
 from tests.scheduler.service.pages.conftest import Lived, submit_many
@@ -40,6 +41,29 @@ def test_groups_by_name_size_and_state(lived: Lived) -> None:
     assert view.submitted_by([g.first for g in found]) == {
         g.first: job for g, job in zip(found, (runs, ids[0], ids[2], ids[3]), strict=True)
     }
+
+
+def test_ones_own_jobs_stand_on_the_board_behind_many_of_others(lived: Lived) -> None:
+    submit_many(lived, "ada.byron", [{"gpus": 4, "vc": "vision"} for _ in range(30)])
+    submit_many(
+        lived, "grace.hopper", [{"gpus": 4, "vc": "vision", "name": "mine", "priority": -1}] * 12
+    )
+
+    def rows(user: str) -> tuple[list[tuple[int, str | None]], bool]:
+        view = PageQueries(lived.store, lived.viewer(user))
+        (queue,) = board(view).queues
+        placed = [row for row in queue.rows if row.position is not None]
+        return [(row.others, row.job and row.job.name) for row in placed], queue.more
+
+    found, more = rows("grace.hopper")
+    (before, _), *own = found
+    assert before > ROWS
+    assert own == [(0, "mine")] * (ROWS - 1)
+    assert more, "some of hers are left for the page of the virtual cluster"
+    assert len(rows("olga")[0]) == ROWS
+    page = unescape(lived.browser("grace.hopper").get("/").text)
+    assert "All that wait in vision" in page
+    assert "None of yours" not in page
 
 
 def test_hundreds_of_jobs_are_all_there(lived: Lived) -> None:
