@@ -17,6 +17,7 @@ from profiler.progress.bars import (
     is_other,
     says_other,
 )
+from profiler.progress.columns import Columns
 from profiler.progress.table import Format, Scope
 
 
@@ -80,8 +81,7 @@ def read(line: str) -> list[Mark]:
         line = line[:LINE]
     if _PROMISING.search(line) is None and not table.own():
         return []
-    if "\x1b" in line or "\x08" in line:
-        line = _ESCAPES.sub("", line)
+    line = plain(line)
     if '"progress"' in line:
         own = explicit(line)
         if own is not None:
@@ -91,6 +91,22 @@ def read(line: str) -> list[Mark]:
     if begin > 0 and "%|" in line:  # behind a bar that no line break ends
         return [*_by_rows(line[:begin]), *_by_rows(line[begin:])]
     return _by_rows(line)
+
+
+def plain(line: str) -> str:
+    """Return a line without the codes that colour it or move the cursor."""
+    return _ESCAPES.sub("", line) if "\x1b" in line or "\x08" in line else line
+
+
+def in_columns(columns: Columns, line: str) -> list[Mark]:
+    """Return the numbers that a row of a table states; none if the line is no row of it."""
+    alone = columns.step is None
+    return [
+        Mark("table", unit, n, ends=True, based=False, sure=alone and columns.sure)
+        if unit == "epoch"
+        else Mark("table", unit, n, scope="run")
+        for unit, n in columns.row(line)
+    ]
 
 
 def _by_rows(line: str) -> list[Mark]:

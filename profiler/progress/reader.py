@@ -20,8 +20,9 @@ from typing import Literal, NamedTuple
 
 from features.amounts import MOST, Amount, patience, printed
 from features.progress import CONTRADICTED, EARLY, REPEATS, Progress, Z
+from profiler.progress.columns import Columns, heading, other
 from profiler.progress.counter import Counter, Point
-from profiler.progress.formats import LINE, Mark, explicit, read
+from profiler.progress.formats import LINE, Mark, explicit, in_columns, plain, read
 from profiler.progress.table import Scope
 
 MOST_BYTES, END_BYTES = 8192, 4096  # of what comes at once is read; of more, the end
@@ -82,6 +83,7 @@ class Reader:
         self._etas: list[Point] = []  # (when it was printed, what was left), thinned
         self._eta_scope: Scope = ""
         self._promised_s = inf
+        self._columns: Columns | None = None
 
     def asks(self, amount: Amount) -> None:
         """Set how much the command asks for, which was learned after the job began."""
@@ -148,9 +150,16 @@ class Reader:
             self._tested_s = at
         if "arly" in line or "atience" in line or "mprove" in line:
             self._patience = patience(line) if self._patience is None else self._patience
-        for mark in read(line):
+        for mark in read(line) or self._row(line):
             if (mark.unit + "s", mark.n) not in settings:
                 self._count(mark, at)
+
+    def _row(self, line: str) -> list[Mark]:
+        line = plain(line)
+        columns = heading(line)
+        if columns is not None or (self._columns is not None and other(line)):
+            self._columns = columns
+        return in_columns(self._columns, line) if self._columns is not None else []
 
     def _count(self, mark: Mark, at: float) -> None:
         if mark.unit == "eta":
