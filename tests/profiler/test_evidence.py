@@ -516,3 +516,18 @@ def test_a_dict_behind_a_bar_is_read(tmp_path: Path) -> None:
     took_s, found = play(trainer, tmp_path, Amount(epochs=2))
     assert found
     assert narrow_and_wrong(took_s, found) == []
+
+
+def test_the_last_epoch_is_no_bar_that_ended_twice(tmp_path: Path) -> None:
+    """Looked at every 15 s, "Epoch 4/4" was taken for one, and the forecast withdrawn."""
+
+    def run(log: Log) -> None:
+        log.wait(20)
+        for epoch in range(1, 5):
+            for i in range(200):
+                log.wait(1)
+                log.bar(f"Epoch {epoch}/4", i + 1, 200, after=", loss=0.3")
+
+    took_s, found = play(run, tmp_path)
+    assert narrow_and_wrong(took_s, found) == []
+    assert all(one.error < 0.2 for at, one in found if at > 0.3 * took_s)
