@@ -36,6 +36,7 @@ GROWS = 1.5  # times as many as have begun there may be beyond these
 LEAST = 0.02  # standard error of any rate, relative: the future is never just like the past
 ENOUGH = 4  # units passed: they say more than the steps within them
 FIRST_UNIT = 0.35  # relative error of a pace by the first unit alone
+START_S = 60.0  # that imports and data may take
 UNSEEN = 0.12  # share of an epoch that may follow its steps, until one has ended
 AFTER = 0.01  # share of the whole that may follow what is counted: a last checkpoint
 OWN = "its own words"
@@ -437,7 +438,9 @@ class Reader:
         if pace is not None:
             return at, main.done, *pace, self._unseen(main, of), 1.0
         if n == begun and main.done == 1.0 and not starts and main.mark.unit == "epoch":
-            return at, main.done, 0.8 * at, 0.15, 0.0, 2.1  # it took so long, its start included
+            # it took so long, its start included
+            unit_s = min(0.8 * at, max(0.5 * at, at - 0.5 * START_S))
+            return at, main.done, unit_s, max(0.15, min(1.0, START_S / at) / Z), 0.0, 2.1
         return None
 
     def _unseen(self, main: Counter, of: float) -> float:

@@ -531,3 +531,15 @@ def test_the_last_epoch_is_no_bar_that_ended_twice(tmp_path: Path) -> None:
     took_s, found = play(run, tmp_path)
     assert narrow_and_wrong(took_s, found) == []
     assert all(one.error < 0.2 for at, one in found if at > 0.3 * took_s)
+
+
+def test_a_first_epoch_in_the_time_of_imports_may_be_mostly_these(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        log.wait(50)
+        for epoch in range(1, 61):
+            log.wait(2.4)
+            log.line(f"Epoch {epoch}/60 loss 0.3012")
+
+    took_s, found = play(run, tmp_path)
+    assert found[0][0] < 60
+    assert all(one.low_s <= took_s <= one.high_s for at, one in found if at < 60)
