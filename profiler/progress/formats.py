@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from profiler.progress import table
 from profiler.progress.bars import (
+    AT_EPOCH,
     COUNTS_EPOCHS,
     COUNTS_STEPS,
     OF_EPOCH,
@@ -205,6 +206,8 @@ def _of_bar(row: Format, line: str, match: re.Match[str], before: str) -> Iterat
         scope = "epoch"
     elif text.lower() in COUNTS_STEPS:
         scope = "run"
+    elif (found := AT_EPOCH.search(line, match.end())) is not None:
+        yield Mark(row.name, "epoch", float(found[1]), _float(found["of"]), based=False)
     named = is_named(text, line, match.end())
     yield Mark(
         format=row.name, unit="step", n=step, of=steps, scope=scope, label=label, named=named

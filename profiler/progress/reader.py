@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
-from math import ceil, inf, sqrt
+from math import ceil, inf, log, sqrt
 from typing import Literal, NamedTuple
 
 from features.amounts import MOST, Amount, patience, printed
@@ -29,9 +29,13 @@ MOST_BYTES, END_BYTES = 8192, 4096  # of what comes at once is read; of more, th
 COUNTERS = 24
 SETTINGS_BYTES = 65_536  # of the beginning are read whatever comes, and searched for settings
 FIRST = 10.0  # how doubtful it is that a bar alone is all there is
+SURE = 19.0  # odds above which the less likely is not among nine in ten
+CHOSEN, MAGNITUDES = 0.1, 3  # share of epochs whose steps somebody chose; where lengths lie
+HEADED = 1 / 3  # odds that a bar beside the number of an epoch is not of that epoch alone
 ETAS = 32
 AGAIN = 10.0  # times as long as one run within the run may the whole take
 USUAL = 5.0, 10.0  # runs within a run where nothing says how many: folds, mostly
+FEW = 3.0  # epochs: as many of something else are no wonder
 GROWS = 1.5  # times as many as have begun there may be beyond these
 LEAST = 0.02  # standard error of any rate, relative: the future is never just like the past
 ENOUGH = 4  # units passed: they say more than the steps within them
@@ -55,11 +59,14 @@ class Structure(NamedTuple):
         main: what counts the run.
         inner: what counts within one of its units.
         doubt: factor by which the total may be larger.
+        between: factors of the total between which it lies, as long as it is not known whether
+            a bar is of the run or of an epoch.
     """
 
     main: Counter
     inner: Counter | None = None
     doubt: float = 1.0
+    between: tuple[float, float] = (1.0, 1.0)
 
 
 class Reader:
@@ -274,7 +281,8 @@ class Reader:
         # bars of tqdm count epochs by themselves, lines of a log when they are done
         known = [c for c in epochs if not c.resets and c.mark.format != _HF]
         known.sort(key=lambda c: (c.mark.label == "counted", len(c.points), c.seen_s))
-        yield from (Structure(c, inner) for c in reversed(known))
+        for one in reversed(known):
+            yield self._first_epoch(one, inner) or Structure(one, inner)
         if not epochs and (cycled := self._cycled(within)) is not None:
             yield cycled
         if hugging or not epochs:
@@ -365,12 +373,34 @@ class Reader:
             yield Structure(main, max(others, key=_seen))
         elif main.mark.format != "tqdm":
             yield Structure(main, None, 1.5)
-        elif (self._amount("epochs") or 1.0) <= 1.0:
-            # a bar alone may be the first of many; where epochs are asked for it cannot be known
-            yield Structure(main, None, 10.0)
+        elif (epochs := self._amount("epochs") or 1.0) <= 1.0:
+            yield Structure(main, None, FIRST)  # a bar alone may be the first of many
+        elif sum(c.mark.format == "tqdm" for c in self._counters.values()) == 1:
+            yield from _alone(main, epochs)
+
+    def _first_epoch(self, epochs: Counter, bar: Counter | None) -> Structure | None:
+        """Return the structure of a run in its first epoch, beside whose number a bar tells by
+        its length alone that it may be of all epochs; None if there is no such bar.
+        """
+        of = self._amount("epochs") or self._of(epochs)
+        if of is None or of <= 1.0 or bar is None or bar.mark.format != "tqdm":
+            return None
+        if bar.mark.scope or bar.resets or bar.n >= (bar.mark.of or 0.0):
+            return None
+        changed_s = epochs.points[-1][0] if epochs.points[1:] else -inf
+        if bar.seen_s <= changed_s:  # an epoch is over, and it is not
+            return Structure(bar)
+        if _begun_s(bar) < changed_s:
+            return None
+        odds = HEADED * _odds(bar, of)
+        if not odds:
+            return None
+        if odds < 1.0:
+            return Structure(epochs, bar, between=(1.0 / of, 1.0))
+        return Structure(bar, between=(1.0, 1.0 if odds > SURE else of))
 
     def _forecast(self, structure: Structure, now: float) -> Progress | None:
-        main, inner, doubt = structure
+        main, inner, doubt, (least_of, most_of) = structure
         of = self._of(main)
         if of is None or not of >= main.done > -1:
             return None
@@ -399,6 +429,7 @@ class Reader:
             high += 2.0 * max(0.0, now - at)
         if doubt >= FIRST:
             high = max(high, 0.5 * doubt * total)
+        low, high = min(low, least_of * total), max(high, most_of * total)
         if doubt > 2 or high > 3 * max(total, 1.0):
             low = min(low, 0.5 * total)
         return Progress(
@@ -595,6 +626,39 @@ def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:
     done = one.resets + 1.0
     points = [(at, done - len(begins) + i) for i, at in enumerate(begins, 1)]
     return Counter(Mark(one.mark.format, unit, done, of), points, seen_s=one.seen_s)
+
+
+def _alone(bar: Counter, epochs: float) -> Iterator[Structure]:
+    """Yield the structure of a run of so many epochs that shows one bar, if its length says what
+    it is of.
+
+    A bar as long as there are epochs counts them. One over all steps has a multiple of them.
+    """
+    if bar.mark.of == epochs:
+        counts = replace(bar, mark=bar.mark._replace(unit="epoch", ends=True, exact=True))
+        yield Structure(counts, None, 1.5 if epochs > FEW else FIRST)
+        return
+    odds = _odds(bar, epochs)
+    if odds >= 1.0:
+        yield Structure(bar, None, 1.5, (1.0, 1.0 if odds > SURE else max(FEW, epochs)))
+
+
+def _odds(bar: Counter, epochs: float) -> float:
+    """Return how many times likelier a bar's length makes it that it is over all of so many
+    epochs than over one of them, if both are as likely before.
+
+    One over all is a multiple of their number, as an epoch is by chance alone.
+    """
+    of = bar.mark.of or 0.0
+    return 0.0 if of % epochs or of <= epochs else _likely(of / epochs) / _likely(of)
+
+
+def _likely(steps: float) -> float:
+    """Return how likely an epoch has so many steps: a number of one magnitude is as likely as of
+    another, but one of two digits and zeros may have been chosen by somebody.
+    """
+    chosen = CHOSEN / (90 * MAGNITUDES) if steps == float(f"{steps:.1e}") else 0.0
+    return (1.0 - CHOSEN) / (log(10.0) * MAGNITUDES * steps) + chosen
 
 
 def _holds(outer: Counter, inner: Counter) -> bool:
