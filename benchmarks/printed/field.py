@@ -239,6 +239,18 @@ TOKENS = {
     "Saving the dataset (4/4 shards)": " examples",
 }
 
+
+def bar_of_epochs(t: Run) -> None:
+    """Print one bar without a label, of the epochs."""
+    t.begin()
+    begun_s = t.now
+    for e in t.epochs():
+        t.steps(t.sizes.steps)
+        t.validate()
+        t.bar("", e + 1, t.sizes.epochs, begun_s)
+    t.end()
+
+
 CASES = (
     Case(
         "Lightning, a stream",
@@ -481,6 +493,35 @@ CASES = (
         FEW,
         BARS,
     ),
+    Case(
+        "skorch",
+        "python fit.py --epochs {epochs}",
+        by_epoch(
+            head="  epoch    train_loss    valid_acc    valid_loss     dur\n"
+            "-------  ------------  -----------  ------------  ------",
+            end="{n:7d}        \x1b[36m{loss:.4f}\x1b[0m       \x1b[32m0.5750\x1b[0m        {loss:.4f}  {took:.4f}",
+        ),
+        MANY,
+    ),
+    Case(
+        "Chainer",
+        "python train_mnist.py --epoch {epochs}",
+        by_epoch(
+            head="epoch       main/loss   validation/main/loss  main/accuracy  elapsed_time",
+            end="\x1b[J{n:<11d} {loss:<11.6f} {loss:<21.6f} 0.941717       {took:<13.6g}",
+        ),
+        SOME,
+    ),
+    Case(
+        "Word2Vec",
+        "python w2v.py --epochs {epochs}",
+        by_epoch(
+            end="2026-03-01 12:00:00,123 : INFO : EPOCH {e}: training on 9143012 raw words (8123012 effective words) took {took:.1f}s, 675034 effective words/s"
+        ),
+        MANY,
+    ),
+    Case("all steps in a bar", "python t.py --epochs {epochs}", one_bar("", ""), SOME, BARS),
+    Case("a bar of epochs", "python gnn.py --epochs {epochs}", bar_of_epochs, MANY, BARS),
     Case("folds in brackets", "python cv.py --folds 3 --epochs {epochs}", bracketed_folds, SOME),
     Case("folds, not known how many", "python cv.py", unknown_folds, SOME),
 )

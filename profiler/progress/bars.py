@@ -32,6 +32,7 @@ _METRICS = re.compile(
     re.IGNORECASE,
 )
 OF_EPOCH = re.compile(r"\b[Ee]poch\W{0,8}(\d+)(?: *(?:/|of) *(?P<of>\d+))?")
+AT_EPOCH = re.compile(r"[\[, ][Ee]poch[=:] {0,2}(\d{1,9})(?:/(?P<of>\d{1,9}))?(?![\d./])")
 TORCHTUNE = re.compile(r"(?<!\d)(\d{1,9})\|\d{1,12}\|Loss")
 COUNTS_EPOCHS = "epoch", "epochs", "training epochs", "total epochs"
 COUNTS_STEPS = (

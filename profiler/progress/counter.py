@@ -61,7 +61,8 @@ class Counter:
             self._first_s = at
             return
         last = self.points[-1][1]
-        if mark.n == last == mark.of and mark.format == "tqdm" and at > before_s + AGAIN_S:
+        bar = mark.format == "tqdm" and (mark.unit == "step" or mark.exact)
+        if bar and mark.n == last == mark.of and at > before_s + AGAIN_S:
             self.resets += 1  # a bar so short that only its end is printed
         if mark.n >= last:
             self._lower = 0

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from profiler.progress import table
 from profiler.progress.bars import (
+    AT_EPOCH,
     COUNTS_EPOCHS,
     COUNTS_STEPS,
     OF_EPOCH,
@@ -17,6 +18,7 @@ from profiler.progress.bars import (
     is_other,
     says_other,
 )
+from profiler.progress.columns import Columns
 from profiler.progress.table import Format, Scope
 
 
@@ -80,8 +82,7 @@ def read(line: str) -> list[Mark]:
         line = line[:LINE]
     if _PROMISING.search(line) is None and not table.own():
         return []
-    if "\x1b" in line or "\x08" in line:
-        line = _ESCAPES.sub("", line)
+    line = plain(line)
     if '"progress"' in line:
         own = explicit(line)
         if own is not None:
@@ -91,6 +92,22 @@ def read(line: str) -> list[Mark]:
     if begin > 0 and "%|" in line:  # behind a bar that no line break ends
         return [*_by_rows(line[:begin]), *_by_rows(line[begin:])]
     return _by_rows(line)
+
+
+def plain(line: str) -> str:
+    """Return a line without the codes that colour it or move the cursor."""
+    return _ESCAPES.sub("", line) if "\x1b" in line or "\x08" in line else line
+
+
+def in_columns(columns: Columns, line: str) -> list[Mark]:
+    """Return the numbers that a row of a table states; none if the line is no row of it."""
+    alone = columns.step is None
+    return [
+        Mark("table", unit, n, ends=True, based=False, sure=alone and columns.sure)
+        if unit == "epoch"
+        else Mark("table", unit, n, scope="run")
+        for unit, n in columns.row(line)
+    ]
 
 
 def _by_rows(line: str) -> list[Mark]:
@@ -189,6 +206,8 @@ def _of_bar(row: Format, line: str, match: re.Match[str], before: str) -> Iterat
         scope = "epoch"
     elif text.lower() in COUNTS_STEPS:
         scope = "run"
+    elif (found := AT_EPOCH.search(line, match.end())) is not None:
+        yield Mark(row.name, "epoch", float(found[1]), _float(found["of"]), based=False)
     named = is_named(text, line, match.end())
     yield Mark(
         format=row.name, unit="step", n=step, of=steps, scope=scope, label=label, named=named

@@ -15,26 +15,32 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
-from math import ceil, inf, sqrt
+from math import ceil, inf, log, sqrt
 from typing import Literal, NamedTuple
 
 from features.amounts import MOST, Amount, patience, printed
 from features.progress import CONTRADICTED, EARLY, REPEATS, Progress, Z
+from profiler.progress.columns import Columns, heading, other
 from profiler.progress.counter import Counter, Point
-from profiler.progress.formats import LINE, Mark, explicit, read
+from profiler.progress.formats import LINE, Mark, explicit, in_columns, plain, read
 from profiler.progress.table import Scope
 
 MOST_BYTES, END_BYTES = 8192, 4096  # of what comes at once is read; of more, the end
 COUNTERS = 24
 SETTINGS_BYTES = 65_536  # of the beginning are read whatever comes, and searched for settings
 FIRST = 10.0  # how doubtful it is that a bar alone is all there is
+SURE = 19.0  # odds above which the less likely is not among nine in ten
+CHOSEN, MAGNITUDES = 0.1, 3  # share of epochs whose steps somebody chose; where lengths lie
+HEADED = 1 / 3  # odds that a bar beside the number of an epoch is not of that epoch alone
 ETAS = 32
 AGAIN = 10.0  # times as long as one run within the run may the whole take
 USUAL = 5.0, 10.0  # runs within a run where nothing says how many: folds, mostly
+FEW = 3.0  # epochs: as many of something else are no wonder
 GROWS = 1.5  # times as many as have begun there may be beyond these
 LEAST = 0.02  # standard error of any rate, relative: the future is never just like the past
 ENOUGH = 4  # units passed: they say more than the steps within them
 FIRST_UNIT = 0.35  # relative error of a pace by the first unit alone
+START_S = 60.0  # that imports and data may take
 UNSEEN = 0.12  # share of an epoch that may follow its steps, until one has ended
 AFTER = 0.01  # share of the whole that may follow what is counted: a last checkpoint
 OWN = "its own words"
@@ -53,11 +59,14 @@ class Structure(NamedTuple):
         main: what counts the run.
         inner: what counts within one of its units.
         doubt: factor by which the total may be larger.
+        between: factors of the total between which it lies, as long as it is not known whether
+            a bar is of the run or of an epoch.
     """
 
     main: Counter
     inner: Counter | None = None
     doubt: float = 1.0
+    between: tuple[float, float] = (1.0, 1.0)
 
 
 class Reader:
@@ -82,6 +91,7 @@ class Reader:
         self._etas: list[Point] = []  # (when it was printed, what was left), thinned
         self._eta_scope: Scope = ""
         self._promised_s = inf
+        self._columns: Columns | None = None
 
     def asks(self, amount: Amount) -> None:
         """Set how much the command asks for, which was learned after the job began."""
@@ -148,9 +158,16 @@ class Reader:
             self._tested_s = at
         if "arly" in line or "atience" in line or "mprove" in line:
             self._patience = patience(line) if self._patience is None else self._patience
-        for mark in read(line):
+        for mark in read(line) or self._row(line):
             if (mark.unit + "s", mark.n) not in settings:
                 self._count(mark, at)
+
+    def _row(self, line: str) -> list[Mark]:
+        line = plain(line)
+        columns = heading(line)
+        if columns is not None or (self._columns is not None and other(line)):
+            self._columns = columns
+        return in_columns(self._columns, line) if self._columns is not None else []
 
     def _count(self, mark: Mark, at: float) -> None:
         if mark.unit == "eta":
@@ -264,7 +281,8 @@ class Reader:
         # bars of tqdm count epochs by themselves, lines of a log when they are done
         known = [c for c in epochs if not c.resets and c.mark.format != _HF]
         known.sort(key=lambda c: (c.mark.label == "counted", len(c.points), c.seen_s))
-        yield from (Structure(c, inner) for c in reversed(known))
+        for one in reversed(known):
+            yield self._first_epoch(one, inner) or Structure(one, inner)
         if not epochs and (cycled := self._cycled(within)) is not None:
             yield cycled
         if hugging or not epochs:
@@ -355,12 +373,34 @@ class Reader:
             yield Structure(main, max(others, key=_seen))
         elif main.mark.format != "tqdm":
             yield Structure(main, None, 1.5)
-        elif (self._amount("epochs") or 1.0) <= 1.0:
-            # a bar alone may be the first of many; where epochs are asked for it cannot be known
-            yield Structure(main, None, 10.0)
+        elif (epochs := self._amount("epochs") or 1.0) <= 1.0:
+            yield Structure(main, None, FIRST)  # a bar alone may be the first of many
+        elif sum(c.mark.format == "tqdm" for c in self._counters.values()) == 1:
+            yield from _alone(main, epochs)
+
+    def _first_epoch(self, epochs: Counter, bar: Counter | None) -> Structure | None:
+        """Return the structure of a run in its first epoch, beside whose number a bar tells by
+        its length alone that it may be of all epochs; None if there is no such bar.
+        """
+        of = self._amount("epochs") or self._of(epochs)
+        if of is None or of <= 1.0 or bar is None or bar.mark.format != "tqdm":
+            return None
+        if bar.mark.scope or bar.resets or bar.n >= (bar.mark.of or 0.0):
+            return None
+        changed_s = epochs.points[-1][0] if epochs.points[1:] else -inf
+        if bar.seen_s <= changed_s:  # an epoch is over, and it is not
+            return Structure(bar)
+        if _begun_s(bar) < changed_s:
+            return None
+        odds = HEADED * _odds(bar, of)
+        if not odds:
+            return None
+        if odds < 1.0:
+            return Structure(epochs, bar, between=(1.0 / of, 1.0))
+        return Structure(bar, between=(1.0, 1.0 if odds > SURE else of))
 
     def _forecast(self, structure: Structure, now: float) -> Progress | None:
-        main, inner, doubt = structure
+        main, inner, doubt, (least_of, most_of) = structure
         of = self._of(main)
         if of is None or not of >= main.done > -1:
             return None
@@ -389,6 +429,7 @@ class Reader:
             high += 2.0 * max(0.0, now - at)
         if doubt >= FIRST:
             high = max(high, 0.5 * doubt * total)
+        low, high = min(low, least_of * total), max(high, most_of * total)
         if doubt > 2 or high > 3 * max(total, 1.0):
             low = min(low, 0.5 * total)
         return Progress(
@@ -428,7 +469,9 @@ class Reader:
         if pace is not None:
             return at, main.done, *pace, self._unseen(main, of), 1.0
         if n == begun and main.done == 1.0 and not starts and main.mark.unit == "epoch":
-            return at, main.done, 0.8 * at, 0.15, 0.0, 2.1  # it took so long, its start included
+            # it took so long, its start included
+            unit_s = min(0.8 * at, max(0.5 * at, at - 0.5 * START_S))
+            return at, main.done, unit_s, max(0.15, min(1.0, START_S / at) / Z), 0.0, 2.1
         return None
 
     def _unseen(self, main: Counter, of: float) -> float:
@@ -583,6 +626,39 @@ def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:
     done = one.resets + 1.0
     points = [(at, done - len(begins) + i) for i, at in enumerate(begins, 1)]
     return Counter(Mark(one.mark.format, unit, done, of), points, seen_s=one.seen_s)
+
+
+def _alone(bar: Counter, epochs: float) -> Iterator[Structure]:
+    """Yield the structure of a run of so many epochs that shows one bar, if its length says what
+    it is of.
+
+    A bar as long as there are epochs counts them. One over all steps has a multiple of them.
+    """
+    if bar.mark.of == epochs:
+        counts = replace(bar, mark=bar.mark._replace(unit="epoch", ends=True, exact=True))
+        yield Structure(counts, None, 1.5 if epochs > FEW else FIRST)
+        return
+    odds = _odds(bar, epochs)
+    if odds >= 1.0:
+        yield Structure(bar, None, 1.5, (1.0, 1.0 if odds > SURE else max(FEW, epochs)))
+
+
+def _odds(bar: Counter, epochs: float) -> float:
+    """Return how many times likelier a bar's length makes it that it is over all of so many
+    epochs than over one of them, if both are as likely before.
+
+    One over all is a multiple of their number, as an epoch is by chance alone.
+    """
+    of = bar.mark.of or 0.0
+    return 0.0 if of % epochs or of <= epochs else _likely(of / epochs) / _likely(of)
+
+
+def _likely(steps: float) -> float:
+    """Return how likely an epoch has so many steps: a number of one magnitude is as likely as of
+    another, but one of two digits and zeros may have been chosen by somebody.
+    """
+    chosen = CHOSEN / (90 * MAGNITUDES) if steps == float(f"{steps:.1e}") else 0.0
+    return (1.0 - CHOSEN) / (log(10.0) * MAGNITUDES * steps) + chosen
 
 
 def _holds(outer: Counter, inner: Counter) -> bool:

@@ -516,3 +516,129 @@ def test_a_dict_behind_a_bar_is_read(tmp_path: Path) -> None:
     took_s, found = play(trainer, tmp_path, Amount(epochs=2))
     assert found
     assert narrow_and_wrong(took_s, found) == []
+
+
+def one_bar(epochs: int, steps: int, begin: str = "", after: str = "") -> Callable[[Log], None]:
+    """One bar over all steps, as the examples of Accelerate have it."""
+
+    def run(log: Log) -> None:
+        log.wait(20)
+        done, of = 0, epochs * steps
+        log.bar("", 0, of)
+        for epoch in range(epochs):
+            log.line(begin.format(epoch + 1)) if begin else None
+            for _ in range(steps):
+                log.wait(1)
+                done += 1
+                log.bar("", done, of, after=after.format(epoch))
+
+    return run
+
+
+def a_bar_an_epoch(epochs: int, steps: int, after: str = "") -> Callable[[Log], None]:
+    def run(log: Log) -> None:
+        log.wait(20)
+        for epoch in range(epochs):
+            for i in range(steps):
+                log.wait(1)
+                log.bar("", i + 1, steps, after=after.format(epoch + 1))
+            log.line("")
+
+    return run
+
+
+def test_one_bar_over_all_steps_is_the_run_where_its_length_says_so(tmp_path: Path) -> None:
+    took_s, found = play(one_bar(24, 63), tmp_path, Amount(24))
+    assert found[0][0] < 0.1 * took_s
+    assert narrow_and_wrong(took_s, found) == []
+    assert all(one.low_s <= took_s <= one.high_s < 3.5 * took_s for at, one in found if at < took_s)
+    assert {one.of for _, one in found} == {24 * 63}
+
+
+def test_of_few_epochs_one_bar_may_be_the_first_of_them(tmp_path: Path) -> None:
+    """One length in three is a multiple of three: what is stated holds both."""
+    for run in (one_bar(3, 375), a_bar_an_epoch(3, 375)):
+        took_s, found = play(run, tmp_path, Amount(3))
+        (tmp_path / "output").unlink()
+        assert found[0][0] < 0.2 * took_s
+        assert narrow_and_wrong(took_s, found) == []
+        assert all(0.95 * one.low_s <= took_s <= 1.05 * one.high_s for _, one in found)
+
+
+@pytest.mark.parametrize(("epochs", "of"), [(24, 1513), (16, 10_000), (90, 45)])
+def test_a_bar_of_any_other_length_says_nothing_of_all_epochs(epochs: int, of: int) -> None:
+    reader = Reader(Amount(epochs))
+    for i in range(1, 40):
+        reader.feed(f"\r  1%|    | {i}/{of} [00:10<10:00,  1.0it/s]".encode(), 10.0 + i)
+    assert reader.progress(50.0) is None
+
+
+def test_a_bar_beside_another_may_be_of_its_epoch() -> None:
+    """One that is over tells that bars come one after another."""
+    reader = Reader(Amount(50))
+    for i in range(1, 11):
+        reader.feed(f"\r{i:3d}%|    | {i}/10 [00:10<00:10,  1.0it/s]".encode(), 10.0 + i)
+    for i in range(1, 40):
+        reader.feed(f"\r  1%|    | {i}/50 [00:10<10:00,  1.0it/s]".encode(), 30.0 + i)
+    assert reader.progress(70.0) is None
+
+
+def test_a_bar_as_long_as_there_are_epochs_counts_them(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        log.wait(20)
+        for i in range(51):
+            log.bar("", i, 50)
+            log.wait(12)
+
+    took_s, found = play(run, tmp_path, Amount(50))
+    assert found[0][0] < 0.15 * took_s
+    assert narrow_and_wrong(took_s, found) == []
+    assert (found[-1][1].unit, found[-1][1].of) == ("epoch", 50.0)
+
+
+@pytest.mark.parametrize(("begin", "after"), [("\nEpoch {}/10", ""), ("", ", epoch={}, loss=0.3")])
+def test_one_bar_over_all_steps_is_not_one_of_the_first_epoch(
+    begin: str, after: str, tmp_path: Path
+) -> None:
+    """Until the first is over it may be: "10 epochs of 630 s" was ten times too long."""
+    took_s, found = play(one_bar(10, 63, begin, after), tmp_path, Amount(10))
+    assert found[0][0] < 0.1 * took_s
+    assert narrow_and_wrong(took_s, found) == []
+    assert all(one.low_s <= took_s <= one.high_s for _, one in found)
+    assert found[-1][1].of == 630
+
+
+def test_the_epoch_after_a_bar_is_read(tmp_path: Path) -> None:
+    """As GluonTS has it."""
+    run = a_bar_an_epoch(6, 50, ", epoch={}/6, avg_epoch_loss=5.1")
+    took_s, found = play(run, tmp_path)
+    assert found[0][0] < 0.3 * took_s
+    assert narrow_and_wrong(took_s, found) == []
+    assert found[-1][1].total_s == pytest.approx(took_s, rel=0.1)
+
+
+def test_the_last_epoch_is_no_bar_that_ended_twice(tmp_path: Path) -> None:
+    """Looked at every 15 s, "Epoch 4/4" was taken for one, and the forecast withdrawn."""
+
+    def run(log: Log) -> None:
+        log.wait(20)
+        for epoch in range(1, 5):
+            for i in range(200):
+                log.wait(1)
+                log.bar(f"Epoch {epoch}/4", i + 1, 200, after=", loss=0.3")
+
+    took_s, found = play(run, tmp_path)
+    assert narrow_and_wrong(took_s, found) == []
+    assert all(one.error < 0.2 for at, one in found if at > 0.3 * took_s)
+
+
+def test_a_first_epoch_in_the_time_of_imports_may_be_mostly_these(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        log.wait(50)
+        for epoch in range(1, 61):
+            log.wait(2.4)
+            log.line(f"Epoch {epoch}/60 loss 0.3012")
+
+    took_s, found = play(run, tmp_path)
+    assert found[0][0] < 60
+    assert all(one.low_s <= took_s <= one.high_s for at, one in found if at < 60)
