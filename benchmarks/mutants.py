@@ -138,7 +138,7 @@ def _near() -> Callable[[str, int], tuple[str, ...]]:
         for path in sorted((ROOT / folder).rglob("*.py"))
         if folder != "tests" or path.name.startswith("test_")
     }
-    return lambda file, _: near(file, texts)
+    return lambda file, line: near(file, line, texts)
 
 
 def planted(text: str, mutant: Mutant) -> str:

@@ -81,13 +81,15 @@ def covering(coverage: CoverageData, file: str, line: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(n for n in names if n.split("/")[1] not in ELSEWHERE))[:MOST_TESTS]
 
 
-def near(file: str, texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the files of tests that may run a module: those of its name first, then those that
-    import it, the shortest first. Where there are none: those that are near who imports it.
+def near(file: str, line: int, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the files of tests that may run a line of a module: those of the module's name first,
+    then those that import it. Of these come first who name what the line is in, then the shortest.
+    Where there are none: those that are near who imports it.
 
     Args:
         texts: all modules and files of tests, by name.
     """
+    around = [re.compile(rf"\b{name}\b") for name in _around(texts.get(file, ""), line)]
     tests = [n for n in texts if n.startswith("tests/")]
     there = [n for n in tests if n.split("/")[1] not in (*ELSEWHERE, "benchmarks")]
     found = dict[str, bool]()  # whether it is by its name
@@ -98,7 +100,18 @@ def near(file: str, texts: Mapping[str, str]) -> tuple[str, ...]:
         found |= {n: True for n in there if Path(n).name == own}
         if found:
             break
-    return tuple(sorted(found, key=lambda n: (not found[n], len(texts[n]))))[:MOST_FILES]
+
+    def place(name: str) -> tuple[bool, int, int]:
+        return not found[name], -sum(bool(a.search(texts[name])) for a in around), len(texts[name])
+
+    return tuple(sorted(found, key=place))[:MOST_FILES]
+
+
+def _around(text: str, line: int) -> list[str]:
+    """Return the names of the classes and functions that a line is in."""
+    kinds = ast.ClassDef, ast.FunctionDef
+    there = (node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds))
+    return [node.name for node in there if node.lineno <= line <= (node.end_lineno or 0)]
 
 
 def _named(file: str) -> tuple[str, re.Pattern[str]]:

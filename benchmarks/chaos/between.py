@@ -16,16 +16,22 @@ from sqlalchemy import Connection, select
 
 from benchmarks.chaos import system
 from benchmarks.chaos.kernel import Kernel, active
-from features.states import State
+from features.states import State as EndState
 from scheduler.backends.base import Happened, Report
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.local.backend import LocalBackend
+from scheduler.service.decide.decider import OVER as ENDS
 from scheduler.service.decide.decider import Decider
+from scheduler.service.log.fold import State
 from scheduler.service.log.record import OVER
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 
-UNCOVERED = "before a pass over reports"
+# what a pass is about to be the first to cover
+BEGUN = "before a pass over an attempt's first report"
+OVER_NOW = "before a pass over an end"
+REPORTED = "before a pass over reports"
+UNCOVERED = BEGUN, OVER_NOW
 SLOW, SLOW_S = 0.3, (0.05, 1.0)  # of the passes; for so long
 AGAIN = 0.1  # of the looks at a backend
 LATEST = 8  # reports, of which one is told again
@@ -44,11 +50,11 @@ class Between:
         self._again = random.Random(f"told again {seed}")
         self._told: list[Report] = []  # final ones, which the service has acknowledged
 
-    def passes(self, reported: bool) -> None:
-        """Called between the read of the log and the pass over it. `reported`: it is the first to
-        know of what a backend reported.
+    def passes(self, state: State) -> None:
+        """Called between the read of the log and the pass over it, which is the first to know of
+        what a backend reported.
         """
-        self.kernel.point(UNCOVERED if reported else "before a pass")
+        self.kernel.point(_moment(state))
         if not self.calm and self._slow.random() < SLOW:
             self.kernel.sleep(self._slow.uniform(*SLOW_S))
 
@@ -66,10 +72,21 @@ class Between:
         among = looks if looks and self._again.random() < 0.7 else self._told
         was = self._again.choice(among[-LATEST:])
         lost = replace(was, what=Happened.LOST, detail="told late", profile=None)
-        ended = replace(lost, what=Happened.ENDED, state=State.COMPLETED, exit_code=0, ran_s=1.0)
+        ended = replace(lost, what=Happened.ENDED, state=EndState.COMPLETED, exit_code=0, ran_s=1.0)
         found = self._again.choice([was, lost, ended])
         self.note("again", job=found.job_id, attempt=found.attempt, said=found.what.value)
         return [found]
+
+
+def _moment(state: State) -> str:
+    """Return what the next pass is about to cover."""
+    reported = state.reported()
+    holding = (state.ledger.holding.get(job_id) for job_id, _ in reported)
+    if any(record is not None and record.waits_to_begin for record in holding):
+        return BEGUN
+    if any(kind in ENDS for kind in reported.values()):
+        return OVER_NOW
+    return REPORTED if reported else "before a pass"
 
 
 def over_at(connection: Connection, seq: int) -> list[dict[str, str]]:
@@ -88,7 +105,7 @@ def install(patches: system.Patches, of_run: Callable[[], Between]) -> None:
 
     def decided(self: Decider, now: float) -> Any:
         if active() is not None:
-            of_run().passes(bool(self.state.reported()))
+            of_run().passes(self.state)
         return decide(self, now)
 
     def reported(self: LocalBackend, timeout_s: float) -> Sequence[Report]:

@@ -119,8 +119,8 @@ class Kernel:
         clock: seconds since the run began: the true time.
         steps: hand-overs so far. points: crash points passed so far.
         crashes: where processes died, and how often.
-        ambush: who comes to such a crash point next dies there, or is stopped for `ambush_s`, or
-            what else `on_ambush` does to it.
+        ambushes: what is done to whoever comes next to a crash point, by that: it dies there, is
+            stopped, or what else waits for it.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Kernel:
         self.draw = random.Random(f"schedule {seed}")
         self.clock = 0.0
         self.steps = self.points = 0
-        self.ambush, self.ambush_s = "", 0.0
+        self.ambushes: dict[str, Callable[[Process, str], None]] = {}
         self.most_steps = most_steps
         self.crash_at = frozenset(crash_at)
         self.crashes: Counter[str] = Counter()
@@ -145,8 +145,7 @@ class Kernel:
         self.on_kill: Callable[[Process, str], None] = lambda process, where: None
         self.on_freeze: Callable[[Process, float], None] = lambda process, seconds: None
         self.on_start: Callable[[Process], None] = lambda process: None
-        self.on_point: Callable[[Process, str], None] = partial(self._strike, freeze_s=freeze_s)
-        self.on_ambush: Callable[[Process, str], None] = self.strike
+        self.on_point: Callable[[Process, str], None] = partial(self.strike, freeze_s=freeze_s)
         self._fibers: list[Fiber] = []
         self._pids, self._begun = count(100), count(1)
         self._names = random.Random(f"process ids {seed}")
@@ -269,16 +268,12 @@ class Kernel:
         self.trace.append((self.clock, process.name, where))
         if self.points in self.crash_at:
             self.on_point(process, where)
-        if where == self.ambush and process.role != "shim":
-            self.ambush = ""
-            self.on_ambush(process, where)
+        if process.role != "shim" and (ambush := self.ambushes.pop(where, None)) is not None:
+            ambush(process, where)
         self._pause()
 
-    def strike(self, process: Process, where: str) -> None:
-        """Let a process that came into an ambush die, or stop it for `ambush_s`."""
-        self._strike(process, where, self.ambush_s)
-
-    def _strike(self, process: Process, where: str, freeze_s: float) -> None:
+    def strike(self, process: Process, where: str, freeze_s: float = 0.0) -> None:
+        """Let a process die where it is, or stop it there for so many seconds, if any."""
         if freeze_s:
             self.freeze(process, freeze_s)
         else:

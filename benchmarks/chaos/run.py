@@ -42,6 +42,7 @@ HANGS_S = 16.0  # a decider that says nothing for so long is killed, by the docu
 WATCHDOG_S = 90.0  # and a supervisor, by systemd: WatchdogSec=60, TimeoutStopSec=30
 MOST_WAITING = 6
 PARTED = 0.5  # of the runs have a network that fails
+DARK = 0.5  # of the runs lose power as the log has what no pass has covered
 COMES_S = 10.0  # when a backlog comes
 # of a process that ends by itself: nothing that goes wrong outside is the cause of such
 SLIPS = tuple(f"{one}Error(" for one in ("Attribute", "Key", "Index", "Name", "Type", "Assertion"))
@@ -290,6 +291,9 @@ class Simulation:
         network = random.Random(f"network {self.plan.seed}")
         if not self.plan.calm and network.random() < PARTED:
             kernel.spawn(kernel.process("network", self.elsewhere), partial(self._part, network))
+        mains = random.Random(f"mains {self.plan.seed}")
+        if not self.plan.calm and not self.plan.slurm and mains.random() < DARK:
+            kernel.spawn(kernel.process("mains", self.elsewhere), partial(self._darken, mains))
         kernel.wait(lambda: not self.working and self.healed.is_set(), 3000.0)
         if self.working:
             self.run.wrong.append("somebody never got an answer")
@@ -329,7 +333,8 @@ class Simulation:
 
     def heal(self) -> None:
         """Let nothing go wrong any more."""
-        self.faults.rate, self.kernel.ambush = 0.0, ""
+        self.faults.rate = 0.0
+        self.kernel.ambushes.clear()
         self.disk.apart.clear()
         for host in self.hosts:
             host.disk_full = False
@@ -367,9 +372,9 @@ class Simulation:
                 self.note("parted", process=process.name, seconds=seconds)
 
     def _lie_in_wait(self, draw: random.Random, _: Process) -> None:
-        self.kernel.on_ambush = self.kernel.strike
-        self.kernel.ambush = draw.choice(sorted(self.kernel.seen))
-        self.kernel.ambush_s = draw.choice([0.0, 0.0, 0.0, 5.0, 12.0, 40.0])
+        where = draw.choice(sorted(self.kernel.seen))
+        freeze_s = draw.choice([0.0, 0.0, 0.0, 5.0, 12.0, 40.0])
+        self.kernel.ambushes[where] = partial(self.kernel.strike, freeze_s=freeze_s)
 
     def _freeze(self, draw: random.Random, process: Process) -> None:
         self.kernel.freeze(process, draw.choice([0.5, 2.0, 5.0, 12.0, 40.0, 150.0]))
@@ -383,13 +388,20 @@ class Simulation:
         self._any_host(draw).disk_full = True
         self.note("disk full")
 
+    def _darken(self, draw: random.Random) -> None:
+        """Let the power fail, now and then, as the log has reports that no pass has covered. What
+        the machine knew of them is on its disk, or gone with it.
+        """
+        while not self.healed.is_set():
+            self.kernel.sleep(draw.expovariate(1 / 8))
+            where, replaced = draw.choice(between.UNCOVERED), draw.choice([0.0, 1.0])
+            if not self.healed.is_set():
+                self.kernel.ambushes[where] = partial(self._power_fails, replaced=replaced)
+            while where in self.kernel.ambushes:
+                self.kernel.sleep(1.0)
+
     def _lose_power(self, draw: random.Random, process: Process) -> None:
-        """At any moment, or when reports are in the log that no pass has covered."""
-        if draw.random() < 0.5:
-            self._cut_power(draw, process)
-        else:
-            self.kernel.ambush = between.UNCOVERED
-            self.kernel.on_ambush = partial(self._power_fails, replaced=1.0)
+        self._cut_power(draw, process)
 
     def _cut_power(self, draw: random.Random, process: Process, replaced: float = 0.25) -> None:
         off_s, host = draw.uniform(5.0, 30.0), process.host

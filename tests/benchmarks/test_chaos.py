@@ -21,8 +21,9 @@ from scheduler.backends.local.backend import LocalBackend
 from scheduler.core.waiting import Waiting, WaitingMemory
 from scheduler.service.decide import decider, supervisor
 from scheduler.service.decide.supervisor import Supervisor
+from scheduler.service.log.fold import State
 from scheduler.service.log.ledger import REPORTS, TRANSITIONS, Ledger
-from scheduler.service.log.record import Phase
+from scheduler.service.log.record import Phase, Record
 from scheduler.service.log.store import leases
 
 long = pytest.mark.skipif(
@@ -259,6 +260,19 @@ def test_a_snapshot_that_forgets_who_is_held_is_found(
     monkeypatch.setattr(Waiting, "restore", forgets)
     runs = (bench.play(Plan(seed, 3000)) for seed in range(8))
     assert any("in the end, and not over" in one for run in runs for one in run.wrong)
+
+
+@long
+def test_an_attempt_that_begins_again_on_the_machine_that_replaces_its_own_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def whichever(self: State) -> list[Record]:
+        waiting = (record for record in self.ledger.holding.values() if record.waits_to_begin)
+        return sorted(waiting, key=lambda record: record.granted)
+
+    monkeypatch.setattr(State, "launches", whichever)
+    runs = (bench.play(Plan(seed, 3000)) for seed in range(8))
+    assert any(" began 2 times" in one for run in runs for one in run.wrong)
 
 
 @long

@@ -106,9 +106,11 @@ def test_where_nobody_measured_it_they_are_those_of_its_name_and_those_that_impo
         "tests/features/test_job.py": "from features import files",
         "tests/a/test_door.py": "from scheduler import door",
         "scheduler/door.py": "from features.hinges import Hinge",
+        "features/job.py": "def older():\n    return 1\nclass Job:\n    gpus = 1",
     }
     own, small, large = (
         f"tests/{one}.py" for one in ("features/test_job", "a/test_some", "a/test_all")
     )
-    assert near("features/job.py", texts) == (own, small, large)
-    assert near("features/hinges.py", texts) == ("tests/a/test_door.py",), "by who imports it"
+    assert near("features/job.py", 2, texts) == (own, small, large)
+    assert near("features/job.py", 4, texts) == (own, large, small), "by what the line is in"
+    assert near("features/hinges.py", 1, texts) == ("tests/a/test_door.py",), "by who imports it"

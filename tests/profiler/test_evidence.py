@@ -486,6 +486,24 @@ def test_folds_of_which_nothing_says_how_many_are_as_many_as_are_usual(tmp_path:
     assert all((f.unit, f.doubts) == ("fold", REPEATS) for f in later)
 
 
+def test_where_more_folds_begin_than_are_usual_half_as_many_again_are_awaited(
+    tmp_path: Path,
+) -> None:
+    def folds(log: Log) -> None:
+        log.wait(20)
+        for fold in range(14):
+            log.line(f"===== Fold {fold} =====")
+            for epoch in range(1, 5):
+                log.wait(60)
+                log.line(f"Epoch {epoch}/4 loss 0.3012")
+
+    took_s, found = play(folds, tmp_path)
+    beyond = [f for at, f in found if at > 10.1 / 14 * took_s]  # the eleventh has begun
+    assert len(beyond) > 1
+    assert all(1.1 < f.total_s / took_s < 1.5 and f.high_s < 3 * took_s for f in beyond)
+    assert all((f.unit, f.doubts) == ("fold", REPEATS) for f in beyond)
+
+
 def test_an_epoch_within_a_fold_is_not_the_fold(tmp_path: Path) -> None:
     def folds(log: Log) -> None:
         log.line("A new study created in memory with name: a")

@@ -64,6 +64,21 @@ def test_a_tree_judges_both_members_and_shows_the_path_of_each() -> None:
     assert all(step.startswith("partner: ") for step in theirs)
 
 
+def test_of_two_each_has_the_speed_of_its_own_side_and_the_way_to_it() -> None:
+    root = Node(0, 0.0, 1, 2, True, (0.7,), 10)  # by how much more it uses of the GPU
+    leaves = [Node(-1, 0.0, -1, -1, True, (speed,), 5) for speed in (0.6, 0.9)]
+    speeds = PairSpeedModel(Tree(PAIR_FEATURES, [root, *leaves]))
+    prediction = BundlePairPredictor(by_utilisation(), speeds).predict_pair(
+        a_queued("a", 10.0), a_queued("b", 40.0)
+    )
+    assert prediction is not None
+    assert prediction.speeds == (0.6, 0.9)
+    assert [step for step in prediction.speed_path if "speed" in step] == [
+        "speed 0.6",
+        "partner: speed 0.9",
+    ]
+
+
 def test_speeds_come_of_counters_where_both_profiles_have_them() -> None:
     speeds = PairSpeedModel(Tree(PAIR_FEATURES, [Node(-1, 0.0, -1, -1, True, (0.7,), 5)]))
     hinge = PairHinge(knee_pct=60.0, slope=0.005, least=0.3)
