@@ -128,12 +128,12 @@ def test_an_offer_that_sbatch_test_only_contradicts_is_none(
 
 def test_a_limit_that_a_job_is_over_by_itself_is_named_whatever_backfill_says(scene: Scene) -> None:
     scene.slurm.says["scontrol show config"] += "\nAccountingStorageEnforce = limits,qos"
-    scene.slurm.says["qos"] = f"one|0{'|' * 22}"
+    scene.slurm.says["qos"] = f"one|0{'|' * 24}"
     scene.restart()
     asked = waits(scene, qos="one", num_nodes=2, max_nodes=2, tres=(("cpu", 2.0), ("node", 2.0)))
     before = why(scene, runs(scene, 1, "n1", gpus=4), asked)
     assert "at most" not in before
-    limits = ["one", "0", *[""] * 22]
+    limits = ["one", "0", *[""] * (len(QOS) - 2)]
     limits[QOS.index("MaxTRES")] = "node=1"
     scene.slurm.says["qos"] = "|".join(limits)
     scene.restart()
