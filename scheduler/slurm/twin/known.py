@@ -60,10 +60,10 @@ REPLAYED = (
 )  # fmt: skip
 QOS_FLAGS = _table(
     modelled="OverPartQOS",
-    harmless="Deleted DenyOnLimit NoDecay Relative RequiresReservation",
+    harmless="Deleted DenyOnLimit NoDecay RequiresReservation",
     withheld="""
         EnforceUsageThreshold NoReserve PartitionMaxNodes PartitionMinNodes PartitionTimeLimit
-        UsageFactorSafe
+        Relative UsageFactorSafe
     """,
 )
 # of QOS and associations, as sacctmgr has them
