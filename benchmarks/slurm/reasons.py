@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.slurm import SlurmCluster
@@ -33,6 +33,7 @@ from scheduler.slurm.follow.follower import Follower, Following
 from scheduler.slurm.read.client import Slurm
 from scheduler.slurm.read.shape import Shape
 from scheduler.slurm.read.table import Table
+from scheduler.slurm.read.versions import OLDEST, Release
 from scheduler.slurm.reason import SlurmReason, sentence
 
 USER = "backup"
@@ -54,6 +55,7 @@ class Case:
         then: commands after it was submitted, ``{job}``.
         starts: whether it starts as it is once others have ended.
         turns: Slurm's word between two main passes, which is backfill's.
+        since: the first release that is known to have the code.
     """
 
     code: str
@@ -65,6 +67,12 @@ class Case:
     then: Sequence[str] = ()
     starts: str = LATER
     turns: str = ""
+    since: Release = OLDEST
+
+
+def of_own(of: str, limit: str, case: Case) -> Case:
+    """Return a case with a limit of a QOS, or an account, of its own."""
+    return replace(case, qos=limit) if of == "qos" else replace(case, account=limit)
 
 
 def together(
@@ -74,13 +82,13 @@ def together(
     or "account".
     """
     before = asks if hog is None else hog
-    return Case(code=code, asks=asks, says=says, hog=before, **{of: limit})
+    return of_own(of, limit, Case(code=code, asks=asks, says=says, hog=before))
 
 
 def alone(of: str, limit: str, code: str, asks: str, says: Sequence[str]) -> Case:
     """Return a case of a limit on a job by itself, which can never start as it is."""
     turns = "Resources" if "-N" in asks else ""
-    return Case(code=code, asks=asks, says=says, starts=NEVER, turns=turns, **{of: limit})
+    return of_own(of, limit, Case(code=code, asks=asks, says=says, starts=NEVER, turns=turns))
 
 
 def at_once(name: str, what: str, much: str = "1") -> list[str]:
@@ -121,6 +129,16 @@ def left(what: str) -> list[str]:
     """Return what is said of minutes that running jobs have left."""
     may = f"{{own}} may have running jobs with 60 {what} minutes left (GrpTRESRunMins)"
     return [f"{may}, has ", "and it asks for 60 by its time limit more"]
+
+
+def left_in_a_qos(code: str, limit: str, asks: str, name: str) -> Case:
+    """Return a case of a limit on the minutes that a user, or an account, has left in a QOS.
+    `name`: as sacctmgr shows it.
+    """
+    whose, what = (f"user {USER}", "cpu") if name.endswith("PU") else ("account plain", "gres/gpu")
+    may = f"{whose} in {{own}} may have running jobs with 60 {what} minutes left ({name}), has "
+    says = [may, "and it asks for 60 by its time limit more"]
+    return Case(code=code, asks=asks, says=says, hog=asks, qos=f"{limit}=60", since=(24, 11))
 
 
 USED_UP = ["{own} may use up 0 cpu minutes (GrpTRESMins), and it asks for 60 by its time limit"]
@@ -295,6 +313,15 @@ LIMITS = (
         left("gres/gpu"),
     ),
     alone("account", "GrpTRESMins=cpu=0", "AssocGrpCPUMinutesLimit", f"-c1 {_HOUR}", USED_UP),
+    left_in_a_qos(
+        "MaxCpuRunMinsPerUser", "MaxTRESRunMinsPerUser=cpu", f"-c1 {_HOUR}", "MaxTRESRunMinsPU"
+    ),
+    left_in_a_qos(
+        "MaxGRESRunMinsPerAccount",
+        "MaxTRESRunMinsPerAccount=gres/gpu",
+        f"--gpus=1 {_HOUR}",
+        "MaxTRESRunMinsPA",
+    ),
     alone("account", "MaxTRES=cpu=1", "AssocMaxCpuPerJobLimit", "-c2", by_itself("MaxTRES", "cpu")),
     alone(
         "account",
@@ -657,7 +684,8 @@ def main(codes: Sequence[str]) -> int:
     began = time.monotonic()
     with SlurmCluster(accounting=True, own=Own(4, gres, lines)) as slurm:
         try:
-            asked = Suite(slurm, cases).run()
+            release = Slurm(slurm.environment).release()
+            asked = Suite(slurm, [case for case in cases if case.since <= release]).run()
         finally:
             slurm.run("scancel", "-u", USER)
             until(lambda: not slurm.run("squeue", "-h", "-t", "R,CG").stdout, "all to be gone")

@@ -9,7 +9,7 @@ from enum import StrEnum
 _TRES = "Cpu CPU Mem Memory Node GRES License BB Billing Energy Unknown"
 _LIMIT = re.compile(
     r"(?P<of>QOS|Assoc)?(?P<what>Grp|Max|Min)(?P<tres>[A-Z]?[A-Za-z]+?)"
-    r"(?P<minutes>RunMinutes|Minutes)?(?P<per>PerJob|PerNode|PerUser|PerAccount)?"
+    r"(?P<minutes>RunMinutes|RunMins|Minutes)?(?P<per>PerJob|PerNode|PerUser|PerAccount)?"
     r"(?P<end>Limit|NotSatisfied)?"
 )
 _OF_JOBS = "Jobs SubmitJobs SubmitJob Wall WallDuration"
@@ -20,7 +20,8 @@ class Family(StrEnum):
 
     TOGETHER = "what all its jobs have at once"  # GrpTRES, MaxTRESPU, MaxTRESPA, numbers of jobs
     OF_A_JOB = "what one job asks for"  # MaxTRES, MinTRES, MaxTRESPerNode, MaxTRESMins, MaxWall
-    MINUTES = "what its jobs have used, or would use by their time limits"  # GrpTRESMins and others
+    # GrpTRESMins, GrpTRESRunMins, MaxTRESRunMinsPU and others
+    MINUTES = "what its jobs have used, or would use by their time limits"
     SUBMITTED = "how many of its jobs may be in the queue"
 
 
@@ -30,11 +31,12 @@ def family(reason: str) -> Family | None:
     if match is None or match["tres"] not in [*_TRES.split(), *_OF_JOBS.split()]:
         return None
     of, what, tres, minutes, per, _ = match.groups()
-    if of is None and (what != "Max" or per != "PerAccount"):
+    of_user = minutes == "RunMins" and per == "PerUser"
+    if of is None and (what != "Max" or not (of_user or per == "PerAccount")):
         return None
     if tres.startswith("Submit"):
         return Family.SUBMITTED
-    if what == "Grp" and (minutes or tres == "Wall"):
+    if minutes == "RunMins" or (what == "Grp" and (minutes or tres == "Wall")):
         return Family.MINUTES
     if what == "Grp" or per in ("PerUser", "PerAccount") or tres == "Jobs":
         return Family.TOGETHER
@@ -48,7 +50,9 @@ def meaning(code: str) -> str:
 
 
 def limit_codes() -> Iterator[str]:
-    """Yield the codes of limits that this table was made for, as slurmctld of 22.05 has them."""
+    """Yield the codes of limits that this table was made for, as slurmctld has them from 22.05 to
+    26.05.
+    """
     of_minutes = ["CPUMinutesLimit", "CPURunMinutesLimit", "NodeMinutes", "NodeRunMinutes"]
     of_minutes += ["{m}Minutes", "{m}RunMinutes"]
     plain = ["CpuLimit", "JobsLimit", "MemLimit", "NodeLimit", "SubmitJobsLimit", "WallLimit"]
@@ -68,6 +72,8 @@ def limit_codes() -> Iterator[str]:
     yield from ("AssocMaxJobsLimit", "AssocMaxSubmitJobLimit")
     ends = *each, "Cpu", "Jobs", "Memory", "Node", "SubmitJobs"
     yield from (f"Max{one}PerAccount" for one in ends)
+    left = *each, "Cpu", "Memory", "Node"  # not of 22.05
+    yield from (f"Max{one}RunMinsPer{of}" for one in left for of in ("User", "Account"))
 
 
 # Of codes that are no limits
@@ -84,9 +90,11 @@ CODES: dict[str, str] = {
     "BurstBufferResources": "not enough of the burst buffer is free",
     "BurstBufferStageIn": "its files are being copied to the burst buffer",
     "Cleaning": "its last run is still being cleaned up: it is begun again after that",
+    "Constraints": "what it asks for cannot be met for now",
     "DeadLine": "it cannot end by its deadline any more",
     "FedJobLock": "the clusters of its federation decide which of them runs it",
     "FrontEndDown": "no front-end node is up to start it",
+    "InactiveLimit": "it did nothing for longer than it may",
     "JobHoldMaxRequeue": "it was begun again as often as it may be, and is held",
     "JobLaunchFailure": "it could not be launched, and is held",
     "MaxMemPerLimit": "it asks for more memory than a node or CPU may give (MaxMemPerNode, "
@@ -105,7 +113,9 @@ CODES: dict[str, str] = {
     "QOSResourceLimit": "its QOS has as much as it may have",
     "QOSTimeLimit": "its QOS has used as much time as it may use",
     "QOSUsageThreshold": "its account has used so much that its QOS does not take it for now",
+    "RaisedSignal": "a signal ended it",
     "ReservationDeleted": "the reservation that it asked for is gone; it is held",
+    "ReservationInvalid": "the reservation that it asked for is not valid; it is held",
     "SchedDefer": "it starts when its turn comes, not when it is submitted (defer)",
     "SystemFailure": "Slurm, a file system or the network failed",
     "TimeLimit": "it came to its time limit",

@@ -487,7 +487,8 @@ def _limit(one: LimitReached) -> str:
     return f"{has}, has {_much(one, one.used)}, and it asks for {_much(one, one.asked)} more"
 
 
-_MINUTES = ("GrpTRESRunMins", "GrpTRESMins", "GrpWall")
+_LEFT = ("GrpTRESRunMins", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA")  # that running jobs have
+_MINUTES = (*_LEFT, "GrpTRESMins", "GrpWall")
 
 
 def _of_one_job(one: LimitReached) -> str:
@@ -505,7 +506,7 @@ def _of_one_job(one: LimitReached) -> str:
 def _of_minutes(one: LimitReached) -> str:
     what = "minutes" if one.name == "GrpWall" else f"{one.tres} minutes"
     most, asked = f"{_much(one, one.limit)} {what}", f"{_much(one, one.asked)} by its time limit"
-    if one.name != "GrpTRESRunMins":
+    if one.name not in _LEFT:
         used = "how many are used up Slurm does not show here"
         return f"{one.whose} may use up {most} ({one.name}), and it asks for {asked} ({used})"
     may = f"{one.whose} may have running jobs with {most} left ({one.name})"

@@ -52,6 +52,7 @@ def changes(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[
         yield Change("without --nodelist", f"{update} reqnodelist=", anywhere)
     yield from _within(job, site, twin, now)
     yield from _fewer(job, _free_gpus(nodes), site)
+    yield from _spread(job, nodes, site)
     for name, partition in site.partitions.items():
         there = partition.hidden or name in job.partition.split(",")
         if not there and not closed_to_user(job, partition, site):
@@ -199,6 +200,51 @@ def _fewer(job: SlurmJob, free: int, site: Site) -> Iterator[Change]:
         gres = gpus_word(release, kind, fewer) + others * job.gpus_per_node
         command = f"scontrol update jobid={job.id} {option}={gres}"
         yield Change(f"with {count(fewer, 'GPU')}{where}", command, changed, fewer)
+
+
+def _spread(job: SlurmJob, nodes: list[NodeShort], site: Site) -> Iterator[Change]:
+    """Yield changes of the number of nodes: to as many as lack nothing, for a job of several; to
+    two with half of the GPUs on each, for a job of one node where two lack nothing but GPUs."""
+    ready = len({node.name for node in nodes if node.ready})
+    if 0 < ready < job.num_nodes:
+        yield _on(job, ready, "")
+        return
+    each, odd = divmod(job.gpu_types[0][1] if len(job.gpu_types) == 1 else 0, 2)
+    fixed = job.num_nodes == job.max_nodes == 1 and not job.req_nodes
+    if not (fixed and job.gpus_per_node and each) or odd:
+        return
+    half = {
+        node.name
+        for node in nodes
+        if [one.what for one in node.lacks] == [GPU] and not node.shut and node.gpus >= each
+    }
+    if len(half) > 1:
+        ((kind, _),) = job.gpu_types
+        release = release_in(site.config.get("SLURM_VERSION", ""))
+        others = "".join(f",{_gres_word(release, *one)}" for one in job.gres)
+        gres = f" trespernode={gpus_word(release, kind, each)}{others}"
+        yield _on(replace(job, gpu_types=((kind, each),), gpus=each), 2, gres)
+
+
+def _on(job: SlurmJob, nodes: int, more: str) -> Change:
+    """Return the change of a job to so many nodes. `more`: what else scontrol is told."""
+    before = max(1, job.num_nodes)
+    gpus = job.gpus // before * nodes if job.gpus_per_node else job.gpus
+    asked = {"node": float(nodes)} | {n: float(gpus) for n, _ in job.tres if "gres/gpu" in n}
+    if job.per == "node" and job.least_mib:
+        asked["mem"] = job.least_mib * nodes
+    changed = replace(
+        job,
+        num_nodes=nodes,
+        max_nodes=nodes,
+        gpus=gpus,
+        cpus=max(job.cpus, job.min_cpus * nodes),
+        memory_mib=asked.get("mem", job.memory_mib),
+        tres=tuple((name, asked.get(name, n)) for name, n in job.tres),
+    )
+    each = f" with {count(gpus // nodes, 'GPU')} on each" if more else ""
+    command = f"scontrol update jobid={job.id} numnodes={nodes}-{nodes}{more}"
+    return Change(f"on {count(nodes, 'node')}{each}", command, changed, nodes)
 
 
 def _gres_word(release: tuple[int, int] | None, name: str, many: int) -> str:

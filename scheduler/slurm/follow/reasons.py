@@ -34,7 +34,7 @@ from scheduler.slurm.reason import (
     Stopped,
     TimeLimitTooLong,
 )
-from scheduler.slurm.twin.limits import Hit, is_kept
+from scheduler.slurm.twin.limits import Hit, is_kept, is_limit
 from scheduler.slurm.twin.passes import (
     CAPACITY,
     LICENSES,
@@ -163,6 +163,7 @@ def _places(policy: SlurmTwin, wanted: Container[str]) -> dict[str, list[tuple[i
     the number of jobs before it, and the job as it is ranked there."""
     found: dict[str, list[tuple[int, Ranked]]] = {}
     ahead: Counter[str] = Counter()
+    stops = STOPS in policy.site.parameters  # then a limit keeps back all behind it
     for ranked in policy.line():
         name, job_id = ranked.partition.name, ranked.ask.job_id
         if job_id in wanted:
@@ -170,7 +171,7 @@ def _places(policy: SlurmTwin, wanted: Container[str]) -> dict[str, list[tuple[i
         pending, word = policy.reasons.get(job_id), slurm_word(ranked.ask.reason)
         if word in ("", "None") and pending is not None:  # Slurm has not looked at it yet
             word = pending.reason
-        ahead[name] += word in CAPACITY  # no limit keeps it back
+        ahead[name] += word in CAPACITY or (stops and is_limit(word))
     return found
 
 

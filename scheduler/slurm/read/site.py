@@ -48,7 +48,7 @@ QOS = (
     "Name", "Priority", "GrpTRES", "GrpJobs", "MaxTRES", "MaxWall", "MaxTRESPU", "MaxJobsPU",
     "MaxTRESPA", "MaxJobsPA", "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
     "MaxTRESPerNode", "MinTRES", "Flags", "UsageFactor", "GrpJobsAccrue", "MaxJobsAccruePA",
-    "MaxJobsAccruePU", "PreemptExemptTime", "PreemptMode",
+    "MaxJobsAccruePU", "PreemptExemptTime", "PreemptMode", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA",
 )  # fmt: skip
 _SENTENCES = {"Nodes required for job are DOWN": "Resources"}  # up to the comma; of 22.05
 # set, these change what starts, and the twin does not know them
@@ -315,13 +315,16 @@ def _qos(row: Mapping[str, str]) -> Qos:
         max_accrue_pa=_limit(row["MaxJobsAccruePA"]),
         max_accrue_pu=_limit(row["MaxJobsAccruePU"]),
         min_tres=counts(row["MinTRES"]),
+        run_mins_pu=counts(row["MaxTRESRunMinsPU"]),
+        run_mins_pa=counts(row["MaxTRESRunMinsPA"]),
     )
     flags = _names(row["Flags"])
     odd = {**row, "Flags": ",".join(sorted(flags - _FLAGS))}
     return Qos(
         name=row["Name"],
         priority=int(row["Priority"] or 0),
-        limits=_with_minutes(limits, row),
+        # of percentages no figure is said: they are not what Slurm counts with
+        limits=Limits() if "Relative" in flags else _with_minutes(limits, row),
         not_modelled=_unknown(odd),
         factor=float(row["UsageFactor"] or 1),
         preempts=_names(row["Preempt"]),

@@ -41,7 +41,7 @@ PARAMETERS = _table(
         salloc_wait_nodes sbatch_wait_nodes spec_cores_first step_retry_count step_retry_time
     """,
     named="""
-        bf_allow_magnetic_resv bf_busy_nodes bf_hetjob_immediate bf_hetjob_prio
+        bf_allow_magnetic_slot bf_busy_nodes bf_hetjob_immediate bf_hetjob_prio
         bf_job_part_count_reserve bf_licenses bf_max_job_array_resv bf_max_job_assoc bf_max_job_part
         bf_max_job_start bf_max_job_user bf_max_job_user_part bf_max_time bf_min_age_reserve
         bf_min_prio_reserve bf_one_resv_per_job bf_running_job_reserve bf_topopt_enable
@@ -60,10 +60,10 @@ REPLAYED = (
 )  # fmt: skip
 QOS_FLAGS = _table(
     modelled="OverPartQOS",
-    harmless="Deleted DenyOnLimit NoDecay Relative RequiresReservation",
+    harmless="Deleted DenyOnLimit NoDecay RequiresReservation",
     withheld="""
         EnforceUsageThreshold NoReserve PartitionMaxNodes PartitionMinNodes PartitionTimeLimit
-        UsageFactorSafe
+        Relative UsageFactorSafe
     """,
 )
 # of QOS and associations, as sacctmgr has them
@@ -74,7 +74,7 @@ LIMITS = _table(
     """,
     harmless="GraceTime GrpSubmit MaxSubmit MaxSubmitPA MaxSubmitPU",
     named="LimitFactor MinPrioThreshold UsageThreshold",
-    withheld="GrpTRESMins GrpTRESRunMins GrpWall",
+    withheld="GrpTRESMins GrpTRESRunMins GrpWall MaxTRESRunMinsPA MaxTRESRunMinsPU",
 )
 # of sbatch, beside those that ask for a number of something
 OPTIONS = _table(

@@ -178,21 +178,9 @@ def minutes_hit(
             (f"QOS {one.name}", "QOS") if isinstance(one, Qos) else (_whose(one)[0], "Assoc")
         )
         limits, minutes = one.limits, _minutes(ask, partition)
-        for tres, limit in limits.grp_run_mins.items():
-            if _named(of, "Grp", tres, "RunMinutes") == reason:
-                mine = [run for run in runs if _held_to(one, run.ask, site)]
-                has = (run.ask.tres.get(tres, 0.0) * max(0.0, run.until - now) for run in mine)
-                used, asked = sum(has) / 60, minutes.get(tres, 0.0)
-                ever = asked <= limit
-                return Hit(
-                    reason=reason,
-                    whose=whose,
-                    name=f"GrpTRESRunMins {tres}",
-                    limit=limit,
-                    used=used,
-                    asked=asked,
-                    ever=ever,
-                )
+        left = _left(reason, one, ask, minutes, runs=runs, site=site, now=now)
+        if left is not None:
+            return left
         for tres, limit in limits.grp_mins.items():
             if _named(of, "Grp", tres, "Minutes") == reason:
                 asked = minutes.get(tres, 0.0)
@@ -217,6 +205,49 @@ def minutes_hit(
     return None
 
 
+def _left(
+    reason: str,
+    one: Qos | Assoc,
+    ask: Ask,
+    minutes: Tres,
+    *,
+    runs: Iterable[Running],
+    site: Site,
+    now: float,
+) -> Hit | None:
+    """Return the limit that a reason names on the minutes that running jobs have left, with what
+    they have, or None where it is none of this QOS or association. `minutes`: that the job asks
+    for."""
+    limits, of = one.limits, "QOS" if isinstance(one, Qos) else "Assoc"
+    whose = f"QOS {one.name}" if isinstance(one, Qos) else _whose(one)[0]
+    user, account = f"user {ask.user} in {whose}", f"account {ask.account} in {whose}"
+    for name, every, known, whom in (
+        (_Name(of, "Grp", "GrpTRESRunMins", "RunMinutes"), limits.grp_run_mins, "", whose),
+        (_Name("", "Max", "MaxTRESRunMinsPU", "RunMinsPerUser"), limits.run_mins_pu, "user", user),
+        (
+            _Name("", "Max", "MaxTRESRunMinsPA", "RunMinsPerAccount"),
+            limits.run_mins_pa, "account", account,
+        ),
+    ):  # fmt: skip
+        for tres, limit in every.items():
+            if _named(name.of, name.what, tres, name.per) != reason:
+                continue
+            mine = (run for run in runs if _held_to(one, run.ask, site))
+            asked = minutes.get(tres, 0.0)
+            like = (r for r in mine if not known or getattr(r.ask, known) == getattr(ask, known))
+            has = sum(r.ask.tres.get(tres, 0.0) * max(0.0, r.until - now) for r in like) / 60
+            return Hit(
+                reason=reason,
+                whose=whom,
+                name=f"{name.word} {tres}",
+                limit=limit,
+                used=has,
+                asked=asked,
+                ever=asked <= limit,
+            )
+    return None
+
+
 def _held_to(one: Qos | Assoc, ask: Ask, site: Site) -> bool:
     """Return whether a job's use counts towards a QOS or an association."""
     if isinstance(one, Qos):
@@ -231,7 +262,7 @@ def _held_to(one: Qos | Assoc, ask: Ask, site: Site) -> bool:
 _NONE = Limits()
 _TRES_LIMITS = (
     "grp_tres", "max_tres", "max_tres_pu", "max_tres_pa", "max_tres_pn", "max_tres_mins",
-    "grp_run_mins", "grp_mins",
+    "grp_run_mins", "run_mins_pu", "run_mins_pa", "grp_mins",
 )  # fmt: skip
 
 

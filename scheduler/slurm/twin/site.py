@@ -112,6 +112,8 @@ class Limits:
     max_tres_pn: Tres = field(default_factory=dict)  # per node
     max_tres_mins: Tres = field(default_factory=dict)  # per job, by its time limit
     grp_run_mins: Tres = field(default_factory=dict)  # of running jobs, that they have left
+    run_mins_pu: Tres = field(default_factory=dict)  # the same of a user; of a QOS
+    run_mins_pa: Tres = field(default_factory=dict)  # of an account
     grp_mins: Tres = field(default_factory=dict)  # used up
     grp_wall_s: float | None = None  # used up
     # waiting jobs whose age counts

@@ -130,7 +130,7 @@ def test_every_answer_says_since_when_slurm_does_not_answer(store: Store) -> Non
 def test_every_answer_says_since_when_slurmdbd_does_not_answer(store: Store) -> None:
     """Limits that were read before stay: a site without limits lets everybody start."""
     scene = Scene(store, "slurm", order=False)
-    scene.slurm.says["qos"] = "lab||||gres/gpu=2|||||||||||||||||||"
+    scene.slurm.says["qos"] = "lab||||gres/gpu=2|||||||||||||||||||||"
     job = scene.job("12", user="ada", reason="Priority")
     scene.look(job)
     scene.follower.ask_database()

@@ -123,7 +123,7 @@ def test_a_start_at_once_that_did_not_come_is_withdrawn_and_said_again_of_anothe
 
 
 def test_room_in_a_limit_is_withdrawn_once_slurm_has_not_started_the_job(scene: Scene) -> None:
-    scene.slurm.says[QOS] = "lab||||gres/gpu=2|||||||||||||||||||"
+    scene.slurm.says[QOS] = "lab||||gres/gpu=2|||||||||||||||||||||"
     job = waits(scene, qos="lab", reason="QOSMaxGRESPerUser")
 
     def why() -> str:
@@ -146,7 +146,7 @@ def test_room_in_a_limit_is_withdrawn_once_slurm_has_not_started_the_job(scene: 
 
 
 def test_room_that_an_earlier_follower_claimed_is_withdrawn_at_the_first_look(scene: Scene) -> None:
-    scene.slurm.says[QOS] = "lab||||gres/gpu=2|||||||||||||||||||"
+    scene.slurm.says[QOS] = "lab||||gres/gpu=2|||||||||||||||||||||"
     job = waits(scene, qos="lab", reason="QOSMaxGRESPerUser")
     lapsed = replace(scene_reason(scene, job), lapsed=True)
     for said in ("There is room in that limit now", "there has been room in that limit since "):

@@ -66,7 +66,7 @@ SAYS = {
 }
 
 
-ODD = "odd|0||||||||||cpu=100||1-00:00:00||||||||||"  # GrpTRESMins, GrpWall
+ODD = "odd|0||||||||||cpu=100||1-00:00:00||||||||||||"  # GrpTRESMins, GrpWall
 NOT_MODELLED = [
     "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
     "Not modelled by the policy slurm: QOS odd: GrpWall=1-00:00:00 (1 job).",
@@ -710,7 +710,7 @@ def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have
     """
     scene = twin(store)
     scene.slurm.says["scontrol show config"] += "\nPreemptType = preempt/qos\nPreemptMode = SUSPEND"
-    plain = f"{'|' * 22}"
+    plain = f"{'|' * 24}"
     scene.slurm.says["qos"] = f"low|0{plain}\nhigh|0|||||||||low{plain[9:]}\nmins|0||||||||||cpu=1"
     scene.slurm.says["qos"] += plain[10:]
     runs = scene.job(1, "RUNNING", qos="low", start=NOW, **EVERYTHING)

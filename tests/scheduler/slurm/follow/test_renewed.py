@@ -154,7 +154,7 @@ def test_a_component_of_a_heterogeneous_job_is_answered_for(store: Store) -> Non
 def test_who_waits_for_a_limit_has_its_place_among_those_that_wait_for_it() -> None:
     """Twenty jobs under one limit were all told of the same jobs before them."""
     scene = twin(None)
-    scene.slurm.says["qos"] = "limited|0|gres/gpu=4" + 21 * "|"
+    scene.slurm.says["qos"] = "limited|0|gres/gpu=4" + 23 * "|"
     scene.slurm.says["scontrol show config"] += "\nAccountingStorageEnforce = limits,qos"
     scene.restart()
     runs = scene.job(1, "RUNNING", start=NOW, qos="limited", **RUNS)

@@ -196,7 +196,7 @@ def test_a_job_that_names_no_qos_has_its_associations_default() -> None:
     """Over the limit of that QOS it does not start at once."""
     scene = twin(None)
     scene.slurm.says["scontrol show config"] += ENFORCED
-    scene.slurm.says["qos"] = f"normal|0{'|' * 22}\nslow|0|gres/gpu=1{'|' * 21}"
+    scene.slurm.says["qos"] = f"normal|0{'|' * 24}\nslow|0|gres/gpu=1{'|' * 23}"
     scene.slurm.says["cluster=c"] = "\n".join(
         [*ASSOCS[:2], ASSOCS[2].replace("high,normal|", "normal,slow|slow"), *ASSOCS[3:]]
     )

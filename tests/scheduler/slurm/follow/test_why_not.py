@@ -79,6 +79,27 @@ def test_memory_is_named_where_it_is_short_and_as_much_as_is_free_is_tried(scene
     assert "scontrol update jobid=9 minmemorynode=5120" in commands(scene)
 
 
+def test_a_job_of_two_nodes_of_which_one_is_drained_could_run_on_the_other(scene: Scene) -> None:
+    first, second = scene.slurm.has
+    scene.slurm.has = [replace(first, state="DRAINED", reason="vendor case"), second]
+    scene.restart()
+    tres = (("cpu", 2.0), ("node", 2.0), ("gres/gpu", 8.0))
+    two = waits(scene, gpus=8, gpu_types=(("", 4),), num_nodes=2, max_nodes=2, cpus=2, tres=tres)
+    assert "1 (n2) would do now" in why(scene, two)
+    assert "scontrol update jobid=9 numnodes=1-1" in commands(scene)
+
+
+def test_a_job_of_one_node_could_run_on_two_that_have_half_of_its_gpus_each(scene: Scene) -> None:
+    hogs = [runs(scene, n, f"n{n}", gpus=2) for n in (1, 2)]
+    assert "it asks for 4 on one node" in why(scene, *hogs, waits(scene, gpus=4))
+    command = "scontrol update jobid=9 numnodes=2-2 trespernode=gres:gpu:2"
+    assert command in [one.replace("gres/gpu", "gres:gpu") for one in commands(scene)]
+    # three cannot be halved, and with --nodelist no other node will do
+    for other in (waits(scene, gpus=3), waits(scene, gpus=4, req_nodes=("n1",))):
+        scene.look(*hogs, other)
+        assert not any("numnodes" in one for one in commands(scene))
+
+
 def _hogged(scene: Scene) -> dict[str, Any]:
     """Return what would help a job of 32 GiB where 5 are free."""
     only_n1(scene)
@@ -128,12 +149,12 @@ def test_an_offer_that_sbatch_test_only_contradicts_is_none(
 
 def test_a_limit_that_a_job_is_over_by_itself_is_named_whatever_backfill_says(scene: Scene) -> None:
     scene.slurm.says["scontrol show config"] += "\nAccountingStorageEnforce = limits,qos"
-    scene.slurm.says["qos"] = f"one|0{'|' * 22}"
+    scene.slurm.says["qos"] = f"one|0{'|' * 24}"
     scene.restart()
     asked = waits(scene, qos="one", num_nodes=2, max_nodes=2, tres=(("cpu", 2.0), ("node", 2.0)))
     before = why(scene, runs(scene, 1, "n1", gpus=4), asked)
     assert "at most" not in before
-    limits = ["one", "0", *[""] * 22]
+    limits = ["one", "0", *[""] * (len(QOS) - 2)]
     limits[QOS.index("MaxTRES")] = "node=1"
     scene.slurm.says["qos"] = "|".join(limits)
     scene.restart()
@@ -332,6 +353,8 @@ def test_what_waits_behind_a_limit_where_the_site_stops_there_has_no_forecast(sc
         text = why(scene, limited, behind)
         assert ("assoc_limit_stop holds all behind it" in text) is stops
         assert ("9" in scene.follower._withheld) is stops
+        (place,) = scene.follower.reasons["9"].places
+        assert place.before == stops  # the one that stops it is before it in line
         assert bool(commands(scene)) <= (not stops)
     assert scene.follower._not_modelled == {"SchedulerParameters=assoc_limit_stop": 2}
 

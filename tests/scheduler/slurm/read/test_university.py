@@ -105,6 +105,20 @@ def test_a_reservation_is_read_and_what_a_partition_or_qos_leaves_out_is_as_in_s
     assert (found.priority, found.factor, found.limits) == (0, 1.0, Limits())
 
 
+def test_percentages_of_a_cluster_are_not_taken_for_amounts() -> None:
+    """As 26.05 shows them: with 512 CPUs in the cluster, 50 are 256 to slurmctld."""
+    said = {"Name": "q", "Flags": "Relative", "GrpTRES": "cpu=50,gres/gpu=25"}
+    found = qos_of("|".join(said.get(column, "") for column in QOS))["q"]
+    assert (found.limits, found.not_modelled) == (Limits(), ("Flags=Relative",))
+
+
+def test_minutes_of_a_user_in_a_qos_are_read_and_their_jobs_have_no_forecast() -> None:
+    said = {"Name": "q", "MaxTRESRunMinsPU": "cpu=60", "MaxTRESRunMinsPA": "gres/gpu=9"}
+    found = qos_of("|".join(said.get(column, "") for column in QOS))["q"]
+    assert found.limits == Limits(run_mins_pu={"cpu": 60.0}, run_mins_pa={"gres/gpu": 9.0})
+    assert found.not_modelled == ("MaxTRESRunMinsPA=gres/gpu=9", "MaxTRESRunMinsPU=cpu=60")
+
+
 @pytest.mark.parametrize(
     "asked",
     [

@@ -75,7 +75,7 @@ def test_every_name_that_can_be_made_is_one_of_slurms() -> None:
     of_all = {
         ("QOS", "Grp"): ("", "Minutes", "RunMinutes"),
         ("QOS", "Max"): ("PerJob", "PerUser", "MinutesPerJob"),
-        ("", "Max"): ("PerAccount",),
+        ("", "Max"): ("PerAccount", "RunMinsPerUser", "RunMinsPerAccount"),
         ("QOS", "Min"): ("",),
         ("Assoc", "Grp"): ("", "Minutes", "RunMinutes"),
         ("Assoc", "Max"): ("PerJob", "MinutesPerJob"),
@@ -99,6 +99,34 @@ def test_minutes_that_running_jobs_have_left_are_counted_and_those_used_up_are_n
     hit = minutes_hit("QOSGrpCPUMinutesLimit", ASK, PART, site(limits, "qos"), [], 0.0)
     assert hit is not None
     assert hit.used == float("inf")
+
+
+def test_minutes_that_a_user_or_an_account_has_left_in_a_qos_are_counted() -> None:
+    limits = Limits(run_mins_pu={"cpu": 600}, run_mins_pa={"gres/gpu": 900})
+    mine = replace(ASK, job_id="0", shares=(Share("n1", 1, 1.0),))
+    running = [
+        Running(mine, 0.0, 6000.0),
+        Running(replace(mine, job_id="2", user="bea"), 0.0, 6000.0),
+        Running(replace(mine, job_id="3", account="far"), 0.0, 6000.0),
+        Running(replace(mine, job_id="4", qos="other"), 0.0, 6000.0),
+    ]
+    of_user = minutes_hit(
+        "MaxCpuRunMinsPerUser", ASK, partition=PART, site=site(limits, "qos"), running=running,
+        now=3000.0,
+    )  # fmt: skip
+    assert of_user is not None
+    assert (of_user.whose, of_user.name) == ("user ada in QOS odd", "MaxTRESRunMinsPU cpu")
+    assert (of_user.limit, of_user.used, of_user.asked) == (600, 2 * 4 * 50, 4 * 120)
+    of_account = minutes_hit(
+        "MaxGRESRunMinsPerAccount", ASK, partition=PART, site=site(limits, "qos"), running=running,
+        now=3000.0,
+    )  # fmt: skip
+    assert of_account is not None
+    assert (of_account.whose, of_account.used) == ("account lab in QOS odd", 2 * 4 * 50)
+    for code in ("MaxCpuRunMinsPerUser", "MaxGRESRunMinsPerAccount"):
+        assert family(code) is Family.MINUTES
+        assert not is_set(code, ASK, PART, site(limits, "qos"))
+    assert family("MaxCpuRunMins") is None
 
 
 def test_what_the_table_lacks_is_not_modelled_and_named() -> None:
