@@ -9,6 +9,9 @@ many were refused and promoted. A draw takes about a minute of a core.
 - half: learned from the later half of the history; the champion from all of it.
 - twice: the champion learned from the later half, the candidate from all of it.
 
+`--later` asks whether twice the history is better at all: on the week on which it is judged, and on
+the four weeks after it, of a longer trace of the same kind.
+
 `--watch` promotes the bad ones instead, by hand, and counts after how many jobs the service's watch
 returns to the former champion (`shuffled`; `dealt`: learned from a trace whose durations were dealt
 out before histories were made of them; `turned`: every shape upside down; `minutes`: in place of
@@ -34,7 +37,8 @@ import pyarrow as pa
 from features.rows import DAY_S, Rows, training_rows
 from models.bundle import AdditiveModel, Bundle
 from models.training.duration import fit_at
-from models.training.judging import Paired, better_in_all
+from models.training.judging import Paired, better_in_all, drawn_again, judge, paired
+from models.training.metrics import LN10
 from models.training.settled import settled
 from pipeline.promotion import judged, seen_until
 from pipeline.replaying import DRAWS, replayed
@@ -47,16 +51,19 @@ from scheduler.service.log.watch_models import FIRST, due, is_left
 
 CLUSTER = Path(__file__).resolve().parents[1] / "pipeline/worlds/clusters/demo.yaml"
 FAMILIES = "size", "survival", "burst"
-TEST_DAYS = 7.0
+TEST_DAYS, WEEKS_AFTER = 7.0, 4
 
 
 class Draw:
-    """Models of the demo's trace, generated with one seed."""
+    """Models of the demo's trace, generated with one seed, and `weeks` longer."""
 
-    def __init__(self, seed: int, preset: str = "fast") -> None:
+    def __init__(self, seed: int, preset: str = "fast", *, weeks: int = 0) -> None:
         self.seed, self.preset = seed, preset
-        self.trace: pa.Table = synthetic.generate(synthetic.default_config("demo", seed))
-        self.cut = test_from(self.trace.column("submit_time"), TEST_DAYS)
+        demo = synthetic.default_config("demo", seed)
+        days = demo.days + 7 * weeks
+        config = replace(demo, days=days, jobs=demo.jobs * days // demo.days)
+        self.trace: pa.Table = synthetic.generate(config)
+        self.cut = test_from(self.trace.column("submit_time"), TEST_DAYS + 7.0 * weeks)
         self.rows = training_rows(self.trace, families=FAMILIES)
         self.draw = np.random.default_rng(seed)
 
@@ -166,6 +173,32 @@ def compared(draw: Draw, candidate: Bundle, champion: Bundle, draws: int) -> tup
     return figures + replayed(candidate, champion, draw.trace, spec, since, draws=draws).figures
 
 
+def later(seed: int, preset: str) -> dict[str, Any]:
+    """Return how the models of twice the history compare with those of half of it, in the week
+    that they are judged on and in the weeks after it.
+    """
+    draw = Draw(seed, preset, weeks=WEEKS_AFTER)
+    models = [draw.fitted(draw.rows).duration, draw.half().duration]
+    ids, users = draw.trace.column("job_id").to_pylist(), draw.trace.column("user").to_pylist()
+    user = dict(zip(ids, users, strict=True))
+    week = draw.cut + 7 * DAY_S
+    found: dict[str, Any] = {"seed": seed}
+    for name, since, until in (("week", draw.cut, week), ("after", week, np.inf)):
+        asked = (draw.rows.time >= since) & (draw.rows.time < until) & np.isfinite(draw.rows.y)
+        rows = draw.rows.where(asked)
+        who = [user[job] for job in rows.job_id]
+        _, place = np.unique(who, return_inverse=True)
+        truth = np.log1p(rows.y)
+        misses = [np.abs(model.score_batch(rows.X) - truth) / LN10 for model in models]
+        weights = drawn_again(int(place.max()) + 1, np.random.default_rng(0))[:, place]
+        means = [weights @ miss / weights.sum(axis=1) for miss in misses]
+        figures = (*judge(*models, rows, who).figures, paired("MAE of log10", means, sign=-1.0))
+        found[name] = {
+            one.title: [round(one.gain, 5), one.verdict] for one in figures if one is not None
+        }
+    return found
+
+
 def turned_round(one: Paired) -> Paired:
     """Return the figure with candidate and champion in each other's place."""
     return replace(
@@ -209,8 +242,13 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--preset", default="fast", help="preset of the fits")
     parser.add_argument("--watch", action="store_true")
+    parser.add_argument("--later", action="store_true")
     wanted = parser.parse_args()
     first, after = map(int, wanted.seeds.split(":"))
+    if wanted.later:
+        for seed in range(first, after):
+            print(json.dumps(later(seed, wanted.preset)), flush=True)
+        return
     if wanted.watch:
         for seed in range(first, after):
             draw = Draw(seed, wanted.preset)

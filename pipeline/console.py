@@ -102,16 +102,20 @@ def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None
         return
     began, known, over = time.monotonic(), [0, 0], threading.Event()
     first: list[float] = []  # when which part was done first: before it came start-up, too
+    last = [began]  # when the last part was done
 
     def shown(done: int, of: int) -> None:
-        known[:] = done, of
+        known[:], last[:] = (done, of), [time.monotonic()]
         if done and not first:
-            first[:] = time.monotonic(), done
+            first[:] = last[0], done
 
     def tick() -> None:
         while not over.wait(every_s):
-            (done, of), spent = known, time.monotonic() - began
-            left = _left(time.monotonic() - first[0], done - first[1], of - done) if first else ""
+            (done, of), now = known, time.monotonic()
+            spent, left = now - began, ""
+            if first:
+                parts = done - first[1]
+                left = _left(last[0] - first[0], parts, of - done, since_s=now - last[0])
             far = f"{done} of {of}, " if of else ""
             print(f"{text}: {far}{spent:.0f} s{left}", flush=True)
 
@@ -124,11 +128,13 @@ def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None
         clock.join()
 
 
-def _left(spent_s: float, parts: float, more: int) -> str:
-    """Return words on how long `more` parts take, if `parts` parts took `spent_s` seconds; ""
-    if these are fewer than two.
+def _left(spent_s: float, parts: float, more: int, *, since_s: float) -> str:
+    """Return words on how long `more` parts take, if `parts` parts took `spent_s` seconds and the
+    next one began `since_s` seconds ago. Return "" if parts are fewer than two, or that time is
+    over: what comes after the last part is not known.
     """
-    return f", about {spent_s / parts * more:.0f} s left" if parts >= 2 else ""
+    left_s = spent_s / parts * more - since_s if parts >= 2 else 0.0
+    return f", about {left_s:.0f} s left" if left_s > 0 else ""
 
 
 @contextmanager

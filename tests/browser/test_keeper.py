@@ -229,7 +229,7 @@ def test_a_keeper_compares_finds_changes_promotes_and_goes_back(kept: Kept, ente
     page.get_by_role("link", name="Look again").click()
     shoot(page, "keeper-judged")
     expect(page.locator(".chip").first).to_have_text("better")
-    expect(page.locator("main")).to_contain_text("MAE of log10")
+    expect(page.locator("main")).to_contain_text("RMSE of log10")
     page.get_by_role("button", name="Promote").click()
     expect(page.get_by_text("It is under way.")).to_be_visible()
     kept.work()

@@ -26,7 +26,7 @@ from models.bundle.doubts import DOUBTS_NAME, read_doubts
 from models.training.duration import fit_at
 from models.training.edits import EditError, Edits, apply_edits
 from models.training.errors import TrainingError
-from models.training.judging import judge
+from models.training.judging import HOUR_S, LIMITS_S, judge
 from models.training.metrics import auc
 from models.training.settled import settled
 from models.training.tracking import (
@@ -149,18 +149,49 @@ def test_a_figure_is_that_of_all_rows_and_its_interval_is_of_users(
     rows: Rows, cut: float, good: Bundle, bad: Bundle
 ) -> None:
     unseen = rows.where((rows.time >= cut) & np.isfinite(rows.y))
+    unseen = replace(unseen, time=HOUR_S * np.arange(len(unseen)))
     user = np.arange(len(unseen)) % 30
     found = judge(good.duration, bad.duration, unseen, user.tolist())
-    tail, mae = found.figures
+    order, rmse = found.figures
     score = good.duration.score_batch(unseen.X)
-    each = [auc(score, unseen.y > limit) for limit in (3600.0, 21600.0)]
-    assert tail.candidate == pytest.approx(np.mean(each), abs=1e-12)
-    assert mae.gain == pytest.approx(mae.champion - mae.candidate)
+    each = [auc(score, unseen.y > limit) for limit in LIMITS_S]
+    assert order.candidate == pytest.approx(np.mean(each), abs=1e-12)
+    assert rmse.gain == pytest.approx(rmse.champion - rmse.candidate)
     for figure in found.figures:
         assert figure.low < figure.gain < figure.high
     assert (found.rows, found.users) == (len(unseen), 30)
     with pytest.raises(TrainingError, match="100 jobs of 30 users that neither model saw"):
         judge(good.duration, bad.duration, unseen.where(np.arange(len(unseen)) < 100), user[:100])
+
+
+def test_jobs_that_one_user_submits_at_once_count_as_their_square_root(
+    rows: Rows, cut: float, good: Bundle, bad: Bundle
+) -> None:
+    unseen = rows.where((rows.time >= cut) & np.isfinite(rows.y))
+    number = np.arange(len(unseen))
+    time = HOUR_S * number
+    time[:120] = 0.0  # four jobs of each of thirty users
+    judged = replace(unseen, time=time)
+    found = judge(good.duration, bad.duration, judged, (number % 30).tolist())
+    miss = (good.duration.score_batch(unseen.X) - np.log1p(unseen.y)) ** 2 / np.log(10) ** 2
+    weight = np.where(number < 120, 0.5, 1.0)
+    rmse = found.figures[1].candidate
+    assert rmse == pytest.approx(np.sqrt(weight @ miss / weight.sum()))
+
+
+def test_a_shift_of_all_estimates_is_no_gain(rows: Rows, cut: float, good: Bundle) -> None:
+    """It is one in the mean absolute error, where most jobs run shorter than the mean says."""
+    model = good.duration
+    unseen = rows.where((rows.time >= cut) & np.isfinite(rows.y))
+    truth = np.log1p(unseen.y)
+    level = float(np.mean(truth - model.score_batch(unseen.X)))
+    fair = AdditiveModel(model.axes, model.terms, model.intercept + level, model.link)
+    off = AdditiveModel(model.axes, model.terms, fair.intercept - 0.3, model.link)
+    users = (np.arange(len(unseen)) % 30).tolist()
+    misses = [np.abs(one.score_batch(unseen.X) - truth).mean() for one in (off, fair)]
+    assert misses[0] < misses[1]
+    assert not judge(off, fair, unseen, users).better
+    assert judge(fair, off, unseen, users).better
 
 
 def test_the_better_one_is_better_and_the_same_one_is_not(
@@ -236,12 +267,12 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     assert (champion(registry), former_champion(registry)) == (two, one)
     assert Bundle.load(tmp_path / "bundle").digest == bad.digest
     doubts = BundleStore(tmp_path / "kept").body(tmp_path / "bundle", bad.digest)["doubts"]
-    assert any(one.startswith("tail AUC") and ": worse by -" in one for one in doubts)
+    assert any(one.startswith("AUC of order") and ": worse by -" in one for one in doubts)
     client = mlflow.MlflowClient(registry.tracking_uri, registry.tracking_uri)
     place = client.get_run(two.run_id).info.artifact_uri
     kept = mlflow.artifacts.load_dict(f"{place}/promotion-of-2.json")
     assert (kept["why"], kept["former"]["digest"]) == ("a trial", good.digest)
-    assert kept["judgement"]["figures"]["tail AUC"]["verdict"] == "worse"
+    assert kept["judgement"]["figures"]["AUC of order"]["verdict"] == "worse"
     replayed = kept["replay"]["figures"]
     assert {"mean JCT", "p99 wait in product", "long jobs found", "pinball of ln"} <= set(replayed)
     jct = replayed["mean JCT"]

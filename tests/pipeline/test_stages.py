@@ -181,8 +181,13 @@ def test_a_stage_says_at_once_which_it_is_and_what_its_python_lacks(
 
 
 def test_what_is_left_is_not_guessed_from_the_first_part() -> None:
-    assert [_left(spent, n, 10) for spent, n in ((0.0, 0), (7.0, 1))] == ["", ""]
-    assert _left(12.0, 2, 10) == ", about 60 s left"
+    assert [_left(spent, n, 10, since_s=0.0) for spent, n in ((0.0, 0), (7.0, 1))] == ["", ""]
+    assert _left(12.0, 2, 10, since_s=0.0) == ", about 60 s left"
+
+
+def test_what_is_left_falls_between_two_parts_and_is_not_given_once_it_is_over() -> None:
+    assert _left(20.0, 4, 2, since_s=4.0) == ", about 6 s left"
+    assert _left(20.0, 4, 2, since_s=60.0) == "", "what takes so long is no part of these"
 
 
 def test_retraining_on_the_same_data_gives_the_same_bundle(
