@@ -178,7 +178,7 @@ def later(seed: int, preset: str) -> dict[str, Any]:
     that they are judged on and in the weeks after it.
     """
     draw = Draw(seed, preset, weeks=WEEKS_AFTER)
-    models = [draw.fitted(draw.rows).duration, draw.half().duration]
+    whole, half = draw.fitted(draw.rows).duration, draw.half().duration
     ids, users = draw.trace.column("job_id").to_pylist(), draw.trace.column("user").to_pylist()
     user = dict(zip(ids, users, strict=True))
     week = draw.cut + 7 * DAY_S
@@ -189,10 +189,10 @@ def later(seed: int, preset: str) -> dict[str, Any]:
         who = [user[job] for job in rows.job_id]
         _, place = np.unique(who, return_inverse=True)
         truth = np.log1p(rows.y)
-        misses = [np.abs(model.score_batch(rows.X) - truth) / LN10 for model in models]
+        misses = [np.abs(model.score_batch(rows.X) - truth) / LN10 for model in (whole, half)]
         weights = drawn_again(int(place.max()) + 1, np.random.default_rng(0))[:, place]
         means = [weights @ miss / weights.sum(axis=1) for miss in misses]
-        figures = (*judge(*models, rows, who).figures, paired("MAE of log10", means, sign=-1.0))
+        figures = (*judge(whole, half, rows, who).figures, paired("MAE of log10", means, sign=-1.0))
         found[name] = {
             one.title: [round(one.gain, 5), one.verdict] for one in figures if one is not None
         }
