@@ -154,7 +154,7 @@ def compared(c: Comparison, rival: PolicyRun, *, first: bool = True) -> str:
     mean.
 
     Args:
-        first: no sentence before it has said what is compared, and how.
+        first: no sentence before it states what is compared, and how.
     """
     found = c.paired(rival, JCT)
     a, b = c.own.mean(JCT), rival.mean(JCT)

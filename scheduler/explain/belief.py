@@ -159,17 +159,17 @@ def belief(
 
 
 def belief_words(
-    found: Belief, said: Mapping[str, str] | None = None, made_of: Sequence[Part] = ()
+    found: Belief, values: Mapping[str, str] | None = None, made_of: Sequence[Part] = ()
 ) -> str:
     """Return how long a job should run, in sentences.
 
     Args:
-        said: the values of the prediction's terms, by name: the job's own words are among them.
+        values: the values of the prediction's terms, by name: the job's own words are among them.
         made_of: the terms themselves, those of the largest effect first.
     """
     if found.stated:
         return _by_progress(found)
-    said = said or {}
+    values = values or {}
     if found.ran_s is None or found.over:
         verb = "It was to" if found.over else "It should"
         sentences = [f"{verb} run {words(found.p50_s, found.p90_s, found.limit_s)}."]
@@ -185,13 +185,13 @@ def belief_words(
     sentences += [f"{odds}."] if odds else []
     if found.asks:
         sentences.append(f"Is it a test, or how long will it run? {found.asks}.")
-    expected, command = said.get(EXPECTED.name), said.get(COMMAND.name)
+    expected, command = values.get(EXPECTED.name), values.get(COMMAND.name)
     sentences += [f"Its owner {expected}."] if expected else []
     sentences += [f"{alike_words(found.alike)}."] if found.alike is not None else []
     sentences += [f"{COMMAND.text.capitalize()} {command}."] if command else []
     if found.model_s is not None and found.base_s is not None and made_of:
         who = "With the model that is" if command else "The model alone would say"
-        terms = made_of_words(found.base_s, made_of, said.get(OWN.name, ""))
+        terms = made_of_words(found.base_s, made_of, values.get(OWN.name, ""))
         sentences.append(f"{who} {duration(found.model_s)}: {terms}.")
     return " ".join(sentences)
 

@@ -419,8 +419,8 @@ def offer_words(one: WhatIfAnswer, now: float) -> str:
 def _believed(about: _About) -> _Rows:
     job = about.job
     if job is not None and job.belief is not None:
-        said = {one.term: one.value for one in job.contributions}
-        yield "Prediction", belief_words(job.belief, said, job.prediction)
+        values = {one.term: one.value for one in job.contributions}
+        yield "Prediction", belief_words(job.belief, values, job.prediction)
 
 
 def _packed(about: _About) -> _Rows:

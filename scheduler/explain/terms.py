@@ -153,7 +153,7 @@ class Breakdown:
     terms_known: bool = True
 
     @property
-    def said(self) -> dict[str, str]:
+    def values(self) -> dict[str, str]:
         """Return the values of the terms, by name."""
         return {t.name: t.value for t in self.terms}
 
@@ -186,7 +186,7 @@ class Breakdown:
 
 def reasons(breakdown: Breakdown) -> str:
     """Return what a prediction is made of, in words; see `belief.made_of_words`."""
-    own = breakdown.said.get(OWN.name, "")
+    own = breakdown.values.get(OWN.name, "")
     return made_of_words(seconds_of(breakdown.intercept), breakdown.thoughts(), own)
 
 

@@ -299,7 +299,7 @@ def _queues(
             else:
                 shown.append(Waiting(vc, entries[0].position, None, others=len(entries)))
         more = page.next is not None or sum(map(len, lines[vc])) < len(page.items)
-        queues.append(Queue(vc, waiting[vc], shown, page.next, more))
+        queues.append(Queue(vc=vc, waiting=waiting[vc], rows=shown, next=page.next, more=more))
     return queues
 
 

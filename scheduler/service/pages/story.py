@@ -169,7 +169,7 @@ def _predicted(found: Belief | None, score: Breakdown | None) -> str:
     """Return how long a job should run, in words; "" where nothing is predicted."""
     if found is None:
         return ""
-    return belief_words(found, score.said, score.thoughts()) if score else belief_words(found)
+    return belief_words(found, score.values, score.thoughts()) if score else belief_words(found)
 
 
 def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:

@@ -227,7 +227,7 @@ def _spread(job: SlurmJob, nodes: list[NodeShort], site: Site) -> Iterator[Chang
 
 
 def _on(job: SlurmJob, nodes: int, more: str) -> Change:
-    """Return the change of a job to so many nodes. `more`: what else scontrol is told."""
+    """Return the change of a job to so many nodes. `more`: further words for scontrol."""
     before = max(1, job.num_nodes)
     gpus = job.gpus // before * nodes if job.gpus_per_node else job.gpus
     asked = {"node": float(nodes)} | {n: float(gpus) for n, _ in job.tres if "gres/gpu" in n}

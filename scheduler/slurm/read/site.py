@@ -323,7 +323,7 @@ def _qos(row: Mapping[str, str]) -> Qos:
     return Qos(
         name=row["Name"],
         priority=int(row["Priority"] or 0),
-        # of percentages no figure is said: they are not what Slurm counts with
+        # a percentage is no figure to state: they are not what Slurm counts with
         limits=Limits() if "Relative" in flags else _with_minutes(limits, row),
         not_modelled=_unknown(odd),
         factor=float(row["UsageFactor"] or 1),
