@@ -306,10 +306,13 @@ def order(a: Asked) -> str:
         true = a.moment.asked[a.job_id]["submitted_at"] - a.analysis["at"]
     if abs(sum(terms.values()) - true) > 1e-4:
         return f"terms sum to {sum(terms.values()):.4f}, recorded {true:.4f}"
-    models, predicted = terms.get("the model's duration"), a.moment.last(a.job_id, "estimate_s")
+    predicted = a.moment.last(a.job_id, "estimate_s")
+    # of a job with a curve: its mean, of which so much counts
+    counts_s = float(a.moment.evidence(a.job_id).get("counts_s", predicted))
+    models = next((terms[what] for what in terms if what.startswith("the model's duration")), None)
     bound = "submitted, of those past the bound" in terms
-    if not bound and (models is None or abs(models - predicted) > 1e-6 * predicted + 1e-6):
-        return f"the model says {models}, recorded {predicted}"
+    if not bound and (models is None or abs(models - counts_s) > 1e-6 * counts_s + 1e-6):
+        return f"the model says {models}, recorded {counts_s}"
     alone = re.search(r"The model alone would say (.+?):", (a.told["belief"] or {}).get("text", ""))
     if alone and not near(times(alone[1])[0], predicted):
         return f"{alone[0]!r} beside {predicted:.1f} s in its place"

@@ -31,7 +31,8 @@ def two_kinds(long: float, seconds: float = 600.0, claims: tuple[Claim, ...] = (
 
 def a_desk(**believed: Duration) -> Desk:
     """A full cluster; jobs of the table wait for it."""
-    policy = pellucid(max_wait_s=1e9, ageing=0.05, predict_again_s=0.0, counted_s=HOUR, long_s=1800.0)
+    chosen = {"counted_s": HOUR, "long_s": 1800.0, "ageing": 0.05}
+    policy = pellucid(max_wait_s=1e9, predict_again_s=0.0, **chosen)
     table = TableEstimator("given", believed, default=600.0)
     desk = Desk(policy, cluster_of(gpus=8), table)
     desk.submit(a_job("holds", gpus=8, user="u"))
