@@ -431,7 +431,8 @@ LIES: dict[str, tuple[str, Lie]] = {
     "one term times 2": ("order", _order(2.0, one=True)),
     "two terms wrong that cancel": ("order", _order_in_two),
     "a debit for waiting": ("order", _words("place", "for waiting -", "for waiting +")),
-    "a term in another unit": ("order", _words("place", r"(on|most) \+(\d+) (s|min|h)", r"\1 +\2 d")),
+    "a term in another unit": (
+        "order", _words("place", r"(on|most) \+(\d+) (s|min|h)", r"\1 +\2 d")),
     "a place of 0.4 s later": ("order", _put("at", lambda at: at - 0.4)),
     "what the model says as how long it runs": ("order", _renamed),
     "two numbers of one model": ("order", _belief_words("would say .+?:", "would say 9 d:")),
