@@ -197,8 +197,8 @@ def paired(
 
 
 def _alone(who: NDArray[np.intp], time: Floats) -> Floats:
-    """Return the weight of each row, (n,): 1 / sqrt(n) of the n jobs that its user submitted in
-    the same hour.
+    """Return the weight of each row, (n,): 1 / sqrt(n) of the n jobs of its user whose rows
+    were taken in the same hour.
     """
     hours = np.stack([who, time // HOUR_S])
     _, place, count = np.unique(hours, axis=1, return_inverse=True, return_counts=True)

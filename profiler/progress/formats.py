@@ -19,6 +19,7 @@ from profiler.progress.bars import (
     says_other,
 )
 from profiler.progress.columns import Columns
+from profiler.progress.names import TABLE
 from profiler.progress.table import Format, Scope
 
 
@@ -103,9 +104,9 @@ def in_columns(columns: Columns, line: str) -> list[Mark]:
     """Return the numbers that a row of a table states; none if the line is no row of it."""
     alone = columns.step is None
     return [
-        Mark("table", unit, n, ends=True, based=False, sure=alone and columns.sure)
+        Mark(TABLE, unit, n, ends=True, based=False, sure=alone and columns.sure)
         if unit == "epoch"
-        else Mark("table", unit, n, scope="run")
+        else Mark(TABLE, unit, n, scope="run")
         for unit, n in columns.row(line)
     ]
 

@@ -12,6 +12,7 @@ from features.progress import CONTRADICTED, EARLY, REPEATS
 
 VARIABLE = "PELLUCID_PROGRESS"  # names a file that a job keeps its progress in: `1200/5000`
 UNITS = ("fold", "epoch", "step", "percent", "eta")
+TABLE = "table"  # rows under a heading
 DOUBTED = (EARLY, REPEATS, CONTRADICTED)
 SOURCES = (
     "its own words", "eta", "fold", "epoch", "step", "percent", "epoch and step", "boosting",
@@ -20,6 +21,7 @@ SOURCES = (
     "Optuna", "PaddleDetection", "PaddleOCR", "ParlAI", "PyTorch ImageNet", "PyTorch MNIST",
     "RLlib", "Sample Factory", "Stable-Baselines3", "StyleGAN", "Swin", "Tacotron", "Ultralytics",
     "fairseq", "fastText", "fastai", "gensim", "nanoGPT", "nerfstudio", "rl_games", "timm", "tqdm",
+    TABLE,
 )  # fmt: skip
 COMPLAINTS = (
     "",

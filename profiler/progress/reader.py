@@ -23,6 +23,7 @@ from features.progress import CONTRADICTED, EARLY, REPEATS, Progress, Z
 from profiler.progress.columns import Columns, heading, other
 from profiler.progress.counter import Counter, Point
 from profiler.progress.formats import LINE, Mark, explicit, in_columns, plain, read
+from profiler.progress.names import TABLE
 from profiler.progress.table import Scope
 
 MOST_BYTES, END_BYTES = 8192, 4096  # of what comes at once is read; of more, the end
@@ -341,7 +342,9 @@ class Reader:
         if counter.mark.of is not None and counter.mark.of == self._amount("steps"):
             return not counter.resets
         if counter.mark.scope:
-            return counter.mark.scope == "run"
+            # a column of steps may count within an epoch
+            within = counter.mark.format == TABLE and bool(counter.resets)
+            return counter.mark.scope == "run" and not within
         if counter.resets:
             return False
         if hugging:
@@ -471,7 +474,7 @@ class Reader:
         if n == begun and main.done == 1.0 and not starts and main.mark.unit == "epoch":
             # it took so long, its start included
             unit_s = min(0.8 * at, max(0.5 * at, at - 0.5 * START_S))
-            return at, main.done, unit_s, max(0.15, min(1.0, START_S / at) / Z), 0.0, 2.1
+            return at, main.done, unit_s, max(0.15, min(1.0, START_S / max(at, 1.0)) / Z), 0.0, 2.1
         return None
 
     def _unseen(self, main: Counter, of: float) -> float:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate
 from math import log1p
 
@@ -131,20 +132,7 @@ class Curve:
 
         It is the same for as long as the prediction is, whatever ends meanwhile.
         """
-        levels = [(i + 0.5) / ALONE for i in range(ALONE)]
-        passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
-        left = own.ends_at([passed + (1.0 - passed) * level for level in levels])
-        found: Sequence[float] = [max(point, outlived_s) for point in left]
-        if own.claims:
-            found = claimed(
-                all_of=own.ends_at(levels),
-                left=found,
-                share_left=1.0 - passed,
-                claims=own.claims,
-                elapsed_s=outlived_s,
-                most_s=own.most_s,
-            )
-        return cls.of([max(point, outlived_s) for point in found])
+        return _alone(own, outlived_s)
 
     def chance(self, seconds: float, elapsed_s: float = 0.0) -> float:
         """Return the chance that a job which has outlived `elapsed_s` lasts longer than
@@ -173,6 +161,25 @@ class Curve:
         second.
         """
         return max(min(self.expected(elapsed_s), max(LONGEST_S, elapsed_s)) - elapsed_s, 1.0)
+
+
+@lru_cache(maxsize=4096)
+def _alone(own: Predicted, outlived_s: float) -> Curve:
+    """Return what `Curve.alone` does; jobs that are alike ask for the same one."""
+    levels = [(i + 0.5) / ALONE for i in range(ALONE)]
+    passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
+    left = own.ends_at([passed + (1.0 - passed) * level for level in levels])
+    found: Sequence[float] = [max(point, outlived_s) for point in left]
+    if own.claims:
+        found = claimed(
+            all_of=own.ends_at(levels),
+            left=found,
+            share_left=1.0 - passed,
+            claims=own.claims,
+            elapsed_s=outlived_s,
+            most_s=own.most_s,
+        )
+    return Curve.of([max(point, outlived_s) for point in found])
 
 
 def averaged(

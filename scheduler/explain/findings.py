@@ -184,6 +184,14 @@ def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
     )
 
 
+def _sums_to_key(
+    mine: Mapping[str, float], queued: QueuedJob, theirs: Mapping[str, float], other: QueuedJob
+) -> bool:
+    """Return whether the terms of two jobs differ by as much as their keys."""
+    off = sum(mine.values()) - queued.key - (sum(theirs.values()) - other.key)
+    return abs(off) <= 1e-6 * max(abs(queued.key), abs(other.key), 1.0)
+
+
 def compared(core: Core, job_id: str, other: QueuedJob, now: float) -> Compared:
     """Return why one of two jobs went, or goes, before the other: the terms of both.
 
@@ -192,6 +200,8 @@ def compared(core: Core, job_id: str, other: QueuedJob, now: float) -> Compared:
     """
     queued = core.jobs[job_id]
     mine, theirs = (dict(core.policy.order_terms(q, now)) for q in (queued, other))
+    if other.job.job_id not in core.jobs and not _sums_to_key(mine, queued, theirs, other):
+        theirs = {}  # its curve was not kept
     terms = [
         ComparedTerm(what, theirs.get(what), mine.get(what))
         for what in dict.fromkeys([*theirs, *mine])

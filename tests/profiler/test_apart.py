@@ -21,7 +21,7 @@ from features.progress import Progress
 from profiler.progress import apart, names, process
 from profiler.progress.apart import Asked, Followed, Reading
 from profiler.progress.formats import FORMATS
-from profiler.progress.names import COMPLAINTS, SOURCES, Terms
+from profiler.progress.names import COMPLAINTS, SOURCES, TABLE, Terms
 from profiler.progress.news import Follower
 from profiler.progress.reader import OWN
 from profiler.progress.tail import Tail
@@ -118,7 +118,7 @@ def test_a_file_of_somebody_else_is_not_read(reading: Reading, tmp_path: Path) -
 
 
 def test_every_name_that_a_reading_may_have_is_known() -> None:
-    assert {row.name for row in FORMATS} | {OWN, "eta"} <= set(SOURCES)
+    assert {row.name for row in FORMATS} | {OWN, TABLE, "eta"} <= set(SOURCES)
     assert len(SOURCES) < 256
 
 
@@ -129,6 +129,7 @@ def test_an_answer_comes_as_it_was_sent() -> None:
     for answer in (
         Answer(7),
         Answer(7, progress=SAID, cpu_s=0.5),
+        Answer(7, progress=replace(SAID, source=TABLE)),
         Answer(2**32 - 1, failed=True),
         Answer(1, beside=True, speed=0.25),
         Answer(1, complaint=COMPLAINTS[1], line="it failed"),

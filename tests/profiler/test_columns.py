@@ -122,3 +122,22 @@ def test_a_row_is_one_with_figures_and_a_whole_number() -> None:
     assert columns.row("7  0.30  0.40  00:14") == [("epoch", 7.0)]
     for line in ("", "7", "x  0.30  0.40  00:14", "7  8  9  10", "-7 0.3 0.4 0.5"):
         assert columns.row(line) == []
+
+
+def test_a_column_of_batches_that_begins_again_counts_within_an_epoch() -> None:
+    reader = Reader(Amount(epochs=10))
+    reader.feed(b"epoch  batch  loss  acc\n", 5.0)
+    at, found = 5.0, None
+    for epoch in range(2):
+        for batch in range(1, 11):
+            at += 5.0
+            reader.feed(f"{epoch}      {batch}      0.31  0.52\n".encode(), at)
+            found = reader.progress(at) or found
+    assert found is not None
+    assert found.total_s == pytest.approx(5.0 + 500.0, rel=0.25)
+
+
+def test_a_row_at_the_very_beginning_divides_by_nothing() -> None:
+    reader = Reader(Amount(epochs=10))
+    reader.feed(b"epoch,train_loss,val_loss\n1,0.3012,0.4012\n", 0.0)
+    reader.progress(0.0)

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from features.job import Job
 from scheduler.core.cluster import same_type
 from scheduler.core.core import Core
+from scheduler.core.curves import Predicted
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.durations import Duration, Quantiles, at_level, seconds_of
 from scheduler.core.queue import QueuedJob
@@ -514,7 +515,9 @@ def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ())
 
 
 def _at_most(predicted: Duration | None, limit_s: float) -> Duration | None:
-    """Return a predicted duration, or a limit that is shorter."""
+    """Return a predicted duration, or a limit that is shorter; a curve ends there at the latest."""
+    if isinstance(predicted, Predicted) and limit_s < predicted.most_s:
+        return replace(predicted, seconds=min(predicted.seconds, limit_s), most_s=limit_s)
     return limit_s if predicted is not None and limit_s < seconds_of(predicted) else predicted
 
 

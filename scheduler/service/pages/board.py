@@ -309,8 +309,8 @@ def _runs(entries: Sequence[QueueEntry]) -> list[list[QueueEntry]]:
 
 
 def _first(runs: Sequence[list[QueueEntry]], rows: int) -> list[list[QueueEntry]]:
-    """Return the runs that fill a number of rows: one for each of the viewer's jobs, one for a
-    run of others'. Others' behind the viewer's last job are left out.
+    """Return the first runs, that fill a number of rows: each of the viewer's jobs takes one, and
+    each run of others' takes one.
     """
     found = list[list[QueueEntry]]()
     for run in runs:

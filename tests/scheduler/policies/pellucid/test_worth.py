@@ -12,6 +12,7 @@ from scheduler.core.curves import Curve, Predicted
 from scheduler.core.durations import Duration, Stated
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.queue import QueuedJob
+from scheduler.explain.findings import compared
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.worth import ODDS, forgiven
 from scheduler.testing.builders import VC, Desk, a_job, cluster_of, pellucid
@@ -108,6 +109,22 @@ def test_the_place_is_the_same_for_as_long_as_the_prediction_is() -> None:
         policy.distribution.learn(two_kinds(0.4), 9.0)
     policy.rank(queued, 2.0)
     assert queued.key == before
+
+
+def test_the_terms_of_one_that_left_the_queue_are_named_where_they_sum_to_its_place() -> None:
+    """Of one that has its GPUs no curve is kept: its number alone gave it another sum."""
+    desk = a_desk(open=two_kinds(0.4))
+    desk.submit(a_job("open", gpus=4, user="u", at=1.0), now=1.0)
+    queued = desk.core.jobs["open"]
+    gone = QueuedJob(a_job("gone", gpus=4, user="u", at=0.5).job, -1)
+    gone.key, gone.estimate_s = queued.key - 1.0, 600.0
+    found = compared(desk.core, "open", gone, 2.0)
+    assert found.first
+    assert {one.other for one in found.terms} == {None}
+    gone.estimate_s = two_kinds(0.4)
+    assert isinstance(desk.core.policy, Pellucid)
+    gone.key = desk.core.policy.key(gone, 2.0)
+    assert None not in {one.other for one in compared(desk.core, "open", gone, 2.0).terms}
 
 
 def test_settings_that_change_rank_who_waits_again() -> None:

@@ -126,4 +126,4 @@ def _expected(decision: Decision) -> str:
     assert made.adds_up
     assert decision.estimate_s == pytest.approx(made.seconds)
     assert EXPECTED.name in [term.name for term in made.terms]
-    return made.said[EXPECTED.name]
+    return made.values[EXPECTED.name]
