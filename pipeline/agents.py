@@ -51,6 +51,7 @@ SOURCES: dict[str, dict[str, str]] = {
         "principal": _RULES,
         "standing": "squeue: those who wait in its partition, by priority",
         "forecast": _FUTURES,
+        "waited_s": _SQUEUE,
         "waits": _SQUEUE,
         "belief": "how long ended jobs like it ran",
         "held_at": _SQUEUE,

@@ -19,6 +19,7 @@ from models.training.bounds import seen
 from models.training.duration import FittedDuration, fit_duration
 from models.training.errors import TrainingError
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.durations import seconds_of
 from scheduler.core.estimates import BundleEstimator
 from scheduler.explain.terms import breakdowns, describe
 
@@ -79,7 +80,7 @@ def test_a_limit_that_no_term_is_of_still_cuts_off(of_histories: FittedDuration)
     assert sum(of_limited.score.terms, of_limited.score.intercept) == of_limited.score.value
     told = FeatureState({"survival"}).outlook(limited, NOW)[0][-1]
     assert of_limited.score.terms[-1] == told < 0.0
-    assert log1p(of_limited.seconds) == pytest.approx(of_limited.score.value)
+    assert log1p(seconds_of(of_limited.seconds)) == pytest.approx(of_limited.score.value)
     # what the model adds to the histories is the same with and without it
     shifts = [one.seconds.shift for one in (of_free, of_limited)]  # type: ignore[attr-defined]
     assert shifts[0] == pytest.approx(shifts[1])

@@ -214,7 +214,8 @@ def test_a_pair_is_told_in_words() -> None:
     assert said == (
         "2 of 8 GPUs free afterwards, 32 samples a GPU, 2 passes an update, "
         "best beside job b, this job at 98 % of full speed, the other at 99 %, 5 h 25 min left to "
-        "run, the other 7 h 56 min, summed up the two end 7 h 47 min sooner by it, GPUs asked for "
+        "run on average, the other 7 h 56 min, summed up the two end 7 h 47 min sooner by it, "
+        "GPUs asked for "
         "are 1.71 times those it may run on, on a100: 50 % of full speed, on a100: 100 s with the "
         "wait for others, for past use -8 min on its place, its user had 12 % less than the share "
         "due, "

@@ -69,14 +69,14 @@ class PellucidSettings(PolicySettings):
         le=2,
     )
     counted_s: float | None = setting(
-        21_600.0,
+        None,
         "in the order no more than so much of a duration counts, in the mean over the job's own "
         "curve, and `long_s`; null: the predicted duration alone",
         unit="s",
         gt=0,
     )
     long_s: float = setting(
-        5400.0,
+        1800.0,
         "in the order a job certain to last over six hours counts so much more for each of its "
         "GPUs, others by that chance",
         unit="s/GPU",

@@ -8,7 +8,8 @@ root of its GPUs; and the chance to last over six hours, by all of them: a wide 
 short is what costs most.
 
 The curve is that of the job's own hazards and claims. How other predictions turned out is left out:
-it changes with each job that ends, and jobs that ask for the same would change places by it.
+it changes with each job that ends, and jobs that ask for the same would change places by it. Off
+by default: see docs/dropped.md.
 """
 
 from __future__ import annotations
