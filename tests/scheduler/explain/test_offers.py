@@ -7,12 +7,20 @@ from math import inf
 
 import pytest
 
+from scheduler.core.curves import Predicted
 from scheduler.core.profiling import WaitingStage
 from scheduler.explain.claims import Kind, of_offer
 from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
 from scheduler.explain.render import offer_words
 from scheduler.explain.whatif.changes import Change
-from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, _company, _guessed, answer_of
+from scheduler.explain.whatif.counterfactuals import (
+    Outcome,
+    WhatIf,
+    _at_most,
+    _company,
+    _guessed,
+    answer_of,
+)
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.pellucid.pairing import ASSUMED
@@ -132,3 +140,13 @@ def test_a_share_whose_end_is_not_known_is_no_offer_for_nothing() -> None:
     assert offer.costs
     assert not replace(offer, beside=False).costs
     assert not replace(offer, costs_s=-5.0).costs
+
+
+def test_a_curve_ends_at_a_limit_that_is_asked_for() -> None:
+    believed = Predicted(seconds=600.0, ended=(0.0, 1.0), most_s=7200.0)
+    for limit_s, seconds in ((60.0, 60.0), (3600.0, 600.0)):
+        found = _at_most(believed, limit_s)
+        assert isinstance(found, Predicted)
+        assert (found.seconds, found.most_s) == (seconds, limit_s)
+    assert _at_most(believed, 9000.0) is believed
+    assert _at_most(600.0, 60.0) == 60.0
