@@ -28,8 +28,10 @@ class Unsynced:
     """
 
     def __init__(self) -> None:
-        self._data: dict[int, tuple[Path, int]] = {}  # by inode: where, and how much is on disk
-        self._synced: set[int] = set()
+        # by path, not by inode: a file system gives out inodes again, as whoever else uses it makes
+        # it do, and no two runs of a seed would be alike
+        self._data: dict[Path, int] = {}  # how much of it is on disk
+        self._synced: set[Path] = set()
         self._names: dict[Path, bytes | None] = {}  # what is found there if the name is lost
         self.lost: Counter[str] = Counter()
 
@@ -37,29 +39,36 @@ class Unsynced:
         """Called before a file is written."""
         found = os.fstat(file)
         if stat.S_ISREG(found.st_mode):
-            self._synced.discard(found.st_ino)
-            self._data.setdefault(found.st_ino, (_path(file), found.st_size))
+            path = _path(file)
+            self._synced.discard(path)
+            self._data[path] = min(found.st_size, self._data.get(path, found.st_size))
 
     def synced(self, file: int) -> None:
         """Called when a file, or the names in a folder, were waited for."""
-        found = os.fstat(file)
-        if stat.S_ISDIR(found.st_mode):
-            folder = _path(file)
-            self._names = {path: was for path, was in self._names.items() if path.parent != folder}
+        path = _path(file)
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            self._names = {one: was for one, was in self._names.items() if one.parent != path}
         else:
-            self._data.pop(found.st_ino, None)
-            self._synced.add(found.st_ino)
+            self._data.pop(path, None)
+            self._synced.add(path)
 
     def renamed(self, source: Path, target: Path, was: bytes | None) -> None:
         """Called after a file or folder was renamed; `was` is the content of a file that it
         replaced.
         """
-        self._data = {
-            node: (_moved(path, source, target), size) for node, (path, size) in self._data.items()
-        }
+        for one in self._under(target):
+            self._data.pop(one, None)
+            self._synced.discard(one)
+        for one in self._under(source):
+            there = target / one.relative_to(source)
+            if one in self._data:
+                self._data[there] = self._data.pop(one)
+            if one in self._synced:
+                self._synced.remove(one)
+                self._synced.add(there)
         self._names = {_moved(path, source, target): old for path, old in self._names.items()}
-        if target.is_file() and (node := target.stat().st_ino) not in self._synced:
-            self._data.setdefault(node, (target, 0))  # written by somebody who does not say so
+        if target.is_file() and target not in self._synced:
+            self._data.setdefault(target, 0)  # written by somebody who does not say so
         self._names.setdefault(target, was)
 
     def cut(self, draw: random.Random) -> None:
@@ -68,12 +77,16 @@ class Unsynced:
             if os.path.lexists(path) and draw.random() < 0.5:
                 self.lost["name"] += 1
                 _put_back(path, was)
-        for node, (path, least) in sorted(self._data.items(), key=lambda one: one[1]):
-            if path.is_file() and path.stat().st_ino == node and draw.random() < 0.5:
+        for path, least in sorted(self._data.items()):
+            if path.is_file() and draw.random() < 0.5:
                 self.lost["content"] += 1
-                os.truncate(path, draw.choice([least, (least + path.stat().st_size) // 2]))
+                size = path.stat().st_size
+                os.truncate(path, min(size, draw.choice([least, (least + size) // 2])))
         self._data.clear()
         self._names.clear()
+
+    def _under(self, path: Path) -> list[Path]:
+        return sorted(one for one in {*self._data, *self._synced} if one.is_relative_to(path))
 
 
 def _path(file: int) -> Path:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
-from benchmarks.chaos import disk
+from benchmarks.chaos import disk, power
 from benchmarks.chaos.bench import PLAYED, Bench, give_up, quiet
 from benchmarks.chaos.kernel import Host, Kernel
 from benchmarks.chaos.run import Plan, Simulation
@@ -301,3 +303,27 @@ def test_a_lease_that_is_taken_too_early_is_found(
     monkeypatch.setattr(leases.Watch, "_silent", longer)
     run = bench.play(Plan(1))
     assert any("s after it was renewed, and holds for" in one for one in run.wrong)
+
+
+def test_what_a_power_cut_takes_does_not_depend_on_inodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 11: who else used the file system made it give out inodes again, and the run another."""
+    real = os.fstat
+    monkeypatch.setattr("os.fstat", lambda file: _with_inode(real(file), 1))
+    unsynced = power.Unsynced()
+    waited_for, not_waited_for = tmp_path / "waited-for", tmp_path / "not"
+    for path in (waited_for, not_waited_for):
+        with path.open("w") as file:
+            unsynced.written(file.fileno())
+            file.write("written")
+            file.flush()
+            if path is waited_for:
+                unsynced.synced(file.fileno())
+    unsynced.cut(random.Random(1))
+    assert (waited_for.read_text(), not_waited_for.read_text()) == ("written", "")
+    assert unsynced.lost == {"content": 1}
+
+
+def _with_inode(found: os.stat_result, inode: int) -> os.stat_result:
+    return os.stat_result((found.st_mode, inode, *found[2:]))
