@@ -300,7 +300,7 @@ def order(a: Asked) -> str:
     key = a.moment.last(a.job_id, "priority")
     waited_s = a.analysis["at"] - a.moment.asked[a.job_id]["submitted_at"]
     credit_s = -terms.get("credit for waiting", 0.0)
-    counts = credit_s > 0.0 or not waited_s  # else its queue is deep, and no wait counts
+    counts = credit_s > 0.0 or not waited_s  # else nobody knows whose it is, and no wait counts
     true = key - (a.moment.settings["ageing"] if counts else 0.0) * a.analysis["at"]
     if "submitted, of those past the bound" in terms:
         true = a.moment.asked[a.job_id]["submitted_at"] - a.analysis["at"]

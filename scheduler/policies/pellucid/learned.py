@@ -7,7 +7,7 @@ and what the parts of the policy hear of jobs that come, start and end.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scheduler.core.cluster import are_open
@@ -27,7 +27,6 @@ from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.demand import Demand, DemandMemory
 from scheduler.policies.pellucid.gputypes import TypedPlacement
 from scheduler.policies.pellucid.memo import Memo
-from scheduler.policies.pellucid.patience import Patience
 from scheduler.policies.pellucid.repredict import SAME, Repredict, RepredictMemory
 from scheduler.policies.pellucid.reservation import (
     BoundMemory,
@@ -56,7 +55,7 @@ class PellucidMemory:
     """All that the policy learned and has promised.
 
     Attributes:
-        durations, shares, demand, patience, repredict, bound, usual, pair_errors: of its parts.
+        durations, shares, demand, repredict, bound, usual, pair_errors: of its parts.
         estimates: by job that has not ended, what was predicted of it; of what a job states itself
             also its error and what was predicted without it.
         kept: by virtual cluster, GPUs that are kept for a job.
@@ -67,7 +66,6 @@ class PellucidMemory:
     durations: DurationMemory
     shares: SharesMemory
     demand: DemandMemory
-    patience: list[str] = field(default_factory=list)  # none in snapshots of version 5
     repredict: RepredictMemory
     bound: BoundMemory
     usual: UsualMemory
@@ -88,7 +86,6 @@ class Parts(Protocol):
     counted_s: float | None
     long_s: float
     demand: Demand
-    patience: Patience
     repredict: Repredict
     starvation: StarvationBound
     usual: UsualProfiles
@@ -119,7 +116,6 @@ class PellucidLearned(Learned):
             durations=policy.distribution.remember(),
             shares=policy.fairness.remember(),
             demand=policy.demand.remember(),
-            patience=policy.patience.remember(),
             repredict=policy.repredict.remember(),
             bound=policy.starvation.remember(),
             usual=policy.usual.remember(),
@@ -139,7 +135,6 @@ class PellucidLearned(Learned):
         policy.distribution.restore(memory.durations)
         policy.fairness.restore(memory.shares)
         policy.demand.restore(memory.demand)
-        policy.patience = Patience(memory.patience)
         policy.repredict.restore(memory.repredict, jobs)
         policy.starvation.restore(memory.bound, jobs)
         policy.usual.restore(memory.usual)
@@ -154,7 +149,6 @@ class PellucidLearned(Learned):
     def begin(self, turn: Turn) -> None:
         policy = self._policy
         policy.demand.begin(turn)
-        self._rank_again(turn)
         self._predict_again(turn)
         policy.fairness.refresh(turn, is_starving)
         if policy.types is not None:
@@ -194,19 +188,6 @@ class PellucidLearned(Learned):
         if any(queued.job.job_id == held.holder for queued in turn.queue):
             pool.unreserve(held.placement)
             del policy.reservations[turn.vc]
-
-    def _rank_again(self, turn: Turn) -> None:
-        """Order the queue again, and have all reasons recorded again, where from this turn on
-        waiting counts in the order, or no longer does."""
-        policy = self._policy
-        if not policy.patience.changed(turn.vc, policy.demand) or not policy.ageing:
-            return
-        for queued in turn.queue:
-            if not is_starving(queued):
-                policy.rank(queued, turn.now)
-                queued.reason = None
-        turn.queue.replace(list(turn.queue))
-        policy.memos.pop(turn.vc, None)
 
     def _predict_again(self, turn: Turn) -> None:
         """Predict the jobs again that are due, and order the queue by that. A prediction that

@@ -39,7 +39,6 @@ from scheduler.policies.pellucid.learned import PellucidLearned
 from scheduler.policies.pellucid.memo import Memo
 from scheduler.policies.pellucid.pairing import Pairing
 from scheduler.policies.pellucid.pass_ import Pass
-from scheduler.policies.pellucid.patience import Patience
 from scheduler.policies.pellucid.repredict import Repredict
 from scheduler.policies.pellucid.reservation import (
     ROUNDING_S,
@@ -111,7 +110,6 @@ class Pellucid(Policy):
             backfill=chosen.backfill,
             price=at_most,
         )
-        self.patience = Patience()
         self.usage = self.fairness = Fairness(chosen.fairness)
         self.repredict = Repredict(chosen.predict_again_s)
         self.estimates: dict[str, Duration] = {}  # of jobs that have not ended
@@ -213,7 +211,6 @@ class Pellucid(Policy):
         self._use_errors(before.pair_errors)
         self.usual = before.usual
         self.demand.take_over(before.demand, here, now)
-        self.patience = before.patience
         self.fairness.take_over(before.fairness, now)
         self.repredict.take_over(before.repredict)
         self.starvation.take_over(before.starvation, here)
@@ -323,7 +320,6 @@ class Pellucid(Policy):
     def restricted_to(self, kept: Collection[str]) -> Pellucid:
         policy = copy(self)
         policy.demand = self.demand.restricted_to(kept)
-        policy.patience = Patience(self.patience.remember())
         policy.starvation = self.starvation.restricted_to(kept, policy.demand)
         policy.estimates = {j: s for j, s in self.estimates.items() if j in kept}
         policy.memos = {}  # of passes over the whole line

@@ -20,7 +20,6 @@ from scheduler.core.curves import Curve
 from scheduler.core.decisions import Evidence
 from scheduler.core.durations import DurationDistribution, seconds_of
 from scheduler.core.queue import QueuedJob
-from scheduler.policies.pellucid.patience import Patience
 
 LONG_S = 21_600.0
 COUNTS, ODDS = "counts_s", "counts_odds"  # as they are recorded
@@ -74,7 +73,6 @@ class Orders(Protocol):
     """The parts of a policy that an order by durations depends on; see `PellucidSettings`."""
 
     distribution: DurationDistribution
-    patience: Patience
     ageing: float
     gpu_exponent: float
     counted_s: float | None
@@ -84,11 +82,10 @@ class Orders(Protocol):
 def forgiven(policy: Orders, queued: QueuedJob) -> float:
     """Return the predicted duration that a job is forgiven per second it waits.
 
-    `ageing`; nothing where the queue is deep, and where nobody knows whose the job is: those of a
-    size are then believed alike, and only sizes would change places.
+    `ageing`; nothing where nobody knows whose the job is: those of a size are then believed alike,
+    and only sizes would change places.
     """
-    counts = queued.job.user and policy.patience.counts(queued.job.vc)
-    return policy.ageing if counts else 0.0
+    return policy.ageing if queued.job.user else 0.0
 
 
 def worth_by(policy: Orders, queued: QueuedJob) -> Worth:

@@ -15,9 +15,7 @@ from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage, WaitingStage
 from scheduler.policies.pellucid.borrowing import Lending
-from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import Borrowing
-from scheduler.policies.pellucid.worth import forgiven
 from scheduler.testing.builders import (
     VC,
     Desk,
@@ -293,51 +291,20 @@ def test_an_hour_of_waiting_forgives_as_much_prediction_as_is_set() -> None:
     assert order(3.4 * HOUR) == ["holds", "long", "short"]  # 61
 
 
-def deep_desk(user: str) -> Desk:
-    """One GPU that is held, and jobs that wait for it: a long one first, then short ones."""
+@pytest.mark.parametrize(("user", "order"), [("user", ["long", "short"]), ("", ["short", "long"])])
+def test_waiting_counts_however_long_the_queue_is_unless_nobody_knows_whose_a_job_is(
+    user: str, order: list[str]
+) -> None:
     policy = pellucid(max_wait_s=1e9, predict_again_s=0.0, ageing=0.3)
     desk = Desk(policy, cluster_of(gpus=1), TableEstimator("given", {"long": 7200.0}, default=60.0))
     desk.submit(a_job("holds", user=user))
     desk.submit(a_job("long", user=user, at=1.0), now=1.0)
-    return desk
-
-
-def order_of(desk: Desk) -> list[str]:
-    return [queued.job.job_id for queued in desk.core.queues[VC]]
-
-
-def test_waiting_counts_until_the_queue_is_deep_and_again_once_there_is_none() -> None:
-    desk, later = deep_desk("user"), 10 * HOUR
-    desk.submit(a_job("short0", at=later), now=later)
-    assert order_of(desk) == ["short0", "long"], "three times its GPUs are asked for: deep"
-    policy = desk.core.policy
-    assert isinstance(policy, Pellucid)
-    terms = dict(policy.order_terms(desk.core.jobs["long"], later))
-    assert terms["credit for waiting"] == 0.0
-    desk.end("holds", now=later)  # `short0` runs
-    assert order_of(desk) == ["long"]
-    desk.submit(a_job("short1", at=later + 1), now=later + 1)
-    assert order_of(desk) == ["short1", "long"], "there still is a queue"
-    desk.end("short0", now=later + 2)
-    assert not policy.patience.counts(VC)
-    desk.end("short1", now=later + 3)  # `long` runs, and nobody waits
-    assert policy.patience.counts(VC)
-    assert forgiven(policy, desk.core.jobs["long"]) == 0.3
-
-
-def test_each_job_that_changes_places_is_recorded_with_its_key() -> None:
-    desk, later = deep_desk("user"), 10 * HOUR
-    found = desk.submit(a_job("short0", at=later), now=later)
-    waits = {d.job_id: d.priority for d in found if d.action is Action.WAIT}
-    assert waits == {"long": 7200.0, "short0": 60.0}
-
-
-def test_where_nobody_knows_whose_a_job_is_waiting_does_not_count() -> None:
-    desk = deep_desk("")
-    policy = desk.core.policy
-    assert isinstance(policy, Pellucid)
-    assert policy.patience.counts(VC)
-    assert forgiven(policy, desk.core.jobs["long"]) == 0.0
+    desk.submit(*(a_job(f"other{n}", user=user, at=2.0) for n in range(9)), now=2.0)
+    desk.submit(a_job("short", user=user, at=10 * HOUR), now=10 * HOUR)
+    line = [queued.job.job_id for queued in desk.core.queues[VC]]
+    assert [job_id for job_id in line if not job_id.startswith("other")] == order
+    credit = dict(policy.order_terms(desk.core.jobs["long"], 10 * HOUR))["credit for waiting"]
+    assert credit == pytest.approx(-0.3 * (10 * HOUR - 1.0) if user else 0.0)
 
 
 def test_of_jobs_predicted_alike_the_one_with_fewer_gpus_goes_first() -> None:
