@@ -274,11 +274,18 @@ def main() -> None:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
-    parser.add_argument("--rows", nargs="+", default=[], help="only rows of these names")
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        default=[],
+        help="measure only the rows of the ablation with these names",
+    )
     parser.add_argument("--durations", choices=("own", "ga2m", "oracle", "gpus"), default="own")
-    parser.add_argument("--without-failing", action="store_true", help="leave out jobs that fail")
+    parser.add_argument(
+        "--without-failing", action="store_true", help="leave the jobs that failed out of the trace"
+    )
     parser.add_argument("--keep", type=Path, default=Path("runs/ablation"))
-    parser.add_argument("--json", action="store_true", help="print only JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     args = parser.parse_args()
     found = ablate(
         args.data,

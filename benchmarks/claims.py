@@ -128,7 +128,7 @@ def main() -> None:
         "--sites", default=",".join(SITES), help="Names of made-up sites, separated by commas."
     )
     parser.add_argument(
-        "--seeds", default="20-24", help="Range of seeds, FIRST-END; END is left out."
+        "--seeds", default="20-24", help="Range of seeds, FIRST-END. Seed END is not used."
     )
     parser.add_argument("--replays", type=int, default=6)
     parser.add_argument("--json", action="store_true")

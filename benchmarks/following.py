@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=of_service, choices=RUNS, metavar="NAME")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument(
-        "--thorough", action="store_true", help="also compare what both cores remember: slow"
+        "--thorough", action="store_true", help="also compare the memory of both cores (slow)"
     )
     arguments = parser.parse_args()
     differing = 0

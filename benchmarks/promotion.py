@@ -236,11 +236,11 @@ def main() -> None:
     """Print a line per candidate, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--seeds", default="9100:9107", help="first seed, and the one after the last: FIRST:AFTER"
+        "--seeds", default="9100:9107", help="range of seeds, FIRST:AFTER. Seed AFTER is not used"
     )
     parser.add_argument("--kinds", default="shuffled,broken,half,twice")
     parser.add_argument("--draws", type=int, default=DRAWS)
-    parser.add_argument("--preset", default="fast", help="preset of the fits")
+    parser.add_argument("--preset", default="fast", help="effort of fitting a model: fast or full")
     parser.add_argument("--watch", action="store_true")
     parser.add_argument("--later", action="store_true")
     wanted = parser.parse_args()
