@@ -39,7 +39,9 @@ def made_again(scenario: Scenario, policy: str) -> Callable[[Core], Core]:
 
 
 def play(name: str, data: Path, *, restored: bool = True, **more: Any) -> Shadowed:
-    """Play one run together with its follower. Return how often they differed."""
+    """Simulate one scenario with two cores, where the second follows the decisions of the first.
+    Return the shadowed core, which counts the differences.
+    """
     world, policy = RUNS[name]
     scenario = world(data)
     again = made_again(scenario, policy) if restored else None

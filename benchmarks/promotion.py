@@ -174,8 +174,8 @@ def compared(draw: Draw, candidate: Bundle, champion: Bundle, draws: int) -> tup
 
 
 def later(seed: int, preset: str) -> dict[str, Any]:
-    """Return how the models of twice the history compare with those of half of it, in the week
-    that they are judged on and in the weeks after it.
+    """Compare models fitted on the whole history with models fitted on half of it. Return the gain
+    of each figure: in the week on which candidates are judged, and in the weeks after.
     """
     draw = Draw(seed, preset, weeks=WEEKS_AFTER)
     whole, half = draw.fitted(draw.rows).duration, draw.half().duration

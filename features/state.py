@@ -612,8 +612,8 @@ class FeatureState:
         return self._seen_now(job, now).claims
 
     def ended_here(self, job: Job) -> int | None:
-        """Return how many jobs have ended, if none of them was of this job's user or no job has
-        ended at all. Else return None.
+        """Return the number of jobs that have ended, if none of them belongs to this job's user, or
+        if the number is 0. Otherwise return None.
         """
         ended = sum(key.ended for key in self._vcs.values())
         if job.user and not self._users.get(job.user, _NOTHING).ended:
@@ -668,8 +668,8 @@ class FeatureState:
         return submission
 
     def _seen_now(self, job: Job, now: float) -> _Submission:
-        """Return the submission as it is recorded; for a job that is unknown or changed while
-        it waits, as it would be recorded now. Changes nothing.
+        """Return the recorded submission of a job. For a job that is unknown, or was changed while
+        it waits, return the submission as it would be recorded now. Change nothing.
         """
         _check_time(now, self._now)
         was = self._live.get(job.job_id)

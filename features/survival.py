@@ -435,7 +435,9 @@ class Lives:
             group.sayers[job_id] = None
 
     def _forget_stated(self, job_id: str) -> tuple[int, float] | None:
-        """Forget what a job reported, and return it; None if it reported nothing."""
+        """Forget the duration that a job reported, and return the entry. Return None if there is
+        none.
+        """
         for group in self._groups[job_id] if job_id in self._stated else ():
             group.sayers.pop(job_id, None)
         return self._stated.pop(job_id, None)

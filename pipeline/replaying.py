@@ -69,7 +69,9 @@ class Replay:
 
     @property
     def reason(self) -> str:
-        """Return the outcome as one line, the figure that tells most first."""
+        """Return the outcome of the replay as one line. The figure with the clearest difference
+        comes first.
+        """
         return f"{most_telling(self.figures)}; {self.about}"
 
     def document(self) -> Mapping[str, object]:

@@ -168,7 +168,9 @@ class Person:
     # --- what they do -----------------------------------------------------------------------
 
     def live(self, jobs: int, gap_s: float) -> None:
-        """Submit so many jobs, and change some of them afterwards."""
+        """Submit a number of jobs, with a mean gap of `gap_s` seconds, and change or cancel some of
+        them.
+        """
         for _ in range(jobs):
             self.kernel.sleep(self.draw.expovariate(1 / gap_s))
             self.submit()
@@ -256,8 +258,8 @@ class Person:
             self.kernel.sleep(self.draw.uniform(0.2, 0.6))
 
     def cancel_as_it_starts(self) -> None:
-        """Submit a job that does not end by itself, and cancel it, once, when it has its GPUs and
-        was perhaps not begun yet.
+        """Submit a job that never ends, and cancel it once as soon as it has its GPUs. Its process
+        may not be started yet by then.
         """
         body = {"command": ["true", "run", "1e4"], "gpus": 1, "vc": "left", "profile": False}
         job, until = self.submitted(body), self.kernel.clock + LOOKS_S

@@ -42,7 +42,9 @@ class Starting:
 
 
 def install(patches: system.Patches, of_run: Callable[[], Starting]) -> None:
-    """Let states be kept as often as the run wants it, and have it noted what was stopped."""
+    """Patch the service: checkpoints are written as often as the run wants, and every stop of a job
+    is recorded in the run's history.
+    """
     stop = LocalBackend.stop
 
     def stopped(self: LocalBackend, job_id: str, attempt: int) -> None:

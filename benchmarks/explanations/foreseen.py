@@ -182,10 +182,9 @@ def after_end(a: Asked) -> str:
 
 
 def sooner(a: Asked) -> str:
-    """Check how much earlier a change lets the job start: the difference of the two starts, in
-    values and words, and not before the end of a run that keeps too many GPUs. The last is
-    unknown for a job that may share GPUs only then, or is profiled first. Return what is wrong,
-    or "".
+    """Check, for each suggested change, how much earlier the job would start. The value and the
+    sentence must equal the difference of the two starts. The new start must not come before the end
+    of a run whose GPUs the job needs. Return the error in words, or "".
     """
     for one in a.analysis["suggestions"]:
         found = re.search(rf"{re.escape(one['words'])}, (at once|.+? earlier)", a.lines)

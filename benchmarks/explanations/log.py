@@ -223,7 +223,7 @@ def _decided(moment: Moment, row: Row) -> None:
 
 
 def later(moment: Moment, job_id: str) -> Iterable[str]:
-    """Return the jobs of its virtual cluster that were submitted after it."""
+    """Return the ids of the jobs submitted after a job to the same virtual cluster."""
     names = list(moment.asked)
     vc = moment.asked[job_id]["vc"]
     return (other for other in names[names.index(job_id) + 1 :] if moment.asked[other]["vc"] == vc)

@@ -40,8 +40,8 @@ def spells(a: Asked) -> Iterator[tuple[str, float, float]]:
 
 
 def had(a: Asked) -> dict[str, float]:
-    """Return the GPU-seconds of its virtual cluster that each other job had while it waited for
-    some.
+    """Return the GPU-seconds of each other job, by id: on the nodes of the job's virtual cluster,
+    while the job waited for GPUs.
     """
     nodes = set(a.moment.pool(a.moment.asked[a.job_id]["vc"]))
     waited = [(s, u) for reason, s, u in spells(a) if reason != "AwaitingProfile"]
@@ -69,8 +69,9 @@ def _runs(
 
 
 def wait(a: Asked) -> str:
-    """Check the whole wait: how long, for what by share, who had how many GPU hours, who went
-    first, and the bound if it has passed. Return what is wrong, or "".
+    """Check the sentence on the job's whole wait: its length, the share of each reason, the GPU
+    hours of other jobs, jobs that started first, and the bound on waiting if it has passed. Return
+    the error in words, or "".
     """
     text, asked = a.told["wait"], a.moment.asked[a.job_id]
     if text.endswith(JUST_CAME):

@@ -92,7 +92,9 @@ def alone(of: str, limit: str, code: str, asks: str, says: Sequence[str]) -> Cas
 
 
 def at_once(name: str, what: str, much: str = "1") -> list[str]:
-    """Return what is said of a limit that one like it uses up. `name`: as sacctmgr shows it."""
+    """Return the expected sentence on a limit that one running job has used up. `name`: the limit
+    as sacctmgr shows it.
+    """
     has = f"has {much}, and it asks for {much} more"
     return [f"{{own}} may have {much} {what} at once ({name}), {has}"]
 

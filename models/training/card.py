@@ -71,8 +71,12 @@ def effects(model: AdditiveModel) -> list[dict[str, Any]]:
 def similar_rows(
     model: AdditiveModel, columns: Any, row: Sequence[Value], count: int = 5
 ) -> list[tuple[int, float]]:
-    """Return (position, distance) of the known rows that the model sees as most like `row`, the
-    most alike first ("jobs like this one").
+    """Return the known rows that are most similar to `row` in the eyes of the model ("jobs like
+    this one"). Rows are similar if every term of the model contributes nearly the same, whatever
+    the raw values. Args: columns: n known rows, by feature name. row: values in the model's order.
+    count: number of rows, at most. Returns (position, distance) pairs, nearest first. The distance
+    is the root of the summed squared differences of terms, 0 for rows that the model cannot tell
+    apart.
 
     Alike means: every term contributes nearly the same, whatever the raw values. A feature that
     moves no prediction makes no two jobs different.

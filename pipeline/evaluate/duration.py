@@ -447,8 +447,9 @@ def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[st
 
 
 def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, dict[str, float]]:
-    """Return errors of what a run predicted for its jobs as they started, and beside them those
-    of `score`, which knows no queue. Raises EvaluationError if there is no run.
+    """Return the errors of the durations that a simulated run predicted when its jobs started.
+    Beside them return the errors of `score`, which uses no state of the queue. Raise
+    EvaluationError without such a run.
     """
     try:
         with arrow_file(run / "jobs.parquet") as file:

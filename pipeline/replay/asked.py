@@ -188,8 +188,8 @@ def _there(licences: Sequence[tuple[str, int]], site: Site) -> tuple[tuple[str, 
 
 
 def _counted(row: Row, site: Site) -> Ask:
-    """Return what a job asked for, from its counts: those that it was given where recorded,
-    otherwise those that it asked for.
+    """Return the request of a job from the counts in its record: the allocated counts if recorded,
+    otherwise the requested ones.
     """
     job, tres, asked = row.job, row.given, row.asked
     given, wanted = _counts(tres), _counts(asked)

@@ -61,8 +61,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """Figures about one subject, a row per policy: its name, what it knows, its colour, its
-    cells.
+    """A table of figures with one row per policy: the policy's name, its knowledge of durations,
+    its colour number, and its cells.
     """
 
     title: str
@@ -431,7 +431,9 @@ def _groups(
 
 
 def colours_of(c: Comparison) -> list[int]:
-    """Return the colours of the runs. Each policy of the project has one colour on all pages."""
+    """Return the colour number (s0 to s7 of the style sheet) of each run of a comparison. A policy
+    of the project has the same colour on all pages.
+    """
     return colours([r.name for r in c.runs])
 
 

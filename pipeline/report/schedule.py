@@ -156,8 +156,8 @@ class Schedule:
             top += height
 
     def shares(self, since: float, until: float) -> list[list[str]]:
-        """Return rows by virtual cluster: GPUs, and the share of their time that jobs held them,
-        and shared them.
+        """Return one row of texts per virtual cluster: its number of GPUs, and the shares of
+        GPU-time that one job or two jobs held from `since` to `until`.
         """
         rows = []
         found = self.spells

@@ -251,7 +251,7 @@ def _separated(names: Sequence[str]) -> str:
 
 
 class _Tres(NamedTuple):
-    """What a TRES or GRES text asks for; None for what it does not state."""
+    """The resources in a TRES or GRES text. A field is None if the text does not state it."""
 
     gpus: float
     gpu_type: str | None

@@ -38,7 +38,9 @@ class Ran:
 
 @dataclass
 class Seen:
-    """A node, as the jobs on it show it: its partitions, most used first, and its GPUs by type."""
+    """A node inferred from the jobs that ran on it: its partitions, the most used first, and its
+    number of GPUs by type.
+    """
 
     partitions: list[str]
     gpus: dict[str, int] = field(default_factory=dict)

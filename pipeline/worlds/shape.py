@@ -192,8 +192,8 @@ class Kinds:
     _of: dict[tuple[str, str], str]  # virtual cluster by pool and kind
 
     def vc_of(self, partition: str, gpus: Mapping[str, int], nodes: Sequence[str]) -> str | None:
-        """Return the virtual cluster of a job: by the types it had, the nodes it was on, or else
-        where most GPUs of its partition are. Return None where there is no such partition.
+        """Return the virtual cluster of a job: by its GPU types, else by its nodes, else the one
+        with most GPUs of its partition. Return None for an unknown partition.
         """
         pool = self._shape.pools.get(partition)
         if pool is None:
@@ -283,7 +283,7 @@ class _Jobs:
         return np.asarray(np.isfinite(self.start + self.end) & (self.gpus > 0))
 
     def on_nodes(self) -> list[Ran]:
-        """Return the runs of the jobs that have run on named nodes."""
+        """Return the runs of all jobs that have run and whose nodes are recorded."""
         return [
             Ran(
                 partition=self.vc[i],

@@ -196,7 +196,9 @@ class Reader:
     # --- what it comes to ---------------------------------------------------------------------
 
     def progress(self, now: float) -> Progress | None:
-        """Return how long the job will run, as far as known `now` seconds after it began, or None.
+        """Return the job's progress with its predicted total duration, `now` seconds after the job
+        began, or None. The prediction combines the counters in the output with the run's own
+        estimate. Doubts widen its bounds.
 
         What the counters come to is weighed against the run's own estimate, and is as uncertain as
         its doubts are.
@@ -209,8 +211,8 @@ class Reader:
         return None if found is None else self._doubted(found, now)
 
     def _of(self, counter: Counter) -> float | None:
-        """Return how many units the counter will reach, by its own total or by what the command
-        asks for; None if neither is known.
+        """Return the final value of a counter: its printed total, or the amount that the command
+        states. Return None if neither is known.
         """
         of, unit = counter.of(), counter.mark.unit
         if unit == "fold":
@@ -244,8 +246,8 @@ class Reader:
         return asked if asked is not None else next(iter(own)) if len(own) == 1 else None
 
     def _alive(self) -> list[Counter]:
-        """Return the counters that may be of the training: without those that were given ever
-        new totals, those done long ago, and unlabelled bars while no loss is printed.
+        """Return the counters that may count the training. Left out are counters whose total keeps
+        changing, counters finished long ago, and bars without a label while no loss is printed.
         """
         found = []
         latest = max((c.seen_s for c in self._counters.values()), default=0.0)
@@ -306,8 +308,9 @@ class Reader:
         return replace(one, mark=one.mark._replace(of=of - one.zero if of is not None else None))
 
     def _again(self, epochs: list[Counter]) -> Structure | None:
-        """Return the structure of as many runs as the command asks for, each of which counts
-        its epochs again; None if this is not so.
+        """Return the structure of a job that trains several times in a row, each time counting its
+        epochs from the start. Return None for another job. The number of runs comes from the
+        command, or is a usual number once a second run has begun.
 
         If the command does not say, as many as are usual, once a second run has begun.
         """
@@ -322,7 +325,9 @@ class Reader:
         return None
 
     def _runs(self) -> float | None:
-        """Return how many runs the command asks for; None if that is one, or not known."""
+        """Return the number of runs that the command states, if it is more than one. Otherwise
+        return None.
+        """
         runs = self._asked.runs
         return runs if runs is not None and 1.0 < runs < MOST else None
 
@@ -362,8 +367,8 @@ class Reader:
         return max(bars, default=0.0)
 
     def _bars(self, within: list[Counter]) -> Iterator[Structure]:
-        """Yield structures of bars that do not name what they count: the bar that is furthest
-        behind counts the run, another one within its units.
+        """Yield possible structures of a job that shows progress bars without labels. The bar that
+        is least complete counts the whole run, another bar the steps within its units.
         """
         once = [c for c in within if not c.resets and c.mark.scope != "epoch"]
         if not once:
@@ -382,8 +387,9 @@ class Reader:
             yield from _alone(main, epochs)
 
     def _first_epoch(self, epochs: Counter, bar: Counter | None) -> Structure | None:
-        """Return the structure of a run in its first epoch, beside whose number a bar tells by
-        its length alone that it may be of all epochs; None if there is no such bar.
+        """Return the structure of a run in its first epoch that shows an unlabelled bar beside the
+        number of the epoch. The bar's length decides whether it counts one epoch or all. Return
+        None without such a bar.
         """
         of = self._amount("epochs") or self._of(epochs)
         if of is None or of <= 1.0 or bar is None or bar.mark.format != "tqdm":
@@ -494,7 +500,9 @@ class Reader:
         return UNSEEN * max(0.0, 1.0 - 2.0 * main.done / of)
 
     def _epoch_of(self, main: Counter, of: float) -> float:
-        """Return how many units of the run are an epoch; all of them where that is not known."""
+        """Return the number of units of the run in one epoch. Return all units if the number of
+        epochs is unknown.
+        """
         epochs = self._amount("epochs") or 1.0
         return of / epochs if 1.0 < epochs < of else of
 
@@ -632,8 +640,8 @@ def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:
 
 
 def _alone(bar: Counter, epochs: float) -> Iterator[Structure]:
-    """Yield the structure of a run of so many epochs that shows one bar, if its length says what
-    it is of.
+    """Yield the structure of a run that shows a single bar, if the bar's length tells its meaning.
+    A bar of length `epochs` counts epochs. A bar over all steps has a multiple of `epochs`.
 
     A bar as long as there are epochs counts them. One over all steps has a multiple of them.
     """
@@ -647,8 +655,8 @@ def _alone(bar: Counter, epochs: float) -> Iterator[Structure]:
 
 
 def _odds(bar: Counter, epochs: float) -> float:
-    """Return how many times likelier a bar's length makes it that it is over all of so many
-    epochs than over one of them, if both are as likely before.
+    """Return the likelihood ratio of two readings of a bar's length: the bar counts all epochs, or
+    one epoch. A bar over all epochs has a multiple of their number as its length.
 
     One over all is a multiple of their number, as an epoch is by chance alone.
     """
@@ -657,8 +665,8 @@ def _odds(bar: Counter, epochs: float) -> float:
 
 
 def _likely(steps: float) -> float:
-    """Return how likely an epoch has so many steps: a number of one magnitude is as likely as of
-    another, but one of two digits and zeros may have been chosen by somebody.
+    """Return the prior probability density that an epoch has this many steps. All magnitudes are
+    equally likely. Round numbers of two digits are likelier, since people choose them.
     """
     chosen = CHOSEN / (90 * MAGNITUDES) if steps == float(f"{steps:.1e}") else 0.0
     return (1.0 - CHOSEN) / (log(10.0) * MAGNITUDES * steps) + chosen

@@ -68,7 +68,7 @@ def greeting() -> bytes:
 
 
 def packed(answer: Answer) -> bytes:
-    """Return an answer as bytes, as the reader sends it."""
+    """Return the answer of the reader process as bytes, in the format that it sends."""
     one, speed = answer.progress, answer.speed
     flags = answer.failed | (one is not None) << 1 | answer.beside << 2 | (speed is not None) << 3
     places = 0, 0, 0

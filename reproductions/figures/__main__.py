@@ -31,7 +31,9 @@ def families() -> list[str]:
 
 
 def measure(names: list[str], data: Path) -> Iterator[tuple[str, Figure]]:
-    """Yield (family, figure), each as soon as it is known. Progress goes to standard error."""
+    """Yield (family, figure) for every figure of the given families, as soon as it is computed.
+    Progress is printed to standard error.
+    """
     for name in names:
         print(f"{name} ...", file=sys.stderr, flush=True)
         clock = CpuClock()

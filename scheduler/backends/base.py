@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Purpose(StrEnum):
-    """Why a job is given GPUs."""
+    """Why a job is given GPUs: to run, or to be profiled first."""
 
     RUN = "run"
     PROFILE = "profile"  # for at most `Launch.limit_s`; if it is not over by then it is stopped
@@ -69,8 +69,8 @@ class Launch:
 
 
 class Happened(StrEnum):
-    """What a backend reports of an attempt. Each is reported at most once, one of the final ones
-    last. PAIR_OBSERVED comes once beside each partner; PROGRESS and UNREAD come whenever they
+    """An event of an attempt that a backend reports. Each is reported at most once, and a final one
+    comes last. Exceptions: PAIR_OBSERVED comes once per partner; PROGRESS and UNREAD come at every
     change.
     """
 

@@ -212,8 +212,9 @@ def _steps_of(axis: Axis, term: Term, order: Sequence[int]) -> tuple[list[Trace]
 
 
 def _unit_axis(axis: Axis) -> ChartAxis:
-    """Return the axis of a feature: ticks as chances, durations or factors where its unit is a
-    logarithm of such, else only the unit as its title."""
+    """Return the chart axis of a feature. If the unit is a logarithm, ticks show chances, durations
+    or factors. Otherwise the title shows the unit.
+    """
     if axis.spec.unit == "ln odds":
         chances = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
         at = [math.log(c / (1 - c)) for c in chances]

@@ -382,12 +382,12 @@ class Pool:
         return self._held.items()
 
     def holds(self, gpus: int, *, among: int = -1, closed_too: bool = False) -> bool:
-        """Return whether `place` would place so many GPUs if nothing ran here and nothing were
-        reserved.
+        """Return whether a request for `gpus` GPUs would fit this pool if no job ran and no GPU
+        were reserved.
 
         Args:
-            among: nodes that will do, as a bit mask; all by default.
-            closed_too: closed GPUs will do as well.
+            among: bit mask of the nodes that may be used; all by default.
+            closed_too: count closed GPUs as usable.
         """
         parts = [0]  # GPUs of the nodes that have lost some, which are no whole nodes
         if not closed_too:
@@ -411,7 +411,7 @@ class Pool:
         return left <= spare
 
     def set_open(self, node: int, is_open: bool) -> None:
-        """Drain a node, so that none of its GPUs is given, or open it again."""
+        """Drain a node, so that no job starts on it, or open it again."""
         if is_open is self.is_open(node):
             return
         self.changes += 1
@@ -425,8 +425,8 @@ class Pool:
         self._by_free[self.open_on(node).bit_count()] |= 1 << node
 
     def close_alone(self, node: int, gpus: int) -> None:
-        """Close exactly these GPUs of a node (a bit mask), so that nothing new starts on them. The
-        node's other GPUs are open unless it is drained.
+        """Set which GPUs of a node are closed (a bit mask), so that no job starts on them. The
+        other GPUs of the node are open, unless the node is drained.
         """
         if gpus >> self.gpus_of(node):
             raise ValueError(f"node {node} has {self.gpus_of(node)} GPUs, and no such ones")
@@ -557,11 +557,11 @@ class RunMemory:
 
 @dataclass(slots=True, kw_only=True)
 class NodeMemory:
-    """A node as a plain record: its number, what it has, and whether it is open.
+    """The state of a node as a plain record: its number, its GPUs, and whether it is open.
 
     Attributes:
         kept: bit mask of its GPUs that are reserved for a waiting job.
-        closed: bit mask of its GPUs that are closed by themselves, without draining the node.
+        closed: bit mask of its GPUs that are closed while the node is not drained.
     """
 
     node: int
@@ -854,8 +854,8 @@ class Cluster:
                 (self._open if is_open else self._close)(run)
 
     def close_alone(self, node: int, gpus: int) -> None:
-        """Close exactly these GPUs of a node (a bit mask), so that nothing new starts on them; open
-        its others, unless it is drained.
+        """Set which GPUs of a node are closed (a bit mask), so that no job starts on them. The
+        other GPUs of the node are open, unless the node is drained.
         """
         pool = self.pool_of(node)
         changed = pool.closed_alone.get(node, 0) ^ gpus
@@ -902,8 +902,8 @@ class Cluster:
         return found
 
     def open_to_narrower(self, vc: str, gpus: int) -> list[Run]:
-        """Return the runs of at least `gpus` GPUs that hold them alone: those of exactly as many
-        first, then oldest first. The list must not be changed.
+        """Return the runs with at least `gpus` GPUs that share them with no job. Runs with exactly
+        `gpus` come first, then the others by age, oldest first. Callers must not change the list.
         """
         at = vc, -gpus
         found = self._in_order.get(at)

@@ -442,8 +442,9 @@ class Core:
         return queued
 
     def restricted_to(self, kept: Collection[str]) -> Core:
-        """Return this core without the jobs outside `kept`; the GPUs asked for in all are
-        counted as here. It shares its parts with this core: copy it before running it."""
+        """Return this core with only the jobs in `kept`. The total of GPUs asked for still counts
+        all jobs. Parts are shared with this core, so copy the result before running it.
+        """
         core = copy(self)
         core.jobs = {job_id: queued for job_id, queued in self.jobs.items() if job_id in kept}
         core.waiting, core.nodes = self.waiting.restricted_to(kept, core), self.nodes.within(core)

@@ -320,8 +320,9 @@ def _joined(
 def _of_some(
     some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
 ) -> int:
-    """Return how many of `n` points are to come from `some`: in proportion to the weights, all
-    where there are no others, and 0 where there are none of `some`."""
+    """Return how many of `n` points come from `some`, in proportion to the two weights: all without
+    `others`, 0 without `some`.
+    """
     total = weight + rest
     of_some = round(n * weight / total) if others and total > 0 else n
     return max(0, of_some) if some else 0
@@ -336,12 +337,12 @@ def _thinned(points: Sequence[float], n: int) -> list[float]:
 def moved(
     own: Predicted, claims: Sequence[Claim], value: float, outlived_s: float = 0.0
 ) -> list[float]:
-    """Return what each of some claims adds to a mean of ln(1 + seconds), one after the other.
+    """Return the change that each claim, one after another, makes to a mean of ln(1 + seconds).
 
     Args:
-        own: the curve without them.
+        own: the predicted distribution without the claims.
         value: the mean of ln(1 + seconds) without the claims.
-        outlived_s: what the job has outlived, less than any of them.
+        outlived_s: seconds that the job has run at least, less than any claim.
     """
     before, found = list[tuple[float, Claim]](), list[float]()
     passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0

@@ -44,7 +44,7 @@ class EndMemory:
 
 
 class Dependencies:
-    """Which jobs wait for others to end, and how those others ended."""
+    """The jobs that wait for other jobs to end, and how those other jobs ended."""
 
     def __init__(self) -> None:
         self._after: dict[str, dict[str, None]] = {}  # by the job waited for: those that name it

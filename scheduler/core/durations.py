@@ -180,8 +180,9 @@ _Lasts = Callable[["DurationDistribution", Duration, float], list[float]]
 
 
 def _kept(lasts: _Lasts) -> _Lasts:
-    """Return a method like `lasts` that keeps its last answer: a job's quantiles and its mean
-    are asked for one after the other."""
+    """Return a method like `lasts` that caches its last result, since quantiles and mean of a job
+    are computed one after the other.
+    """
 
     @wraps(lasts)
     def kept(self: DurationDistribution, predicted: Duration, elapsed_s: float) -> list[float]:
@@ -492,8 +493,8 @@ class DurationDistribution:
         return (*spread, ("mean_s", self.total_s(predicted_s, outlived_s)), *odds)
 
     def alone(self, predicted_s: Duration, outlived_s: float = 0.0) -> Curve | None:
-        """Return the curve of a job that stays the same as long as its prediction does, or None
-        where the prediction has no curve.
+        """Return the distribution of a job's duration if it depends on the job's prediction alone.
+        Return None for a prediction without a distribution.
         """
         if isinstance(predicted_s, Stated):
             return Curve.of(self._lasts(predicted_s, outlived_s))

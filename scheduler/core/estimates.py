@@ -146,26 +146,26 @@ class Estimator:
         return progress
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """Called when a job reported how long it will have run. Estimators learn from it for jobs
-        like it.
+        """Called when a job reports its progress with its predicted total duration. Estimators
+        learn from it for similar jobs.
         """
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
-        """Called when a job ended after `duration_s` seconds on GPUs, as seen from outside: a
-        slowdown by sharing and the cost of preemptions are included.
+        """Called when a job ended after `duration_s` seconds on GPUs of wall-clock time. The time
+        lost by sharing and by preemptions is included.
         """
 
     def withdrawn(self, job_id: str, now: float) -> None:
-        """Called when a job left without having ended, or nobody knows how it ended. Nothing is
-        learned.
+        """Called when a job left before its end, or its end is unknown. The estimator learns no
+        duration from it.
         """
 
     def use(self, bundle: Bundle) -> None:
         """Score with other models from now on. Estimators without models ignore it."""
 
     def enqueued(self, job: Job, now: float) -> Estimate:
-        """Return the estimate that a job is decided with. Called when it joins its queue; as with
-        other events, an estimator may note its answer, or learn.
+        """Return the estimate that decisions on a job use. Called when the job joins its queue. An
+        estimator may record its answer, or learn.
         """
         return self.estimate(job, now)
 
@@ -185,8 +185,8 @@ class Estimator:
         """
 
     def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
-        """Return the estimates for a waiting job as it is and as it would be if it asked for
-        something else. They differ by that alone. Nothing is changed.
+        """Return two estimates for a waiting job: as it is, and with the changed request `to`.
+        Change nothing.
         """
         return self.estimate(job, now), self.estimate(to, now)
 

@@ -215,7 +215,7 @@ def as_logged(d: Decision, found: Estimate) -> Estimate:
 
 
 def moved_to(known: Duration | None, seconds: float) -> Duration:
-    """Return another predicted duration, with what else is known of the one before."""
+    """Return a prediction of `seconds` that keeps the other fields of the previous prediction."""
     if isinstance(known, Stated):
         return replace(known, seconds=seconds)
     return known.moved(seconds) if isinstance(known, Predicted) else seconds

@@ -77,8 +77,8 @@ class HolderCache:
         }
 
     def get(self, vc: str, gpus: int, cluster: Cluster, now: float) -> Holding | None:
-        """Return a cached answer that still holds: the runs named still run, and nothing else
-        changed there. Return None where there is none.
+        """Return a cached answer on which runs hold a request up, if it still holds: all its runs
+        still run, and its nodes are unchanged. Otherwise return None.
         """
         since, found = self._kept.get((vc, gpus), (-inf, NOBODY))
         pool = cluster.pools[vc]

@@ -74,7 +74,9 @@ class Outlook(Protocol):
     """What a policy says of jobs that wait, beside its decisions."""
 
     def never(self, job_id: str) -> Never | None:
-        """Return what keeps a job from ever starting; None: nothing that is known."""
+        """Return what prevents a job from ever starting. Return None if nothing is known to prevent
+        it.
+        """
 
     def latest(self, job_id: str) -> float:
         """Return the last moment at which a job may start before its deadline; inf: there is
@@ -199,7 +201,9 @@ class Policy:
 
     @property
     def outlook(self) -> Outlook | None:
-        """What the policy says of jobs that wait, beside its decisions; None: nothing."""
+        """Return the policy's forecasts on waiting jobs that its decisions do not contain; None: it
+        makes none.
+        """
         return None
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
@@ -330,9 +334,10 @@ class Policy:
         return None
 
     def lacks_nodes(self, turn: Turn, most: int) -> Lack | None:
-        """Return what the first job in line loses because it lacks whole nodes that its virtual
-        cluster lends for profiling, at most `most`. None where it lacks none, or they stay lent
-        all the same."""
+        """Return how much the first job in line loses because its virtual cluster lends whole nodes
+        for profiling, `most` nodes at most. Return None if it loses nothing, or the nodes stay lent
+        in any case.
+        """
         return None
 
     def restricted_to(self, kept: Collection[str]) -> Policy:
@@ -390,7 +395,7 @@ def in_order(turn: Turn) -> None:
 
 
 def skipping(turn: Turn) -> None:
-    """Start every job that fits, in order, passing those that do not."""
+    """Start every job of the queue that fits, in order. A job that does not fit is passed over."""
     too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
     for queued in list(turn.queue):
         gpus = queued.job.gpus

@@ -71,8 +71,8 @@ class Stage(Protocol):
         ...
 
     def before(self, queued: QueuedJob) -> list[str]:
-        """Return the jobs to be profiled before this one; none where it does not wait to be
-        profiled.
+        """Return the ids of the jobs that are profiled before this one. Return [] if this job does
+        not wait to be profiled.
         """
         ...
 

@@ -86,7 +86,9 @@ class Host(Protocol):
 
 
 class Turn:
-    """One virtual cluster at one moment: what a policy sees, and how it acts.
+    """The decisions on one virtual cluster at one time. It shows a policy the queue and the free
+    GPUs, and offers the actions. Every action is applied to the cluster at once and recorded as a
+    decision.
 
     Every action is applied to the cluster at once and recorded as a decision.
     """
@@ -489,7 +491,8 @@ def _named(placement: Placement) -> str:
 
 
 def _late(policy: Declared, queued: QueuedJob, now: float) -> Evidence:
-    """Return the evidence of how a job that has waited longer than its bound stands to what is
-    promised; () where nothing is promised, or the bound is not reached."""
+    """Return as evidence how far a job that waits longer than its bound is from its reserved GPUs.
+    Return () before the bound, or if the policy promises none.
+    """
     promise = policy.promise(queued, now)
     return () if promise is None else promise.late(now - queued.submit_time)

@@ -159,7 +159,9 @@ class Waiting:
             self._core.touch(queued.job.vc)
 
     def hold(self, job_id: str, now: float, reason: Reason = Reason.HELD_BY_OWNER) -> None:
-        """Keep a waiting job from starting until it is released. Meanwhile nobody waits behind it.
+        """Keep a waiting job from starting until it is released. Jobs behind it are served
+        meanwhile. A job that is being profiled is held when its profiling ends. A running job is
+        not affected.
 
         One that is being profiled is held when that is over. Without effect on one that runs.
         """
@@ -182,7 +184,7 @@ class Waiting:
         )
 
     def release(self, job_id: str, now: float) -> None:
-        """Let a held job start again. The time it was held does not count as waiting."""
+        """Let a held job start again. The time for which it was held does not count as waiting."""
         if job_id not in self._held:
             return
         queued, joined = self._core.jobs[job_id], self._held.pop(job_id)
@@ -260,8 +262,8 @@ class Waiting:
         return small and nodes.too_large_once_changed(job)
 
     def review(self, now: float) -> None:
-        """Take jobs that can never start on the cluster as it is out of their queues, so that
-        nobody waits behind them. Put them back when there is room for them again.
+        """Remove jobs from their queues that can never start on the present cluster, so that no job
+        waits behind them. Put them back when the cluster has room for them again.
         """
         self.recheck = False
         core = self._core
@@ -314,8 +316,9 @@ class Waiting:
         self._core.policy.prepare(queued, now, self._as_before(queued))
 
     def _as_before(self, queued: QueuedJob) -> Estimator:
-        """Return an estimator that answers what was estimated of a job before; the core's for a
-        job it was never asked about."""
+        """Return an estimator that repeats the last estimate of a job. For a job without one,
+        return the core's estimator.
+        """
         inner = self._core.estimator
         if queued.estimate_s is None:
             return inner

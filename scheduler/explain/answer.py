@@ -42,15 +42,16 @@ class ShutNode:
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """One obstacle to a job. Without it, and the others named with it, the job starts; that was
-    tried.
+    """One obstacle to a job: a run, a job or a node. The answer was tried: without all its
+    obstacles, the job starts.
 
     Attributes:
         kind: running job, waiting job, reservation, or closed node.
-        job: its id; "" where it is another's, or a node.
-        closed: of a closed node: what is known of it.
-        ran_s, past_s: of a run: how long it has run, and how far past its prediction.
-        ends_in_s: of a run: seconds until it has ended, with even odds.
+        job: id of the job; "" if the viewer may not see it, or for a node.
+        closed: the reason and since when, for a closed node.
+        ran_s, past_s: for a run: seconds that it has run, and seconds beyond its predicted
+            duration.
+        ends_in_s: for a run: median seconds until its end.
     """
 
     kind: str
@@ -134,11 +135,12 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What a history predicts of the next job, among those that outlive as much.
+    """The duration that a history predicts for the next job, given that it lasts longer than the
+    job in question has run.
 
     Attributes:
-        p50_s, p90_s: half of them, and nine in ten, last no longer, seconds in all.
-        odds: chance to last longer than some seconds, by these seconds.
+        p50_s, p90_s: median and 90th percentile of the total duration, seconds.
+        odds: pairs (seconds, chance to last longer).
     """
 
     p50_s: float

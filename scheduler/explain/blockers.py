@@ -340,7 +340,7 @@ class _Search:
         return group
 
     def _instead(self) -> None:
-        """Find as many runs, or fewer, that would do in the place of those that were found."""
+        """Find other sets of runs, at most as large, whose end would also let the job start."""
         runs = {run.job.job_id for run in self.runs}
         rest = [item for item in self.best if item not in runs]
         wanted, found = len(self.best) - len(rest), set(self.best)
@@ -356,7 +356,8 @@ class _Search:
                     found.update(seed[1])
 
     def _even_then(self) -> Reason | None:
-        """Return why it waits with nothing in its way; None: it would start.
+        """Return why the job waits even without any obstacle; None: it would start. Jobs behind it
+        that would now go first are removed too, and then count as obstacles.
 
         Who stands behind it may come first once the policy looks again, as one that has waited for
         long: those are in its way, too.

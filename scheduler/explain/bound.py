@@ -37,8 +37,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A job that goes before this one: the GPUs it asks for, and its time limit (None: it has
-    none).
+    """A job that goes before the job in question: its number of GPUs, and its time limit in seconds
+    (None: no limit).
     """
 
     gpus: int
@@ -103,8 +103,9 @@ def _placed(
     gpus: int,
     now: float,
 ) -> float:
-    """Return when the job has its GPUs if each run ends as given; inf where an end that it must
-    wait for is not known."""
+    """Return the time when the job gets its GPUs if each run ends at its given time, seconds since
+    the epoch. Return inf if it must wait for a run without a known end.
+    """
     free = {node: [now] * has for node, has in nodes.items()}  # when each GPU is free at the latest
     for run, end in ends:
         until = inf if end is None else max(now, end)

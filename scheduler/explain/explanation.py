@@ -132,14 +132,14 @@ class ComparedTerm:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Why another job went, or goes, before this one.
+    """Why another job went before this job, or goes before it.
 
     Attributes:
-        first: whether the other goes first. `why` says what decides between the two.
-        started: why the other could start; "" while it waits.
-        terms: terms of both places in line.
-        early_s: seconds that the other had run when this one was submitted; then no places are
-            compared.
+        first: whether the other job goes first. `why` gives the deciding reason.
+        started: the reason of the other job's start; "" while it waits.
+        terms: terms of both jobs' order values.
+        early_s: seconds that the other job had run when this job was submitted. If given, the order
+            values are not compared.
     """
 
     job_id: str

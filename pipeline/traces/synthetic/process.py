@@ -141,7 +141,9 @@ def pick(rng: np.random.Generator, weights: Floats, n: int) -> Ints:
 
 
 def lognormal(rng: np.random.Generator, median: float, sigma: float, n: int) -> Floats:
-    """Return n lognormal values."""
+    """Return n random values from a lognormal distribution with this median and this standard
+    deviation of the logarithm, shape (n,).
+    """
     return median * np.exp(sigma * rng.standard_normal(n))
 
 

@@ -231,8 +231,9 @@ class Spool:
                     size -= found.st_size
 
     def ring(self, name: str) -> None:
-        """Write an attempt's folder name to the bell, so that the service looks at it; do
-        nothing where no service listens."""
+        """Wake the service: write the folder name of an attempt to its pipe. Do nothing if no
+        service reads the pipe.
+        """
         with contextlib.suppress(OSError):  # nobody listens, or it has a lot to read already
             file = os.open(self.bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:

@@ -50,7 +50,7 @@ class Zygote:
         return True
 
     def dismiss(self) -> None:
-        """Wait for its end. It ends by itself once nobody can ask it for anything."""
+        """Close the request pipe of the zygote process and wait until the process ends."""
         if self._process is not None:
             os.close(self._requests)
             self._process.wait()
@@ -81,9 +81,10 @@ class Zygote:
 
 
 def end_strays(root: Path) -> bool:
-    """Kill a zygote or shim of an ended service that hangs before it claims its attempt. It
-    holds the spool's lock, and would keep every service from deciding. Return whether there was
-    one.
+    """Kill a zygote or shim process of an ended service that hangs before it claims its attempt. It
+    holds the lock of the spool, so no service could decide. Return whether there was one. Nothing
+    is lost: an attempt that is not claimed is started again. A shim that has claimed its attempt
+    has released the lock. Do nothing while the process that took the lock lives.
 
     Nothing is lost by it: an attempt that nobody has claimed is asked for again. A shim that
     has claimed one has let go of the lock. None is looked for while the process that took the

@@ -43,7 +43,9 @@ class Worth(NamedTuple):
 
     @property
     def sum_s(self) -> float:
-        """The sum of both parts."""
+        """The seconds that the job's duration counts in the order in all: `sized_s` plus
+        `long_s`.
+        """
         return self.sized_s + self.long_s
 
 

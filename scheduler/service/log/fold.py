@@ -464,5 +464,5 @@ HANDLERS: dict[Kind, Callable[[State, Listener, Event], None]] = {
 
 
 def grants(decisions: Sequence[Decision]) -> list[str]:
-    """Return the ids of the jobs to which a pass gave GPUs."""
+    """Return the ids of the jobs to which the decisions of a pass gave GPUs."""
     return [d.job_id for d in decisions if d.action in GIVES_GPUS]

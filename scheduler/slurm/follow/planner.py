@@ -214,7 +214,12 @@ class Planner:
         before: Mapping[str, Reason],
         seed: int = 0,
     ) -> Futures:
-        """Return simulated futures of the running jobs and of those first in line."""
+        """Return simulated futures of the running jobs and of the jobs `first` in line. If other
+        jobs wait too, only nearby ones are simulated.
+
+        Args:
+            before: reason of each waiting job at the poll before.
+        """
         core, now = snapshot.core, snapshot.now
         if len(first) < len(snapshot.waiting):  # whoever is far behind hardly matters to the first
             core = self.draw(nearby(snapshot, first), now, before).core
