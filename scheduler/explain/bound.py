@@ -123,13 +123,13 @@ def _placed(
 
 
 def _take(free: dict[int, list[float]], gpus: int, since: float, lasts_s: float) -> float:
-    """Give GPUs to a job as soon as enough are free, and return when that is; inf where there
-    never are enough, and then none are given.
+    """Give `gpus` GPUs to a job as soon as that many are free. Return the time when it starts,
+    seconds since the epoch. Return inf, and give none, if there are never enough.
 
     Args:
-        free: when each GPU is free, by node; changed in place.
+        free: time when each GPU becomes free, by node; changed in place.
         since: the job starts no earlier.
-        lasts_s: how long it holds them, seconds.
+        lasts_s: seconds for which the job holds them.
     """
     wanted = _chosen(free, gpus)
     start = max((since, *(free[node][number] for node, number in wanted)), default=since)
@@ -141,7 +141,9 @@ def _take(free: dict[int, list[float]], gpus: int, since: float, lasts_s: float)
 
 
 def _chosen(free: Mapping[int, list[float]], gpus: int) -> list[tuple[int, int]]:
-    """Return which GPUs a gang takes: those that are free first, on as few nodes as will do."""
+    """Return the (node, GPU) pairs that a job of `gpus` GPUs takes: those that become free first,
+    on as few nodes as possible.
+    """
     soonest = {
         node: sorted(range(len(times)), key=times.__getitem__) for node, times in free.items()
     }

@@ -71,7 +71,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class WaitedFor:
-    """A job that others wait for: its owner and phase, how many wait for it, and their GPUs."""
+    """A job that other jobs wait for: its owner and phase, the number of jobs that wait for it, and
+    the GPUs that they ask for.
+    """
 
     job_id: str
     owner: str

@@ -409,7 +409,9 @@ _ACTS = {
 
 
 def event_words(kind: str) -> str:
-    """Return a kind of event as a person reads it; one that is unknown here, as it is."""
+    """Return the name of a kind of event as a person reads it. An unknown kind is returned
+    unchanged.
+    """
     return _EVENTS.get(kind, kind)
 
 

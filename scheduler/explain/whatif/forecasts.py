@@ -118,7 +118,7 @@ class Futures:
 
     @cached_property
     def snapshot(self) -> CoreCopy:
-        """The whole core as it is at that moment."""
+        """A copy of the whole core at the time of the forecast."""
         return CoreCopy(self.core, self.now)
 
     @cached_property

@@ -86,7 +86,9 @@ class Memory(Estimator):
         return self._live
 
     def believed(self, queued: QueuedJob) -> SubmittedJob:
-        """Return what is known of a core's job. Its own progress counts where it is known."""
+        """Return the data on a waiting or running job that predictions use. The job's reported
+        progress replaces its prediction.
+        """
         past = self._live.get(queued.job.job_id)
         outlived_s = queued.outlived_s
         if past is None:
@@ -132,8 +134,8 @@ class Memory(Estimator):
     def quantiles(
         self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
     ) -> Quantiles:
-        """Return the distribution of a job's duration, given how long it has run, as a core
-        predicts it.
+        """Return quantiles of a job's total duration in seconds, given that it has run
+        `elapsed_s`.
         """
         believed = self.believed_by(core)
         least_s = max(elapsed_s, past.outlived_s)

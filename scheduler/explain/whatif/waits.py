@@ -85,7 +85,9 @@ class Waits:
     # --- what happens -----------------------------------------------------------------------
 
     def look(self, core: Core, memory: Memory, now: float) -> None:
-        """Note the places of a few waiting jobs, if it is time for that."""
+        """Record the forecast starts of a few waiting jobs, to be compared with their true starts
+        later. Do nothing if the last call was too recent.
+        """
         if now < self._look_at:
             return
         waiting = [job_id for job_id in core.jobs if job_id not in core.cluster.runs]
@@ -234,12 +236,12 @@ def kaplan_meier(
 def not_before(
     ends: Sequence[float], made: StartForecast, mixed: Sequence[float], now: float
 ) -> Sequence[float]:
-    """Return levels of a start that are not before those of an end that it must wait for. Where
-    futures say that it waits for nothing else, the medians are equal.
+    """Return quantiles of a job's start that do not lie before those of the end that it must wait
+    for. If futures show that it waits for nothing else, the medians are equal.
 
     Args:
-        ends: `StartForecast.after`.
-        made: from futures.
+        ends: quantiles of that end (`StartForecast.after`).
+        made: the forecast from simulated futures.
         mixed: p10, p50 and p90 of the start.
     """
     if not ends or made.start_p50 is None or made.aside >= 0.5:

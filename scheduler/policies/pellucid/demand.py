@@ -23,7 +23,10 @@ from scheduler.core.turn import Turn
 
 @dataclass(slots=True)
 class _Asked:
-    """The GPUs asked for in one place, and the fair clock of that place."""
+    """The GPUs that the jobs of a virtual cluster ask for in all, and the fair clock of that
+    virtual cluster. The clock runs slower than real time by the ratio of GPUs asked for to GPUs
+    there are.
+    """
 
     gpus: int = 0
     there: int = 0  # GPUs to be had, as of the last turn; 0: there was none yet
@@ -50,12 +53,14 @@ class _Asked:
 
 @dataclass(slots=True, kw_only=True)
 class DemandMemory:
-    """A count of demand as a plain record.
+    """The state of `Demand` as a plain record.
 
     Attributes:
-        jobs: of each that has not ended: where, GPUs, what the clock showed when it came.
-        asked: by place.
-        paused: of jobs that come back, what they waited by the clock.
+        jobs: for each job that has not ended: its virtual cluster, its GPUs, and the fair clock
+            when it was submitted.
+        asked: GPUs asked for and fair clock, by virtual cluster.
+        paused: for jobs that were paused and will wait again: their wait so far by the fair clock,
+            seconds.
     """
 
     jobs: dict[str, tuple[str, int, float]]
@@ -77,8 +82,8 @@ class Demand:
         self._paused: dict[str, float] = {}  # jobs to come back: what they waited, by the clock
 
     def joins(self, queued: QueuedJob, now: float) -> None:
-        """Count a job that joins its queue. One that comes back, or has changed, is counted
-        once.
+        """Count the GPUs of a job that joins its queue. A job that comes back, or was changed, is
+        counted only once.
         """
         job, where = queued.job, self._where(queued.job.vc)
         asked, known = self._asked[where], self._jobs.get(job.job_id)
@@ -123,8 +128,8 @@ class Demand:
             self.joins(queued, now)
 
     def begin(self, turn: Turn) -> None:
-        """Note how many GPUs there are as a turn begins: of its virtual cluster, or of all when
-        `pooled`. Credit the waits of jobs that came before this was known.
+        """Record the number of GPUs of a virtual cluster (of all when `pooled`) as a turn begins.
+        Then credit the waits of jobs that came before that number was known.
         """
         where = self._where(turn.vc)
         there = turn.cluster.spec.gpus if self.pooled else turn.pool.gpus

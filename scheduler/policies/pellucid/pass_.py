@@ -137,7 +137,9 @@ class Pass:
         LOG.debug("3 weigh demand: vc=%s asked_share=%.2f scarce=%s", turn.vc, asked, self.scarce)
 
     def _offer_moves(self) -> None:
-        """5. Offer each of the others the moves, one after the other, until one serves it."""
+        """Step 5. For each remaining job, try the policy's moves (start, pack and so on) in order
+        until one succeeds. A job without a successful move waits.
+        """
         looked_at = 0
         for queued in self.memo.line.offered(self._whom, self._stamp):
             if queued.job.job_id == self.holder:
@@ -239,11 +241,11 @@ class Pass:
         return True
 
     def _choose(self, queued: QueuedJob, before: Placement) -> Placement | None:
-        """Return the GPUs to keep for a job: those kept so far, with busy nodes exchanged for
-        idle ones, or else new ones. None where too few can be kept.
+        """Return the GPUs to reserve for a job: those reserved so far, with busy nodes exchanged
+        for idle ones, or new ones. Return None if too few can be reserved.
 
         Args:
-            before: the GPUs kept so far.
+            before: the GPUs reserved so far.
         """
         turn, types = self.turn, self.policy.types
         where = types.view(turn.pool, queued) if types is not None else turn.pool
@@ -372,11 +374,11 @@ class Pass:
         return self.searches > 0 and self.can_share(queued)
 
     def _pack(self, queued: QueuedJob, least: float, pressure: Evidence = ()) -> Obstacle | None:
-        """Pack a job where that pays. Return None when it was packed, else what stood in the
-        way.
+        """Let a job share the GPUs of a running job if that pays. Return None if it does now, else
+        the obstacle.
 
         Args:
-            least: predicted speeds must sum to at least this.
+            least: the predicted speeds of both jobs must sum to at least this.
             pressure: further evidence for the decision.
         """
         pairing, predictor = self.policy.pairing, self.policy.pair_predictor
@@ -400,8 +402,9 @@ class Pass:
     # --- GPUs of its own --------------------------------------------------------------------
 
     def _start(self, queued: QueuedJob) -> bool:
-        """Start a job on GPUs of its own virtual cluster, or else on borrowed ones, where there
-        is room. Return whether it was started."""
+        """Start a job on free GPUs of its virtual cluster, or else on borrowed ones. Return whether
+        it was started.
+        """
         policy, turn = self.policy, self.turn
         if policy.types is not None:
             return self._start_typed(queued, policy.types)

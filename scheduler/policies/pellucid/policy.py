@@ -305,8 +305,8 @@ class Pellucid(Policy):
         return tuple(terms)
 
     def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
-        """Return the predicted seconds left of a run. For one that has outlived its prediction,
-        that is what is expected of such jobs.
+        """Return the predicted seconds left of a run. If it has run longer than predicted, return
+        the expected rest of such jobs.
         """
         if level is not None:
             speed, limit_s = self.type_speed(run), queued.job.time_limit_s

@@ -176,8 +176,9 @@ class StarvationBound:
         return found
 
     def left_s(self, queued: QueuedJob, now: float, *, latest: bool = False) -> float:
-        """Return the seconds until a waiting job goes first, or until its cost to others is asked
-        about again, if demand stays the same. With `latest`, that question is left out.
+        """Return the seconds until a waiting job goes first, or until the cost to other jobs is
+        computed again, if demand stays the same. With `latest`, return the seconds until it goes
+        first whatever the cost.
         """
         if queued.job.job_id in self._first:
             return 0.0
@@ -276,7 +277,7 @@ class StarvationBound:
 
     @property
     def most_s(self) -> float:
-        """The bound that holds whatever it costs others."""
+        """The seconds of waiting after which a job goes first, whatever that costs other jobs."""
         return (1.0 + self.backfill) * self.max_wait_s
 
     def _bound_s(self, queued: QueuedJob) -> float:
@@ -387,10 +388,10 @@ def _whole(pool: Pool | PoolView, node: int) -> int:
 
 def _soonest(parts: list[tuple[float, int]], gpus: int, taken: int) -> tuple[float, int] | None:
     """Return the seconds until `gpus` GPUs of one node are free, and the bit mask of those that
-    are first; None where there are not so many.
+    become free first. Return None if the node has too few.
 
     Args:
-        parts: when which GPUs are free, as of `_ready`.
+        parts: pairs (seconds until free, bit mask of GPUs), as `_ready` returns.
         taken: bit mask of GPUs to leave out.
     """
     mask, seconds = 0, 0.0

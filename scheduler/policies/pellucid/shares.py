@@ -189,8 +189,8 @@ class Shares:
             self._hold(other.job.job_id, self._held[other.job.job_id], job.job_id, now)
 
     def over(self, job_id: str, now: float) -> None:
-        """Count a job's GPUs, if it held any, as no longer held by it. A partner has them alone
-        from now on.
+        """Stop counting the GPUs of a job that has ended or lost them. Its partner, if any, holds
+        them alone from now on.
         """
         held = self._held.get(job_id)
         if held is None:

@@ -174,8 +174,9 @@ class Answers:
         )
 
     def _suggested(self, body: Mapping[str, Any], owner: str) -> Json:
-        """Return the changes that would let a job start sooner. Other jobs that they move are
-        not looked for, so the answer names nobody."""
+        """Return changes that would let a job start sooner. Effects on other jobs are not computed,
+        so the answer names no other job.
+        """
         job_id = str(body["job_id"])
         outcomes = self._trying(job_id, self._of.helps_s).suggestions(
             job_id, [str(vc) for vc in body.get("vcs") or ()]
@@ -212,9 +213,10 @@ class Answers:
             return False
 
     def _offered(self, answer: WhatIfAnswer) -> WhatIfAnswer:
-        """Return the answer with its start put off by what earlier offers of its kind were late
-        by, and with how many of them held. Add what it claims to `claimed`, to be judged
-        later."""
+        """Return the answer with its start moved later by the typical error of earlier suggestions
+        of its kind, and with the record of those. Append its claims to `claimed`, to be judged
+        later.
+        """
         answer = put_off(answer, self._of.now(), late_by(self._of.lately(Claimed.OFFER_P90)))
         self.claimed += of_offer(answer, self._of.now())
         held, judged = self._of.record(start_kind(starts_now=answer.starts_now))
@@ -319,8 +321,10 @@ class Answers:
         return "" if blocked is None else WhyNot.UNMET if blocked.never else WhyNot.DEPENDS
 
     def _after(self, job_id: str, other: str) -> Compared:
-        """Return why another job went, or goes, before this one. Raise LookupError where the
-        other is the same job, stands in another queue, or was in none."""
+        """Return a comparison that says why another job went before this job, or goes before it.
+        Raise LookupError if both are the same job, stand in different queues, or the other was in
+        none.
+        """
         core, record = self._of.state.core, self._of.state.ledger.records.get(other)
         if other == job_id:
             raise LookupError("it is the same job; name another")
@@ -339,9 +343,10 @@ class Answers:
         return compared(core, job_id, beside, self._of.now())
 
     def _order(self, vc: str, owner: str | None, limit: int) -> Order:
-        """Return the queue of a virtual cluster in order, with the terms of each place, and its
-        held jobs; at most `limit` of each. `owner`: only the jobs of this user; None: all. Of
-        an unknown virtual cluster the answer says that it is none."""
+        """Return the queue of a virtual cluster in order, with the terms of each job's order value,
+        and its held jobs. Each list has at most `limit` entries. `owner`: only jobs of this user;
+        None: all. For an unknown virtual cluster, the answer says so.
+        """
         core, now = self._of.state.core, self._of.now()
         queue = core.queues.get(vc)
         if queue is None:

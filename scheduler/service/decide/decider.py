@@ -362,7 +362,9 @@ class Decider:
         self.backend.acknowledge(reports)
 
     def _hear(self) -> None:
-        """Append changes that others made on the backend to the log, then acknowledge them."""
+        """Append changes that the backend reports from outside the service, such as closed GPUs, to
+        the log. Then acknowledge them.
+        """
         if not isinstance(self.backend, Outside):
             return
         news = self.backend.news()

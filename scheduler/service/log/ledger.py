@@ -279,8 +279,9 @@ class Ledger:
             del self.holding[record.job_id]
 
     def _pair(self, job_id: str | None, partner: str | None) -> None:
-        """Set the partner of a job that holds GPUs; None: it shares them no more. Do nothing
-        for a job that holds none."""
+        """Set the partner of a job that holds GPUs; None: it shares them no longer. Do nothing for
+        a job without GPUs.
+        """
         other = self.holding.get(job_id or "")
         if other is not None and other.grant is not None:
             other.grant.partner = partner

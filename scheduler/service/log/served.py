@@ -90,7 +90,9 @@ class Week:
 
 
 def counted(connection: Connection, number: int, *, now: float) -> Week:
-    """Return what the bundles of a service did in a week, as far as it is known at a time."""
+    """Return the numbers of a week, as known at `now`: for each bundle of models, the jobs that it
+    decided and its errors on the ended ones.
+    """
     since = number * WEEK_S
     came = jobs.c.submitted_at >= since, jobs.c.submitted_at < since + WEEK_S
     over = jobs.c.ended_at >= since, jobs.c.ended_at < since + WEEK_S

@@ -152,7 +152,9 @@ def unseal(connection: Connection, table: Table, keys: Sequence[str]) -> None:
 
 
 def add_link(connection: Connection) -> None:
-    """Append what a transaction covered as one link. Called at its end."""
+    """Append the entries of a transaction to the hash chain, as one link. Called at the end of the
+    transaction.
+    """
     entries = connection.info.pop("chain", None)
     if not entries:
         return

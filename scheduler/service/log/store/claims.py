@@ -113,8 +113,8 @@ def _stand(connection: Connection, job_ids: Collection[str]) -> set[tuple[str, s
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Delete claims made before a moment, and all but the latest `MOST`. Return how many were
-    deleted.
+    """Delete claims made before a time, and all but the latest `MOST`. Return the number of deleted
+    claims.
     """
     last = connection.execute(select(func.max(claims.c.id))).scalar() or 0
     old = or_(claims.c.made_at < before, claims.c.id <= last - MOST)
@@ -131,8 +131,9 @@ def void(connection: Connection, job_ids: Collection[str]) -> None:
 
 
 def refute(connection: Connection, kind: Kind, job_ids: Collection[str], now: float) -> None:
-    """Judge the open claims of a kind about some jobs as not held, because something
-    contradicts them before they are due."""
+    """Mark the open claims of a kind about some jobs as not held. Called when something contradicts
+    them before they are due.
+    """
     for job_id in job_ids:
         this = and_(claims.c.job_id == job_id, claims.c.kind == kind.value)
         query = update(claims).where(this, claims.c.judged_at.is_(None))
@@ -405,8 +406,9 @@ _ORDER = {kind.value: place for place, kind in enumerate(Kind)}
 
 
 def _first_forecasts(connection: Connection, now: float) -> list[Record]:
-    """Return how starts that were forecast at submission turned out: a record for forecasts of
-    a start at once, and one for others, where there are such.
+    """Return how many starts forecast at submission came true: one record for starts forecast at
+    once, and one for the others. An overdue start counts as false. Jobs that were held or changed
+    do not count.
 
     One that is overdue counts as not held. Jobs that were held or changed meanwhile do not count.
     """
@@ -441,7 +443,7 @@ def _first_forecasts(connection: Connection, now: float) -> list[Record]:
 
 
 def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
-    """Return how many claims of a kind held, and how many were judged."""
+    """Return how many claims of a kind came true, and how many were judged."""
     of = claims.c
     query = select(func.count().filter(of.held.is_(True)), func.count(of.held))
     held, judged = connection.execute(query.where(of.kind == kind.value)).one()

@@ -90,8 +90,7 @@ QUEUED = Phase.QUEUED.value
 
 
 class UnknownJob(LookupError):
-    """Raised where there is no such job, or the viewer may not see it: nobody can tell
-    which."""
+    """Raised if a job does not exist or the viewer may not see it. The two cases look the same."""
 
 
 class Chosen(NamedTuple):
@@ -159,9 +158,9 @@ class VisibleQueries(ShortRows):
         return lease.doing if lease is not None else ""
 
     def task_of(self, job_id: str) -> str:
-        """Return the job meant by an id. For an array as a whole it is the viewer's first waiting
-        task, else a running one, else the last. For a heterogeneous job it is the first component.
-        Any other id stays as it is.
+        """Return the job id that an id stands for. An array stands for the viewer's first waiting
+        task, else a running one, else the last. A heterogeneous job stands for its first component.
+        Any other id is returned unchanged.
         """
         named = ARRAY.fullmatch(job_id)
         found = jobs.c.job_id, jobs.c.phase
@@ -216,9 +215,10 @@ class VisibleQueries(ShortRows):
         return Page(self._job_rows(rows), cursor(rows[-1]["submitted_seq"]) if more else None)
 
     def standing(self, job_id: str, priority: int | None = None) -> Standing | None:
-        """Return the place in line of the viewer's waiting job, or the place it would have with
-        another priority; None where it waits in no queue. Raise UnknownJob where the viewer may
-        not see it."""
+        """Return the position of the viewer's waiting job in its queue, or the position it would
+        have with another priority. Return None if it is in no queue. Raise UnknownJob if the viewer
+        may not see it.
+        """
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
         if row["phase"] != QUEUED:

@@ -281,8 +281,9 @@ class Store:
             leases.let_go(connection, self.clock, lease)
 
     def holder(self, name: str) -> Lease | None:
-        """Return the lease of a name, with who holds it or held it last; None where nobody ever
-        did."""
+        """Return the lease with this name, with its present or last holder. Return None if it was
+        never held.
+        """
         with self.engine.connect() as connection:
             return leases.lease_of(connection, name)
 
