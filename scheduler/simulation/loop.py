@@ -38,7 +38,9 @@ class DecisionCore(Protocol):
         ...
 
     def last_wake(self, now: float) -> float | None:
-        """Return the same as `next_wake` when nothing runs and nothing is to come."""
+        """Return the time of the next wake-up, as `next_wake` does, if no job runs and none will be
+        submitted.
+        """
         ...
 
     def decide(self, now: float) -> list[Decision]:

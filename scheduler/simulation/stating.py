@@ -86,8 +86,9 @@ def stating(
 def with_commands(
     jobs: Iterable[Job], work: Mapping[str, Work], states: Stating, seed: int
 ) -> Iterator[Job]:
-    """Yield the jobs. Those that report their progress get a command that states how many epochs
-    they run.
+    """Yield the jobs. Jobs that report progress get a command that states their number of epochs. A
+    script is all that a user trains with one model. Each script has its own seconds per epoch, and
+    its runs differ by the given error.
 
     A script is what a user trains (by model; one script, where the trace does not say). Its seconds
     an epoch are its own; a run's differ from them as what jobs say is wrong.

@@ -50,9 +50,7 @@ def meaning(code: str) -> str:
 
 
 def limit_codes() -> Iterator[str]:
-    """Yield the codes of limits that this table was made for, as slurmctld has them from 22.05 to
-    26.05.
-    """
+    """Yield the reason codes of limits that slurmctld has, from release 22.05 to 26.05."""
     of_minutes = ["CPUMinutesLimit", "CPURunMinutesLimit", "NodeMinutes", "NodeRunMinutes"]
     of_minutes += ["{m}Minutes", "{m}RunMinutes"]
     plain = ["CpuLimit", "JobsLimit", "MemLimit", "NodeLimit", "SubmitJobsLimit", "WallLimit"]

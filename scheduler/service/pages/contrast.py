@@ -82,8 +82,9 @@ def contrast(one: Bundle, other: Bundle, seen: Sequence[Ended], role: str) -> Co
 def _shapes(
     first: AdditiveModel, then: AdditiveModel
 ) -> tuple[tuple[tuple[Chart, Chart], ...], tuple[str, ...]]:
-    """Return the shapes that differ most, as (the first one's, the other's) charts, and a line
-    for each term that only one of both has."""
+    """Return the charts of the terms that differ most between two models, as pairs (first model,
+    other model). Also return a line for each term that only one of the models has.
+    """
     mine, others = _named(first), _named(then)
     apart = {
         name: _apart(first, mine[name], then, others[name])

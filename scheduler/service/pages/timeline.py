@@ -217,8 +217,9 @@ class _Drawn:
                 )
 
     def _blocks(self, node: Node) -> Iterable[tuple[int, int, list[Holding]]]:
-        """Yield runs of neighbouring GPUs as (first GPU, how many, jobs on them: at most
-        two)."""
+        """Yield blocks of neighbouring GPUs with the same jobs, as (first GPU, number of GPUs, the
+        jobs on them: at most two).
+        """
         on: list[tuple[int, ...]] = [()] * len(node.gpus)
         for i, one in enumerate(self.held):
             for gpu in one.gpus.get(node.node, ()):

@@ -142,7 +142,9 @@ def _withdrawn(one: Tried, why: str) -> Tried:
 
 
 def _instant(text: str) -> float | None:
-    """Return a moment as Slurm prints it: seconds, or a clock of this host; None: it is none."""
+    """Return a time printed by Slurm in seconds since the epoch. The text is a number of seconds or
+    a local date and time. Return None for any other text.
+    """
     if text.isdigit():
         return float(text)
     try:

@@ -98,8 +98,8 @@ class Accounts:
         return [self._node(each, ask, part, node) for node in able], len(there) - len(able)
 
     def _part(self, ask: Ask, there: list[SiteNode]) -> Ask:
-        """Return what a node must have: the whole job where one node can do it, else the least of
-        it.
+        """Return the request that one node must satisfy: the whole job if a node can hold it,
+        otherwise the smallest part.
         """
         alone = replace(
             ask, nodes=1, max_nodes=1, req_nodes=frozenset(), features="", gpus_per_node=False,
@@ -171,7 +171,9 @@ class Accounts:
 
 
 def lacking(each: Ask, free: Free, node: SiteNode) -> Iterator[Lack]:
-    """Yield what a node lacks for what is asked of it."""
+    """Yield the resources that a node lacks for a request, with the amounts asked for, free and
+    installed.
+    """
     if each.exclusive and free.jobs:
         yield Lack(WHOLE, 1, 0, free.jobs)
         return

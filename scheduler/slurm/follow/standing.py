@@ -94,7 +94,9 @@ def asked(job: SlurmJob) -> Json:
 
 
 def queued_at(job: SlurmJob) -> float | None:
-    """Return since when nothing but GPUs keeps a job; None while something else does."""
+    """Return the time since when a job waits for nothing but GPUs, seconds since the epoch. Return
+    None if something else keeps it.
+    """
     waits = job.priority != 0 and not job.dependency
     return job.eligible if job.state in HOLDING or waits else None
 
@@ -105,10 +107,10 @@ def named(job: SlurmJob, reason: SlurmReason) -> SlurmReason:
 
 
 def seen_rows(snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason]) -> dict[str, JobRow]:
-    """Return the jobs of a snapshot that stands alone: nothing was shown of them before.
+    """Return the rows of all jobs of a single snapshot, by id, without any data from earlier polls.
 
     Args:
-        why: what is known of why some wait.
+        why: reasons of waiting jobs, as far as known, by id.
     """
     standings, found = Standings(snapshot, by_slurm=True), {}
     for job in (*snapshot.running.values(), *snapshot.waiting.values(), *snapshot.aside.values()):

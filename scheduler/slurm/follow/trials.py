@@ -133,7 +133,9 @@ class Trials:
         )
 
     def _own(self, job: SlurmJob) -> str:
-        """Return what Pellucid's own policy would do with a job; "" where that is not asked."""
+        """Return as text what Pellucid's own policy would do with a job. Return "" if that was not
+        asked for.
+        """
         if self._means.own is None:
             return ""
         return own_policy(by_own_policy(NEW, self._means.own([*self.jobs, job], self.now)))

@@ -274,8 +274,10 @@ def _run(
 
 
 def _somewhere(job: SlurmJob, snapshot: ClusterSnapshot) -> Placement | None:
-    """Return as many free GPUs as a job has, of its types and on its nodes, since Slurm does
-    not number them. None where the policy is not `slurm`, or such a node is not known."""
+    """Return a placement on free GPUs of a running job's nodes, with its number of GPUs by type,
+    since Slurm does not state their indices. Return None if the policy does not imitate Slurm, or a
+    node is unknown.
+    """
     core, shape = snapshot.core, snapshot.shape
     found: Placement = []
     if (twin := twin_in(core.policy)) is None:

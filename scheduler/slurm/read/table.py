@@ -147,8 +147,9 @@ class Table:
         return jobs
 
     def _fill(self, fresh: Sequence[list[SlurmJob]], was: Mapping[str, SlurmJob]) -> None:
-        """Add its GPUs to each running job that was read again: those known before, or else
-        those that Slurm shows."""
+        """Add the indices of its GPUs to each running job that was read again: those known from
+        before, else those that Slurm shows.
+        """
         asked: list[list[SlurmJob]] = []
         for jobs in fresh:
             job = jobs[0]  # a record of several tasks is of such that wait

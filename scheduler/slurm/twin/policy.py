@@ -192,8 +192,8 @@ class Slurm(Policy):
     # --- what it knows of jobs ------------------------------------------------------------------
 
     def ask(self, job: Job) -> Ask:
-        """Return what a job asks for. A job that comes again in a simulated future asks for what it
-        did before.
+        """Return the request of a job in Slurm's terms. A job that is submitted again in a
+        simulated future keeps its former request.
         """
         found = self._asks.get(job.job_id)
         if found is None:
@@ -331,8 +331,9 @@ class Slurm(Policy):
             turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
 
     def _make_way(self, turn: Turn, ran: Running, blocker: str) -> None:
-        """Remove a job that the pass took off its nodes, or have it wait again, as its QOS or
-        partition has it."""
+        """Apply the preemption of a running job: cancel it, or let it wait again, as its QOS or
+        partition says.
+        """
         job_id, ask = ran.ask.job_id, self._asks[ran.ask.job_id]
         run, preemption = turn.cluster.runs[job_id], Preemption(self.site)
         self._shares.ran(ran, turn.now)
@@ -347,8 +348,9 @@ class Slurm(Policy):
         self._clock.came(run.vc)
 
     def _look_now(self, now: float, *, tries: bool) -> Passes:
-        """Return both passes, not yet run, over the queue of now. With `tries` they get copies,
-        so that running them changes nothing here."""
+        """Return Slurm's two passes over the present queue, not yet run. With `tries` they work on
+        copies, so that running them changes nothing here.
+        """
         capacity, usage, running = self._capacity, self._usage, self._running
         reasons = self._slurm_reasons
         if tries:
@@ -527,8 +529,9 @@ def _placement(
     shares: Iterable[Share],
     gpus: int,
 ) -> Placement:
-    """Return shares as a placement: which GPUs of which node. A job alone on a node has all of
-    its GPUs, but is given as many as it asked for (`gpus`): nobody else is put there."""
+    """Return the shares of nodes as a placement, with at most `gpus` GPUs. A job that has whole
+    nodes is given only as many GPUs as it asked for.
+    """
     numbers = {name: number for number, name in enumerate(names)}
     found: Placement = []
     for share in shares:

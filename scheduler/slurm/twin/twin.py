@@ -55,7 +55,7 @@ class SlurmTwin(Protocol):
 
 
 def twin_in(policy: Policy) -> SlurmTwin | None:
-    """Return the policy as one that decides as Slurm does, or None where it does not
+    """Return the policy typed as one that imitates Slurm. Return None for any other policy
     (`Capabilities.twin`).
     """
     return cast(SlurmTwin, policy) if policy.capabilities.twin else None

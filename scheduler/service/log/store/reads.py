@@ -366,10 +366,10 @@ class VisibleQueries(ShortRows):
         return [line for *_, line in sorted(lines, key=lambda entry: entry[:3])]
 
     def overtaken(self, job_id: str) -> dict[str, int]:
-        """Return how many jobs overtook the viewer's job, by the reason why they could. Overtaking
-        jobs were submitted later to its virtual cluster, and were given GPUs while it waited. A
-        profiling run counts if the job ended in it. Decisions taken after the start of the viewer's
-        job was decided do not count, even if it began a little later.
+        """Return how many jobs overtook the viewer's job, by reason. Such jobs were submitted later
+        to its virtual cluster, but got GPUs while it waited. A profiling run counts if the job
+        ended in it. Decisions after that to start the viewer's job do not count, even if the job
+        began a little later.
         """
         job = self._one(select(jobs).where(jobs.c.job_id == self.job(job_id).job_id))
         until = job["started_at"] or job["ended_at"]
