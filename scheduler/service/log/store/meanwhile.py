@@ -25,7 +25,7 @@ def held_meanwhile(
     sees: Callable[[RowMapping], bool],
 ) -> list[Held]:
     """Return the jobs that had GPUs of a job's virtual cluster during some spans of its wait, most
-    GPU-time first. Jobs with less than a GPU-second are left out.
+    GPU-time first. Jobs that had GPUs for less than a second are left out.
 
     Args:
         sees: function that returns whether the viewer may see the job of a row. Other jobs get no
