@@ -192,8 +192,8 @@ class NodesAllowed:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A withdrawn statement: at `since` the job's limit was said to have room, but Slurm did not
-    start the job. `held` of `judged` such statements were right.
+    """A withdrawn statement: at `since` it was stated that the job's limit has room, but Slurm did
+    not start the job. `held` of `judged` such statements were right.
     """
 
     since: float
