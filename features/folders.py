@@ -24,14 +24,11 @@ class OpenFolder(ValueError):
 
 
 def private_folder(path: str | Path) -> Path:
-    """Return a folder into which only this user and root can put files. Create it if it is missing.
-    Raises OpenFolder: another user owns the folder or one above it, or can write to one. Folders
-    with the sticky bit, as /tmp, are allowed above it, and so are groups without other members.
-    Raises OSError.
+    """Return a folder into which only this user and root can put files. Create it if missing.
 
-    Raises OpenFolder: it belongs to, or can be written by, somebody else, or a folder above it does
-    (where the sticky bit keeps others from renaming it, as in /tmp, or its group has nobody else
-    in it, that is no harm); OSError.
+    Raises OpenFolder: another user owns the folder or one above it, or can write to one. Above
+    it, folders with the sticky bit (as /tmp) and groups without other members are allowed.
+    Raises OSError.
     """
     folder = Path(path).resolve()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

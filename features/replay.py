@@ -117,11 +117,10 @@ def replay_parts(
     source: RowSource,
 ) -> Iterator[list[tuple[Taken, Lifetime]]]:
     """Yield feature rows, each with its lifetime, for lifetimes that come in parts. Jobs of a part
-    must be submitted after those of the part before. Each yielded list follows the one before in
-    time. Memory holds one part, and the jobs that outlive the part in which they were submitted.
+    must be submitted after those of the part before.
 
-    Yields lists that follow one another in time: one or two a part, and the rest at the end.
-    Held in memory: one part, and the jobs that outlive the part they were submitted in.
+    Each yielded list follows the one before in time. Memory holds one part, and the jobs that
+    outlive the part in which they were submitted.
     """
     ahead: list[tuple[float, int, int, Lifetime]] = []  # time, kind, place among all jobs
     before = 0

@@ -17,17 +17,15 @@ FROM_S = 5.0  # where the first stretch is drawn from
 
 
 def picture(history: History, name: str, outlived_s: float = 0.0) -> Chart:
-    """Return the chart of a history. Bars: number of jobs by duration. Lines: share of the next
-    jobs that lasts longer than each duration, by this history and by the wider group to which its
-    estimates are shrunk. Args: name: id of the chart on the page. outlived_s: seconds that the job
-    in question has run. The lines count only jobs that last longer.
+    """Return the chart of a history.
 
-    Bars: its jobs by how long they lasted. Lines: the share of the next ones that outlives each
-    moment, by the history and by the wider group that it is drawn to.
+    Bars: number of jobs by duration. Lines: share of the next jobs that lasts longer than each
+    duration, by this history and by the wider group to which its estimates are shrunk.
 
     Args:
-        name: id on the page.
-        outlived_s: how long the job at hand has run; the lines are of those that outlive as much.
+        name: id of the chart on the page.
+        outlived_s: seconds that the job in question has run. The lines count only jobs that last
+            longer.
     """
     jobs_of_it = known(history, outlived_s)
     becomes = next_words(jobs_of_it.next, outlived_s)

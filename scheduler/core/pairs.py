@@ -153,12 +153,10 @@ def believed(
     predictor: PairPredictor | None, rules: SharingRules
 ) -> tuple[PairPredictor | None, NotExamined]:
     """Return the pair predictor that may be used, given how GPUs are shared. Also return why pairs
-    are not examined without one. The predictor is None if none may be used. Two kernels run at once
-    under MPS, and in turns without it. So pairs measured in one mode say little about the other:
-    their predictions are refused, or marked if `rules.unmeasured`.
+    are not examined without one. The predictor is None if none may be used.
 
-    Two kernels run at once under MPS and in turns without: pairs measured in one mode say
-    little about the other. They are refused, or marked where `rules.unmeasured`.
+    Two kernels run at once under MPS, and in turns without it. So pairs measured in one mode say
+    little about the other: their predictions are refused, or marked if `rules.unmeasured`.
     """
     if rules.mode == "exclusive":
         return None, NotExamined.EXCLUSIVE

@@ -18,11 +18,10 @@ def remarks(
     events: Sequence[Event], limit_s: float | None = None, *, codes: bool = False
 ) -> Iterator[tuple[Event, list[str]]]:
     """Yield each event of a job's life with lines that its sentence does not contain: numbers, the
-    prediction and the next step. The prediction and the expected duration are given only when they
-    change. Events without effect are skipped.
+    prediction and the next step.
 
-    The prediction, and how long the job should run by it, are shown when they change. What a free
-    profiling pass recorded of queues it never served is left out.
+    The prediction and the expected duration are given only when they change. Events without
+    effect are skipped.
 
     Args:
         limit_s: the job's time limit, seconds; None: none.

@@ -28,11 +28,10 @@ Counting = Callable[[str, int, str | None, bool], Capacity]
 
 
 def story_of(of: Dossier) -> Story:
-    """Return the story of a job: its events in order, with their sentences. In front of Slurm,
-    decisions of this service have no effect. The story of a job that Slurm started leaves them out.
+    """Return the story of a job: its events in order, with their sentences.
 
-    What was decided about jobs of a followed Slurm took no effect: of one that Slurm started, none
-    of it is the story.
+    In front of Slurm, decisions of this service have no effect. The story of a job that Slurm
+    started leaves them out.
     """
     now, own, step = of.stands, list(of.own), ""
     if now is not None and own and Phase(now.row.phase).waits:

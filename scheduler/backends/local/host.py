@@ -113,14 +113,13 @@ class Host:
         cls, sizes: Sequence[int], nvml_module: Any = None, *, known: Path | None = None
     ) -> Host:
         """Return this host, with its GPUs assigned in order to nodes of the given sizes. A GPU that
-        does not answer keeps its index, so that the indices of later GPUs stay the same. Args:
-        known: file in which `keep` stored the assignment. By it, GPUs that the driver no longer
-        lists keep their index. Raises HostError when there are too few GPUs, or none answers.
+        does not answer keeps its index, so that the indices of later GPUs stay the same.
 
         Args:
-            known: where `keep` has put them: one that is not even listed any more keeps its place.
+            known: file in which `keep` stored the assignment. By it, GPUs that the driver no longer
+                lists keep their index.
 
-        Raises HostError when there are fewer, or none answers.
+        Raises HostError when there are too few GPUs, or none answers.
         """
         try:
             nvml = open_nvml(nvml_module)

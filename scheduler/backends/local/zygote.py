@@ -82,13 +82,10 @@ class Zygote:
 
 def end_strays(root: Path) -> bool:
     """Kill a zygote or shim process of an ended service that hangs before it claims its attempt. It
-    holds the lock of the spool, so no service could decide. Return whether there was one. Nothing
-    is lost: an attempt that is not claimed is started again. A shim that has claimed its attempt
-    has released the lock. Do nothing while the process that took the lock lives.
+    holds the lock of the spool, so no service could decide. Return whether there was one.
 
-    Nothing is lost by it: an attempt that nobody has claimed is asked for again. A shim that
-    has claimed one has let go of the lock. None is looked for while the process that took the
-    lock lives.
+    Nothing is lost: an attempt that is not claimed is started again. A shim that has claimed its
+    attempt has released the lock. Do nothing while the process that took the lock lives.
     """
     found, lock = False, root / "lock"
     if _owner_lives(lock):

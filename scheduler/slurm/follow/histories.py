@@ -135,10 +135,10 @@ def _since(job: SlurmJob, seen: Seen | None, now: float) -> Iterator[tuple[float
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ran and ended. Times are seconds since the epoch. `predicted_s` is the duration
-    predicted at its submission, seconds. If None, it is predicted when the job is replayed.
+    """A job that ran and ended. Times are seconds since the epoch.
 
-    `predicted_s` was predicted at its submission; with None, it is predicted now.
+    `predicted_s` is the duration predicted at its submission, seconds. If None, it is predicted
+    when the job is replayed.
     """
 
     job: Job

@@ -368,7 +368,9 @@ class VisibleQueries(ShortRows):
     def overtaken(self, job_id: str) -> dict[str, int]:
         """Return how many jobs overtook the viewer's job, by reason. Such jobs were submitted later
         to its virtual cluster, but got GPUs while it waited. A profiling run counts if the job
-        ended in it. Decisions after that to start the viewer's job do not count, even if the job
+        ended in it.
+
+        Decisions made after the decision to start the viewer's job do not count, even if the job
         began a little later.
         """
         job = self._one(select(jobs).where(jobs.c.job_id == self.job(job_id).job_id))
