@@ -100,8 +100,8 @@ def figures(found: Sequence[Found]) -> dict[str, Any]:
 
 
 def _sentences(said: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Return the share of right answers by kind of sentence, and a few wrong ones. The answers
-    are of services with nothing wrong.
+    """Return the share of right answers by kind of sentence, and a few wrong ones. The answers come
+    from services into which no fault was planted.
     """
     kinds = {name: fmean(not one[name] for one in said) for name in (said[0] if said else ())}
     wrong = {name: [one[name] for one in said if one[name]][:3] for name in kinds}

@@ -74,7 +74,8 @@ def create(
     ],
     stored: Stored,
     role: Annotated[
-        str, typer.Option(help="viewer (look), submitter (own jobs), operator (everything).")
+        str,
+        typer.Option(help="Rights: viewer (look), submitter (own jobs), operator (everything)."),
     ] = "submitter",
     vc: Annotated[
         list[str] | None,

@@ -305,10 +305,11 @@ def gain_words(of: Gains) -> str:
 
 
 def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str:
-    """Return a step through a packing tree in words: "GPU utilisation 14 %, at most 43.6 %".
+    """Return one step through a packing tree as text: "GPU utilisation 14 %, at most 43.6 %".
 
     Args:
-        own, partner: before a step of the job that came, and before one of the other.
+        own, partner: prefix of the text: for a step about the new job, and for one about its
+            partner.
     """
     whose = partner if step.of_partner else own
     if step.speed is not None:

@@ -281,7 +281,9 @@ class StarvationBound:
         return (1.0 + self.backfill) * self.max_wait_s
 
     def _bound_s(self, queued: QueuedJob) -> float:
-        """Return the bound of a job in seconds, longer where the job was put off."""
+        """Return the seconds of waiting after which a job goes first. It is longer for a job whose
+        turn was postponed because of its cost to others.
+        """
         put_off = self._put_off.get(queued.job.job_id)
         return self.max_wait_s if put_off is None else put_off.times * self.max_wait_s
 
