@@ -186,9 +186,9 @@ class Answers:
         return {"suggestions": [asdict(one) for one in shown]}
 
     def _still(self, job_id: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Return the outcomes that still hold after reading on in the log. One that starts at
-        once is left out if the job would no longer start now: another may have been given the
-        GPUs."""
+        """Return the outcomes that still hold after reading new events of the log. A start at once
+        is left out if the job would no longer start now.
+        """
         state, covered = self._of.state, self._of.state.covered
         found = list(outcomes)
         if not any(one.starts_now for one in found):

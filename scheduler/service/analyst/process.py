@@ -430,8 +430,8 @@ class Analyst:
         return {j: one for j, one in made.items() if self._touched.get(j, -1) <= seen}
 
     def as_shown(self, job_id: str, made: StartForecast) -> StartForecast:
-        """Return the forecast shown for a waiting job: the latest, or, before there is one, one
-        from futures that were `made` just now.
+        """Return the forecast to show for a waiting job: the latest stored one, otherwise the new
+        one `made`, with its correction.
         """
         if (latest := self.latest.get(job_id)) is not None:
             return latest
@@ -589,7 +589,7 @@ def _answered(
     connection: Connection,
     _: list[Event],
 ) -> None:
-    """Write an answer, and what it claims as of an event of the log. Delete old questions."""
+    """Store an answer with the claims that it makes, and delete old questions."""
     claims.keep(connection, *claimed)
     values = {"answer": canonical(reply), "answered_at": now}
     connection.execute(update(questions).where(questions.c.id == question).values(values))

@@ -155,10 +155,10 @@ class State:
         return decisions
 
     def follow(self, event: Event, taken: Sequence[Decision]) -> None:
-        """Apply one event with the recorded decisions, whoever took them.
+        """Apply one event of the log, with its recorded decisions.
 
         Args:
-            taken: of a pass, the decisions that the log has of it.
+            taken: the recorded decisions, if the event is a pass.
         """
         if event.kind is not Kind.DECIDED:
             self.note(event)

@@ -242,7 +242,7 @@ class Ledger:
             record.queued_at = d.time
 
     def _queued_and_held(self, record: Record, d: Decision) -> None:
-        """Note when a job was queued that was held in the pass that queued it."""
+        """Record the time at which a job joined its queue, if it was held in the same pass."""
         if record.queued_at is None:
             record.queued_at = d.time
 

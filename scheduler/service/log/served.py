@@ -85,7 +85,9 @@ class Week:
 
     @property
     def words(self) -> str:
-        """Return what may still change of it, in words; "": nothing."""
+        """Return as text whether the week's figures may still change: "until now", "not settled
+        yet", or "" if they are final.
+        """
         return "" if self.whole else "not settled yet" if self.over else "until now"
 
 

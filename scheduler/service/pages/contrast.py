@@ -220,12 +220,11 @@ def scored_of(
 def movement(
     scored: Iterable[Scored], bundle: Bundle, known: Mapping[str, Bundle], now: float
 ) -> Movement:
-    """Return what moved a user's estimates of this week's jobs, beside those of three weeks
-    before.
+    """Return which terms changed a user's predictions between this week and three weeks before.
 
     Args:
-        bundle: the models in use; both times are taken apart with their terms.
-        known: the bundles that the scores are of.
+        bundle: the models in use. Predictions of both times are decomposed with its terms.
+        known: bundles by digest, with which the stored scores were made.
     """
     model = bundle.duration
     times: tuple[list[Scored], list[Scored]] = ([], [])

@@ -80,7 +80,9 @@ def digest_of(table: Table, row: Row) -> str:
 
 
 def head_of(before: str, content: str) -> str:
-    """Return the chain's head (a digest) after a link with this content, given the head before."""
+    """Return the head of the hash chain (a digest) after one more link: the hash of the previous
+    head and the link's content.
+    """
     return sha256(f"{before}\n{content}".encode()).hexdigest()
 
 

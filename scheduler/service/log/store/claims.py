@@ -229,9 +229,10 @@ Values = Mapping[str, Any]  # columns to be set; none: nothing is known yet
 
 
 def _taken(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Return the columns that mark an offer as taken: the job's owner made the change. Return
-    {} where that may still happen; None where another change was made, the job started, or time
-    is up."""
+    """Return the columns that mark a suggestion as followed, if the job's owner has made the
+    change. Return {} if that may still happen. Return None if another change was made, the job
+    started, or time is up.
+    """
     offered = json.loads(row.change)
     for at, kind, body in _since(connection, row.job_id, row.seq, _CHANGES):
         made = kind == Happened.CHANGED and same_change(body, offered)

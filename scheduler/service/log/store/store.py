@@ -288,9 +288,7 @@ class Store:
             return leases.lease_of(connection, name)
 
     def go_on(self) -> None:
-        """Keep this process's time of day from lying before what other processes wrote, whatever
-        the host's clock is set to.
-        """
+        """Advance this process's clock to at least the latest time that any process has written."""
         with self.engine.connect() as connection:
             self.clock.not_before(leases.latest_time(connection, self.clock))
 
