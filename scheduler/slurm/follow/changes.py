@@ -76,8 +76,9 @@ def _shorter(job: SlurmJob, minutes: int) -> Change:
 def _before(
     job: SlurmJob, ask: Ask, nodes: list[NodeShort], site: Site, twin: SlurmTwin, now: float
 ) -> Iterator[Change]:
-    """Yield shorter time limits for a job, each to end before a reservation begins, or before a
-    job that comes first is to start, on nodes that could run it."""
+    """Yield shorter time limits with which a job would end before a reservation begins, or before a
+    planned job starts, on nodes that could run it.
+    """
     there = {node.name for node in nodes}
     limit = _limit_s(ask, site)
     edges = {
@@ -100,8 +101,9 @@ def _limit_s(ask: Ask, site: Site) -> float:
 
 
 def _within(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[Change]:
-    """Yield changes by which a job asks for no more than a limit allows that it is over by
-    itself: as it is, it never starts."""
+    """Yield changes that bring a job's request within a limit that it exceeds on its own.
+    Unchanged, the job never starts.
+    """
     parts = [site.partitions[name] for name in job.partition.split(",") if name in site.partitions]
     ask = twin.asked(job.id)
     limit = (job.time_limit_s or 0.0) if ask is None else _limit_s(ask, site)

@@ -49,8 +49,8 @@ class Promises:
         self._promised[job_id] = known[0], known[1]
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> None:
-        """Judge what was promised by how the jobs stand now. Promises to jobs that vanished, were
-        held, put off or changed are not judged.
+        """Judge start forecasts by the present states of the jobs. Jobs that vanished, were held or
+        changed are not judged.
         """
         promised: dict[str, tuple[float | None, float | None]] = {}
         asked: dict[str, SlurmJob] = {}

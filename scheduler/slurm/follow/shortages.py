@@ -28,8 +28,8 @@ UNKNOWN = "it does not wait, or is not planned here"
 
 @dataclass(slots=True)
 class Accounts:
-    """Explains what keeps jobs from nodes, for many jobs of one poll. What all need is computed
-    once.
+    """Explains what keeps jobs from nodes, for all jobs of one poll. Common data is
+    computed once.
     """
 
     twin: SlurmTwin

@@ -50,7 +50,9 @@ class Standings:
         self._ranks = ranked(snapshot.waiting) if by_slurm else {}
 
     def of(self, job: SlurmJob, before: str = "") -> Standing:
-        """Return where a job stands; `before`: the code of its reason as it was shown last."""
+        """Return the phase, reason and order value of a job. `before`: the code of the reason shown
+        last.
+        """
         job_id = job.id
         if job_id in self._of.left_out:
             return Standing(phase=seen_as(job))

@@ -219,8 +219,9 @@ class Trials:
         return self._clock.monotonic() >= until or sum(one.by_slurm for one in kept) >= MOST_ASKED
 
     def _asked(self, job: SlurmJob) -> Verdict:
-        """Return what `sbatch --test-only` says of a job like this one; an empty verdict where
-        it is not asked."""
+        """Return the verdict of `sbatch --test-only` on a job like this one. Return an empty
+        verdict if Slurm is not asked.
+        """
         if self._means.asks is None:
             return Verdict()
         options = options_of(job, self.site, self.now)

@@ -28,8 +28,9 @@ HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURI
 
 
 class Asking(Estimator):
-    """Asks another estimator, without telling it of events, since what a snapshot decides does not
-    happen.
+    """An estimator that asks another one, without passing on events, since decisions in a snapshot
+    are not real. Known jobs are estimated again only every `every` snapshots, since a long queue
+    takes long to estimate.
 
     Of jobs it asked for before it asks again for one in `every` per snapshot, since a long queue
     costs more to estimate than to decide about.
@@ -217,7 +218,9 @@ def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
 
 
 def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
-    """Return why a policy that places GPUs can say nothing of a job; "" where it can."""
+    """Return as text why a policy that places only GPUs cannot handle a job. Return "" if
+    it can.
+    """
     if core.policy.capabilities.places_cpus:
         return ""
     if not job.gpus:

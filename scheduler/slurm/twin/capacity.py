@@ -192,8 +192,8 @@ def _with_so_many(
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a job could have of a node. `gpus` are those asked for on each node, or those available
-    there.
+    """The resources of a node that a job could get. `gpus` are those asked for per node, or those
+    available.
     """
 
     cpus: int
@@ -206,7 +206,7 @@ class Room:
 
 
 def _room(ask: Ask, free: Free, node: SiteNode) -> Room | None:
-    """Return what a job could have of a node, or None where it may have nothing there."""
+    """Return the resources of a node that a job could get. Return None if it can get none."""
     if any(free.left_of(name) < count for name, count in ask.gres):
         return None
     if ask.exclusive:
@@ -277,7 +277,7 @@ def _of_all_or_fewer(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[
 
 
 class _Wanted:
-    """What is still to be found for a job, and the shares taken so far."""
+    """The resources still missing for a job, and the shares of nodes taken so far."""
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask

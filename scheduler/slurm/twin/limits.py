@@ -450,8 +450,9 @@ def begin_to_age(waiting: Iterable[Ask], site: Site) -> list[str]:
 
 
 def _ages(ask: Ask, site: Site) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield the limits on how many jobs have an age: the group in which they count, and how
-    many may."""
+    """Yield the limits on the number of waiting jobs whose age counts, as (group of jobs,
+    limit).
+    """
     part = site.partitions.get(next(iter(ask.partitions), ""))
     found: list[tuple[tuple[str, ...], int | None]] = []
     for name in dict.fromkeys((ask.qos, part.qos if part is not None else "")):

@@ -108,7 +108,7 @@ class Slurm(Policy):
 
     @property
     def outlook(self) -> TwinOutlook:
-        """Return what is known of jobs that wait, beside decisions."""
+        """Return the twin's forecasts on waiting jobs."""
         return TwinOutlook(self)
 
     def see(
@@ -143,7 +143,7 @@ class Slurm(Policy):
             self._clock.see(now, site.backfilled)
 
     def expect(self, asks: Mapping[str, Ask]) -> None:
-        """Note what jobs ask for that come later."""
+        """Store the requests of jobs that will be submitted later."""
         self._asks.update(asks)
         late = _deadlines(asks.values())
         self._edges, self._keeps_deadlines = (
@@ -180,8 +180,9 @@ class Slurm(Policy):
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
-        """Take over everything known, and when backfill last ran. Return whether `before` is a
-        `slurm`, too; if not, do nothing. The policy has no settings of its own."""
+        """Take over the whole state of `before`, but not its settings. Return False, and change
+        nothing, if `before` is another policy.
+        """
         if not isinstance(before, Slurm):
             return False
         settings = self.settings
@@ -360,8 +361,8 @@ class Slurm(Policy):
         return Passes(*known, reasons=reasons, parts=self._parts)
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None:
-        """Return why a job waits, with the limit or the reservation that causes it, or None where
-        that is not known.
+        """Return why a job waits, with the limit or reservation that causes it. Return None if
+        unknown.
         """
         found, ask = self.reasons.get(job_id), self._asks.get(job_id)
         part = self.site.partitions.get(ask.partitions[0]) if ask and ask.partitions else None

@@ -19,7 +19,7 @@ _CREDENTIAL_S = 120  # AuthInfo's cred_expire, by default
 
 
 class Preemption:
-    """How jobs of a site make way for others."""
+    """The site's rules of preemption: which running jobs make way for which others, and how."""
 
     def __init__(self, site: Site) -> None:
         self.site = site

@@ -97,13 +97,13 @@ class TwinOutlook:
 
 
 def refused(twin: SlurmTwin, job_id: str) -> bool:
-    """Return whether no partition takes a job as it is, whatever ends or comes up."""
+    """Return whether every partition refuses the job as it is, even with all nodes free and up."""
     return _never(twin, job_id, lambda ask, part: closed_to(ask, part) not in ("", DOWN))
 
 
 def limited(twin: SlurmTwin, job_id: str) -> bool:
-    """Return whether Slurm says that a limit keeps the job, and in each of its partitions it asks
-    for more than that limit allows when nobody uses any.
+    """Return whether the job exceeds a limit on its own in each of its partitions, and Slurm gives
+    that limit as the reason.
     """
     nobody = Usage()
     return _never(twin, job_id, lambda ask, part: _hit(ask, part, twin.site, nobody))
