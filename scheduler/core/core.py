@@ -183,8 +183,8 @@ class Core:
         self.dirty[self.cluster.runs[job_id].vc] = None
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """Called when a job that runs, or is profiled, reports how long it will have run on GPUs of
-        its own.
+        """Called when a running or profiled job reports its progress, with its predicted total
+        duration on GPUs of its own.
         """
         queued, run = self.jobs[job_id], self.cluster.runs[job_id]
         progress = self.estimator.tempered(queued.job, progress)
@@ -387,8 +387,9 @@ class Core:
 
     @property
     def profiles_apart(self) -> bool:
-        """Whether jobs are profiled on nodes kept for that, even if none of these is there
-        now."""
+        """Whether jobs are profiled on nodes reserved for profiling, even if none of these nodes
+        exists now.
+        """
         stage, cluster = self.profiling, self.cluster
         return cluster.profiling.gpus > 0 if stage is None else stage.has_nodes(cluster)
 

@@ -165,7 +165,7 @@ class Curve:
 
 @lru_cache(maxsize=4096)
 def _alone(own: Predicted, outlived_s: float) -> Curve:
-    """Return what `Curve.alone` does; jobs that are alike ask for the same one."""
+    """Return the result of `Curve.alone`. It is cached, since similar jobs need the same one."""
     levels = [(i + 0.5) / ALONE for i in range(ALONE)]
     passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
     left = own.ends_at([passed + (1.0 - passed) * level for level in levels])

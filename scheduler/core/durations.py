@@ -523,8 +523,9 @@ class DurationDistribution:
 
 @lru_cache(maxsize=512)
 def _of_error(error: float, points: int) -> _Ratios:
-    """Return ratios for predictions with this standard deviation of ln(true / predicted). They
-    stay as they are: nothing is learned."""
+    """Return ratios (true over predicted duration) for predictions whose ln(true / predicted) has
+    this standard deviation. They are fixed, not learned.
+    """
     off = NormalDist(0.0, error)
     found = _Ratios(0)
     found.ascending = [off.inv_cdf((i + 0.5) / STATED_POINTS) for i in range(STATED_POINTS)]
@@ -544,7 +545,7 @@ def _describe(
 
 
 def _derive(ratios: _Ratios) -> None:
-    """Compute the other fields of some ratios from their quantiles."""
+    """Fill in the fields of a set of ratios that follow from its quantiles."""
     ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
     ratios.fresh = tuple(at_level(ratios.even, (i + 0.5) / FINE) for i in range(FINE))
 

@@ -56,8 +56,8 @@ COLD_START = "coldstart"  # stands for a digest in scores that come from histori
 
 
 class Description(TypedDict, total=False):
-    """What is needed to read the terms of a score: their names, the names of the inputs, what an
-    input is about and its unit, and what is known of the model.
+    """How to read the terms of a score: names of the terms and inputs, the meaning and unit of each
+    input, and metadata of the model.
     """
 
     terms: list[str]
@@ -459,8 +459,8 @@ def knows_limits(bundle: Bundle) -> bool:
 
 
 def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
-    """Return an estimate with one more term: by how much the job's time limit shortens jobs like
-    it.
+    """Return the estimate with one more term: the reduction of the predicted duration by the job's
+    time limit. Return it unchanged if there is none.
     """
     moves = state.cut_off(job, now) if job.time_limit_s else 0.0
     if not moves:
@@ -480,8 +480,9 @@ def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) ->
 
 
 def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
-    """Return an estimate with one more term, for the longest run after which the job had not
-    ended; the same estimate where there was none."""
+    """Return the estimate with one more term for the longest earlier run in which the job did not
+    end. Return it unchanged without such a run.
+    """
     score = estimate.score
     before = estimate.value
     outlived_s, moves = state.beyond(job, now, before)

@@ -56,7 +56,7 @@ class HolderCache:
         self._kept: dict[tuple[str, int], tuple[float, Holding]] = {}
 
     def remember(self) -> list[HoldingMemory]:
-        """Return what was found, as a plain record."""
+        """Return the cached answers as plain records."""
         return [
             HoldingMemory(
                 vc=vc,

@@ -56,8 +56,8 @@ class KnownJob:
 
 @dataclass(slots=True, kw_only=True)
 class ChangeMemory:
-    """A change that waits for a node to be idle: what the node becomes (None: it is removed), and
-    whether it is open then.
+    """A pending change that waits until its node is idle: the node's new shape (None: it is
+    removed), and whether it is open afterwards.
     """
 
     node: int
@@ -334,8 +334,9 @@ class Nodes:
             self._touch(vc)
 
     def _touch(self, vc: str) -> None:
-        """Have a virtual cluster served again: some of its GPUs may be given now that could not
-        before, or the reverse."""
+        """Mark a virtual cluster to be served at the next pass, since its usable GPUs have changed.
+        If virtual clusters borrow, mark all.
+        """
         self._core.touch(vc)
         if self._core.policy.capabilities.borrows:
             for other in self._core.queues:

@@ -134,8 +134,9 @@ def pair_predictor_of(bundle: Bundle) -> BundlePairPredictor | None:
 
 
 class _Marked:
-    """Predict as another predictor does, and note with every pair that it was not measured in
-    this mode of sharing."""
+    """A pair predictor that passes on another's predictions, each with the note that it was not
+    measured in this mode of sharing.
+    """
 
     def __init__(self, predictor: PairPredictor, mark: str):
         self._predictor = predictor

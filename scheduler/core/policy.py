@@ -79,11 +79,14 @@ class Outlook(Protocol):
         """
 
     def latest(self, job_id: str) -> float:
-        """Return the last moment at which a job may start before its deadline; inf: there is
-        none."""
+        """Return the latest time at which a job may start to meet its deadline, seconds since the
+        epoch; inf without a deadline.
+        """
 
     def planned(self, job_id: str) -> float | None:
-        """Return when it plans to start a job; None: it does not."""
+        """Return the time at which the policy plans to start a job, seconds since the epoch. Return
+        None without a plan.
+        """
 
     def kept_until(self, job_id: str, now: float) -> float:
         """Return until when the nodes that a job waits for are reserved; `now`: they are not."""
@@ -115,11 +118,11 @@ class Nothing:
 
 
 class Learned:
-    """What a policy remembers from turn to turn beyond its jobs and queues. This base remembers
-    nothing.
+    """The state that a policy keeps between turns, besides its jobs and queues. This base class
+    keeps none.
 
     Attributes:
-        Memory: the record of it.
+        Memory: class of the plain record of this state.
     """
 
     Memory: ClassVar[type[Any]] = Nothing
@@ -269,8 +272,8 @@ class Policy:
         """
 
     def set_aside(self, job_id: str, now: float) -> None:
-        """Called when a waiting job leaves its queue for a while, held or changed. It comes back by
-        `prepare`, and the time it waited counts then.
+        """Called when a waiting job leaves its queue for a while because it is held or changed. It
+        comes back by `prepare`, and keeps the time that it has waited.
         """
         self.withdrawn(job_id, now)
 
@@ -302,7 +305,9 @@ class Policy:
         return False
 
     def use(self, bundle: Bundle) -> None:
-        """Use other models from now on. Policies that pack take their pair predictor from them."""
+        """Use another bundle of models from now on. Policies that let jobs share GPUs take their
+        pair predictor from it.
+        """
 
     def next_wake(self, now: float) -> float | None:
         """Return when the policy is to be called even if nothing happens, or None when there is no
@@ -355,10 +360,11 @@ class Policy:
     def forecaster(
         self, otherwise: Callable[[], ArrivalForecaster] | None
     ) -> ArrivalForecaster | None:
-        """Return what the profiling stage in front of it forecasts arrivals with; None: nothing.
+        """Return the forecaster of arrivals for the profiling stage. Return None if there is none.
 
         Args:
-            otherwise: makes the one of who has no better.
+            otherwise: function that makes the default forecaster, for policies without one of their
+                own.
         """
         return None if otherwise is None else otherwise()
 
@@ -367,8 +373,8 @@ class Policy:
         return ()
 
     def findings(self, queued: QueuedJob) -> Findings:
-        """Return what was found out about a waiting job when it was last evaluated. Nothing is
-        decided.
+        """Return what the last evaluation of a waiting job found, such as the best candidate for
+        sharing. Decide nothing.
         """
         return Findings(queued.considered, queued.type_costs)
 

@@ -517,7 +517,9 @@ class WaitingStage(ProfilingStage):
         self._sweep_above = 2 * len(self._queue) + 1000
 
     def _knows_none(self, core: Host) -> bool:
-        """Return whether profiles come from runs that are watched alone."""
+        """Return whether this stage profiles no job: it has no nodes, so profiles come from jobs
+        that run alone.
+        """
         return not self.has_nodes(core.cluster) and self.scaling is None
 
     def _place(self, core: Host, now: float) -> None:

@@ -30,7 +30,9 @@ class Oracle(Protocol):
 
 
 class Declared(Protocol):
-    """What a policy declares of itself. The core checks that it keeps to it."""
+    """What a policy declares about itself: name, capabilities, reservations and promises. The core
+    checks that its decisions agree.
+    """
 
     @property
     def name(self) -> str: ...
@@ -374,12 +376,12 @@ class Turn:
         )
 
     def _held_by(self, queued: QueuedJob, blocker: str | None, position: int) -> Holding:
-        """Return the runs or the job that a job waits for, as far as is known without trying,
-        and the seconds until they should be gone.
+        """Return the runs or the job that a job waits for, as far as known without a trial, and the
+        seconds until they should end.
 
         Args:
-            blocker: the job that keeps it from starting, where that is known.
-            position: its place in line, from 1.
+            blocker: id of the job that keeps it from starting, if known.
+            position: its position in the queue, from 1.
         """
         if blocker is not None:
             return Holding((blocker,))

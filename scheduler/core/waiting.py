@@ -363,7 +363,9 @@ class Waiting:
         return None if dependent is None else dependent.blocked
 
     def held_profiled(self, queued: QueuedJob, now: float) -> bool:
-        """Set a job aside if it was held while it was profiled. Return whether it was."""
+        """Called when the profiling of a job ends. If it was held meanwhile, take it out of its
+        queue. Return whether it was.
+        """
         job = queued.job
         if job.job_id not in self._held:
             return False
@@ -373,14 +375,15 @@ class Waiting:
         return True
 
     def keep_held(self, job_id: str, *, joined: bool) -> None:
-        """Keep a job held that another core held. `joined` says whether it had been in its
-        queue.
+        """Mark a job as held, since it was held in the core that this one replaces. `joined`:
+        whether it had been in its queue.
         """
         self._held[job_id] = joined
 
     def keep_dependent(self, job: Job, since: float, failed: str, *, joined: bool) -> None:
-        """Keep a job dependent that depended on others in another core. `failed` is the one that
-        did not succeed, or "". It is looked into at the next pass, once all are known.
+        """Mark a job as waiting for other jobs to end, since it did in the core that this one
+        replaces. `failed`: id of the job that did not succeed, or "". The next pass checks its
+        dependencies.
         """
         if failed:
             self._dependencies.ended(failed, False, since)
@@ -462,8 +465,9 @@ class Waiting:
         )
 
     def _reconsider(self, job_id: str, now: float) -> None:
-        """Look again at a dependent job, because a job that it waits for has ended: let it go
-        on, or record the next one that it waits for."""
+        """Check a job that waits for other jobs to end, after one of them has ended. Put it into
+        its queue, or record the next job that it waits for.
+        """
         queued, dependent = self._core.jobs[job_id], self._dependent[job_id]
         blocked = self._dependencies.blocked(queued.job, self._core.jobs)
         if blocked is None:

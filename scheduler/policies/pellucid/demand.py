@@ -115,9 +115,7 @@ class Demand:
             self._asked[where] = replace(one, unseen_s=dict(one.unseen_s))
 
     def take_over(self, other: Demand, jobs: Iterable[QueuedJob], now: float) -> None:
-        """Take over what another has counted. What each of `jobs` waited by the other's clock
-        counts in this one.
-        """
+        """Take over the counts of another `Demand`. Waits of `jobs` by its fair clock are kept."""
         self._paused = other._paused
         if self.pooled == other.pooled:
             self._jobs, self._asked = other._jobs, other._asked
@@ -153,7 +151,9 @@ class Demand:
         return asked.clock(now) - came + asked.unseen_s.get(job_id, 0.0) / asked.slowdown
 
     def pause(self, job_id: str, waited_s: float | None) -> None:
-        """Note how long a job has waited that is not counted now but will come back."""
+        """Store the wait so far of a job that is not counted for a while, by the fair clock,
+        seconds.
+        """
         if waited_s is not None:
             self._paused[job_id] = waited_s
 

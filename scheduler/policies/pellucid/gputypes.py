@@ -313,8 +313,8 @@ class TypedPlacement:
         return ends[-1][0] if ends else 0.0
 
     def view(self, pool: Pool, queued: QueuedJob) -> PoolView:
-        """Return the nodes on which GPUs are kept for a job: of those it fits on, the ones where it
-        is fastest.
+        """Return the nodes on which GPUs are reserved for a job: those of the fastest type that
+        suits it.
         """
         job = queued.job
         best = max(self.candidates(job), key=lambda s: (self.speed(job, s.group.gpu_type), s.gpus))

@@ -246,8 +246,9 @@ class PellucidLearned(Learned):
             policy.memos.pop(turn.vc, None)
 
     def _promote(self, turn: Turn) -> None:
-        """Put the jobs in front that have come to go first, because they waited past their
-        bound. Leave out jobs that run, or have ended."""
+        """Put jobs that have waited beyond their bound at the front of the queue. Jobs that run or
+        have ended are left out.
+        """
         policy = self._policy
 
         def costs_s(queued: QueuedJob) -> float:

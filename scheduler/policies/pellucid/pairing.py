@@ -408,8 +408,9 @@ class _Search:
         return Hold(longer_s=longer_s, gpus=gpus, of=turn.pool.gpus, kept_out=kept_out)
 
     def _soonest_s(self) -> float:
-        """Return the seconds until so many runs should have ended that the jobs in front and
-        this one have GPUs; inf where too few run."""
+        """Return the predicted seconds until enough runs of this size have ended for the jobs in
+        front and this one. Return inf if there are too few runs.
+        """
         if self._waits_s is None:
             turn, gpus = self._turn, self._queued.job.gpus
             ahead = sum(1 for _ in takewhile(lambda other: other is not self._queued, turn.queue))

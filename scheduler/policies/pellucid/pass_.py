@@ -37,7 +37,9 @@ LOG = logging.getLogger(__name__)
 
 
 class Parts(Protocol):
-    """What a pass asks of the policy: its settings, its parts, and what lasts from pass to pass."""
+    """The parts of the policy that a pass uses: settings, components, and state that lasts between
+    passes.
+    """
 
     max_gpus: int
     profile_above: float

@@ -136,8 +136,8 @@ class Pellucid(Policy):
         self.starvation.expect(queued)
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        """Return a job's predicted duration as it counts in the order, aged by its wait. A job past
-        its bound comes first, by submission.
+        """Return the order value of a job; the smallest goes first. It is the weighted predicted
+        duration less a credit for waiting. Jobs past their bound come first, by submission time.
         """
         if self.starvation.goes_first(queued):
             return starving_key(queued)

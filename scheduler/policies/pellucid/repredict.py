@@ -217,7 +217,9 @@ def _whose(job: Job) -> str:
 
 
 def _as_seen(queued: QueuedJob) -> tuple[object, ...]:
-    """Return what was seen of a job itself: its profile, its progress and its longest run."""
+    """Return the observations of a job itself: its profile, its progress, and its longest run
+    without an end.
+    """
     return queued.profile, queued.progress, queued.outlived_s
 
 
@@ -254,7 +256,7 @@ class Repredict:
         self.alike = Alike()
 
     def remember(self) -> RepredictMemory:
-        """Return what it knows, as a plain record."""
+        """Return the state of this object as a plain record."""
         return RepredictMemory(
             last=dict(self._last),
             newest=dict(self._newest),

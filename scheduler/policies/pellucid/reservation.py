@@ -63,12 +63,13 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class PutOff:
-    """A job past its bound that does not go first yet, because of the predicted cost to others.
+    """A job that has waited beyond its bound but does not go first yet, because that would cost
+    other jobs too much waiting.
 
     Attributes:
-        times: it is asked about again after so many times its bound.
-        costs_s: waiting that it would cause the others, in sum.
-        waited_s: what it had waited itself.
+        times: multiple of its bound after which the cost is computed again.
+        costs_s: waiting that it would cause other jobs in all, seconds.
+        waited_s: seconds that it had waited itself.
     """
 
     times: float
@@ -145,8 +146,8 @@ class StarvationBound:
         self._first, self._put_off = set(memory.first), dict(memory.put_off)
 
     def take_over(self, other: StarvationBound, jobs: Iterable[QueuedJob]) -> None:
-        """Take over the jobs of another. The demand that this one counts by must have taken over
-        already.
+        """Take over the jobs of another `StarvationBound`. Its demand must have been taken over
+        before.
         """
         if self._terms() == other._terms():
             self._by_vc, self._patient = other._by_vc, other._patient

@@ -110,7 +110,9 @@ def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
 
 
 def described_by(policy: Orders, queued: QueuedJob) -> Evidence:
-    """Return what a policy predicts of a job's duration, and how much of it counts in the order."""
+    """Return as evidence the predicted distribution of a job's duration, and how much of the
+    duration counts in the order.
+    """
     assert queued.estimate_s is not None
     described = policy.distribution.described(queued.estimate_s, queued.outlived_s)
     return (*described, *worth_by(policy, queued).recorded)
