@@ -150,8 +150,8 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A history: whose jobs it is `of`, how many `ended` and how many `reached` each age (older
-    ones counting less), and what it predicts of the next.
+    """A history of jobs: the group it is `of`, the number of jobs that `ended` and that `reached`
+    any age (older ones count less), and the duration predicted for the next job.
     """
 
     of: str

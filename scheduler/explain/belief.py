@@ -228,8 +228,8 @@ def _by_progress(found: Belief) -> str:
 
 
 def _ends_in(ran_s: float, likely_s: float, latest_s: float | None) -> str:
-    """Return when a running job should end, as a sentence: in how many seconds from now, with even
-    odds and nine in ten; None: that is not known.
+    """Return a sentence on how long a job has run, and when it should end: the median and, if
+    known, the 90th percentile.
     """
     soon = likely_s < 1.0
     text = "may end at any moment" if soon else f"should end in {roughly(likely_s)}"

@@ -42,13 +42,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One thing in the way of a job.
+    """One obstacle to a job: a running job, a waiting job, a reservation or a closed node.
 
     Attributes:
-        job_id: "" of a closed node.
-        node: None unless it is a closed node.
-        ran_s, expected_s: of a run: how long it has run, and how long it was predicted to.
-        ends_in_s: of a run: seconds until it has ended, with even odds.
+        job_id: id of the job; "" for a closed node.
+        node: number of the closed node; None otherwise.
+        ran_s, expected_s: for a run: seconds that it has run, and its predicted duration.
+        ends_in_s: for a run: median seconds until its end.
     """
 
     kind: Kind
@@ -174,9 +174,10 @@ class _Search:
         return stay
 
     def _anybody(self) -> tuple[Item, ...]:
-        """Return a set without which the job starts, not the smallest, for lack of time: the
-        runs of one node with the jobs ahead, or else everything. () where nothing makes it
-        start."""
+        """Return a set of obstacles without which the job starts. For lack of time it is not the
+        smallest: the runs of one node with the jobs ahead, or everything. Return () if the job does
+        not start even then.
+        """
         line: list[Item] = [] if self.crowd else [*self.waiting]
         runs: list[Item] = [run.job.job_id for run in self.runs]
         seeds = self._seeds()[:1]

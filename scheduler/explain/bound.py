@@ -28,8 +28,8 @@ class Held:
 
     @property
     def likely(self) -> float | None:
-        """When the job ends at the latest if it keeps what its progress states; None where nothing
-        says.
+        """Time by which the job ends, by its limit or by its reported progress, whichever is
+        earlier. None if neither is known.
         """
         known = [at for at in (self.until, self.stated) if at is not None]
         return min(known) if known else None

@@ -41,7 +41,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A job that may be in the way: its owner and its phase."""
+    """A job that other jobs may wait for: its id, owner and phase."""
 
     job_id: str
     owner: str
@@ -134,11 +134,12 @@ def causes_of(
     now: float,
     named: Sequence[Waiting] = (),
 ) -> Causes:
-    """Return the waiting jobs and their GPUs by cause, and the jobs that most of them wait for.
+    """Return the number of waiting jobs and their GPUs for each cause, and the jobs that most of
+    them wait for.
 
     Args:
-        others: the jobs that may be shown, by id: no other one is named.
-        named: rows that say who is waited for, where `waits` does not; they are not counted.
+        others: jobs that the viewer may see, by id. No other job is named.
+        named: further rows that say which jobs are waited for. They are not counted as waiting.
     """
     by: dict[tuple[str, str], list[Waiting]] = {}
     for job in waits:

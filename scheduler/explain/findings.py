@@ -113,7 +113,9 @@ def analysis(
 
 
 def _groups(holders: Sequence[InTheWay]) -> Iterator[Group]:
-    """Yield what is in the way as one group for each kind, with counts and the latest end."""
+    """Yield the obstacles as one group per kind, each with its number of members and the latest
+    end.
+    """
     for kind in Kind:
         mine = [one for one in holders if one.kind == kind]
         if not mine:
@@ -190,7 +192,9 @@ def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
 def _sums_to_key(
     mine: Mapping[str, float], queued: QueuedJob, theirs: Mapping[str, float], other: QueuedJob
 ) -> bool:
-    """Return whether the terms of two jobs differ by as much as their keys."""
+    """Return whether the terms of two jobs explain the difference of their recorded order
+    values.
+    """
     off = sum(mine.values()) - queued.key - (sum(theirs.values()) - other.key)
     return abs(off) <= 1e-6 * max(abs(queued.key), abs(other.key), 1.0)
 

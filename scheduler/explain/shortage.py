@@ -178,7 +178,9 @@ def lacks_of(node: NodeShort) -> list[str]:
 
 
 def shut_of(node: NodeShort) -> str:
-    """Return what keeps a node from a job whatever is free there; "" for nothing."""
+    """Return as text the state or reservation that closes a node to a job, however much is free on
+    it. Return "" for an open node.
+    """
     return f"reservation {node.why}" if node.shut == "reservation" else node.why
 
 

@@ -41,7 +41,9 @@ def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
 
 
 def as_predicted(one: Held) -> str:
-    """Return how long a job that had GPUs meanwhile has run, beside what was predicted."""
+    """Return as text the predicted and the true duration of a job that had GPUs meanwhile: "
+    (predicted 2 h, ran 3 h)". Return "" if both are unknown.
+    """
     ran = "has run" if one.runs else "ran"
     known = [
         f"{word} {duration(seconds)}"

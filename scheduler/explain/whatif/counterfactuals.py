@@ -263,7 +263,9 @@ class WhatIf:
         )
 
     def _waiting(self, job_id: str, change: Change) -> int:
-        """Return how many others wait in the virtual clusters concerned."""
+        """Return the number of other jobs that wait in the job's virtual cluster, and in the one to
+        which the change moves it.
+        """
         whole, other = self.futures.whole, change.to.get("vc")
         own = whole.jobs[job_id]
         lines = [whole.queues[vc] for vc in dict.fromkeys((own.job.vc, other)) if vc is not None]
@@ -526,7 +528,9 @@ def _at_most(predicted: Duration | None, limit_s: float) -> Duration | None:
 
 
 def _kind(change: Change) -> tuple[str, ...]:
-    """Return what a change is about: of several alike the one that helps most is enough."""
+    """Return the names of the fields that a change sets. Among changes with the same names, only
+    the best is suggested.
+    """
     return tuple(change.body())
 
 
@@ -547,8 +551,8 @@ def _guessed(start: Decision) -> bool:
 def _company(
     start: Decision | None, made: Sequence[World], job_id: str
 ) -> tuple[bool, float | None]:
-    """Return whether a job starts beside another, and its speed: as was decided, else as in the
-    futures in which it starts.
+    """Return whether the job starts beside another job, and its relative speed. Both follow from
+    the decision `start` if given, otherwise from the simulated futures in which the job starts.
     """
     if start is not None:
         return start.action is Action.PACK, _speed(start)
@@ -606,8 +610,9 @@ def _forecast(
 
 
 def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | None:
-    """Return how much earlier a job starts, seconds, by the even-odds starts that are shown.
-    None where one is unknown, or lies beyond what was followed (`until`)."""
+    """Return by how many seconds the median start is earlier after the change. Return None if one
+    of the starts is unknown, or lies beyond the end of the simulation (`until`).
+    """
     was, new = is_now.start_p50, then.start_p50
     if was is None or new is None or max(was, new) >= until:
         return None

@@ -426,4 +426,4 @@ class Future(Engine):
 
 
 class _Enough(Exception):
-    """Raised when everything that was to be known is known."""
+    """Raised to stop a simulated future once everything asked about has happened."""

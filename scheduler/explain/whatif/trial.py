@@ -35,7 +35,7 @@ class Trial:
             alter(core, now)
 
     def decide(self) -> Trial:
-        """Let the copy decide at its moment. Return this trial."""
+        """Let the copy of the core take its decisions at the trial's time. Return this trial."""
         self.decisions = self.core.decide(self.now)
         return self
 

@@ -252,7 +252,9 @@ def not_before(
 
 
 def _stands(core: Core, job_id: str, crude_s: float) -> tuple[float, float, float]:
-    """Return where a job stands: work ahead, its prediction and its size, as logarithms."""
+    """Return logarithms of three figures on a waiting job: its rough time to start, its predicted
+    duration, and its number of GPUs.
+    """
     queued = core.jobs[job_id]
     lasts = TYPICAL_S if queued.predicted_s is None else queued.predicted_s
     return log(SOON_S + max(0.0, crude_s)), log(SOON_S + max(0.0, lasts)), log2(queued.job.gpus + 1)
