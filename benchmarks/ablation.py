@@ -215,7 +215,9 @@ def ablate(
 
 
 def _cell(track: str, seed: int, group: str, name: str, durations: str, failing: bool) -> str:
-    """Return what is measured, by which rows that come to the same share a cell."""
+    """Return the key of a measurement. Rows of the ablation that play the same simulation have the
+    same key.
+    """
     row = GROUPS[group][name]
     isolated = row.isolated or track == "honest"
     where = "" if track in TRACKS else f"{track}|"

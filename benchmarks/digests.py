@@ -210,7 +210,9 @@ def play(name: str, data: Path) -> Found:
 
 
 def differences(expected: Found | None, found: Found) -> list[str]:
-    """Return a line for each digest that differs, with the place where it first does."""
+    """Return one line of text for each digest that differs, with the range of lines where the
+    records first differ.
+    """
     if expected is None:
         return ["nothing is expected yet (--update)"]
     lines = []

@@ -66,7 +66,7 @@ def chosen(count: int, *about: object) -> int:
 
 
 class Swapped(HistoriesEstimator):
-    """An estimator that answers for a job with its estimate of an earlier one."""
+    """A deliberately wrong estimator. It gives a job the estimate of an earlier job."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -150,7 +150,9 @@ def planted(text: str, mutant: Mutant) -> str:
 
 
 def copy(to: Path) -> None:
-    """Copy what git would see of this tree, compiled so that a changed file is never read stale."""
+    """Copy the files of this tree that git tracks or does not ignore to a folder, and compile them.
+    Compiled files are checked by content, so that a changed source is never ignored.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
         cwd=ROOT,

@@ -129,8 +129,9 @@ def replace_model(bundle: Bundle, model: AdditiveModel) -> Bundle:
 
 
 def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, int]:
-    """Return after how many ended jobs the watch goes back to the former models; None: not within a
-    day's jobs.
+    """Return two numbers: after how many ended jobs the check goes back to the former models (None:
+    not within a day's jobs), and how many jobs the first day has. Models that were judged worse
+    before the promotion are given up sooner.
 
     The second number is how many jobs of the first day there are. The promoted ones are judged
     beforehand, as by `pellucid promote`: those judged worse are left sooner.

@@ -167,8 +167,8 @@ class Statements:
         self._all[long] = before * keep + held, of * keep + 1.0
 
     def claim(self, owner: str, expect: str) -> Claim | None:
-        """Return what an owner's words claim of a job, with the share of such claims that hold.
-        Return None where the words claim nothing.
+        """Return the range of duration that an owner expects of a job, with the share of such
+        statements that held. Return None if the statement gives no range.
         """
         between = expected(expect)
         if between is None:

@@ -590,12 +590,12 @@ class FeatureState:
         return seen.hazards, score - sum(seen.survival[: len(survival.SUM)])
 
     def beyond(self, job: Job, now: float, score: float) -> tuple[float, float]:
-        """Return the seconds that a job outlived in earlier runs, and what they add to its
-        score.
+        """Return (seconds, change): the longest time that the job has run without ending, and the
+        change of its score by it. A score is ln(1 + seconds).
 
-        A score is ln(1 + seconds). What is added is the mean of jobs like it that outlive as
-        much, less the mean of all; the sum never falls below ln(1 + the seconds outlived). Both
-        values are 0 if the job has outlived nothing, or the family `survival` is not kept.
+        The change is the mean of similar jobs that last longer than that, less the mean of all.
+        The changed score is at least ln(1 + seconds). Both values are 0 if the job has not run
+        before, or the family `survival` is not kept.
         """
         seen = self._seen_now(job, now)
         if not (seen.outlived_s > 0 and seen.hazards):

@@ -142,10 +142,11 @@ _AT = [EDGES_S.index(seconds) for seconds in THRESHOLDS_S.values()]
 
 
 class Hazard:
-    """Fading counts of one group: jobs that reached each stretch, and that ended in it.
+    """Counts of one group of jobs: how many reached each bin of running time, and how many ended in
+    it. Older jobs count less.
 
     Attributes:
-        sayers: jobs of the group that reported how long they will have run; kept by `Lives`.
+        sayers: jobs of the group that reported their total duration; kept by `Lives`.
     """
 
     __slots__ = ("_ended", "_keep", "_reached", "sayers")
@@ -204,14 +205,14 @@ def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
 
 
 class History(NamedTuple):
-    """How long the jobs of one group lasted, and what that makes of the next.
+    """How long the jobs of one group lasted, and the distribution that follows for the next job.
 
     Attributes:
         level: one of `LEVELS`.
-        of: the group, in words.
-        reached: jobs that reached each stretch, the older ones faded.
-        ended: jobs of `reached` that ended in the stretch.
-        hazards: share that ends in each stretch of those that reach it, shrunk to the wider group.
+        of: name of the group, in words.
+        reached: number of jobs that reached each bin of running time; older jobs count less.
+        ended: number of jobs of `reached` that ended in the bin.
+        hazards: share of the jobs reaching each bin that ends in it, shrunk to the wider group.
         wider: the hazards of the wider group.
     """
 

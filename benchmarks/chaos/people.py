@@ -21,7 +21,9 @@ Note = Callable[..., Any]
 
 @dataclass
 class Answer:
-    """An answer. `status` is None where none came back, and nobody knows what was done."""
+    """The answer to a request. `status` is None if no answer came back, so that the effect of the
+    request is unknown.
+    """
 
     status: int | None = None
     body: Any = None
@@ -244,7 +246,9 @@ class Person:
         self.insist("hold", "PUT", f"/jobs/{job}/hold", job)
 
     def hold_while_looked_at(self, job: str) -> None:
-        """Wait until a job is being profiled, if it is, and hold it then; perhaps let it go."""
+        """Hold a job while it is being profiled, and sometimes release it again. Do nothing if it
+        is not profiled.
+        """
         until = self.kernel.clock + LOOKS_S
         while self.kernel.clock < until:
             phase = (self.ask("get", "GET", f"/jobs/{job}", job).body or {}).get("phase")

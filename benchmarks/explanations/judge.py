@@ -215,7 +215,9 @@ class Judge:
         return aside(act)
 
     def _only_these(self, told: Mapping[str, Any], job_id: str, now: float) -> tuple[bool, bool]:
-        """Return whether all of them are needed, and nothing else of the kind would do."""
+        """Return two findings: whether every named obstacle is needed, and whether the job still
+        waits without other obstacles of the same kinds.
+        """
         holders, random = told["holders"], self._random(job_id, now)
         left = random.sample(range(len(holders)), min(LEFT, len(holders)))
         minimal = len(holders) == 1 or not any(

@@ -93,7 +93,9 @@ class Found:
 
 
 class _State:
-    """What slurmctld had, as its log tells."""
+    """The state of slurmctld as its log shows it: running and waiting jobs, free resources,
+    priorities.
+    """
 
     def __init__(self, recording: Recording, asked: Mapping[str, SlurmJob]) -> None:
         self.recording, self.site = recording, recording.looks[0].site

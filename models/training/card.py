@@ -146,7 +146,9 @@ def model_card(
 
 
 def _example(example: Mapping[str, Any]) -> str:
-    """Return HTML about one predicted job and the known jobs that it was judged like."""
+    """Return HTML that shows one predicted job, and the known jobs that the model treats as
+    similar.
+    """
     columns = {
         str(job["job_id"]): {"GPUs": job["gpus"], "seconds": job["duration_s"]}
         for job in example["alike"]

@@ -329,9 +329,9 @@ class Believed:
 
 
 def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dict[str, object]:
-    """Return how well the predicted chance to last over six hours finds such jobs, among those
-    for which the sum of terms predicts less than `SHORT_S`; beside it, how well the sum itself
-    does. {} if there is no such job.
+    """Return how well two scores find jobs of over six hours among those with a predicted duration
+    below `SHORT_S`: the predicted chance, and the sum of terms. Each has average precision and
+    precision at some recalls. Return {} if there is no such long job.
     """
     these = test & np.isfinite(rows.y) & (np.expm1(score) < SHORT_S)
     long = (rows.y[these] > LONG_S[1][1]).astype(np.float64)

@@ -169,8 +169,8 @@ class Site:
         return frozenset((CAPACITY, LIMIT) if knows else (CAPACITY,))
 
     def arriving(self, modelled: frozenset[str]) -> Workload:
-        """Return the jobs. Those that waited for causes outside of `modelled` are submitted
-        when they started: nobody could have started them before.
+        """Return the workload for a replay. A job that waited for a cause outside of `modelled` is
+        submitted at its recorded start, since no policy could have started it before.
         """
         return arriving(self.workload, self.recorded, modelled)
 
@@ -598,8 +598,8 @@ LOST, TOO_MANY_LOST = 0.01, 0.05  # share of the jobs of a dump
 
 
 def _nearer(extra: Extra, printed: Sequence[Path], shape: Path | None) -> list[str]:
-    """Return what a person could give besides, to bring the replay nearer to what happened;
-    nothing that was given is named.
+    """Return as texts which further files or columns would make the replay more exact. Those
+    already given are not named.
     """
     notes = []
     if not printed:

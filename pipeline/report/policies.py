@@ -130,8 +130,8 @@ def rivals(c: Comparison) -> list[PolicyRun]:
 
 
 def headline(c: Comparison) -> list[str]:
-    """Return how the policy compares with each rival, then where it is behind; one sentence
-    each.
+    """Return sentences that compare the project's policy with each rival, then sentences on where
+    it is behind.
     """
     own = c.own
     jct = own.mean(JCT)

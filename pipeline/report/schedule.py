@@ -185,7 +185,9 @@ class Schedule:
 
 
 def read_schedule(run: PolicyRun) -> Schedule | None:
-    """Return the schedule of a run, or None where no GPU was given, or it is not known which."""
+    """Return the schedule of a run. Return None if no job got GPUs, or the nodes are not
+    recorded.
+    """
     found = spells(run)
     if not len(found.start) or not any(len(nodes) for nodes in found.nodes):
         return None

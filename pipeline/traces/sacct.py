@@ -172,8 +172,8 @@ class Sacct(TableAdapter):
 
 
 def columns_of(line: bytes) -> tuple[str, ...]:
-    """Return the columns of a dump without a header, judged by its first line; () where it has a
-    header, or they are not known.
+    """Return the column names of a dump without a header, guessed from its first line. Return () if
+    it has a header, or the columns are not recognised.
     """
     return headerless(line, lambda one: split_header(one, "|"))
 

@@ -456,9 +456,9 @@ class Reader:
     def _passed(
         self, main: Counter, inner: Counter | None, of: float
     ) -> tuple[float, float, float, float, float, float] | None:
-        """Return the last progress and the pace: (seconds, units done, seconds a unit, their
-        relative error, share of a unit not seen yet, factor of doubt); None if the pace is not
-        known.
+        """Return the last progress and the pace: (time in seconds, units done, seconds per unit,
+        relative error of that, share of a unit not seen yet, factor by which doubt widens it).
+        Return None if the pace is unknown.
         """
         begun, (at, n) = main.points[0][1], main.points[-1]
         within = main.within() if main.mark.unit in ("epoch", "fold") else 0.0
@@ -484,8 +484,8 @@ class Reader:
         return None
 
     def _unseen(self, main: Counter, of: float) -> float:
-        """Return the share of a unit that may be added, as long as no evaluation was seen; else
-        0.
+        """Return the share of a unit that an evaluation may add, as long as none was seen. Return 0
+        if none is expected.
         """
         if main.mark.label == "explicit" or main.mark.format in _GROWN:
             return 0.0
@@ -543,8 +543,9 @@ class Reader:
         return any(c.mark.unit == "fold" for c in self._counters.values())
 
     def _by_eta(self, now: float) -> Progress | None:
-        """Return a forecast by the time left that the output states; None if that is not of the
-        whole run, or does not hold.
+        """Return a forecast from the time left that the output prints. Return None if that time is
+        not about the whole run, or is not consistent. If it falls more slowly than real time, it is
+        scaled up.
 
         If it falls more slowly than time passes (an evaluation is not in it), it is taken to go
         on so.

@@ -273,7 +273,9 @@ class Horus(Policy):
 
 
 def _stronger(reason: Reason, refused: Reason) -> Reason:
-    """Return what is recorded of a job that waits, after one more candidate was refused."""
+    """Return the reason to record for a waiting job after one more candidate was refused.
+    Interference outranks memory, and memory outranks all others.
+    """
     if refused is Reason.INTERFERENCE_GUARD:
         return refused
     tells = refused is Reason.MEMORY_GUARD and reason is not Reason.INTERFERENCE_GUARD

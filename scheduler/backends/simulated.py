@@ -194,7 +194,9 @@ class World:
         self._clock = max(self._clock, to)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until there is something to report, at most so long on this world's clock."""
+        """Wait until there is an event to report, at most `timeout_s` seconds on the clock of this
+        simulated world.
+        """
         began = self.now()
         until = began + timeout_s
         while not self._unacked and self._clock < until:

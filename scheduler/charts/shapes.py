@@ -112,7 +112,8 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
 
 
 def placed(model: AdditiveModel, score: Score, most: int = 12) -> list[Chart]:
-    """Return the charts of the terms that move a score most, each with the job's own place.
+    """Return charts of the terms with the largest effect on a score, each with the job's own value
+    marked. Only continuous features are shown.
 
     Of continuous features alone: the bar of a category is named in the waterfall of the job.
     """

@@ -40,7 +40,9 @@ Key = tuple[str, int]
 
 
 class Claim(TypedDict, total=False):
-    """Which process begins an attempt, and what was asked for. One that is prevented has less."""
+    """The record by which a process claims an attempt, with the attempt's request. A prevented
+    attempt has fewer fields.
+    """
 
     job_id: str
     attempt: int
