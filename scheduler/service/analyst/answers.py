@@ -277,8 +277,9 @@ class Answers:
         return asked.effect(alter)
 
     def _moved(self, futures: Futures, job_id: str) -> MovedStart | None:
-        """Return how a job's forecast start has moved since it was submitted, or None where it
-        has not."""
+        """Return how much a job's forecast start has changed since its submission, with causes.
+        Return None if it has not, or is unknown.
+        """
         promised, latest = self._of.promised.get(job_id), self._of.latest.get(job_id)
         if promised is None or latest is None:
             return None

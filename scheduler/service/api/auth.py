@@ -127,7 +127,7 @@ class Authenticator:
         return 1.0 + len(request.scope.get(BODY, b"")) // self._limits.request_bytes
 
     def still(self, request: Request, viewer: Viewer) -> bool:
-        """Return whether somebody who was admitted would be admitted again, with the same
+        """Return whether the sender of an admitted request would still be admitted with the same
         rights.
         """
         try:

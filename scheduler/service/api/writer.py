@@ -109,7 +109,9 @@ class _Waiting:
 
 
 class Writer:
-    """Appends the events of one process. Its thread starts with the first of them."""
+    """Appends the events of one API process to the log, in a thread that starts with the first
+    event.
+    """
 
     def __init__(self, store: Store):
         self._store = store

@@ -215,7 +215,7 @@ class Decider:
             self.store.append([], tables, lease=self.lease)
 
     def _fold(self) -> State:
-        """Return the state that the log leads to, whoever took its decisions."""
+        """Return the state that follows from the log, whichever process made its decisions."""
         with self.store.reading() as connection:
             return self._folded(connection)
 

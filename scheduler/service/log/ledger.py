@@ -69,7 +69,9 @@ class Ledger:
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """Return whether an event changes anything: False where it comes too late, or twice."""
+        """Return whether an event changes the state. An event that comes too late, or twice, does
+        not.
+        """
         if event.kind in ABOUT_NODES:
             return self.nodes.matters(event)
         if event.kind in ABOUT_NO_JOB:
@@ -264,7 +266,7 @@ class Ledger:
         self._pair(d.partner, record.job_id)
 
     def _left(self, record: Record, d: Decision) -> None:
-        """Change nothing: the job's end was noted when its event was taken in."""
+        """Do nothing: the job's end was recorded when its event was read."""
 
     # --- what both do -----------------------------------------------------------------------
 

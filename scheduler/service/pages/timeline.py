@@ -29,13 +29,14 @@ SHORTEST_S = 60.0  # of the time that is drawn
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A job on neighbouring GPUs of a node, or the slot of one that waits.
+    """A bar of the timeline: a job on neighbouring GPUs of a node, or the planned slot of a waiting
+    job.
 
     Attributes:
-        left, width: percent; until it has ended with even odds.
-        fuzzy: percent it may last beyond, nine times in ten not longer; of a slot, it may begin
-            later.
-        css: colour; whether it has outlived its prediction, lasts beyond what is drawn, is unknown.
+        left, width: percent of the axis, up to its median end.
+        fuzzy: percent from the median to the 90th percentile of its end; for a slot, of its start.
+        css: style: the colour, and whether the run is longer than predicted, ends beyond the axis,
+            or has an unknown end.
     """
 
     left: float

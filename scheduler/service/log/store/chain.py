@@ -130,7 +130,9 @@ def change(
 
 
 def take_out(connection: Connection, table: Table, where: ColumnElement[bool]) -> int:
-    """Delete rows, and note that in the chain. Return how many were deleted."""
+    """Delete rows of a table, and record the deletion in the hash chain. Return the number of
+    deleted rows.
+    """
     found = connection.execute(select(*table.primary_key).where(where)).mappings().all()
     connection.execute(delete(table).where(where))
     gone(connection, table, [key_of(table, row) for row in found])
@@ -138,7 +140,7 @@ def take_out(connection: Connection, table: Table, where: ColumnElement[bool]) -
 
 
 def gone(connection: Connection, table: Table, keys: Sequence[str]) -> None:
-    """Note in the chain that rows were deleted, if they were there."""
+    """Record in the hash chain that rows were deleted, if it covers them."""
     if table in SEALED:
         unseal(connection, table, keys)
     if table in CHAINED:
@@ -170,7 +172,9 @@ def add_link(connection: Connection) -> None:
 
 
 def forget(connection: Connection) -> None:
-    """Drop what a transaction covered. Called after it ended, well or not."""
+    """Forget the pending chain entries of a transaction. Called after it has ended, successfully or
+    not.
+    """
     connection.info.pop("chain", None)
 
 

@@ -275,8 +275,9 @@ def _as_asked(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Return the columns with the verdict on a claim: whether it held, and when. Return {}
-    where it is still open, and None where it can never be judged."""
+    """Return the columns with the verdict on a claim: whether it came true, and when it was judged.
+    Return {} if it is still open, and None if it can never be judged.
+    """
     kind, over = Kind(row.kind), Phase(job.phase).over
     if kind is Kind.NEVER:
         return _never(connection, row, job, now)
@@ -387,7 +388,9 @@ def records(connection: Connection, now: float) -> list[Record]:
 
 
 def outcomes(connection: Connection) -> list[Record]:
-    """Return how the stored claims turned out, a record for each kind that there is."""
+    """Return one record for each kind of stored claim: how many came true, were judged, and are
+    open.
+    """
     of = claims.c
     counted = select(
         of.kind,

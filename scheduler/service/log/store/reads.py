@@ -152,7 +152,7 @@ class VisibleQueries(ShortRows):
         return job if command is None else replace(job, command=command)
 
     def keeps_decider(self) -> str:
-        """Return what has kept the decider busy for long, or "" where nothing has."""
+        """Return as text what has kept the decider busy for long. Return "" if nothing has."""
         with self._engine.connect() as connection:
             lease = lease_of(connection, "decider")
         return lease.doing if lease is not None else ""
@@ -415,8 +415,9 @@ class VisibleQueries(ShortRows):
         return by
 
     def _key(self, job: RowMapping) -> ColumnElement[float]:
-        """Return an SQL expression for the key that a waiting job had when a decision was
-        taken: its key changes whenever it is predicted again."""
+        """Return an SQL expression for the order value that a waiting job had at the time of a
+        decision. It changes at each new prediction.
+        """
         bodies = [line.body for line in self.decisions(job["job_id"])]
         known = [(body["event"], body.get("priority")) for body in bodies]
         keys = [(event, key) for event, key in known if key is not None] or [(0, job["key"])]
