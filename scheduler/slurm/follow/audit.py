@@ -80,7 +80,9 @@ class Audit:
         self._room |= claims.unfulfilled(connection, Kind.ROOM)
 
     def look(self, snapshot: ClusterSnapshot) -> None:
-        """Compare earlier claims with a new snapshot, before new claims are made from it."""
+        """Compare the claims of earlier polls with a new snapshot. Called before new claims are
+        made from it.
+        """
         waiting = snapshot.waiting
         self.withdrawn, self.refuted = {}, []
         for job_id in self._never.keys() & snapshot.running.keys():

@@ -284,11 +284,11 @@ class Follower:
     def _renewed(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
     ) -> dict[str, StartForecast]:
-        """Return the forecasts to be written, by job, and keep all that hold.
+        """Return the start forecasts to store, by job id, and remember all valid ones.
 
-        These are the new ones, those of before that would pass before the next look, moved on,
-        and rough ones for jobs without any. A job for which there was no time keeps its last
-        one.
+        These are new forecasts, earlier ones moved on so that none lies in the past before the
+        next poll, and rough ones for jobs without any. A job that was not reached keeps its last
+        forecast.
         """
         now, late, before = snapshot.now, snapshot.now + self.every_s, self._forecasts
         known: dict[str, StartForecast] = {}
@@ -557,7 +557,9 @@ class Follower:
         self._end()
 
     def _watch(self) -> None:
-        """Look once, and note how it went. No fault but a lost lease ends the follower."""
+        """Poll Slurm once, and record the result. Only a lost lease ends the follower, and no other
+        error.
+        """
         try:
             self.slurm.ping()  # one that hangs would keep the commands of a look waiting for longer
             self.look()

@@ -90,7 +90,7 @@ class Promises:
         return starting(made, made.start_p10, p50, p90)
 
     def first(self, made: Mapping[str, StartForecast]) -> dict[str, StartForecast]:
-        """Return the forecasts of jobs that had none before. These are the promises."""
+        """Return the forecasts of jobs that had none before. They are stored, and judged later."""
         new = {
             job_id: one
             for job_id, one in made.items()

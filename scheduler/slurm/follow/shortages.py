@@ -142,7 +142,10 @@ class Accounts:
             yield Lack(what, each.cpus, max(0, most - used), most)
 
     def _shut(self, ask: Ask, part: Partition, node: SiteNode) -> tuple[str, str, float | None]:
-        """Return what keeps a job from a node whatever is free there."""
+        """Return (kind, text, until) of what closes a node to a job however much is free: "closed"
+        or "reservation", and the end of a reservation in seconds since the epoch. Return ("", "",
+        None) for an open node.
+        """
         if not node.open:
             words = f' ("{node.reason}")' if node.reason else ""
             return "closed", f"{state_word(node.state)}{words}", None
@@ -155,9 +158,10 @@ class Accounts:
         return "", "", None
 
     def _freed(self, each: Ask, free: Free, node: SiteNode, part: Partition) -> float | None:
-        """Return when enough of a node is free as runs end at their time limits, seconds since
-        the epoch. None where it never is, a run has no limit, or a limit of the partition is in
-        the way."""
+        """Return the time when enough of a node is free, if runs end at their time limits, seconds
+        since the epoch. Return None if it never is, a run has no limit, or a limit of the partition
+        forbids it.
+        """
         if any(self._of_partition(each, part, node)):
             return None
         left = free.copy()

@@ -284,8 +284,9 @@ def _tried(made: Tried, change: Change) -> Tried:
 
 
 def _not_before(now: float, made: Tried) -> Tried:
-    """Return a trial with its start moved to now where it has passed: the snapshot behind it is
-    some time old."""
+    """Return the trial with a start in the past moved to `now`, since its snapshot is some seconds
+    old.
+    """
     if made.start_p50 is None or made.start_p50 > now:
         return made
     p90 = None if made.start_p90 is None else max(made.start_p90, now)

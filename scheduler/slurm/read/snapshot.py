@@ -44,7 +44,9 @@ class Asking(Estimator):
         self._before: dict[str, tuple[Job, Estimate]] = {}
 
     def turn(self) -> None:
-        """Begin another snapshot. Jobs that are not in it are forgotten with the next one."""
+        """Begin another snapshot. Estimates of jobs that are not in it are dropped at the next
+        call.
+        """
         self._turn = (self._turn + 1) % self.every
         self._before, self._known = self._known, {}
 

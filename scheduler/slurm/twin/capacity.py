@@ -71,7 +71,9 @@ class Capacity:
                 self.free[share.node].take(share, sign)
 
     def later(self, names: Iterable[str]) -> Capacity:
-        """Return a copy of some nodes, from which runs can be taken off."""
+        """Return a copy of the free resources of some nodes, to be changed without effect on this
+        object.
+        """
         return Capacity({name: self.free[name].copy() for name in names})
 
 

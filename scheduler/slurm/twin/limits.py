@@ -432,8 +432,8 @@ def _minutes(ask: Ask, partition: Partition) -> Tres:
 
 
 def begin_to_age(waiting: Iterable[Ask], site: Site) -> list[str]:
-    """Return those of the given jobs, in order, whose age begins to count. In each limit only so
-    many jobs have an age.
+    """Return the ids of the given jobs whose age begins to count, in order. Limits allow only some
+    jobs to have an age.
     """
     asks = list(waiting)
     new = [ask.job_id for ask in asks if ask.accrue is None]

@@ -123,8 +123,8 @@ class Space:
         return [name for name in names if name in left], later
 
     def taken(self, at: float, until: float) -> set[str]:
-        """Return the nodes that are kept at some time in between, in whole steps, as a plan is
-        tested.
+        """Return the names of the nodes reserved for planned jobs at any time between `at` and
+        `until`.
         """
         begin, end = self._steps(at, until)
         return {n for b, e, nodes in self._slots if b < end and e > begin for n in nodes}
@@ -499,7 +499,9 @@ class Passes:
         return [n for n in self._there(part) if n not in shut and (only is None or n in only)]
 
     def _lacking(self, ask: Ask, part: Partition) -> str:
-        """Return why a job that had its turn does not fit now."""
+        """Return the reason code of a job that does not fit now: Resources if it would fit on empty
+        nodes, otherwise that its nodes are not available.
+        """
         names = self.nodes_of(ask, part, self.now)
         fits = choose(ask, self._empty, names, self.site) is not None
         return RESOURCES if fits else NOT_AVAILABLE

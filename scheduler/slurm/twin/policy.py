@@ -114,12 +114,14 @@ class Slurm(Policy):
     def see(
         self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None
     ) -> None:
-        """Decide by what Slurm prints. Called before any job is known.
+        """Set the site that this policy imitates, from Slurm's output. Called before any job is
+        known.
 
         Args:
             names: names of the core's nodes, in order.
-            asks: what each job asks for, or has.
-            now: when it was printed: priorities are Slurm's until it computes them again.
+            asks: request of each job, by id.
+            now: time of the output, seconds since the epoch. Until the next computation, priorities
+                are those printed.
         """
         self._look(site)
         preempts = not site.config.get("PreemptType", "none").endswith("none")
@@ -427,7 +429,9 @@ class Slurm(Policy):
         return in_order(found)
 
     def _not_yet(self, ask: Ask, now: float) -> str:
-        """Return why Slurm does not look at a job at all; "": it does."""
+        """Return the reason code with which Slurm does not consider a job yet: a dependency or a
+        begin time. Return "" if it does.
+        """
         for job_id in ask.after:
             tasks = self._arrays.get(job_id, (job_id,))
             if any(task in self._asks and task not in self._over for task in tasks):
@@ -501,7 +505,9 @@ def _as_core_has_them(
 def _held(
     has: Mapping[str, SiteNode], names: Sequence[str], ask: Ask, run: Run
 ) -> tuple[Share, ...]:
-    """Return what a run holds, of which only its GPUs are known."""
+    """Return the shares of nodes of a run of which only the GPUs are known. CPUs are spread
+    evenly.
+    """
     cpus = -(-ask.cpus // max(1, len(run.nodes)))
     found = []
     for number, mask in zip(run.nodes, run.gpus, strict=True):
