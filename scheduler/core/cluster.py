@@ -374,7 +374,9 @@ class Pool:
 
     @property
     def closed_nodes(self) -> Iterable[int]:
-        """Nodes with closed GPUs: drained ones, and those where some are closed alone."""
+        """Numbers of the nodes with closed GPUs: drained nodes, and nodes with single GPUs
+        closed.
+        """
         return self._shut | self.closed_alone.keys() if self.closed_alone else self._shut
 
     def kept(self) -> Iterable[tuple[int, int]]:
@@ -980,7 +982,7 @@ def part_of(run: Run, gpus: int) -> Placement | None:
 
 
 def beyond(run: Run, partner: Run) -> Placement:
-    """Return the GPUs of a run that its partner does not share."""
+    """Return the GPUs of a run that its partner does not share, as a placement."""
     shared = dict(zip(partner.nodes, partner.gpus, strict=True))
     rest = [(n, mask & ~shared.get(n, 0)) for n, mask in zip(run.nodes, run.gpus, strict=True)]
     return [(node, mask) for node, mask in rest if mask]

@@ -372,7 +372,7 @@ class Core:
         return list(self.runs_by_vc[vc].values())
 
     def held_by(self, vc: str, gpus: int, now: float) -> Holding:
-        """Return the runs that should free enough GPUs soonest, and in how many seconds."""
+        """Return the runs that should free `gpus` GPUs soonest, and in how many seconds."""
         known = self.holding.get(vc, gpus, self.cluster, now)
         if known is not None:
             return known

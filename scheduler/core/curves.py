@@ -76,12 +76,14 @@ class Predicted:
         )
 
     def moved(self, seconds: float) -> Predicted:
-        """Return the same curve for another prediction, each duration moved as it is."""
+        """Return the distribution for another predicted duration. On the scale of ln(1 + seconds),
+        the whole distribution is shifted by the difference.
+        """
         shift = self.shift + log1p(seconds) - log1p(self.seconds)
         return replace(self, seconds=seconds, shift=shift)
 
     def share_ended(self, seconds: float) -> float:
-        """Return the share of jobs like it that have ended by then."""
+        """Return the share of similar jobs that last at most `seconds`, 0 to 1."""
         if seconds >= self.most_s:
             return 1.0
         at = log1p(seconds) - self.shift
@@ -204,11 +206,11 @@ def averaged(
 def shared(
     passed: float, others: Sequence[float], others_left: float, points: int
 ) -> tuple[int, Sequence[float]]:
-    """Return how many of `points` durations come from a job's own hazards, and the durations
-    for the rest, picked evenly from the others.
+    """Return how many of `points` durations are taken from the job's own hazards, and the other
+    durations, taken evenly from `others`.
 
     Args:
-        passed: the share of its hazards that it has outlived.
+        passed: share of its own distribution that the job has outlived.
         others, others_left: see `averaged`.
     """
     of_own, of_others = OWN * (1.0 - passed), (1.0 - OWN) * others_left

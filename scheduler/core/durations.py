@@ -569,8 +569,9 @@ def _left(ended: Sequence[float], lasted: Sequence[float]) -> list[float]:
 def _levels(
     ended: Sequence[float], points: int, left: Sequence[float], lasted: Sequence[float]
 ) -> list[float]:
-    """Return `points` even quantiles of the ends, by the share that goes on after each
-    (`left`). Where some go on after the last end, the rest is the longest value of all."""
+    """Return `points` evenly spaced quantiles of a distribution, given the share that lasts beyond
+    each end (`left`). Quantiles beyond the last end get the largest value.
+    """
     found = list[float]()
     for at, share in zip(ended, left, strict=True):
         while len(found) < points and 1.0 - share > (len(found) + 0.5) / points + 1e-12:

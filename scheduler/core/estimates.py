@@ -140,8 +140,8 @@ class Estimator:
         """Called when a job was profiled for as long as that takes, and has not ended."""
 
     def tempered(self, job: Job, progress: Progress) -> Progress:
-        """Return a job's report of its progress, corrected by the share of their maximum that
-        earlier runs of its script used.
+        """Return a job's reported progress, corrected for how much of their maximum earlier runs of
+        the same script used.
         """
         return progress
 
@@ -334,12 +334,13 @@ class FeatureEstimator(Estimator):
     def refined(
         self, estimate: Estimate, job: Job, now: float, *, limited: bool = True
     ) -> Estimate:
-        """Return a model's estimate, corrected by what is known of this job.
+        """Return a model's estimate, corrected by the job's earlier runs, its hazards and its
+        command.
 
         That is its earlier runs, its hazards and its command.
 
         Args:
-            limited: what the time limit cuts off is among the model's terms already.
+            limited: whether the model's terms already cover the time limit.
         """
         if not limited:
             estimate = with_limit(estimate, job, now, self.state)

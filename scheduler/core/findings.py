@@ -32,7 +32,7 @@ class Hold:
 
     @property
     def costs_s(self) -> float:
-        """Waiting that this is predicted to cause, seconds, summed over the jobs kept out."""
+        """Waiting of other jobs that holding these GPUs is predicted to cause in all, seconds."""
         return self.longer_s * self.kept_out * self.gpus / max(self.of, 1)
 
 

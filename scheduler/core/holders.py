@@ -128,8 +128,8 @@ def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holdin
 def _on_node(
     parts: list[tuple[float, int, int, str]], free: int, need: int
 ) -> tuple[float, list[str]] | None:
-    """Return when enough GPUs of a node should be free, and the ids of the runs that must end
-    for it, those that end first in front. None where enough are free now, or never are.
+    """Return the seconds until `need` GPUs of a node should be free, and the ids of the runs that
+    must end for it, the first to end in front. Return None if they are free now, or never will be.
 
     Args:
         parts: runs of the node, those that end first in front: seconds until the end, order,

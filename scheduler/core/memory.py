@@ -54,8 +54,8 @@ class CoreMemory:
 
 
 def remember(core: Core) -> CoreMemory:
-    """Return everything by which a core decides, as a plain record. Models and what the estimator
-    knows are kept apart. Call it between two passes.
+    """Return the state of a core as a plain record. Models and the state of the estimator are
+    stored separately. Call this between two passes.
     """
     return CoreMemory(
         jobs=[JobMemory.of(queued) for queued in core.jobs.values()],

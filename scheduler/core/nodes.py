@@ -270,7 +270,9 @@ class Nodes:
         self._reshaped(*cluster.pools)
 
     def adopt(self, known: KnownJob, now: float) -> None:
-        """Take over a job that another core knew. This core's estimator must know it already."""
+        """Take over a job from another core, with its state. The estimator of this core must know
+        the job already.
+        """
         core, job, placement = self._core, known.job, known.placement
         queued = core.jobs[job.job_id] = QueuedJob(job, known.order, known.priority)
         core.arrivals = max(core.arrivals, known.order + 1)

@@ -62,7 +62,7 @@ class TypeSpeeds(Protocol):
 
 
 class Never(StrEnum):
-    """What keeps a job from starting whatever ends, until somebody acts."""
+    """Why a job can never start, whichever runs end, until a person changes something."""
 
     REFUSED = "refused"  # no partition takes it as it asks
     LIMITED = "limited"  # a limit lets nobody have as much
@@ -71,7 +71,7 @@ class Never(StrEnum):
 
 
 class Outlook(Protocol):
-    """What a policy says of jobs that wait, beside its decisions."""
+    """A policy's forecasts on waiting jobs that its decisions do not contain."""
 
     def never(self, job_id: str) -> Never | None:
         """Return what prevents a job from ever starting. Return None if nothing is known to prevent
@@ -346,8 +346,8 @@ class Policy:
         return None
 
     def restricted_to(self, kept: Collection[str]) -> Policy:
-        """Return this policy without what it keeps of waiting jobs outside `kept`; see
-        `Core.restricted_to`. A policy that decides by its queues alone returns itself.
+        """Return this policy without its data on waiting jobs outside `kept`; see
+        `Core.restricted_to`. A policy without such data returns itself.
         """
         return self
 
@@ -369,7 +369,9 @@ class Policy:
         return None if otherwise is None else otherwise()
 
     def receipt(self, queued: QueuedJob) -> Plain:
-        """Return what the durations among a job's evidence are made of; () where there are none."""
+        """Return the inputs of the predicted durations in a job's evidence. Return ()
+        without any.
+        """
         return ()
 
     def findings(self, queued: QueuedJob) -> Findings:
@@ -380,7 +382,7 @@ class Policy:
 
 
 def progressed(policy: Policy, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-    """Have a policy believe a running job that reports how long it will have run."""
+    """Update the predicted duration of a running job from the progress that it reports."""
     if policy.capabilities.estimates and not policy.capabilities.oracle:
         estimate = with_progress(estimator.estimate(queued.job, now), queued.progress)
         queued.believe(estimate)

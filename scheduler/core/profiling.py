@@ -81,7 +81,9 @@ class Stage(Protocol):
         ...
 
     def reclaim(self, core: Host, now: float) -> None:
-        """Lend again the nodes that the stage spared for a while, before anybody is served."""
+        """Lend nodes again that the stage had given back for a while. Called before jobs are
+        served.
+        """
         ...
 
     def reclaims(self, d: Decision) -> bool:

@@ -456,8 +456,8 @@ class Turn:
         )
 
     def explain_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
-        """Give a reason to wait to jobs that joined since the last turn and have none. Call
-        `watch`, if given, on all that joined and do not run: each is profiled while it waits.
+        """Record a reason to wait for jobs that joined since the last turn and have none. Call
+        `watch`, if given, for each job that joined and does not run.
         """
         for queued in self.queue.fresh:
             if queued.job.job_id in self._core.cluster.runs:

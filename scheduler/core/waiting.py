@@ -405,8 +405,9 @@ class Waiting:
         return waiting
 
     def _step_aside(self, queued: QueuedJob, now: float) -> bool:
-        """Take a waiting job out of where it waits, to come back later. Return whether it had
-        joined its queue."""
+        """Remove a waiting job from its queue or its list for a while. Return whether it had joined
+        its queue.
+        """
         dependent = self._dependent.pop(queued.job.job_id, None)
         if dependent is not None:  # the time counts as no waiting
             queued.submit_time += now - dependent.since

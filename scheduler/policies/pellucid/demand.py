@@ -43,8 +43,9 @@ class _Asked:
         return self.shown_s + (now - self.at) / self.slowdown
 
     def change(self, now: float, gpus: int = 0, there: int | None = None) -> None:
-        """Count `gpus` more GPUs as asked for from `now` on; set how many are `there`, unless
-        None."""
+        """Add `gpus` to the GPUs asked for from `now` on. Set the number of GPUs `there`, unless it
+        is None.
+        """
         self.shown_s, self.at = self.clock(now), now
         self.gpus += gpus
         if there is not None:
@@ -184,8 +185,8 @@ class Demand:
         return self._asked[self._where(vc)].slowdown
 
     def share(self, turn: Turn) -> float:
-        """Return the GPUs asked for where a job of this turn may run, as a multiple of the GPUs
-        there.
+        """Return the GPUs asked for in the turn's virtual cluster divided by the GPUs that
+        it has.
         """
         asked = self._asked[self._where(turn.vc)]
         return asked.gpus / max(asked.there, 1)

@@ -231,8 +231,9 @@ class PellucidLearned(Learned):
             policy.memos.pop(turn.vc, None)  # the reason of each is recorded with the new numbers
 
     def _assume(self, turn: Turn) -> None:
-        """Assume the usual profile for each job that was not watched, where no job is profiled
-        before it starts."""
+        """Give the usual profile of its user's jobs to each job without a measured one. Do nothing
+        if jobs are profiled before they start.
+        """
         policy = self._policy
         if turn.profiles_apart or policy.pair_predictor is None:
             return

@@ -130,7 +130,7 @@ class Pairing:
         )
 
     def time_passed(self) -> None:
-        """Forget what was left of each run, as a turn begins."""
+        """Forget the cached times left of runs. Called as a turn begins."""
         self._left.clear()
 
     def begin(self, turn: Turn, hold: object, *, remembers: bool = True) -> None:

@@ -121,7 +121,9 @@ class Pass:
         LOG.debug("6 close: vc=%s waiting=%d searches_left=%d", turn.vc, len(turn.queue), left)
 
     def _reserve(self) -> Reservation | None:
-        """2. Keep GPUs for the first of the jobs past their bound. Return what is kept."""
+        """Step 2. Reserve GPUs for the first job that has waited beyond its bound. Return the
+        reservation, or None.
+        """
         self.reserve()
         reservation = self.policy.reservations.get(self.turn.vc)
         self.holder = reservation.holder if reservation is not None else ""
@@ -309,7 +311,7 @@ class Pass:
         return False
 
     def backfill(self, queued: QueuedJob) -> bool:
-        """Start a job on GPUs that are kept for a job which cannot have them yet. Return whether it
+        """Start a job on GPUs that are reserved for a job which cannot start yet. Return whether it
         was started.
         """
         if self.open is None or not self.open.start(queued):
@@ -483,8 +485,9 @@ def waiting(queue: Queue, job_id: str) -> QueuedJob | None:
 
 
 def first_starving(queue: Queue, after: str = "") -> QueuedJob | None:
-    """Return the first job past its bound, or None; only jobs of higher priority may stand
-    before it. The job with the id `after` is skipped."""
+    """Return the first job in the queue that has waited beyond its bound. Return None if another
+    job of normal priority stands before it. The job `after` is skipped.
+    """
     for queued in queue:
         if queued.job.job_id == after:
             continue

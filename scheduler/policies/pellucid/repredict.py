@@ -272,7 +272,7 @@ class Repredict:
         self.alike.restore(memory.alike, jobs)
 
     def take_over(self, other: Repredict) -> None:
-        """Take over what another one knows."""
+        """Take over the state of another `Repredict`."""
         self._last, self._newest = other._last, other._newest
         self._heard, self.alike = other._heard, other.alike
 

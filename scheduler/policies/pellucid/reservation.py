@@ -252,8 +252,9 @@ class StarvationBound:
         return due
 
     def _pays(self, queued: QueuedJob, now: float, costs_s: Callable[[QueuedJob], float]) -> bool:
-        """Return whether a job past its bound goes first now. If not, note when it is asked
-        about again."""
+        """Return whether a job that waited beyond its bound goes first now. If not, store when its
+        cost to other jobs is computed again.
+        """
         before, most = self._put_off.get(queued.job.job_id), 1.0 + self.backfill
         times = 1.0 if before is None else before.times
         if self.goes_first(queued) or times >= most:

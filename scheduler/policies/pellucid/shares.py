@@ -223,7 +223,7 @@ class Shares:
     def _hold(
         self, job_id: str, held: tuple[str, str, int, str | None], partner: str | None, now: float
     ) -> None:
-        """Charge a job from now on as one that shares with `partner`, not as before."""
+        """Charge a job for its GPUs from `now` on as shared with `partner` (None: as its own)."""
         before = self._held.get(job_id)
         if before is not None:
             self._charge(before, -1, now)
