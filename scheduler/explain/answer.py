@@ -65,12 +65,12 @@ class InTheWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """All things of one kind in the way, listed or not.
+    """All obstacles of one kind.
 
     Attributes:
-        named: of those `count`, jobs that the viewer may know by name.
-        shown: the first of those, or of the nodes.
-        ends_in_s, past_s: of the run that ends last.
+        named: how many of the `count` the viewer may see by name.
+        shown: the first of these, or of the nodes.
+        ends_in_s, past_s: for the run that ends last: see `InTheWay`.
     """
 
     kind: str
@@ -247,7 +247,8 @@ class Analysis:
 
     @classmethod
     def of(cls, job_id: str, why: Mapping[str, Any]) -> Analysis:
-        """Return an analyst's answer about a job; of what would help only what is known to be for
-        the asker."""
+        """Return the analyst's answer about a job as an `Analysis`. Suggestions keep only the
+        fields that the viewer may see.
+        """
         found = [WhatIfAnswer.of(job_id, one["changes"], one) for one in why.get("suggestions", ())]
         return replace(decode(cls, {**why, "suggestions": ()}), suggestions=found)

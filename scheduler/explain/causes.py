@@ -19,15 +19,16 @@ _JOB = re.compile(r"\d+(?:[_+]\d+)?")  # in a dependency, as Slurm has it
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A job that waits, or several that wait for the same.
+    """A waiting job, or several that wait for the same reason.
 
     Attributes:
-        job_id: of the one that waits longest. gpus: that all of them ask for.
-        code: of its reason, or Slurm's word; "": none yet. words: what it means; "": what the
-            code does.
-        since: when it was submitted or held, seconds since the epoch; None: nobody knows.
-        waits_for: the jobs in its way, by their ids.
-        jobs: how many they are.
+        job_id: id of the one that has waited longest.
+        code: code of the reason, or Slurm's word; "": none yet.
+        since: time when it was submitted or held, seconds since the epoch; None: unknown.
+        waits_for: ids of the jobs that it waits for.
+        jobs: number of jobs.
+        gpus: GPUs that they ask for in all.
+        words: meaning of the reason; "": that of the code.
     """
 
     job_id: str

@@ -66,7 +66,7 @@ class Contribution:
 
     Attributes:
         term: name in the model.
-        text: what it is about, and `value` what it was for this job.
+        text: subject of the term in words. `value` is its value for this job.
     """
 
     term: str
@@ -111,10 +111,10 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """Jobs submitted later to the same virtual cluster that were given GPUs first.
+    """Jobs that were submitted later to the same virtual cluster, but got GPUs first.
 
     Attributes:
-        why: how many of them, by why each could.
+        why: number of these jobs, by reason.
     """
 
     jobs: int
@@ -123,7 +123,7 @@ class Overtaken:
 
 @dataclass(frozen=True, slots=True)
 class ComparedTerm:
-    """A term of two places in line, seconds; None where that job has no such term."""
+    """One term of the order values of two jobs, seconds; None if that job does not have it."""
 
     what: str
     other: float | None = None

@@ -77,12 +77,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A decision as it is shown.
+    """A decision as it is shown to a reader.
 
     Attributes:
-        free_pass: taken in a free profiling pass, whose time the job was not charged for.
-        sentence, next_step: in words; `next_step` empty when nothing helps.
-        evidence: the numbers behind the sentence, by name.
+        free_pass: made in a free profiling pass, whose time does not count for the job.
+        sentence, next_step: text of the decision, and what would help; "" if nothing.
+        evidence: numbers behind the sentence, by name.
     """
 
     decision: Decision
@@ -388,7 +388,7 @@ def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span
 
 
 def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
-    """Return a decision with its sentence and numbers."""
+    """Return a decision as an event, with its sentence and its numbers."""
     names = ("need", "free", "limit", "position", "blocker", "partner")
     evidence: Json = {n: getattr(d, n) for n in names if getattr(d, n) is not None}
     if d.action is Action.ENQUEUE:

@@ -68,12 +68,12 @@ _THOUGHTS = {spec.name: _BY_FAMILY[spec.family] for spec in features_of(FAMILIES
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """Terms that say the same.
+    """Terms of a score with the same meaning.
 
     Attributes:
-        text: what they are about; of a term that belongs to no thought, its name.
-        contribution: what they add to the score together.
-        terms: their names.
+        text: the meaning; the term's name if it has none.
+        contribution: sum of these terms in the score.
+        terms: names of the terms.
     """
 
     text: str

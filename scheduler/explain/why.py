@@ -179,7 +179,7 @@ def forecast_of(stands: Stands) -> StartForecastRow | None:
 
 
 def _not_yet(now: float) -> StartForecastRow:
-    """Return what is foreseen of a job before any future was drawn: nothing."""
+    """Return an empty start forecast, for a job of which no future was simulated yet."""
     return StartForecastRow(
         made_at=now,
         start_p50=None,

@@ -105,7 +105,7 @@ class Memory(Estimator):
         return replace(past, predicted_s=with_progress(Estimate(before), queued.progress).seconds)
 
     def recall(self, past: SubmittedJob) -> None:
-        """Take in a job that was submitted before this memory began; in order of submission."""
+        """Add a job that was submitted before this memory began. Call it in order of submission."""
         if self.first is None:
             self.first = past.job.submit_time
         self.arrivals.append(past)
@@ -144,8 +144,7 @@ class Memory(Estimator):
     def receipt(
         self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
     ) -> Receipt:
-        """Return what the durations are made of that `quantiles` returns for the same
-        arguments."""
+        """Return the inputs of the quantiles that `quantiles` returns for the same arguments."""
         least_s = max(elapsed_s, past.outlived_s)
         limit_s = past.job.time_limit_s
         return self.believed_by(core).receipt(past.predicted_s, least_s, limit_s)

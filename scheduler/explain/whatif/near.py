@@ -53,8 +53,8 @@ def is_behind(futures: Futures, queued: QueuedJob) -> bool:
 
 
 def by_work(futures: Futures, *asked: QueuedJob) -> list[StartForecast]:
-    """Return a crude start for each of some jobs: that of the job which now has its place in the
-    whole queue.
+    """Return a rough start forecast for each given job. It is that of the job which now stands at
+    its position in the whole queue.
     """
     rough, found = crude(futures.whole, futures.memory, futures.now), []
     for queued in asked:

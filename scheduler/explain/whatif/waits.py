@@ -51,11 +51,11 @@ LOOK_S = 0.03  # seconds between looks for every job that waits: a look takes mi
 
 @dataclass(slots=True)
 class _Note:
-    """What the crude rule forecast of a job, and what came of it.
+    """A rough forecast of a job's start, and its outcome.
 
     Attributes:
-        sent: by whom the job was, and when.
-        over: when it started, or left without; None: it waits.
+        sent: the job's user, and its submission time.
+        over: time when it started, or left without a start; None: it waits.
     """
 
     at: float
