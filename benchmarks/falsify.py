@@ -295,7 +295,7 @@ def _nobody(beliefs: Beliefs) -> Beliefs:
 
 
 def _elsewhere(beliefs: Beliefs) -> Beliefs:
-    """Return what came to one virtual cluster comes to the next."""
+    """Return wrong beliefs: past arrivals of each virtual cluster are assigned to the next one."""
 
     def moved(piece: Piece) -> Piece:
         vcs = sorted({job.job.vc for job in beliefs.jobs.values()} | piece.keys())

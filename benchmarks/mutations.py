@@ -115,7 +115,9 @@ def _around(text: str, line: int) -> list[str]:
 
 
 def _named(file: str) -> tuple[str, re.Pattern[str]]:
-    """How the tests of a module are named, and what imports it."""
+    """Return the file name of a module's own tests, and a pattern that finds imports of the
+    module.
+    """
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     package, _, stem = module.rpartition(".")
     plain = rf"from {re.escape(package)} import [^\n]*\b{stem}\b"

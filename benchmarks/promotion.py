@@ -79,8 +79,8 @@ class Draw:
         return self.fitted(replace(self.rows, y=y))
 
     def dealt(self) -> Bundle:
-        """Return a bundle fitted on a trace whose durations were dealt out among the jobs, before
-        anybody's history was made of them.
+        """Return a bundle fitted on a trace whose durations were permuted among the jobs. The
+        permutation comes before the features are computed.
         """
         ran = self.trace.column("duration_s").to_numpy(zero_copy_only=False).copy()
         ended = np.flatnonzero(np.isfinite(ran))

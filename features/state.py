@@ -240,8 +240,9 @@ class _Submission:
 
 
 def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
-    """Return the changed submission, with the values kept that the change leaves true: burst,
-    calendar, times since earlier submissions and, with as many GPUs, the profile.
+    """Return the changed submission with the values of the former one that still hold: burst,
+    calendar and times since earlier submissions. The profile holds if the number of GPUs is the
+    same.
     """
     changed.burst, changed.calendar = was.burst, was.calendar
     changed.since_submit = tuple(

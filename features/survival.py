@@ -423,10 +423,10 @@ class Lives:
             self._record_stated(job_id, stated)
 
     def state(self, job_id: str, total_s: float, weight: float) -> None:
-        """Count a job as lasting `total_s`, as it reported, until it ends.
+        """Count a job as lasting `total_s` seconds, the duration that it reported, until it ends.
 
         Args:
-            weight: how far that is believed, 0 to 1.
+            weight: weight of that count, 0 to 1.
         """
         self._record_stated(job_id, (bisect_left(EDGES_S, total_s), weight))
 
@@ -471,8 +471,9 @@ class Lives:
     def as_of(
         self, groups: Sequence[Hazard | None], now: float, but: str = ""
     ) -> Sequence[Hazard | None]:
-        """Return the groups as `advance` would leave them, together with the ends that jobs other
-        than `but` have stated. The groups themselves stay as they are.
+        """Return the groups as they would be at `now`, with the durations reported by running jobs
+        other than `but`. The stored groups do not change. The cost grows with the events since the
+        last update and the jobs that report, not with all running jobs.
 
         O(stretches that it would count, jobs of the groups that state an end), not O(jobs running).
         """

@@ -36,13 +36,13 @@ class Stuck(RuntimeError):
 
 @dataclass
 class Host:
-    """A simulated machine: its own wall clock, and whether its disk is full.
+    """A simulated machine with its own clocks. Times are seconds of the simulation.
 
     Attributes:
-        wall_s: its wall clock is so far ahead of the true time.
-        boot: names its start; another after a power cut.
-        booted_at: its monotonic clock counts from there.
-        off_until: it has no power before.
+        wall_s: seconds by which its wall clock is ahead of the true time.
+        boot: number of its start; a power cut adds one.
+        booted_at: time from which its monotonic clock counts.
+        off_until: time until which it has no power.
     """
 
     name: str

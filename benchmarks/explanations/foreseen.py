@@ -13,8 +13,8 @@ from scheduler.core.findings import Promise
 
 
 def promise(a: Asked) -> str:
-    """Check from when on GPUs are kept for the job, against what the policy does. Return what
-    is wrong, or "".
+    """Check when the answer says that GPUs will be reserved for the job, against the policy's own
+    promise. Return the error in words, or "".
     """
     core, told, text = a.core, a.analysis["bound_s"], a.analysis["promise"]
     queued = core.jobs[a.job_id]
@@ -228,7 +228,9 @@ def promised(a: Asked) -> str:
 
 
 def changed(a: Asked) -> str:
-    """Check by how much the start has moved since submission. Return what is wrong, or ""."""
+    """Check by how much the answer says that the forecast start has changed since submission.
+    Return the error in words, or "".
+    """
     text, short = a.analysis["changed"], a.analysis["changed_much"]
     kept, now = a.moment.forecasts.get(a.job_id), a.told["forecast"]
     if not text:

@@ -170,7 +170,9 @@ class Log:
         return moment
 
     def gone(self, job_id: str, after: float) -> float | None:
-        """Return when a job gave up the GPUs that it had at a time, or None where it has not."""
+        """Return the time of the first event after `after` by which a job left its GPUs, seconds
+        since the epoch. Return None if there is none.
+        """
         return next(
             (
                 e["at"]

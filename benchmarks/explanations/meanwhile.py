@@ -143,7 +143,9 @@ def _meanwhile(a: Asked, text: str) -> str:
 
 
 def _predicted(a: Asked, text: str, job: str) -> str:
-    """Return how long one of them was predicted to run, and has run."""
+    """Check the predicted and the true duration given for one job that had GPUs meanwhile. Return
+    the error in words, or "".
+    """
     found = re.search(rf"job {job} had {HOURS} \(predicted (.+?), (?:has run|ran) (.+?)\)", text)
     predicted = a.moment.predicted(job)
     began = [r["at"] for r in a.moment.by_job[job] if r["body"]["action"] in ("start", "pack")][-1]
@@ -159,7 +161,9 @@ def _predicted(a: Asked, text: str, job: str) -> str:
 
 
 def _counted(jobs: str, how: str, why: Mapping[str, int]) -> bool:
-    """Return whether words have each cause for which jobs started first, and how many did."""
+    """Return whether a text names every reason why jobs started first, with the right numbers of
+    jobs.
+    """
     said = [int(number.replace(",", "")) for number in (jobs, *re.findall(r"\b\d[\d,]*", how))]
     ranked = sorted(why.values(), reverse=True)
     true = [sum(ranked), *(ranked if len(ranked) > 1 else [])]

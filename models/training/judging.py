@@ -60,7 +60,9 @@ class Paired:
 
     @property
     def verdict(self) -> str:
-        """Return "better" or "worse" when that is beyond chance, else "as good"."""
+        """Return "better" or "worse" if the interval of the gain excludes 0, otherwise "as
+        good".
+        """
         return "better" if self.low > 0 else "worse" if self.high < 0 else "as good"
 
     def __str__(self) -> str:

@@ -168,8 +168,9 @@ def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[Polic
 
 
 def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> SimpleNamespace:
-    """Return who gains and who loses under Pellucid: counts, and rows of those with most jobs
-    and of the worst losers.
+    """Return which groups of jobs wait less or more under Pellucid: the counts, and rows of the
+    largest groups and of the worst losers. The base is the replay of Slurm's own schedule, or the
+    record if `against` is None.
 
     The base is the replay of Slurm's own schedule, like with like; if `against` is None, the
     record.

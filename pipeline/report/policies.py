@@ -266,7 +266,9 @@ def tables(c: Comparison) -> list[Table]:
 
 
 def value_of(run: PolicyRun, figure: Figure) -> float | None:
-    """Return a figure of a run; None if it was not recorded or means nothing."""
+    """Return a figure of a run over its draws: the mean, or the median if the figure is so defined.
+    Return None if it was not recorded or is undefined.
+    """
     each = each_of(run, figure.key)
     if not len(each):
         return None

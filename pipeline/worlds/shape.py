@@ -360,8 +360,8 @@ def _load(table: pa.Table) -> Floats:
 
 
 def _unnamed(jobs: _Jobs, partition: str, load: Floats | None) -> list[Node]:
-    """Return nodes for a partition of which only the jobs are known: as many as these need, for
-    each type of GPU they ask for. `load`: see `_load`; None: they were all seen to run.
+    """Return inferred nodes of a partition of which only the jobs are known: for each GPU type, as
+    many nodes as the jobs need. `load`: see `_load`; None: all jobs are known to have run.
     """
     known = np.isfinite(jobs.nodes) & (jobs.nodes > 0)
     most = np.ceil(jobs.gpus[known] / jobs.nodes[known]).max() if known.any() else PER_NODE

@@ -119,7 +119,7 @@ class Counter:
         return sum(self._spans) / len(self._spans)
 
     def closed(self) -> bool:
-        """Return whether it is known if a printed number stands for the begin, the middle or
+        """Return whether it is known if a number is printed at the beginning, in the middle or at
         the end of its unit.
         """
         return not self.mark.ends or self.mark.sure or self.mark.exact or bool(self._spans)

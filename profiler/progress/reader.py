@@ -95,7 +95,9 @@ class Reader:
         self._columns: Columns | None = None
 
     def asks(self, amount: Amount) -> None:
-        """Set how much the command asks for, which was learned after the job began."""
+        """Set the amount of training that the job's command states. Called when it becomes known
+        after the job began.
+        """
         self._asked = amount
         self._patience = self._patience if amount.patience is None else amount.patience
 
@@ -587,8 +589,8 @@ class Reader:
         )
 
     def _of_run(self, since_s: float) -> bool:
-        """Return whether the run's own estimates are of the whole run: its format says so, or
-        there are no epochs, or the estimates went on over the end of an epoch.
+        """Return whether the times left that the run prints are about the whole run: by their
+        format, since the run has no epochs, or since they continue beyond the end of an epoch.
         """
         if self._eta_scope == "run":
             return True
@@ -613,8 +615,9 @@ def _reconciled(found: Progress, by_eta: Progress) -> Progress:
 
 
 def _settled(etas: Sequence[Point], at: float) -> float | None:
-    """Return when the job ends by its own estimates, each made from the mean pace since the
-    beginning, seconds since it began.
+    """Return the end of the job, seconds since it began, extrapolated from the times left that it
+    prints. Each of these uses the mean pace since the beginning, so the effect of a slow beginning
+    fades. Return None if the times do not fall.
 
     A slow beginning counts less and less: a line is drawn through the ends over one through the
     time passed. None: the estimates do not fall.

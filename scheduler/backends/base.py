@@ -170,11 +170,14 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Outside(Protocol):
-    """A backend where others act, too: they submit jobs, cancel them, drain nodes."""
+    """A backend on which others act too: users and administrators submit jobs, cancel them and
+    drain nodes there.
+    """
 
     def news(self) -> Sequence[Event]:
-        """Return what others did (SUBMITTED, CANCEL_ASKED, NODE_SET), and which GPUs answer
-        (GPUS_CLOSED). Each is returned again until it is `heard`.
+        """Return events that came from outside the service: submissions, cancellations, drained
+        nodes (SUBMITTED, CANCEL_ASKED, NODE_SET) and GPUs that stopped answering (GPUS_CLOSED).
+        Each is returned until it is acknowledged with `heard`.
         """
         ...
 

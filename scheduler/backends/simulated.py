@@ -372,8 +372,9 @@ class World:
             self._journal.write([self._clock, kind, value])
 
     def _replay(self, journal: _Journal) -> None:
-        """Repeat everything that the journal says was asked of this world; begin an empty
-        journal."""
+        """Repeat all requests in the journal of this simulated world. Begin a journal if it is
+        empty.
+        """
         lines = journal.read()
         if not lines:
             journal.write([self._start, "world", self._wall])

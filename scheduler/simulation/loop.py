@@ -49,8 +49,8 @@ class DecisionCore(Protocol):
 
 
 class After(NamedTuple):
-    """The end that a submission waits for in a closed loop. It comes at the earliest `think_s`
-    seconds after that job's end.
+    """What a submission waits for in a closed loop: it comes at the earliest `think_s` seconds
+    after the end of job `job_id`.
     """
 
     job_id: str

@@ -27,12 +27,12 @@ BY_GPUS, BY_GPUS_DEVIATION = -0.7, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Stating:
-    """Which jobs report their progress, and how wrong their reports are.
+    """Which jobs report their progress, and how wrong the reports are.
 
     Attributes:
-        error: standard deviation of ln(stated / true) of what is left to them.
-        off: ln(stated / true) of each of them.
-        whole_s: how long they would run if nothing stopped them, where that is longer.
+        error: standard deviation of ln(stated / true) of the time left.
+        off: ln(stated / true) of each reporting job, by id.
+        whole_s: seconds that jobs would run without their limit, if longer, by id.
     """
 
     error: float

@@ -144,7 +144,9 @@ class Host:
         return cls(_dealt(there, sizes), silent=silent_ones)
 
     def keep(self, known: Path) -> None:
-        """Write down which GPUs this host has, if all of them are known."""
+        """Write the UUIDs of this host's GPUs to a file, if all are known. Do nothing for fake
+        GPUs.
+        """
         named = not any(d.startswith(PLACE) for node in self.devices for d in node)
         if named and not self.fake:
             with suppress(OSError):  # then only a start without one of them needs it

@@ -36,8 +36,8 @@ class Zygote:
         return process.pid if process is not None and process.poll() is None else None
 
     def ask(self, request: bytes) -> bool:
-        """Send it a request (a line). Return False where it had died, so that asking again starts
-        another, or where none could be started.
+        """Send a request (one line) to the zygote process. Start the process first if needed.
+        Return False if it cannot be started, or had died; a second call then starts another.
         """
         if self._process is None and not self._call():
             return False
