@@ -215,7 +215,9 @@ def ablate(
 
 
 def _cell(track: str, seed: int, group: str, name: str, durations: str, failing: bool) -> str:
-    """Return what is measured, by which rows that come to the same share a cell."""
+    """Return the key of a measurement. Rows of the ablation that play the same simulation have the
+    same key.
+    """
     row = GROUPS[group][name]
     isolated = row.isolated or track == "honest"
     where = "" if track in TRACKS else f"{track}|"
@@ -274,11 +276,18 @@ def main() -> None:
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
-    parser.add_argument("--rows", nargs="+", default=[], help="only rows of these names")
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        default=[],
+        help="measure only the rows of the ablation with these names",
+    )
     parser.add_argument("--durations", choices=("own", "ga2m", "oracle", "gpus"), default="own")
-    parser.add_argument("--without-failing", action="store_true", help="leave out jobs that fail")
+    parser.add_argument(
+        "--without-failing", action="store_true", help="leave the jobs that failed out of the trace"
+    )
     parser.add_argument("--keep", type=Path, default=Path("runs/ablation"))
-    parser.add_argument("--json", action="store_true", help="print only JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     args = parser.parse_args()
     found = ablate(
         args.data,

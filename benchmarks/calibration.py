@@ -121,7 +121,7 @@ def program(
         options: as argparse takes them, by name.
     """
     parser = argparse.ArgumentParser(description=(doc or "").split("\n", 1)[0])
-    parser.add_argument("--json", action="store_true", help="on one line")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON on one line")
     for name, how in options.items():
         dashes = "" if name in positional else "--"
         parser.add_argument(f"{dashes}{name.replace('_', '-')}", **how)

@@ -98,8 +98,8 @@ def asked(name: str, seed: int, replays: int) -> Iterator[Mapping[str, Any]]:
 
 
 def scored(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, float | int]:
-    """Return how often an interval was given, how often it held the truth, and how often its sign
-    was right.
+    """Return how well stated intervals of the saved seconds held: the share of rows with an
+    interval, the share of true values within it, and the share with the right sign.
     """
     answered = [row for row in rows if row["stated"] is not None]
     held = [
@@ -128,7 +128,7 @@ def main() -> None:
         "--sites", default=",".join(SITES), help="Names of made-up sites, separated by commas."
     )
     parser.add_argument(
-        "--seeds", default="20-24", help="Range of seeds, FIRST-END; END is left out."
+        "--seeds", default="20-24", help="Range of seeds, FIRST-END. Seed END is not used."
     )
     parser.add_argument("--replays", type=int, default=6)
     parser.add_argument("--json", action="store_true")

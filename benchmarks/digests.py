@@ -210,7 +210,9 @@ def play(name: str, data: Path) -> Found:
 
 
 def differences(expected: Found | None, found: Found) -> list[str]:
-    """Return a line for each digest that differs, with the place where it first does."""
+    """Return one line of text for each digest that differs, with the range of lines where the
+    records first differ.
+    """
     if expected is None:
         return ["nothing is expected yet (--update)"]
     lines = []
@@ -240,11 +242,11 @@ def main() -> None:
     parser.add_argument(
         "--update",
         action="store_true",
-        help="record the digests that are found as the expected ones",
+        help="store the computed digests as the expected ones",
     )
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     arguments = parser.parse_args()
     expected: dict[str, Found] = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
     began, results = time.perf_counter(), {}

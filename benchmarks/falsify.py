@@ -66,7 +66,7 @@ def chosen(count: int, *about: object) -> int:
 
 
 class Swapped(HistoriesEstimator):
-    """An estimator that answers for a job with its estimate of an earlier one."""
+    """A deliberately wrong estimator. It gives a job the estimate of an earlier job."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -295,7 +295,7 @@ def _nobody(beliefs: Beliefs) -> Beliefs:
 
 
 def _elsewhere(beliefs: Beliefs) -> Beliefs:
-    """Return what came to one virtual cluster comes to the next."""
+    """Return wrong beliefs: past arrivals of each virtual cluster are assigned to the next one."""
 
     def moved(piece: Piece) -> Piece:
         vcs = sorted({job.job.vc for job in beliefs.jobs.values()} | piece.keys())

@@ -39,7 +39,9 @@ def made_again(scenario: Scenario, policy: str) -> Callable[[Core], Core]:
 
 
 def play(name: str, data: Path, *, restored: bool = True, **more: Any) -> Shadowed:
-    """Play one run together with its follower. Return how often they differed."""
+    """Simulate one scenario with two cores, where the second follows the decisions of the first.
+    Return the shadowed core, which counts the differences.
+    """
     world, policy = RUNS[name]
     scenario = world(data)
     again = made_again(scenario, policy) if restored else None
@@ -54,7 +56,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=of_service, choices=RUNS, metavar="NAME")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument(
-        "--thorough", action="store_true", help="also compare what both cores remember: slow"
+        "--thorough", action="store_true", help="also compare the memory of both cores (slow)"
     )
     arguments = parser.parse_args()
     differing = 0

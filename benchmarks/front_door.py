@@ -111,7 +111,9 @@ def installed() -> dict[str, Any]:
 
 
 def reading() -> dict[str, float]:
-    """Return how much there is to read, and what leads nowhere."""
+    """Return figures on the documentation: words of the README, number of pages, broken links, and
+    commands that do not exist.
+    """
     every = pages()
     shown = [said for page in every for said in commands(page)]
     return {

@@ -48,8 +48,8 @@ vcs: {vc: 2}
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """Return the processes of a service: the one given and those forked from it, without its
-    jobs.
+    """Return the processes of a service: the given one, and those forked from it with the same
+    command line. Processes of jobs are left out.
     """
     found = []
     with suppress(psutil.NoSuchProcess):

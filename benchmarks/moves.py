@@ -305,7 +305,9 @@ def judged(life: Life, ended: set[str]) -> dict[str, Any]:
 
 
 def another_machine(folder: Path) -> list[str]:
-    """Return a command that runs another one as if on another machine, as nobody."""
+    """Return a command prefix that runs a command as user nobody, with another host name and boot
+    id. Raise Impossible where this needs rights that the caller lacks.
+    """
     if os.geteuid() != 0:
         raise Impossible("needs root for another host name and account")
     boot = folder / "boot"
@@ -329,8 +331,9 @@ ALL: dict[str, Callable[[Path, argparse.Namespace], dict[str, Any]]] = {
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Make the moves that are asked for, one after the other, and return what was found. `holds`
-    says that nothing is wrong, and `/ready` was never green while nobody decided.
+    """Make the moves of a service that are asked for, one after another, and return the findings of
+    each. `holds` is true if no finding is wrong and `/ready` never answered yes while no process
+    decided.
     """
     found: dict[str, Any] = {}
     for name in asked.only.split(","):

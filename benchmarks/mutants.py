@@ -150,7 +150,9 @@ def planted(text: str, mutant: Mutant) -> str:
 
 
 def copy(to: Path) -> None:
-    """Copy what git would see of this tree, compiled so that a changed file is never read stale."""
+    """Copy the files of this tree that git tracks or does not ignore to a folder, and compile them.
+    Compiled files are checked by content, so that a changed source is never ignored.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -185,8 +187,8 @@ def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
 
 
 def _run(folder: Path, module: Sequence[str], cpu_s: int | None = None) -> tuple[int | None, str]:
-    """Run a module in a process of its own, forked from one that has loaded what all load.
-    Return its exit status (None: it took too long) and its last lines.
+    """Run a module in a process forked from one that has imported the common modules. Return its
+    exit status and its last lines. The status is None after a timeout.
     """
     said = folder / ".said"
     process = FORKS.Process(target=_forked, args=(folder, module, said, cpu_s))

@@ -64,8 +64,8 @@ def mutations(text: str, lines: set[int]) -> list[tuple[int, str, str, str]]:
 
 
 def covering(coverage: CoverageData, file: str, line: int) -> tuple[str, ...]:
-    """Return the tests that run a line, by the coverage of all of them with `--cov-context=test`.
-    Those of a module of its name come first, then those that run the least of the file.
+    """Return the tests that run a line of a file, by coverage recorded with `--cov-context=test`.
+    Tests in a file named like the module come first, then those that run the fewest lines of it.
     """
     measured = next((name for name in coverage.measured_files() if name.endswith(f"/{file}")), "")
     by_line = coverage.contexts_by_lineno(measured)
@@ -82,12 +82,12 @@ def covering(coverage: CoverageData, file: str, line: int) -> tuple[str, ...]:
 
 
 def near(file: str, line: int, texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the files of tests that may run a line of a module: those of the module's name first,
-    then those that import it. Of these come first who name what the line is in, then the shortest.
-    Where there are none: those that are near who imports it.
+    """Return the test files that may run a line of a module: those named like the module, then
+    those that import it. Without any, return those near the modules that import it. Files that
+    mention the enclosing function come first, then short ones.
 
     Args:
-        texts: all modules and files of tests, by name.
+        texts: text of every module and test file, by path.
     """
     around = [re.compile(rf"\b{name}\b") for name in _around(texts.get(file, ""), line)]
     tests = [n for n in texts if n.startswith("tests/")]
@@ -115,7 +115,9 @@ def _around(text: str, line: int) -> list[str]:
 
 
 def _named(file: str) -> tuple[str, re.Pattern[str]]:
-    """How the tests of a module are named, and what imports it."""
+    """Return the file name of a module's own tests, and a pattern that finds imports of the
+    module.
+    """
     module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     package, _, stem = module.rpartition(".")
     plain = rf"from {re.escape(package)} import [^\n]*\b{stem}\b"

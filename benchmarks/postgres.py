@@ -56,9 +56,9 @@ def private_cluster(binaries: Path, user: str = "nobody") -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--bin", type=Path, help="folder of initdb and pg_ctl")
+    parser.add_argument("--bin", type=Path, help="folder that holds the programs initdb and pg_ctl")
     parser.add_argument(
-        "--user", default="nobody", help="user that runs the database when this is root"
+        "--user", default="nobody", help="system user that runs the database, if the caller is root"
     )
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args()

@@ -202,7 +202,9 @@ def summarise_steps(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return what profiling costs, or, where steps are asked for, how well it sees them."""
+    """Return the overhead of profiling. With `--steps`, return how exactly it finds the length of a
+    training step.
+    """
     try:
         if asked.steps is not None:
             rows = steps(asked.seconds, asked.steps or list(WORKLOADS), asked.device)

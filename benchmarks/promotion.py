@@ -79,8 +79,8 @@ class Draw:
         return self.fitted(replace(self.rows, y=y))
 
     def dealt(self) -> Bundle:
-        """Return a bundle fitted on a trace whose durations were dealt out among the jobs, before
-        anybody's history was made of them.
+        """Return a bundle fitted on a trace whose durations were permuted among the jobs. The
+        permutation comes before the features are computed.
         """
         ran = self.trace.column("duration_s").to_numpy(zero_copy_only=False).copy()
         ended = np.flatnonzero(np.isfinite(ran))
@@ -129,8 +129,9 @@ def replace_model(bundle: Bundle, model: AdditiveModel) -> Bundle:
 
 
 def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, int]:
-    """Return after how many ended jobs the watch goes back to the former models; None: not within a
-    day's jobs.
+    """Return two numbers: after how many ended jobs the check goes back to the former models (None:
+    not within a day's jobs), and how many jobs the first day has. Models that were judged worse
+    before the promotion are given up sooner.
 
     The second number is how many jobs of the first day there are. The promoted ones are judged
     beforehand, as by `pellucid promote`: those judged worse are left sooner.
@@ -174,8 +175,8 @@ def compared(draw: Draw, candidate: Bundle, champion: Bundle, draws: int) -> tup
 
 
 def later(seed: int, preset: str) -> dict[str, Any]:
-    """Return how the models of twice the history compare with those of half of it, in the week
-    that they are judged on and in the weeks after it.
+    """Compare models fitted on the whole history with models fitted on half of it. Return the gain
+    of each figure: in the week on which candidates are judged, and in the weeks after.
     """
     draw = Draw(seed, preset, weeks=WEEKS_AFTER)
     whole, half = draw.fitted(draw.rows).duration, draw.half().duration
@@ -236,11 +237,11 @@ def main() -> None:
     """Print a line per candidate, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--seeds", default="9100:9107", help="first seed, and the one after the last: FIRST:AFTER"
+        "--seeds", default="9100:9107", help="range of seeds, FIRST:AFTER. Seed AFTER is not used"
     )
     parser.add_argument("--kinds", default="shuffled,broken,half,twice")
     parser.add_argument("--draws", type=int, default=DRAWS)
-    parser.add_argument("--preset", default="fast", help="preset of the fits")
+    parser.add_argument("--preset", default="fast", help="effort of fitting a model: fast or full")
     parser.add_argument("--watch", action="store_true")
     parser.add_argument("--later", action="store_true")
     wanted = parser.parse_args()

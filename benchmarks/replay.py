@@ -140,7 +140,7 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return both measurements, or the one that is asked for."""
+    """Return the measurements of replaying: of a large dump, of Venus, or of both."""
     told: dict[str, Any] = {}
     if asked.only != "venus":
         told["large"] = large(asked.lines, asked.workers)

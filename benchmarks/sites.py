@@ -38,7 +38,7 @@ class Host:
 
 @dataclass
 class Task:
-    """A job: what it asks for, and what happens to it."""
+    """A job of a made-up site: its request, and when and where it ran."""
 
     number: int
     submit: int

@@ -21,7 +21,8 @@ BROUGHT = ("pip", "setuptools", "pkg_resources", "_distutils_hack")  # by venv, 
 
 
 def build(folder: Path) -> Path:
-    """Return a wheel of this checkout, built from a copy, so that nothing is left in the checkout.
+    """Build a wheel from a copy of this checkout, and return its path. The same files give the same
+    bytes, since times and modes are fixed.
 
     The same files give the same bytes: times are that of the last commit, modes those of any file.
     """

@@ -66,13 +66,13 @@ _SCRIPT = re.compile(r"\.(?:py|sh|R|jl|ipynb|lua|m)(?:\s|$)|(?:^|\s)-m\s")
 
 
 class Amount(NamedTuple):
-    """How much a job is to do, as its command states it; None for what it does not state. If
-    epochs and steps are both stated, whichever comes first ends the job.
+    """The amount of training that a job's command states; None where it states none. If epochs and
+    steps are both stated, the job ends at whichever comes first.
 
     Attributes:
-        patience: after so many units without an improvement it stops early; 0: not known when.
-        runs: how many such runs there are, one after the other (folds, seeds, trials); infinite:
-            not known how many.
+        patience: number of units without an improvement after which training stops early; 0: stops
+            early at an unknown number.
+        runs: number of such runs one after the other (folds, seeds, trials); infinite: unknown.
     """
 
     epochs: float | None = None
@@ -90,10 +90,9 @@ def of_command(command: Sequence[str]) -> Amount:
 
 
 def of_commands(commands: Sequence[Simple]) -> Amount:
-    """Return how much the commands of a script ask for, as their training command states it. If
-    several state the same amount, each counts as one run, without those that run only where the one
-    before does not (`||`, `else`). If they state different amounts, only the number of runs is
-    returned.
+    """Return the amount of training that the commands of a script state. Commands that state the
+    same amount add up as runs, except alternatives (`||`, `else`). If commands state different
+    amounts, only the number of runs is returned.
     """
     each = [(_of_words(one.words), one) for one in commands]
     stated = _counted([(found, one) for found, one in each if found.epochs or found.steps])
@@ -204,16 +203,16 @@ def _of_program(command: Sequence[str]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a job's command asks for, and digests that tell the command from others of its user.
-    No text of it is kept.
+    """The amount of training that a job's command asks for, and digests by which the command is
+    compared with others of its user. No text of the command is kept.
 
     Attributes:
         unit: ``epoch`` or ``step``.
-        amount: how many of them.
-        batch: its batch size; None where it names none.
+        amount: number of units.
+        batch: batch size; None if the command names none.
         script: digest of the program.
-        words: digest of its other arguments, whatever numbers are in them.
-        rest: digest of these numbers, and of where it runs.
+        words: digest of the other arguments, with numbers left out.
+        rest: digest of those numbers and of the working directory.
     """
 
     unit: str
@@ -227,8 +226,8 @@ class Work:
     def of(
         cls, command: Sequence[str], more: Mapping[str, float] | None = None, workdir: str = ""
     ) -> Work | None:
-        """Return the work of a command, or None where it does not say how much it is to do. Its own
-        arguments override `more`, the settings of files that it names.
+        """Return the amount of work of a command, or None if the command does not state it.
+        Arguments of the command override `more`, the settings of files that it names.
 
         None: it does not say how much it is to do.
         """
@@ -262,7 +261,9 @@ class Work:
 
 
 class Ran(NamedTuple):
-    """A run that completed: what its command asked for, with how many GPUs, and how long it ran."""
+    """A run that completed: the work of its command, its number of GPUs, and its duration in
+    seconds.
+    """
 
     work: Work
     gpus: int

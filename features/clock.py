@@ -66,13 +66,15 @@ def read_seconds(text: str) -> float:
 
 
 class Clock:
-    """The clocks that one process reads; handed in, so that a simulation can hand in its own.
+    """The clocks that a process reads. A simulation passes in clocks of its own.
 
     Args:
-        wall: time of day, seconds since the epoch; may be set forward and back.
-        monotonic: seconds since some moment, the same for all processes of one `boot`.
-        sleep: waits for so many seconds.
-        boot: names what `monotonic` counts from; "" = nobody else's times can be compared.
+        wall: function that returns the time of day, seconds since the epoch. It may jump.
+        monotonic: function that returns seconds since a fixed time, the same for all processes of
+            one `boot`.
+        sleep: function that waits for a number of seconds.
+        boot: id of the start of the host from which `monotonic` counts; "": times of other
+            processes cannot be compared.
     """
 
     def __init__(

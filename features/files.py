@@ -128,7 +128,7 @@ def sync(path: Path) -> None:
 
 
 def _make(folder: Path, *, durable: bool) -> None:
-    """Make a folder and those above it that are missing."""
+    """Create a folder and its missing parents. With `durable`, sync each new entry to disk."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing if durable else ():
@@ -202,8 +202,8 @@ def _not_planted(path: str | Path) -> None:
 
 
 def _target(path: str | Path) -> tuple[Path, int | None]:
-    """Return the file to replace, links followed, and its permissions; None for these if it
-    does not exist. Raises OSError if it is no regular file.
+    """Return the path of the file to replace, with links followed, and its permission bits. These
+    are None if the file does not exist. Raise OSError if it is not a regular file.
     """
     _not_planted(path)
     try:

@@ -18,18 +18,17 @@ LOCK = ".in-use"
 
 
 class OpenFolder(ValueError):
-    """Raised for a folder that others could put files into; the message, one line, tells what
-    to do.
+    """Raised for a folder into which other users could put files. The message is one line and names
+    the remedy.
     """
 
 
 def private_folder(path: str | Path) -> Path:
-    """Return a folder that nobody but this user and root can put anything into. It is made when
-    missing.
+    """Return a folder into which only this user and root can put files. Create it if missing.
 
-    Raises OpenFolder: it belongs to, or can be written by, somebody else, or a folder above it does
-    (where the sticky bit keeps others from renaming it, as in /tmp, or its group has nobody else
-    in it, that is no harm); OSError.
+    Raises OpenFolder: another user owns the folder or one above it, or can write to one. Above
+    it, folders with the sticky bit (as /tmp) and groups without other members are allowed.
+    Raises OSError.
     """
     folder = Path(path).resolve()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -59,8 +58,9 @@ def private_folder(path: str | Path) -> Path:
 
 @contextmanager
 def temporary_folder(prefix: str, base: str | Path | None = None) -> Iterator[Path]:
-    """Give a temporary folder, as `tempfile.TemporaryDirectory` does. First remove the folders with
-    this prefix that killed processes of this user left on this host.
+    """Yield a temporary folder, as `tempfile.TemporaryDirectory` does. First remove folders with
+    this prefix that killed processes of this user left on this host. A lock in the folder marks it
+    as in use, also by forked processes.
 
     Whoever uses one holds a lock in it, and so do processes that it has forked.
     """
@@ -105,8 +105,8 @@ def _remove_if_left(folder: Path) -> None:
 
 
 def _others_of(gid: int) -> str:
-    """Return words on who is in a group besides this user and root, or that this host does not
-    list it; "" if nobody is. Accounts of a directory that lists none are not seen.
+    """Return as text who is in a group besides this user and root: the first name and the number of
+    others. Return "" if there is nobody else. If this host does not list the members, say so.
     """
     accounts, ours = pwd.getpwall(), (0, os.geteuid())
     try:

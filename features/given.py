@@ -114,7 +114,8 @@ def arrow_file(path: str | Path) -> Iterator[pa.NativeFile]:
 
 
 class _Held(io.RawIOBase):
-    """A file that ends where it ended when it was opened: what is appended later is not read.
+    """A file that ends at the size it had when it was opened, so that text appended later is not
+    read. Files of the kernel (/proc, /sys) report size 0 and are read to their end.
 
     A file of the kernel's (/proc, /sys) says that it holds nothing: it is read to its end.
     """

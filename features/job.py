@@ -50,7 +50,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is known of a job at the moment it is submitted.
+    """What is known of a job when it is submitted.
 
     Attributes:
         job_id: unique in its trace or cluster.
@@ -64,10 +64,12 @@ class Job:
         time_limit_s: limit the user asked for, seconds; None when there is none.
         share: may share its GPUs with another job; False is the user's opt-out.
         profile: may be profiled before it runs; False is the user's opt-out.
-        after, after_any: ids of jobs, separated by commas, that have to end first: successfully,
-            or in any way.
-        work: how much its command asks for; None when that is not known, or may not be read.
-        like: digest of its command, the same for the same command; "" likewise.
+        after, after_any: ids of jobs, separated by commas, that must end before this job starts:
+            successfully, or in any way.
+        work: the amount of training that its command states; None if unknown, or if the command may
+            not be read.
+        like: digest of its command, equal for equal commands; "" if unknown, or if the command may
+            not be read.
         expect: how long its owner expects it to run: seconds, "test" or "full"; "" for no answer.
     """
 

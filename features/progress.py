@@ -21,17 +21,17 @@ Z = 1.645  # standard deviations on either side of nine in ten
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is, by its own account. Numbers only: no line of its output is kept.
+    """The progress that a job reports in its output, as numbers only.
 
     Attributes:
         total_s: how long the job runs from start to end, seconds on GPUs of its own.
-        low_s, high_s: bounds of `total_s`; it lies between them in nine cases of ten.
+        low_s, high_s: bounds between which `total_s` lies in nine of ten cases.
         done, of: units done, and units in all.
         unit: ``epoch``, ``step`` or ``percent``.
-        unit_s: seconds a unit.
-        at_s: how long the job had run when it reported this, seconds.
+        unit_s: seconds per unit.
+        at_s: seconds that the job had run at this report.
         source: format that this was read from (`profiler.progress.formats`).
-        doubts: why the bounds are wider: names of `DOUBTS`, with a space between.
+        doubts: reasons why the bounds are wider: names in `DOUBTS`, separated by spaces.
     """
 
     total_s: float

@@ -27,7 +27,9 @@ def heard_by(listener: Callable[[], object]) -> Iterator[None]:
 
 
 def beat() -> None:
-    """Tell the listener, if there is one, that the work goes on."""
+    """Call the listener of this context, if there is one. Long computations call this to show that
+    they continue.
+    """
     listener = _heard.get()
     if listener is not None:
         listener()

@@ -83,7 +83,9 @@ class Kind(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A claim made by the last runs of a job, before it is known how often such claims hold."""
+    """A range of a job's duration that its last runs suggest (seconds), before it is known how
+    often such ranges hold.
+    """
 
     kind: Kind
     low_s: float
@@ -140,7 +142,7 @@ class Repeats:
 
 
 class Word(NamedTuple):
-    """How many of an owner's statements held (`held`), out of how many (`of`)."""
+    """The record of an owner's stated durations: how many held (`held`), of how many (`of`)."""
 
     held: int
     of: int
@@ -165,8 +167,8 @@ class Statements:
         self._all[long] = before * keep + held, of * keep + 1.0
 
     def claim(self, owner: str, expect: str) -> Claim | None:
-        """Return what an owner's words claim of a job, with the share of such claims that hold.
-        Return None where the words claim nothing.
+        """Return the range of duration that an owner expects of a job, with the share of such
+        statements that held. Return None if the statement gives no range.
         """
         between = expected(expect)
         if between is None:
@@ -183,7 +185,7 @@ class Statements:
         return Claim(low_s, high_s, share, f"expects {says}: {record}, {_holds(share)}")
 
     def word(self, owner: str) -> Word:
-        """Return how many of an owner's last statements held, and of how many."""
+        """Return how many of an owner's last stated durations held, and of how many."""
         mine = [held for long in (False, True) for held in self._of.get((owner, long), ())]
         return Word(sum(mine), len(mine))
 

@@ -16,16 +16,16 @@ from features.states import State
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A job from submission to end, as far as it is known.
+    """The life of a job from submission to end. Later events are None while unknown.
 
     Attributes:
         job: the job; submitted at `job.submit_time`.
-        start_time: when it first held its GPUs; None while it waits.
-        end_time: when it ended; None while it has not.
-        state: how it ended (or where it stands).
-        duration_s: exclusive running time; None when it never ran or nobody knows.
+        start_time: time when the job first held its GPUs; None while it waits.
+        end_time: time when the job ended; None before.
+        state: state in which the job ended, or its present state.
+        duration_s: seconds of exclusive running time; None if the job never ran, or if unknown.
         profile: its profile, None when it has none.
-        profiled_time: when that profile was known; None when it never was.
+        profiled_time: time when that profile became known; None without one.
     """
 
     job: Job
@@ -116,11 +116,11 @@ def replay_parts(
     parts: Iterable[Sequence[Lifetime]],
     source: RowSource,
 ) -> Iterator[list[tuple[Taken, Lifetime]]]:
-    """Yield the rows of lifetimes that come in parts, each with its lifetime. The jobs of a
-    part were submitted after those of the part before it.
+    """Yield feature rows, each with its lifetime, for lifetimes that come in parts. Jobs of a part
+    must be submitted after those of the part before.
 
-    Yields lists that follow one another in time: one or two a part, and the rest at the end.
-    Held in memory: one part, and the jobs that outlive the part they were submitted in.
+    Each yielded list follows the one before in time. Memory holds one part, and the jobs that
+    outlive the part in which they were submitted.
     """
     ahead: list[tuple[float, int, int, Lifetime]] = []  # time, kind, place among all jobs
     before = 0

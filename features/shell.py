@@ -133,8 +133,9 @@ def _branched(words: Sequence[str], branches: list[bool]) -> None:
 
 
 def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> list[str]:
-    """Return the words after those that steer a shell; [] if nothing else is there. A loop that
-    begins is added to `loops` (how often it runs), one that ends is removed.
+    """Return the words of a shell command after control words such as `then` and `do`; [] if no
+    word is left. A loop that begins is appended to `loops` as its number of turns. A loop that ends
+    is removed.
     """
     while words and words[0] in _OPENS:
         words = words[1:]

@@ -240,8 +240,9 @@ class _Submission:
 
 
 def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
-    """Return the changed submission, with the values kept that the change leaves true: burst,
-    calendar, times since earlier submissions and, with as many GPUs, the profile.
+    """Return the changed submission with the values of the former one that still hold: burst,
+    calendar and times since earlier submissions. The profile holds if the number of GPUs is the
+    same.
     """
     changed.burst, changed.calendar = was.burst, was.calendar
     changed.since_submit = tuple(
@@ -590,12 +591,12 @@ class FeatureState:
         return seen.hazards, score - sum(seen.survival[: len(survival.SUM)])
 
     def beyond(self, job: Job, now: float, score: float) -> tuple[float, float]:
-        """Return the seconds that a job outlived in earlier runs, and what they add to its
-        score.
+        """Return (seconds, change): the longest time that the job has run without ending, and the
+        change of its score by it. A score is ln(1 + seconds).
 
-        A score is ln(1 + seconds). What is added is the mean of jobs like it that outlive as
-        much, less the mean of all; the sum never falls below ln(1 + the seconds outlived). Both
-        values are 0 if the job has outlived nothing, or the family `survival` is not kept.
+        The change is the mean of similar jobs that last longer than that, less the mean of all.
+        The changed score is at least ln(1 + seconds). Both values are 0 if the job has not run
+        before, or the family `survival` is not kept.
         """
         seen = self._seen_now(job, now)
         if not (seen.outlived_s > 0 and seen.hazards):
@@ -612,8 +613,8 @@ class FeatureState:
         return self._seen_now(job, now).claims
 
     def ended_here(self, job: Job) -> int | None:
-        """Return how many jobs have ended, if none of them was of this job's user or no job has
-        ended at all. Else return None.
+        """Return the number of jobs that have ended, if none of them belongs to this job's user, or
+        if the number is 0. Otherwise return None.
         """
         ended = sum(key.ended for key in self._vcs.values())
         if job.user and not self._users.get(job.user, _NOTHING).ended:
@@ -668,8 +669,8 @@ class FeatureState:
         return submission
 
     def _seen_now(self, job: Job, now: float) -> _Submission:
-        """Return the submission as it is recorded; for a job that is unknown or changed while
-        it waits, as it would be recorded now. Changes nothing.
+        """Return the recorded submission of a job. For a job that is unknown, or was changed while
+        it waits, return the submission as it would be recorded now. Change nothing.
         """
         _check_time(now, self._now)
         was = self._live.get(job.job_id)

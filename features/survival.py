@@ -142,10 +142,11 @@ _AT = [EDGES_S.index(seconds) for seconds in THRESHOLDS_S.values()]
 
 
 class Hazard:
-    """Fading counts of one group: jobs that reached each stretch, and that ended in it.
+    """Counts of one group of jobs: how many reached each bin of running time, and how many ended in
+    it. Older jobs count less.
 
     Attributes:
-        sayers: jobs of the group that reported how long they will have run; kept by `Lives`.
+        sayers: jobs of the group that reported their total duration; kept by `Lives`.
     """
 
     __slots__ = ("_ended", "_keep", "_reached", "sayers")
@@ -204,14 +205,14 @@ def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
 
 
 class History(NamedTuple):
-    """How long the jobs of one group lasted, and what that makes of the next.
+    """How long the jobs of one group lasted, and the distribution that follows for the next job.
 
     Attributes:
         level: one of `LEVELS`.
-        of: the group, in words.
-        reached: jobs that reached each stretch, the older ones faded.
-        ended: jobs of `reached` that ended in the stretch.
-        hazards: share that ends in each stretch of those that reach it, shrunk to the wider group.
+        of: name of the group, in words.
+        reached: number of jobs that reached each bin of running time; older jobs count less.
+        ended: number of jobs of `reached` that ended in the bin.
+        hazards: share of the jobs reaching each bin that ends in it, shrunk to the wider group.
         wider: the hazards of the wider group.
     """
 
@@ -422,10 +423,10 @@ class Lives:
             self._record_stated(job_id, stated)
 
     def state(self, job_id: str, total_s: float, weight: float) -> None:
-        """Count a job as lasting `total_s`, as it reported, until it ends.
+        """Count a job as lasting `total_s` seconds, the duration that it reported, until it ends.
 
         Args:
-            weight: how far that is believed, 0 to 1.
+            weight: weight of that count, 0 to 1.
         """
         self._record_stated(job_id, (bisect_left(EDGES_S, total_s), weight))
 
@@ -435,7 +436,9 @@ class Lives:
             group.sayers[job_id] = None
 
     def _forget_stated(self, job_id: str) -> tuple[int, float] | None:
-        """Forget what a job reported, and return it; None if it reported nothing."""
+        """Forget the duration that a job reported, and return the entry. Return None if there is
+        none.
+        """
         for group in self._groups[job_id] if job_id in self._stated else ():
             group.sayers.pop(job_id, None)
         return self._stated.pop(job_id, None)
@@ -468,8 +471,9 @@ class Lives:
     def as_of(
         self, groups: Sequence[Hazard | None], now: float, but: str = ""
     ) -> Sequence[Hazard | None]:
-        """Return the groups as `advance` would leave them, together with the ends that jobs other
-        than `but` have stated. The groups themselves stay as they are.
+        """Return the groups as they would be at `now`, with the durations reported by running jobs
+        other than `but`. The stored groups do not change. The cost grows with the events since the
+        last update and the jobs that report, not with all running jobs.
 
         O(stretches that it would count, jobs of the groups that state an end), not O(jobs running).
         """

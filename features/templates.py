@@ -73,8 +73,8 @@ class NameBook(TemplateBook):
 
 
 def has_template(job: Job) -> bool:
-    """Return whether a job has a user, a name or a number of CPUs, which tell it from other
-    jobs of its VC.
+    """Return whether a job has a user, a name or a number of CPUs. Without any of them, it cannot
+    be distinguished from other jobs of its virtual cluster.
     """
     return bool(job.user or job.name) or job.cpus is not None
 

@@ -47,7 +47,7 @@ _NORMAL = NormalDist()
 
 
 class Seen(NamedTuple):
-    """What the watch needs of a job that ended; times are seconds."""
+    """The data on an ended job that the detection of changes uses. Times are seconds."""
 
     submitted: float
     seconds: float

@@ -333,8 +333,8 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A task that writes its result to a file, on the machine where it runs, and then returns
-    it.
+    """A function that runs a task, writes its result to a file on the same machine, and returns the
+    result.
     """
 
     task: Callable[[Any], Any]

@@ -74,14 +74,17 @@ SET = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting of the policy, e.g. borrowing.lend_s=3600. May be given again.",
+        help=("A setting of the policy, e.g. borrowing.lend_s=3600. May be repeated."),
     ),
 ]
 KEEP_HELP = (
     "Keep what is finished in this folder as it comes; the same command, given again, takes it up."
 )
 KEEP = Annotated[Path | None, typer.Option(help=KEEP_HELP, metavar="FOLDER")]
-WORKERS = Annotated[int, typer.Option(help="Number of processes; short for local:N.", min=1)]
+WORKERS = Annotated[
+    int,
+    typer.Option(help=("Number of processes. --workers N is short for --where local:N."), min=1),
+]
 DATABASE = Annotated[
     str | None,
     typer.Option(
@@ -147,7 +150,10 @@ class World:
     readable_error: Annotated[
         float,
         typer.Option(
-            help=("How wrong these reports are: standard deviation of ln(stated / true).")
+            help=(
+                "Error of the durations that jobs report: standard deviation of "
+                "ln(reported / true)."
+            )
         ),
     ] = 0.1
     readable_commands: Annotated[
@@ -155,13 +161,16 @@ class World:
         typer.Option(
             "--readable-commands/--no-readable-commands",
             help=(
-                "Let their commands also state the number of epochs, known at "
-                "submission once a run of the same script has completed."
+                "Let the commands of these jobs also state the number of epochs. It is "
+                "used at submission once a job with the same script has completed."
             ),
         ),
     ] = False
     bundle: Annotated[
-        Path | None, typer.Option(help="Exported models to use instead of learning online.")
+        Path | None,
+        typer.Option(
+            help=("Folder of exported models. Predict with them, and learn nothing during the run.")
+        ),
     ] = None
     quirks: Annotated[
         bool,
@@ -174,7 +183,10 @@ class World:
         datetime | None,
         typer.Option(
             formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="Simulate only jobs submitted from then on (UTC); earlier ones are history.",
+            help=(
+                "Simulate only jobs submitted from this time on (UTC). Predictors learn "
+                "from earlier jobs."
+            ),
         ),
     ] = None
 

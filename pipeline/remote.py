@@ -58,7 +58,9 @@ def _warn_unread(who: str, what: str, since: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Service(Address):
-    """The service that a command asks, and whether its answer is printed as JSON, as it came."""
+    """The address of the service that a command calls, and whether the command prints the answer as
+    JSON.
+    """
 
     as_json: JSON = False
 

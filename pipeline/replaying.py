@@ -69,7 +69,9 @@ class Replay:
 
     @property
     def reason(self) -> str:
-        """Return the outcome as one line, the figure that tells most first."""
+        """Return the outcome of the replay as one line. The figure with the clearest difference
+        comes first.
+        """
         return f"{most_telling(self.figures)}; {self.about}"
 
     def document(self) -> Mapping[str, object]:
@@ -140,8 +142,8 @@ class _Jobs:
 
     @classmethod
     def together(cls, mine: Sequence[_Jobs], played: Sequence[Sequence[_Jobs]]) -> _Jobs:
-        """Return the jobs of all draws that ended with both models, as `mine` has them, in the
-        same order for both.
+        """Return the jobs of all draws that ended under both models, with the values in `mine`. The
+        order is the same for both models.
         """
         parts = []
         for number, (one, pair) in enumerate(zip(mine, played, strict=True)):

@@ -267,8 +267,8 @@ def compare(
 
 
 def lasting(result: Comparison) -> Figures:
-    """Return a comparison without the time and memory it used, so that the same inputs give the
-    same record.
+    """Return a comparison without its measured run time and memory, so that equal inputs give an
+    equal record.
     """
     spent = tuple(Spent.__annotations__)
     return {key: value for key, value in result.items() if key not in spent} | {

@@ -121,12 +121,12 @@ def stretches(
 
 
 class Written(NamedTuple):
-    """The files with the rows of a stretch.
+    """The files with the feature rows of a part of the trace.
 
     Attributes:
-        shards: of jobs that had started before the cut, as of then.
-        test: those submitted since whose duration is known, to measure errors on. None but the
-            last stretch has any.
+        shards: rows of jobs that had started before the cut, as known then.
+        test: rows of jobs submitted after the cut with a known duration, to measure errors. Only
+            the last part has any.
     """
 
     shards: list[Path]

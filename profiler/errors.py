@@ -41,7 +41,7 @@ class DriverMissing(ProfilerError):
 
 
 class DriverSilent(DriverMissing):
-    """Raised where the driver is there, but neither it nor any GPU answers."""
+    """Raised if the NVIDIA driver is installed but does not answer, or no GPU answers."""
 
 
 class NotSupported(ProfilerError):
@@ -57,6 +57,6 @@ class NotExecutable(ProfilerError):
 
 
 class CommandNotFound(ProfilerError):
-    """Raised where there is no such command (127, as shells have it)."""
+    """Raised if the command to profile does not exist. The exit status is 127, as in a shell."""
 
     exit_status = 127

@@ -186,8 +186,8 @@ class Guardian:
         return total
 
     def bound_output(self, nobody_writes: bool = False) -> None:
-        """Empty an output file that has grown past its limit, so that the disk does not fill. Space
-        reserved beyond its end (fallocate(2)) is freed once nobody writes to the file.
+        """Empty an output file that is larger than its limit, so that the disk does not fill. With
+        `nobody_writes`, also free space reserved beyond its end (fallocate(2)).
         """
         found, limit = os.fstat(self.output), self.config["output_mib"] * 2**20
         if found.st_size > limit:

@@ -25,8 +25,9 @@ SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s3
 
 
 def leave_session_keyring() -> None:
-    """Replace the inherited session keyring, which a process keeps whichever user it becomes,
-    by an empty one. Do nothing where the kernel has no keyrings or does not know the call.
+    """Replace the session keyring of this process by an empty one, since a keyring is kept when the
+    user changes. Do nothing if the kernel has no keyrings. Raise OSError if this user has too many
+    keys.
 
     It counts against this user's keys; raises OSError where they are too many.
     """

@@ -96,8 +96,9 @@ def find_window(
 
 
 def _prepare(times: Array, signals: Mapping[str, npt.ArrayLike]) -> tuple[Array, dict[str, Array]]:
-    """Return (signals scaled so that 1 is the noise of a step, (n, k); the signals by name,
-    gaps filled). Signals with fewer than two known values are left out.
+    """Return two things: an array (n, k) of the varying signals, each divided by its noise late in
+    the run; and all signals by name. Gaps are filled by interpolation. Signals with fewer than two
+    known values are left out.
     """
     usable: dict[str, Array] = {}
     scaled: list[Array] = []

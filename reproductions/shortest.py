@@ -19,8 +19,8 @@ from scheduler.core.decisions import Reason
 
 
 class ShortestRemaining(AllocationPolicy):
-    """Gives every job what it asks for, the one with least left to do first. Whichever fits
-    runs.
+    """A policy that gives every job the GPUs it asks for, shortest remaining time first. Jobs that
+    do not fit are passed over.
     """
 
     name = "shortest-remaining"

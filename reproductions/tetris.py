@@ -84,7 +84,9 @@ class Tetris(AllocationPolicy):
     def _placed(
         job: ActiveJob, free: Sequence[int], kept: dict[str, Allocation], nodes: Sequence[Node]
     ) -> Allocation | None:
-        """Return where the job would go: where it is, if that is free."""
+        """Return the allocation that the job would get: its present GPUs if they are free,
+        otherwise free ones. Return None if too few are free.
+        """
         held = kept.get(job.id)
         if held is not None and all(
             free[n] >= k for n, k in zip(held.nodes, held.gpus, strict=True)

@@ -106,7 +106,9 @@ class TiresiasLas(AllocationPolicy):
         return self._jump
 
     def _early(self, now: float) -> bool:
-        """Return whether this wake comes too early: things changed since it was asked for."""
+        """Return whether this wake-up is obsolete, because the jobs have changed since it was
+        scheduled.
+        """
         return self._jump is None or now < self._jump
 
     def _place(
@@ -187,8 +189,8 @@ class TiresiasLas(AllocationPolicy):
 
 
 def _admitted(line: Sequence[ActiveJob], free: int) -> set[str]:
-    """Return the jobs that fit by number of GPUs, in order; one that does not fit is passed
-    over, and those behind it are still asked.
+    """Return the ids of the jobs that fit into `free` GPUs, taken in order. A job that does not fit
+    is passed over.
     """
     admitted = set()
     for job in line:

@@ -95,8 +95,8 @@ class CoreSpec:
 
     @property
     def folded(self) -> bool:
-        """Whether too many nodes are named for profiling. Then they stay with their virtual
-        clusters, since the policy learns profiles where jobs run as well.
+        """Whether too large a share of nodes is named for profiling. Then these nodes stay in their
+        virtual clusters, and profiles are measured where jobs run.
         """
         return _folds(self, self.kind)
 

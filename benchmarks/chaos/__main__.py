@@ -111,7 +111,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def played_in_memory(asked: argparse.Namespace) -> dict[str, Any]:
-    """Play all runs in files that are memory, where the machine has such. Return what was found."""
+    """Play all runs with their files in /dev/shm, if this machine has it. Return the findings."""
     asked.url = os.environ.get("PELLUCID_TEST_DATABASE") if asked.database != "sqlite" else None
     if asked.database != "sqlite" and not asked.url:
         sys.exit("--database postgresql: run it by `python -m benchmarks.postgres -- ...`")

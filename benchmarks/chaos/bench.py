@@ -99,7 +99,9 @@ class Bench:
         store.close()
 
     def play(self, plan: Plan) -> Run:
-        """Play one run, and return it. Its files are deleted afterwards; its history is kept."""
+        """Play one run of the chaos test and return it with its history. Its files stay until the
+        next run begins.
+        """
         folder = self.folder / "run"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)

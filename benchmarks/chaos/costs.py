@@ -37,8 +37,8 @@ def folded_s(backlog: int) -> float:
 
 
 def submitted(store: Store) -> int:
-    """Submit all of the backlog at once. Its jobs are too large for the cluster, so they are
-    refused as soon as somebody decides. Return how many there are.
+    """Submit the whole backlog at once. Every job asks for more GPUs than the cluster has, so the
+    service refuses it at the next pass. Return the number of jobs.
     """
     now = store.clock.now()
     asked = [

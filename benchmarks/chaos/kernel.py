@@ -36,13 +36,13 @@ class Stuck(RuntimeError):
 
 @dataclass
 class Host:
-    """A simulated machine: its own wall clock, and whether its disk is full.
+    """A simulated machine with its own clocks. Times are seconds of the simulation.
 
     Attributes:
-        wall_s: its wall clock is so far ahead of the true time.
-        boot: names its start; another after a power cut.
-        booted_at: its monotonic clock counts from there.
-        off_until: it has no power before.
+        wall_s: seconds by which its wall clock is ahead of the true time.
+        boot: number of its start; a power cut adds one.
+        booted_at: time from which its monotonic clock counts.
+        off_until: time until which it has no power.
     """
 
     name: str
@@ -194,8 +194,8 @@ class Kernel:
         self._pause()  # those that die go first
 
     def freeze(self, process: Process, seconds: float) -> None:
-        """Stop a process for so many seconds, as SIGSTOP and SIGCONT do. It goes on to its next
-        pause first.
+        """Stop a process for a number of seconds, as SIGSTOP and SIGCONT do. The process first runs
+        on to its next pause.
         """
         process.stopped_at, process.frozen_until = self.clock, self.clock + seconds
         self.on_freeze(process, seconds)
@@ -236,8 +236,8 @@ class Kernel:
         self._pause()
 
     def compute(self, seconds: float) -> None:
-        """Let the process compute for so long. It reports as alive only if it takes care of
-        that.
+        """Let the current process use the processor for a number of seconds. Its heartbeats are not
+        sent for it.
         """
         while seconds > 0.0:
             part = min(seconds, 0.25)
@@ -250,7 +250,9 @@ class Kernel:
         return self.processes[pid].cpu_s if pid in self.processes else 0.0
 
     def wait(self, until: Callable[[], bool], seconds: float = 1e9) -> bool:
-        """Wait until something holds, at most so long. Return whether it did."""
+        """Wait until a condition holds, at most `seconds`. Return whether the condition holds at
+        the end.
+        """
         fiber = self._fiber()
         if until():
             return True
@@ -273,7 +275,9 @@ class Kernel:
         self._pause()
 
     def strike(self, process: Process, where: str, freeze_s: float = 0.0) -> None:
-        """Let a process die where it is, or stop it there for so many seconds, if any."""
+        """Kill a process at its present instruction. With `freeze_s`, stop it for that many seconds
+        instead.
+        """
         if freeze_s:
             self.freeze(process, freeze_s)
         else:
@@ -350,8 +354,8 @@ class Kernel:
             raise fatal
 
     def _go_on(self) -> None:
-        """Switch to the thread that runs next, until the run is over. A thread that ends comes
-        back here, and so does one that finds nobody to go on.
+        """Run the threads one after another until the run is over. A thread returns here when it
+        ends, or when it finds no thread to run next.
         """
         while (after := self._drawn()) is not None:
             self.current = after

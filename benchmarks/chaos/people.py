@@ -21,7 +21,9 @@ Note = Callable[..., Any]
 
 @dataclass
 class Answer:
-    """An answer. `status` is None where none came back, and nobody knows what was done."""
+    """The answer to a request. `status` is None if no answer came back, so that the effect of the
+    request is unknown.
+    """
 
     status: int | None = None
     body: Any = None
@@ -168,7 +170,9 @@ class Person:
     # --- what they do -----------------------------------------------------------------------
 
     def live(self, jobs: int, gap_s: float) -> None:
-        """Submit so many jobs, and change some of them afterwards."""
+        """Submit a number of jobs, with a mean gap of `gap_s` seconds, and change or cancel some of
+        them.
+        """
         for _ in range(jobs):
             self.kernel.sleep(self.draw.expovariate(1 / gap_s))
             self.submit()
@@ -242,7 +246,9 @@ class Person:
         self.insist("hold", "PUT", f"/jobs/{job}/hold", job)
 
     def hold_while_looked_at(self, job: str) -> None:
-        """Wait until a job is being profiled, if it is, and hold it then; perhaps let it go."""
+        """Hold a job while it is being profiled, and sometimes release it again. Do nothing if it
+        is not profiled.
+        """
         until = self.kernel.clock + LOOKS_S
         while self.kernel.clock < until:
             phase = (self.ask("get", "GET", f"/jobs/{job}", job).body or {}).get("phase")
@@ -256,8 +262,8 @@ class Person:
             self.kernel.sleep(self.draw.uniform(0.2, 0.6))
 
     def cancel_as_it_starts(self) -> None:
-        """Submit a job that does not end by itself, and cancel it, once, when it has its GPUs and
-        was perhaps not begun yet.
+        """Submit a job that never ends, and cancel it once as soon as it has its GPUs. Its process
+        may not be started yet by then.
         """
         body = {"command": ["true", "run", "1e4"], "gpus": 1, "vc": "left", "profile": False}
         job, until = self.submitted(body), self.kernel.clock + LOOKS_S

@@ -310,7 +310,9 @@ class Simulation:
     # --- what goes wrong --------------------------------------------------------------------
 
     def _spoil(self) -> None:
-        """Let things go wrong until so many steps were taken; then let everything work again."""
+        """Cause faults until the run has taken its number of steps. Then repair everything, and
+        keep restarting services.
+        """
         kernel, draw = self.kernel, random.Random(f"nemesis {self.plan.seed}")
         if not self.plan.calm:
             self.faults.rate = draw.choice([0.0, 0.0, 0.01, 0.05])
@@ -389,8 +391,8 @@ class Simulation:
         self.note("disk full")
 
     def _darken(self, draw: random.Random) -> None:
-        """Let the power fail, now and then, as the log has reports that no pass has covered. What
-        the machine knew of them is on its disk, or gone with it.
+        """Let the power fail now and then, at a time when the log holds reports that no pass has
+        used yet. Files that were not synced to disk are lost.
         """
         while not self.healed.is_set():
             self.kernel.sleep(draw.expovariate(1 / 8))
@@ -427,7 +429,9 @@ class Simulation:
         self.note("stopped", process=name)
 
     def _upgrade(self, draw: random.Random, process: Process) -> None:
-        """Install other code, and ask the services to stop, so that they begin anew with it."""
+        """Install another version of the code, and ask all services to stop. They start again with
+        the new version.
+        """
         self._installed = True
         for name, service in sorted(self.services.items()):
             service.told.append(15)
@@ -446,7 +450,9 @@ class Simulation:
         self.note("promoted")
 
     def _restart(self) -> None:
-        """Kill services that hang and start those that ended, as a service manager does."""
+        """Kill services that no longer answer, and start those that have ended, as a service
+        manager does.
+        """
         for name, process in list(self.services.items()):
             if self.kernel.clock < process.host.off_until:
                 continue

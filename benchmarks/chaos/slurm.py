@@ -158,7 +158,9 @@ class Commands:
         self.controller = controller
 
     def _asked(self, what: str) -> bool:
-        """Return whether the answer is lost; SlurmDown when nobody is asked."""
+        """Return whether the answer of the simulated Slurm gets lost. Raise SlurmDown if Slurm is
+        down.
+        """
         there = self.controller
         there.kernel.point(f"before {what}")
         if there.down:

@@ -21,13 +21,13 @@ OFTEN = (8, 15, 30)  # events between two snapshots, in most of the runs
 
 
 class Starting:
-    """Which shims are late, and how often the state is kept, in one run.
+    """Which shim processes start late, and how often snapshots are written, in one run.
 
     Args:
-        calm: no shim is late, and the state is kept as seldom as it is.
+        calm: no shim is late, and snapshots are as rare as in a real service.
 
     Attributes:
-        every: events between two snapshots.
+        every: number of events between two snapshots.
     """
 
     def __init__(self, kernel: Kernel, seed: int, note: Callable[..., Any], *, calm: bool):
@@ -42,7 +42,9 @@ class Starting:
 
 
 def install(patches: system.Patches, of_run: Callable[[], Starting]) -> None:
-    """Let states be kept as often as the run wants it, and have it noted what was stopped."""
+    """Patch the service: checkpoints are written as often as the run wants, and every stop of a job
+    is recorded in the run's history.
+    """
     stop = LocalBackend.stop
 
     def stopped(self: LocalBackend, job_id: str, attempt: int) -> None:

@@ -17,15 +17,16 @@ _TIME = re.compile(r"(\d[\d,]*\.?\d*) (s|min|h|d)\b(?: (\d+) (s|min|h)\b)?")
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, its answer, and what is needed to judge it.
+    """A question about a job, its answer, and the data needed to judge the answer.
 
     Attributes:
         asked_at, answered_at: seconds since the epoch, by the service's clock.
-        told: what the API gave to an operator; printed: by the command line, with --json.
-        lines: what the command line prints with --full; page, way: of the job, as read.
-        core: that decides, as of then.
-        after: what the API gave once the pages were read, where time goes on meanwhile.
-        begun: what it gave of another job, which has started; None: of none.
+        told: the answer of the API to an operator; printed: the answer of the command line, with
+            --json.
+        lines: the text of the command line with --full; page, way: the texts of the job's pages.
+        core: a copy of the core that decides, at the time of the question.
+        after: the answer of the API once the pages were read, if the clock runs on meanwhile.
+        begun: the answer of the API about another job, which has started; None: there is none.
     """
 
     job_id: str

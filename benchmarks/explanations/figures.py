@@ -100,8 +100,8 @@ def figures(found: Sequence[Found]) -> dict[str, Any]:
 
 
 def _sentences(said: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Return the share of right answers by kind of sentence, and a few wrong ones. The answers
-    are of services with nothing wrong.
+    """Return the share of right answers by kind of sentence, and a few wrong ones. The answers come
+    from services into which no fault was planted.
     """
     kinds = {name: fmean(not one[name] for one in said) for name in (said[0] if said else ())}
     wrong = {name: [one[name] for one in said if one[name]][:3] for name in kinds}
@@ -146,8 +146,9 @@ def ends(found: Sequence[Found]) -> dict[str, Any]:
 
 
 def _kept_in(worlds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return, on ends at odds of nine in ten, how many worlds have enough of them, how many of
-    these kept to the odds within `ROOM`, and whether Philly did (1 or 0; None: too few).
+    """Return figures on ends predicted at odds of nine in ten: the number of worlds with enough of
+    them, the number of these worlds where the share that held is within `ROOM` of 0.9, and whether
+    Philly is one (1 or 0; None: too few).
     """
     nine = {one["world"]: one.get("ends", {}).get("0.9", {"runs": 0}) for one in worlds}
     told = {name: of["kept"] for name, of in nine.items() if of["runs"] >= ENOUGH}

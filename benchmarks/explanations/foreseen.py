@@ -13,8 +13,8 @@ from scheduler.core.findings import Promise
 
 
 def promise(a: Asked) -> str:
-    """Check from when on GPUs are kept for the job, against what the policy does. Return what
-    is wrong, or "".
+    """Check when the answer says that GPUs will be reserved for the job, against the policy's own
+    promise. Return the error in words, or "".
     """
     core, told, text = a.core, a.analysis["bound_s"], a.analysis["promise"]
     queued = core.jobs[a.job_id]
@@ -182,10 +182,9 @@ def after_end(a: Asked) -> str:
 
 
 def sooner(a: Asked) -> str:
-    """Check how much earlier a change lets the job start: the difference of the two starts, in
-    values and words, and not before the end of a run that keeps too many GPUs. The last is
-    unknown for a job that may share GPUs only then, or is profiled first. Return what is wrong,
-    or "".
+    """Check, for each suggested change, how much earlier the job would start. The value and the
+    sentence must equal the difference of the two starts. The new start must not come before the end
+    of a run whose GPUs the job needs. Return the error in words, or "".
     """
     for one in a.analysis["suggestions"]:
         found = re.search(rf"{re.escape(one['words'])}, (at once|.+? earlier)", a.lines)
@@ -229,7 +228,9 @@ def promised(a: Asked) -> str:
 
 
 def changed(a: Asked) -> str:
-    """Check by how much the start has moved since submission. Return what is wrong, or ""."""
+    """Check by how much the answer says that the forecast start has changed since submission.
+    Return the error in words, or "".
+    """
     text, short = a.analysis["changed"], a.analysis["changed_much"]
     kept, now = a.moment.forecasts.get(a.job_id), a.told["forecast"]
     if not text:

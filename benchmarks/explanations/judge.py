@@ -143,16 +143,18 @@ def change(core: Core, changes: Mapping[str, Any], job_id: str, now: float) -> N
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judge's verdict on one answer; None where nothing was named that could be tried.
+    """The judge's verdict on one answer. A field is None if the answer names nothing that could be
+    tried.
 
     Attributes:
-        named: something is named beside need and free GPUs: holders, or why it would wait even
-            with nothing in its way.
-        necessary: with what is named away it starts (or, even then, still waits as was said).
-        minimal: with one of several that are named left, it still waits.
-        specific: with as many others of the same kinds gone, or as there are, it still waits.
-        fresh: the numbers are those of the cluster at that moment.
-        wrong: what was not as said, in words.
+        named: the answer names jobs or nodes in the way, or a reason why the job waits even without
+            any.
+        necessary: the job starts if everything named is gone. If nothing is named, it still waits.
+        minimal: the job still waits if only one of several named obstacles stays.
+        specific: the job still waits if as many other jobs and nodes of the same kinds are gone
+            instead.
+        fresh: the numbers are those of the cluster at the time of the question.
+        wrong: the errors found, in words.
     """
 
     named: bool
@@ -213,7 +215,9 @@ class Judge:
         return aside(act)
 
     def _only_these(self, told: Mapping[str, Any], job_id: str, now: float) -> tuple[bool, bool]:
-        """Return whether all of them are needed, and nothing else of the kind would do."""
+        """Return two findings: whether every named obstacle is needed, and whether the job still
+        waits without other obstacles of the same kinds.
+        """
         holders, random = told["holders"], self._random(job_id, now)
         left = random.sample(range(len(holders)), min(LEFT, len(holders)))
         minimal = len(holders) == 1 or not any(
@@ -233,8 +237,8 @@ class Judge:
     def _others(
         self, holders: Sequence[Holder], told_too: Sequence[Holder], job_id: str, random: Random
     ) -> list[Holder]:
-        """Return as many of each kind as in `holders` that the answer does not name, drawn at
-        random, or as many as there are.
+        """Return obstacles that the answer does not name, drawn at random: as many of each kind as
+        in `holders`, or all if there are fewer.
         """
         said = {(h["job"], h["node"]) for h in (*holders, *told_too)}
         by_kind: dict[str, list[Holder]] = {"run": [], "wait": [], "node": []}

@@ -90,7 +90,7 @@ def _outcome(launch: Launch) -> JobOutcome:
 
 
 class Service:
-    """The service, and those who ask it."""
+    """A service with a simulated backend, and the users who query it."""
 
     def __init__(self, folder: Path):
         self.folder = folder

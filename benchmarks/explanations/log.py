@@ -170,7 +170,9 @@ class Log:
         return moment
 
     def gone(self, job_id: str, after: float) -> float | None:
-        """Return when a job gave up the GPUs that it had at a time, or None where it has not."""
+        """Return the time of the first event after `after` by which a job left its GPUs, seconds
+        since the epoch. Return None if there is none.
+        """
         return next(
             (
                 e["at"]
@@ -223,7 +225,7 @@ def _decided(moment: Moment, row: Row) -> None:
 
 
 def later(moment: Moment, job_id: str) -> Iterable[str]:
-    """Return the jobs of its virtual cluster that were submitted after it."""
+    """Return the ids of the jobs submitted after a job to the same virtual cluster."""
     names = list(moment.asked)
     vc = moment.asked[job_id]["vc"]
     return (other for other in names[names.index(job_id) + 1 :] if moment.asked[other]["vc"] == vc)

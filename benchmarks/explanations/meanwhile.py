@@ -40,8 +40,8 @@ def spells(a: Asked) -> Iterator[tuple[str, float, float]]:
 
 
 def had(a: Asked) -> dict[str, float]:
-    """Return the GPU-seconds of its virtual cluster that each other job had while it waited for
-    some.
+    """Return the GPU-seconds of each other job, by id: on the nodes of the job's virtual cluster,
+    while the job waited for GPUs.
     """
     nodes = set(a.moment.pool(a.moment.asked[a.job_id]["vc"]))
     waited = [(s, u) for reason, s, u in spells(a) if reason != "AwaitingProfile"]
@@ -69,8 +69,9 @@ def _runs(
 
 
 def wait(a: Asked) -> str:
-    """Check the whole wait: how long, for what by share, who had how many GPU hours, who went
-    first, and the bound if it has passed. Return what is wrong, or "".
+    """Check the sentence on the job's whole wait: its length, the share of each reason, the GPU
+    hours of other jobs, jobs that started first, and the bound on waiting if it has passed. Return
+    the error in words, or "".
     """
     text, asked = a.told["wait"], a.moment.asked[a.job_id]
     if text.endswith(JUST_CAME):
@@ -142,7 +143,9 @@ def _meanwhile(a: Asked, text: str) -> str:
 
 
 def _predicted(a: Asked, text: str, job: str) -> str:
-    """Return how long one of them was predicted to run, and has run."""
+    """Check the predicted and the true duration given for one job that had GPUs meanwhile. Return
+    the error in words, or "".
+    """
     found = re.search(rf"job {job} had {HOURS} \(predicted (.+?), (?:has run|ran) (.+?)\)", text)
     predicted = a.moment.predicted(job)
     began = [r["at"] for r in a.moment.by_job[job] if r["body"]["action"] in ("start", "pack")][-1]
@@ -158,7 +161,9 @@ def _predicted(a: Asked, text: str, job: str) -> str:
 
 
 def _counted(jobs: str, how: str, why: Mapping[str, int]) -> bool:
-    """Return whether words have each cause for which jobs started first, and how many did."""
+    """Return whether a text names every reason why jobs started first, with the right numbers of
+    jobs.
+    """
     said = [int(number.replace(",", "")) for number in (jobs, *re.findall(r"\b\d[\d,]*", how))]
     ranked = sorted(why.values(), reverse=True)
     true = [sum(ranked), *(ranked if len(ranked) > 1 else [])]

@@ -56,8 +56,9 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
 
 
 def with_words(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer of the API with the sentences that its readers make of it beside its
-    values: of its analysis, where it has one, and of how long the job should run."""
+    """Return an answer of the API with sentences added beside the values of its analysis and of its
+    predicted duration.
+    """
     answer, found = dict(told), decode(Explanation, told)
     if answer.get("analysis"):
         answer["analysis"] = worded(answer["analysis"])

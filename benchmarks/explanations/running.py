@@ -167,8 +167,8 @@ class _Asking:
         found.waits.append((job_id, at, judge.verdict(analysis, job_id, at)))
 
     def _burst(self, jobs: Sequence[str]) -> None:
-        """Ask many questions at once, under load. Wrong answers count as none; questions about
-        jobs that had started meanwhile do not count.
+        """Ask many questions at once, while all processors are busy. Count wrong answers and the
+        ages of right ones. A question does not count if its job started before the answer.
         """
         with busy(multiprocessing.cpu_count()), ThreadPoolExecutor(AT_ONCE) as asking:
             answers = list(asking.map(self._quick, jobs))

@@ -49,8 +49,8 @@ MOST_EVENTS = 200  # between a question and its answer, that are looked at
 
 
 def phase(a: Asked) -> str:
-    """Check that the job waits, and how long: without the time it was profiled or held. Return
-    what is wrong, or "".
+    """Check that the job is said to wait, and for the right time. Time while profiled or held does
+    not count. Return the error in words, or "".
     """
     asked, told = a.moment.asked[a.job_id], a.told
     if not a.moment.queued(a.job_id) or told["phase"] not in ("queued", "submitted"):
@@ -66,8 +66,8 @@ def phase(a: Asked) -> str:
 
 
 def place(a: Asked) -> str:
-    """Check the job's place in line, in values and words, here and in the queue. Return what is
-    wrong, or "".
+    """Check the job's position in its queue: in the value and the sentence of the answer, and in
+    the queue that the API lists. Return the error in words, or "".
     """
     line = a.moment.line(a.moment.asked[a.job_id]["vc"])
     true = [line.index(a.job_id) + 1, len(line)]
@@ -82,15 +82,17 @@ def place(a: Asked) -> str:
 
 
 def _true(a: Asked) -> list[int]:
-    """Return the GPUs (that the job asks for, that are free, that its virtual cluster has)."""
+    """Return three true numbers of GPUs: those that the job asks for, those free, and those of its
+    virtual cluster.
+    """
     asked = a.moment.asked[a.job_id]
     there = len(a.moment.pool(asked["vc"])) * a.moment.per_node
     return [asked["gpus"], a.moment.free(asked["vc"]), there]
 
 
 def numbers(a: Asked) -> str:
-    """Check GPUs asked for, free and there: each must be the true number wherever it occurs.
-    Return what is wrong, or "".
+    """Check the three numbers of GPUs in the answer: asked for, free, and of the virtual cluster.
+    Each must be right in every value and sentence. Return the error in words, or "".
     """
     true = dict(zip(("need", "free", "limit"), _true(a), strict=True))
     first = a.told["principal"][0]
@@ -109,8 +111,8 @@ def numbers(a: Asked) -> str:
 
 
 def age(a: Asked) -> str:
-    """Check that the answer is of the time of the question, or tells its age. Return what is
-    wrong, or "".
+    """Check that the answer is at most `LATE_S` older than the question, or says how old it is.
+    Return the error in words, or "".
     """
     at = a.analysis["at"]
     if at > a.answered_at + 1.0:
@@ -130,8 +132,8 @@ def _runs(a: Asked) -> list[Told]:
 
 
 def alive(a: Asked) -> str:
-    """Check that runs named hold GPUs, waiting jobs wait, and closed nodes are closed. Return
-    what is wrong, or "".
+    """Check that running jobs named as in the way hold GPUs, that waiting jobs named wait, and that
+    nodes named are closed. Return the error in words, or "".
     """
     for one in a.analysis["holders"]:
         job, kind = one["job"], one["kind"]
@@ -147,8 +149,8 @@ def alive(a: Asked) -> str:
 
 
 def whole(a: Asked) -> str:
-    """Check that everybody in the way is listed, and that the words count as many, by name if
-    they are few. Return what is wrong, or "".
+    """Check that the answer lists everything that is in the job's way. The sentence must give the
+    same number, or the names. Return the error in words, or "".
     """
     told, text = a.analysis, a.analysis["in_the_way"]
     if told["in_all"] != len(told["holders"]) or not all(
@@ -177,8 +179,8 @@ _WORD = {
 
 
 def ran(a: Asked) -> str:
-    """Check how long a run has run, and how far past its prediction. Return what is wrong, or
-    "".
+    """Check, for each running job named, how long it has run and by how much it exceeds its
+    predicted duration. Return the error in words, or "".
     """
     for one in _runs(a):
         true = a.analysis["at"] - a.moment.runs[one["job"]].since
@@ -192,8 +194,8 @@ def ran(a: Asked) -> str:
 
 
 def ends(a: Asked) -> str:
-    """Check when a run should end: within its limit, near the recorded duration, in values and
-    words. Return what is wrong, or "".
+    """Check when each running job named should end. The value must respect its time limit and lie
+    near the recorded prediction. The sentence must agree. Return the error in words, or "".
     """
     for one in _runs(a):
         job, left = one["job"], one["ends_in_s"]
@@ -217,8 +219,8 @@ def ends(a: Asked) -> str:
 
 
 def _left(spread: Mapping[str, float], ran_s: float) -> float | None:
-    """Return the median seconds left for a run that has lasted `ran_s`, by a lognormal through
-    the recorded levels; None without levels.
+    """Return the median seconds left of a run that has lasted `ran_s` seconds. The duration is
+    taken as lognormal through the recorded percentiles. Return None without recorded percentiles.
     """
     if not spread:
         return None
@@ -232,8 +234,9 @@ def _left(spread: Mapping[str, float], ran_s: float) -> float | None:
 
 
 def tried(a: Asked) -> str:
-    """Check that the job starts without what is named; if nothing is, that it waits even
-    without all that could be in its way. Return what is wrong, or "".
+    """Check that the job would start if everything named as in its way were gone. If nothing is
+    named, check that it waits even without everything that could be in its way. Return the error in
+    words, or "".
     """
     holders = a.analysis["holders"]
     judge = Judge(a.core, Account())
@@ -244,8 +247,8 @@ def tried(a: Asked) -> str:
 
 
 def fewest(a: Asked) -> str:
-    """Check that the job still waits if any one of those named is left. Return what is wrong,
-    or "".
+    """Check that the job still waits if only one of the named obstacles stays. Return the error in
+    words, or "".
     """
     holders, judge = a.analysis["holders"], Judge(a.core, Account())
     for i in range(len(holders) if len(holders) > 1 else 0):
@@ -256,8 +259,8 @@ def fewest(a: Asked) -> str:
 
 
 def otherwise(a: Asked) -> str:
-    """Check that the job starts without each alternative named too, and that the words give
-    their number. Return what is wrong, or "".
+    """Check that the job would also start without each named alternative set of obstacles. The
+    sentence must give the number of alternatives. Return the error in words, or "".
     """
     told, judge = a.analysis, Judge(a.core, Account())
     besides = [one for one in told["holders"] if one["kind"] != "running job"]
@@ -278,8 +281,8 @@ def otherwise(a: Asked) -> str:
 
 
 def helps(a: Asked) -> str:
-    """Check that a change that should start the job at once does, when made in the core. Return
-    what is wrong, or "".
+    """Check each suggested change that should start the job at once, by making the change in a copy
+    of the core. Return the error in words, or "".
     """
     for one in a.analysis["suggestions"]:
         changes, at = one["changes"], a.analysis["at"]
@@ -292,9 +295,9 @@ def helps(a: Asked) -> str:
 
 
 def order(a: Asked) -> str:
-    """Check that the terms sum to the recorded order value at the moment of the answer, each
-    with its sign and in words. The model's part must be one number, named as such. Return what
-    is wrong, or "".
+    """Check that the terms of the job's order value sum to the recorded value. Each must appear
+    with its sign in the sentence, and the model's part must be one term. Return the error in words,
+    or "".
     """
     terms = {one["what"]: one["seconds"] for one in a.analysis["order"]}
     key = a.moment.last(a.job_id, "priority")
@@ -332,8 +335,8 @@ def _place_of(a: Asked) -> str:
 
 
 def overtaken(a: Asked) -> str:
-    """Check which jobs were submitted later and given GPUs first, by why they could, against
-    the decisions. Return what is wrong, or "".
+    """Check the number of jobs that were submitted later but got GPUs first, by reason, against the
+    logged decisions. Return the error in words, or "".
     """
     return _overtaken(a.moment, a.job_id, a.told["overtaken"])
 
@@ -380,8 +383,8 @@ def _why(moment: Moment, job_id: str, body: Mapping[str, Any], own: float | None
 
 
 def waits(a: Asked) -> str:
-    """Check what the job waited for, by the spells between decisions, summed and in shares.
-    Return what is wrong, or "".
+    """Check how long the job waited for each reason, in seconds and as a share of its wait, against
+    the logged decisions. Return the error in words, or "".
     """
     by = defaultdict[str, float](float)
     for reason, since, until in spells(a):
@@ -398,8 +401,8 @@ def waits(a: Asked) -> str:
 
 
 def begun(a: Asked) -> str:
-    """Check, for a job that has started, who went first while it waited, and how long that was.
-    Return what is wrong, or "".
+    """Check a job that has started: which jobs got GPUs before it while it waited, and how long it
+    waited. Return the error in words, or "".
     """
     if a.begun is None:
         return ""
@@ -423,7 +426,9 @@ def begun(a: Asked) -> str:
 
 
 def lines(a: Asked) -> str:
-    """Check that the command line prints what the API gave. Return what is wrong, or ""."""
+    """Check that the command line prints every sentence of the API's answer. Return the error in
+    words, or "".
+    """
     parts = ("in_the_way", "place", "promise", "sharing", "otherwise", "changed")
     said = [a.analysis[name] for name in parts]
     said += [(a.told["belief"] or {}).get("text", ""), a.told["wait"]]
@@ -434,8 +439,8 @@ STABLE = ("job_id", "phase", "estimate_s", "contributions", "hold")
 
 
 def printed(a: Asked) -> str:
-    """Check that --json of the command line gives what the API gives. What changes with time is
-    judged by itself. Return what is wrong, or "".
+    """Check that `--json` of the command line prints the values of the API's answer. Values that
+    change with time are not compared here. Return the error in words, or "".
     """
     found = [name for name in STABLE if a.printed[name] != a.told[name]]
     found += ["belief"] * (_range(a.printed["belief"]) != _range(a.told["belief"]))
@@ -447,8 +452,8 @@ def _printed(check: Callable[[Asked], str]) -> Callable[[Asked], str]:
 
 
 def _range(told: Told | None) -> str:
-    """Return how long it should run, in the words that every place has; of a run, which grows older
-    from place to place, that it runs.
+    """Return the range of the job's predicted duration, cut from the sentence on it. For a running
+    job return "It has run", since its numbers change between two reads.
     """
     if str((told or {"text": ""})["text"]).startswith("It has run "):
         return "It has run"
@@ -456,17 +461,17 @@ def _range(told: Told | None) -> str:
 
 
 def page(a: Asked) -> str:
-    """Check that the page tells how long the job should run, as the API does. Return what is
-    wrong, or "".
+    """Check that the job's page shows the same predicted duration as the API. Return the error in
+    words, or "".
     """
     said = _range(a.told["belief"])
     return "" if said in a.page else f"not on the page: {said!r}"
 
 
 def page_wait(a: Asked) -> str:
-    """Check what the page tells of the wait's parts. It must hold what the API gives both
-    before and after, and nothing that the API gives neither before nor after. Return what is
-    wrong, or "".
+    """Check the parts of the job's wait on its page. The page is read between two answers of the
+    API. It must show all parts that both have, and no part that neither has. Return the error in
+    words, or "".
     """
     found, after = re.search(r"<p>(Job [^<]+)</p>", a.page), a.after or a.told
     shown, *told = map(_made_of, (found[1] if found else "", a.told["wait"], after["wait"]))
@@ -476,7 +481,9 @@ def page_wait(a: Asked) -> str:
 
 
 def _made_of(text: str) -> list[str]:
-    """Return whose wait it was, for what, and whether somebody had GPUs meanwhile or went first."""
+    """Return the parts of a sentence on a job's wait: the job, its GPUs, the reasons, and whether
+    it mentions jobs that had GPUs meanwhile or started first.
+    """
     found = re.match(
         r"(Job \w+ \(.+?\) has waited) .+? GPU hours? of its (\d+) GPUs? \((.+?)\)", text
     )
@@ -487,8 +494,8 @@ def _made_of(text: str) -> list[str]:
 
 
 def page_numbers(a: Asked) -> str:
-    """Check how many GPUs are free now by the page, in its first sentence and next to the bar.
-    Return what is wrong, or "".
+    """Check how many GPUs are free on the job's page, in its first sentence and beside the bar.
+    Return the error in words, or "".
     """
     why = a.page.partition('id="why"')[2].partition("</section>")[0]
     shown = ints(why, r"needs ([\d,]+) GPUs?.*?[,;] ([\d,]+) of ([\d,]+) (?:is|are) free")
@@ -499,8 +506,8 @@ def page_numbers(a: Asked) -> str:
 
 
 def way(a: Asked) -> str:
-    """Check who must finish, on the page: runs that are alive, and what is free now. Return
-    what is wrong, or "".
+    """Check the part of the page that lists which jobs must finish: the jobs must run, and the
+    number of free GPUs must be right. Return the error in words, or "".
     """
     shown = ints(a.way, r"needs ([\d,]+) GPUs?; ([\d,]+) of ([\d,]+) (?:is|are) free now")
     waits_on = a.moment.queued(a.job_id)
@@ -525,14 +532,16 @@ for moving in (place, numbers, overtaken, alive):
 
 
 def judged(a: Asked) -> dict[str, str]:
-    """Return what is wrong with an answer, by check. An answer that cannot be read is wrong."""
+    """Return the result of every check of an answer, by name of the check: the error in words, or
+    "". An answer that cannot be read is an error.
+    """
     return {name: _checked(check, a) for name, check in CHECKS.items()}
 
 
 def judged_between(a: Asked, log: Log, upto: int, since: int) -> dict[str, str]:
-    """Return what is wrong with an answer where time went on. It is right if it was so at some
-    event from the question to the answer. Parts read after the job had started say nothing of its
-    wait.
+    """Return the result of every check of an answer, by name: the error in words, or "". The answer
+    is right if it was right at any event between question and answer. If the job started in
+    between, the page and the command line are not checked.
     """
     found = judged(a)
     if a.after and a.after["phase"] != a.told["phase"]:

@@ -35,8 +35,8 @@ class AuditWorld:
 
 
 def _reported(name: str) -> Callable[[Path, int], Scenario]:
-    """Return a function that makes the world of this name in the reported half of
-    `worlds.yaml`, where nothing was chosen; durations are predicted from histories alone.
+    """Return a function that makes the scenario with this name from the part `reported` of
+    `worlds.yaml`, on which no parameter was chosen. Durations are predicted from histories alone.
     """
     return lambda data, seed: scenario(name, read_worlds()["reported"][name], data, seed, "own")
 

@@ -57,7 +57,9 @@ class Played(NamedTuple):
 
 
 def play(parts: Sequence[tuple[float, str]], took_s: float, amount: Amount | None) -> Played:
-    """Play a log to a reader that polls as often as a service does. Return what was said."""
+    """Write a log bit by bit, and read it as often as a service does. Return the progress that was
+    reported, with times.
+    """
     reports, at, i, read_s = list[tuple[float, Progress]](), 0.0, 0, 0.0
     with TemporaryDirectory() as folder:
         output = Path(folder, "output")

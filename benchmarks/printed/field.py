@@ -226,7 +226,7 @@ def bracketed_folds(t: Run) -> None:
 
 
 def unknown_folds(t: Run) -> None:
-    """Print the fold in words before each run of five, and nothing of how many there are."""
+    """Print the log of a training with five folds that never states how many folds there are."""
     for i in range(5):
         t.line(f"Training fold {i} ...")
         by_epoch(end="  epoch {n}/{epochs} train {loss:.4f} val {loss:.4f}")(t)

@@ -99,9 +99,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", nargs="*", default=sorted(TRAININGS), choices=sorted(TRAININGS))
-    parser.add_argument("--seconds", type=float, default=60.0, help="of the first run, about")
     parser.add_argument(
-        "--rows", type=int, default=4000, help="rows of the data set, which set an epoch's length"
+        "--seconds", type=float, default=60.0, help="approximate length of the first run, seconds"
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=4000,
+        help=("number of rows of the data set; more rows make an epoch longer"),
     )
     wanted = parser.parse_args()
     missing = [name for name in wanted.only if find_spec(NAMED.get(name, name)) is None]

@@ -121,8 +121,8 @@ class Run:
         self.wait(self.sizes.end_s)
 
     def epochs(self) -> Iterator[int]:
-        """Yield the numbers of the run's epochs, from 0. After a crash it goes on from one epoch
-        before.
+        """Yield the numbers of the run's epochs, from 0. After a crash the run continues one epoch
+        earlier.
         """
         sizes, crashes, at = self.sizes, self.sizes.crashes, self.sizes.first
         while at < (sizes.stops or sizes.epochs):

@@ -218,8 +218,8 @@ def _fill(cluster: SlurmCluster, count: int, source: random.Random) -> None:
 
 
 def _window(cluster: SlurmCluster, length_s: float, source: random.Random) -> Times:
-    """Run commands one after another for so many seconds. Return how long each took, in seconds
-    by command. What they submit is cancelled.
+    """Run squeue and sbatch in turn for a number of seconds. Return the seconds that each call
+    took, by command. The submitted jobs are cancelled at the end.
     """
     until = time.monotonic() + length_s - 1.0  # one second less: no second look in it
     times: Times = {name: [] for name in COMMANDS}

@@ -89,8 +89,15 @@ def _say(text: str) -> None:
 def main() -> None:
     """Run the command given on the command line."""
     parser = argparse.ArgumentParser(description="Run a command, and leave nothing of it behind.")
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds (default 600)")
-    parser.add_argument("--again", help="if it fails, run it once more with these words added")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=600.0,
+        help="seconds after which the command is stopped (default 600)",
+    )
+    parser.add_argument(
+        "--again", help=("if the command fails, run it once more with these arguments added")
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     for told in (signal.SIGTERM, signal.SIGHUP):

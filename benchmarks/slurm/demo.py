@@ -33,8 +33,14 @@ def main() -> None:
         description="Run advise mode in front of a Slurm with fake GPUs."
     )
     parser.add_argument("--jobs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same jobs")
-    parser.add_argument("--once", action="store_true", help="do not wait for Ctrl-C")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the jobs; the same seed gives the same jobs"
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help=("end after the answers are printed, instead of waiting for Ctrl-C"),
+    )
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is taken down
     try:

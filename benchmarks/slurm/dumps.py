@@ -45,7 +45,7 @@ class Dump:
 
     @property
     def missed(self) -> str:
-        """Return what does not hold of the replay; "" for nothing."""
+        """Return as text how the replay of this dump misses its target; "" if it does not."""
         if self.gpus_found != self.gpus:
             return f"{self.dump}: {self.gpus_found} GPUs for {self.gpus}"
         near = abs(self.replayed_s - self.recorded_s) <= FIT_MEAN * self.recorded_s

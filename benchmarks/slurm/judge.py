@@ -21,7 +21,9 @@ _FIELD = re.compile(r"(?:^| )([A-Za-z][\w/:.-]*)=")
 
 
 def records(text: str, first: str) -> Rows:
-    """Return `scontrol show ... -o` as records, by the value of the first field."""
+    """Return the records that `scontrol show ... -o` printed, each as {field: value}. They are
+    keyed by the value of the field `first`.
+    """
     found: Rows = {}
     for line in text.splitlines():
         names = list(_FIELD.finditer(line))
@@ -96,14 +98,14 @@ def unlike(answer: Json, known: Mapping[str, float]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What Slurm printed at one moment, and what it answers when asked.
+    """Slurm's state at one time, and functions that ask Slurm more.
 
     Attributes:
-        can: whether a job could ever run if it had to have a node (by name), by
-            ``sbatch --test-only -w``; None: Slurm does not say.
-        asked: what `sbatch --test-only` says against a job with such changes of its options
-            (``timelimit``: ``5``); "": nothing; None: it was not asked.
-        terms: terms of priorities, as `sprio` has them: by the JobId of Slurm's record.
+        can: function that returns whether a job could ever run on a given node, by ``sbatch
+            --test-only -w``; None: unknown.
+        asked: function that returns Slurm's refusal of a job with one option changed
+            (``timelimit``: ``5``), by `sbatch --test-only`; "": accepted; None: not asked.
+        terms: terms of each job's priority as `sprio` prints them, by JobId.
     """
 
     at: float
@@ -169,8 +171,8 @@ def faults(answer: Json, facts: Facts) -> list[str]:
 
 
 def _nodes(job_id: str, job: Json, slurm: Json, facts: Facts) -> Iterator[str]:
-    """Yield what is wrong with the nodes of an answer: each that it says would do must be able
-    to run the job, each that it says is closed must be closed.
+    """Yield errors in the nodes that an answer names. A node said to suit the job must be able to
+    run it. A node said to be closed must be closed.
     """
     needed = slurm.get("needed") or {}
     for node in (needed.get("would_do") or {}).get("first", ()):
@@ -237,9 +239,10 @@ HORIZONS = {"to 10 min": 10.0, "to 1 h": 60.0, "to 6 h": 360.0, "longer": inf}
 
 
 def promised(every: Iterable[Promise]) -> dict[str, dict[str, float]]:
-    """Return first forecasts by how far ahead they put the start. Each group holds how many there
-    were, and what share began by p90. Of a number `of`, it also holds what share began by p50, and
-    within ten minutes of it, and by how many minutes p90 is behind p50 in the median.
+    """Return how well first forecasts of a start held, in groups by how far ahead the median was.
+    Each group holds the number of jobs and the share that started by p90. It also holds the share
+    that started by p50, the share within ten minutes of p50, and the median distance from p50 to
+    p90 in minutes.
     """
     every = list(every)
     found: dict[str, dict[str, float]] = {}

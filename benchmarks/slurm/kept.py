@@ -71,7 +71,7 @@ def refused(kept: Kept) -> list[str]:
 
 
 def refused_second(once: Kept, again: Kept) -> list[str]:
-    """Return the same with slurmctld's own second run in place of the replay. No replay can be
+    """Return what is wrong if slurmctld's own second run stands in for the replay. No replay can be
     expected to do better.
     """
     with TemporaryDirectory() as one, TemporaryDirectory() as other:

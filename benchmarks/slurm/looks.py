@@ -33,7 +33,7 @@ LONGER = 1.3  # than it ran by the end: one that still ran then
 
 
 class _Printed(Slurm):
-    """A Slurm that prints what it did at one look."""
+    """A Slurm client that answers from recorded output of one poll."""
 
     def __init__(self, printed: dict[tuple[str, ...], str]) -> None:
         super().__init__()
@@ -74,7 +74,9 @@ def promises(kept: Kept) -> list[judge.Promise]:
 
 
 def ran(kept: Kept) -> dict[str, float]:
-    """Return how many seconds each job ran that began before the end."""
+    """Return the seconds that each started job ran, by id. A job that still runs counts `LONGER`
+    times its time so far.
+    """
     found = {}
     for job_id, row in kept.jobs.items():
         if row["JobState"] in ("RUNNING", "COMPLETED"):

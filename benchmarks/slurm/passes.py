@@ -74,9 +74,8 @@ def events(recording: Recording) -> Iterator[Event]:
 
 @dataclass
 class Found:
-    """The result over all passes: how many there were, and in how many the same jobs start on
-    the same nodes. By job: when slurmctld started it, and when the policy first would have,
-    given the same state.
+    """The result over all passes of Slurm. `same` counts passes in which both start the same jobs
+    on the same nodes. `slurm` and `twin` give the time at which each started a job, by id.
     """
 
     passes: int = 0
@@ -85,8 +84,8 @@ class Found:
     twin: dict[str, float] = field(default_factory=dict)
 
     def within(self, cycle_s: float) -> tuple[int, int]:
-        """Return how many starts of either the other has within a cycle, and how many starts there
-        are.
+        """Return two counts: the jobs that Slurm and the twin started within `cycle_s` seconds of
+        each other, and the jobs that either started.
         """
         both = self.slurm.keys() & self.twin.keys()
         near = sum(abs(self.slurm[job] - self.twin[job]) <= cycle_s for job in both)
@@ -94,7 +93,9 @@ class Found:
 
 
 class _State:
-    """What slurmctld had, as its log tells."""
+    """The state of slurmctld as its log shows it: running and waiting jobs, free resources,
+    priorities.
+    """
 
     def __init__(self, recording: Recording, asked: Mapping[str, SlurmJob]) -> None:
         self.recording, self.site = recording, recording.looks[0].site

@@ -92,7 +92,9 @@ def alone(of: str, limit: str, code: str, asks: str, says: Sequence[str]) -> Cas
 
 
 def at_once(name: str, what: str, much: str = "1") -> list[str]:
-    """Return what is said of a limit that one like it uses up. `name`: as sacctmgr shows it."""
+    """Return the expected sentence on a limit that one running job has used up. `name`: the limit
+    as sacctmgr shows it.
+    """
     has = f"has {much}, and it asks for {much} more"
     return [f"{{own}} may have {much} {what} at once ({name}), {has}"]
 
@@ -108,7 +110,7 @@ def by_itself(name: str, what: str, most: str = "1", asked: str = "2") -> list[s
 
 
 def on_a_node(what: str) -> list[str]:
-    """Return what is said of a limit on what a job has of one node."""
+    """Return the expected sentence on a limit of resources per job on one node."""
     most = f"{{own}} gives a job 1 {what} on a node at most (MaxTRESPerNode)"
     return [f"{most}, and it asks for 2: {NO}"]
 
@@ -126,7 +128,9 @@ def by_its_limit(what: str) -> list[str]:
 
 
 def left(what: str) -> list[str]:
-    """Return what is said of minutes that running jobs have left."""
+    """Return the expected parts of the sentence on a limit of minutes that running jobs
+    have left.
+    """
     may = f"{{own}} may have running jobs with 60 {what} minutes left (GrpTRESRunMins)"
     return [f"{may}, has ", "and it asks for 60 by its time limit more"]
 

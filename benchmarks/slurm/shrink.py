@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 
 def fewest(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Return a subset of the items that still fails, and no longer with any one of them left out
-    (ddmin: Zeller and Hildebrandt 2002). Daemons vary from run to run, so what did not fail once is
-    not tried again.
+    """Return a small subset of the items that still fails, from which no item can be left out
+    (ddmin: Zeller and Hildebrandt 2002). Subsets that passed once are not tried again, since
+    daemons vary from run to run.
 
-    Raises ValueError: they do not fail as they are.
+    Raises ValueError: the items as given do not fail.
     """
     kept, pieces = list(items), 2
     if not fails(kept):

@@ -284,7 +284,9 @@ class _Run:
             self.found.promises.append(one)
 
     def empty(self) -> None:
-        """Note what Slurm answers while nothing is in any job's way."""
+        """Record which nodes and partitions Slurm accepts for each order while the cluster is
+        empty.
+        """
         parts = judge.records(self.slurm.run("scontrol", "-a", "show", "part", "-o").stdout, PART)
         self.hidden = frozenset(name for name, row in parts.items() if row["Hidden"] == "YES")
         plain = [one for one in self.made.orders if _plain(one)]
@@ -349,8 +351,8 @@ class _Run:
         self.tell(f"{self.where(number)}: {len(after.by_id)} jobs, {dict(self.found.counts)}")
 
     def settled(self, job_id: str, reason: str) -> bool:
-        """Return whether the look was told the reason that Slurm gave before and after it: some
-        change with its every pass, and back.
+        """Return whether the poll printed the same reason for a job as Slurm did before and after
+        it. Some reasons change with every pass of Slurm.
         """
         read = [text for words, text in self.client.printed.items() if {"all", "-O"} <= set(words)]
         lines = [line.replace(" ", "_") for text in read for line in text.splitlines()]
@@ -404,7 +406,9 @@ class _Run:
                 self.found.fault(where, one)
 
     def compare(self, where: str, job_id: str, view: VisibleQueries, direct: Direct) -> None:
-        """Check that a single look without a service gives the same answer at the same moment."""
+        """Check that `pellucid why` without a service gives the same reason as the service at the
+        same time. Record differences as faults.
+        """
         try:
             answer, other = asdict(explained(view, job_id, direct.now)), asdict(direct.why(job_id))
         except Exception as error:
@@ -435,8 +439,8 @@ class _Run:
             self.eta(self.where(number), self.before[number], direct)
 
     def follow_advice(self, facts: Facts) -> None:
-        """Make changes that are to start a job at once, one after the other, each of a look of its
-        own, and see whether it starts.
+        """Make suggested changes that should start a job at once, and check that it starts. A fresh
+        poll is made before each change.
         """
         waiting = [j for j, row in facts.by_id.items() if row["JobState"] == "PENDING"]
         self.chance.shuffle(waiting)

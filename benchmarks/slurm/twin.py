@@ -37,7 +37,7 @@ HORIZONS_S = (5, 15, 30, 60)
 
 @dataclass
 class Count:
-    """So many right of so many; `wrong` counts the others, in words."""
+    """A count of right cases among all cases. `wrong` counts the wrong ones by description."""
 
     right: int = 0
     of: int = 0
@@ -141,8 +141,8 @@ def _job(job: SlurmJob, shape: Shape, moments: Mapping[str, float]) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A job that waited at a poll: when it started, and when the twin, given that poll, starts
-    it.
+    """A job that waited at a poll. `started` is when Slurm started it, `twin` when the twin starts
+    it given the state at that poll.
     """
 
     job_id: str
@@ -162,9 +162,9 @@ class Ahead:
 
 
 def from_each_look(recording: Recording) -> tuple[list[Ahead], Count]:
-    """Return the starts of jobs that wait at a poll, and the reasons at the next poll, as the twin
-    goes on from what was printed. Running jobs last as long as they did, and later jobs come when
-    they came.
+    """Simulate the twin onward from each recorded poll. Return the predicted and true starts of the
+    jobs that waited, and how many reasons at the next poll were right. Running times and later
+    submissions are the recorded ones.
     """
     found: list[Ahead] = []
     reasons = Count()

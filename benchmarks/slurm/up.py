@@ -22,8 +22,14 @@ def main() -> None:
     )
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--gpus", type=int, default=8, help="GPUs on each node (at most 8)")
-    parser.add_argument("--accounting", action="store_true", help="also run slurmdbd")
-    parser.add_argument("command", nargs="*", help="command to run with SLURM_CONF set; none: wait")
+    parser.add_argument(
+        "--accounting", action="store_true", help="also run slurmdbd, so that Slurm keeps accounts"
+    )
+    parser.add_argument(
+        "command",
+        nargs="*",
+        help=("command to run with SLURM_CONF set; without a command, wait for Ctrl-C"),
+    )
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down
     try:

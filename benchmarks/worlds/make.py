@@ -282,8 +282,8 @@ def _timed(workload: Workload, world: World) -> Workload:
 
 
 def _lent(spec: ClusterSpec) -> dict[str, int]:
-    """Return the nodes that profile, by virtual cluster: one of the largest, or none if it has
-    only one.
+    """Return the number of nodes lent for profiling, by virtual cluster: one of the largest
+    cluster, or none if it has only one node.
     """
     largest = max(spec.vcs, key=lambda vc: spec.vcs[vc])
     return {largest: 1} if spec.vcs[largest] > 1 else {}
@@ -303,7 +303,9 @@ def _fitting(workload: Workload, lent: dict[str, int]) -> Workload:
 
 
 def _trained(workload: Workload, data: Path, seed: int, *, bare: bool) -> Workload:
-    """Return what jobs train, drawn; nothing where `bare`."""
+    """Return the workload with a training configuration drawn for every job. Jobs of the same user
+    and name share it. With `bare`, no job has one.
+    """
     kinds = venus.configurations(data / "packing")
     drawn = np.random.default_rng(seed).permutation(len(workload.jobs))
     numbers: dict[tuple[str, str, int], int] = {}

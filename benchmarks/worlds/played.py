@@ -223,7 +223,9 @@ def _ratio(own: Sequence[Row], other: Sequence[Row], name: str) -> Row | None:
 
 
 def verdict(rows: Sequence[Row]) -> list[Row]:
-    """Return what is asked of the policy, and whether it holds in these worlds."""
+    """Return the requirements on the policy, one row each, and in how many of these worlds each
+    holds.
+    """
     told = [(row["world"], row["against"]) for row in rows if row["against"]]
     if not told:
         return []

@@ -212,8 +212,8 @@ def _frame(history: Arrivals, at: Ints, lead: Lead) -> pd.DataFrame:
 
 
 def _training_bins(history: Arrivals, lead: Lead) -> Ints:
-    """Return the numbers of the bins to learn from: those after a week of history, or after one
-    day if there are at most four weeks.
+    """Return the indices of the time bins to train on. The first week of the history is left out,
+    or its first day if it has at most four weeks.
     """
     first = 7 * DAY_BINS if len(history.jobs) > 28 * DAY_BINS else DAY_BINS
     return np.arange(first, len(history.jobs) - lead.ahead - lead.width + 1)

@@ -71,19 +71,18 @@ def effects(model: AdditiveModel) -> list[dict[str, Any]]:
 def similar_rows(
     model: AdditiveModel, columns: Any, row: Sequence[Value], count: int = 5
 ) -> list[tuple[int, float]]:
-    """Return (position, distance) of the known rows that the model sees as most like `row`, the
-    most alike first ("jobs like this one").
+    """Return the known rows that the model treats as most similar to `row` ("jobs like this one").
 
-    Alike means: every term contributes nearly the same, whatever the raw values. A feature that
-    moves no prediction makes no two jobs different.
+    Rows are similar if every term of the model contributes nearly the same, whatever the raw
+    values. A feature that moves no prediction makes no difference.
 
     Args:
         columns: n known rows, by feature name.
         row: values in the model's order.
-        count: how many, at most.
+        count: number of rows, at most.
 
-    Returns (position, distance) pairs, nearest first; distance is the root of the summed squared
-    differences of terms, 0 for rows the model cannot tell apart.
+    Returns (position, distance) pairs, nearest first. The distance is the root of the summed
+    squared differences of terms, 0 for rows that the model cannot tell apart.
     """
     known = model.terms_batch(columns)
     here = np.array(model.explain(row).terms)
@@ -147,7 +146,9 @@ def model_card(
 
 
 def _example(example: Mapping[str, Any]) -> str:
-    """Return HTML about one predicted job and the known jobs that it was judged like."""
+    """Return HTML that shows one predicted job, and the known jobs that the model treats as
+    similar.
+    """
     columns = {
         str(job["job_id"]): {"GPUs": job["gpus"], "seconds": job["duration_s"]}
         for job in example["alike"]

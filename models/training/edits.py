@@ -96,7 +96,9 @@ class _Smooth(_Strict):
 
 
 class Edit(_Strict):
-    """One correction: what it is about, exactly one change, why, and who made it when."""
+    """One manual correction of a model: the feature or pair of features, exactly one change, the
+    reason, the author and the date.
+    """
 
     feature: str | None = None
     term: list[str] | None = Field(default=None, min_length=2, max_length=2)

@@ -173,7 +173,8 @@ def _counts(bins: list[NDArray[np.intp]], sizes: list[int]) -> Floats:
 
 
 def as_ebm(model: AdditiveModel) -> ExplainableBoostingRegressor:
-    """Return the model as interpret's own, so that its tools explain, edit, merge and show it.
+    """Return the model as an `ExplainableBoostingRegressor` of the package interpret, for use with
+    its tools. It predicts the same score, term by term (for durations: ln(1 + seconds)).
 
     It predicts the score of `model` (of a duration: ln(1 + seconds)), term by term the same.
     """

@@ -60,7 +60,9 @@ class Paired:
 
     @property
     def verdict(self) -> str:
-        """Return "better" or "worse" when that is beyond chance, else "as good"."""
+        """Return "better" or "worse" if the interval of the gain excludes 0, otherwise "as
+        good".
+        """
         return "better" if self.low > 0 else "worse" if self.high < 0 else "as good"
 
     def __str__(self) -> str:
@@ -112,7 +114,7 @@ class Judgement:
 
     @property
     def reason(self) -> str:
-        """Return the judgement as one line, the figure that tells most first."""
+        """Return the judgement as one line. The figure with the clearest difference comes first."""
         return f"{most_telling(self.figures)}; {self.rows:,} jobs of {self.users} users"
 
     def document(self) -> dict[str, Any]:
@@ -156,8 +158,8 @@ def judge(
 
 
 def drawn_again(units: int, draw: np.random.Generator) -> Floats:
-    """Return how often each unit counts, (1 + resamples, units): once each in the first row,
-    then as often as it is drawn with replacement.
+    """Return bootstrap weights of the units, shape (1 + resamples, units). The first row is all
+    ones. Each other row counts how often a unit is drawn with replacement.
     """
     drawn = draw.multinomial(units, np.full(units, 1 / units), RESAMPLES)
     return np.concatenate([np.ones((1, units)), drawn.astype(np.float64)])
@@ -171,12 +173,14 @@ def paired(
     unit: str = "",
     among: int = 1,
 ) -> Paired | None:
-    """Return one figure of both models, or None when it means nothing on these rows.
+    """Return one figure of the candidate and the champion, with the interval of its gain. Return
+    None if the figure is not defined on these rows.
 
     Args:
-        values: the candidate's and the champion's, all rows first.
-        sign: 1 where more is better, -1 where less is.
-        among: so many figures say the same of other jobs; the interval is that much wider.
+        values: the figure of the candidate and of the champion; the first entry is on all rows, the
+            others on resamples.
+        sign: 1 if a larger figure is better, -1 if a smaller one is.
+        among: number of such figures that are judged together; the interval is wider for more.
     """
     candidate, champion = values
     gain = sign * (candidate - champion) + 0.0  # no -0

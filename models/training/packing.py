@@ -278,12 +278,12 @@ def evaluate_pair_hinge(pairs: PairMeasurements) -> dict[str, float]:
 def evaluate_packing(
     pairs: PairMeasurements, *, seed: int = 0, repeats: int = 10
 ) -> dict[str, float]:
-    """Return how often the tree gives a configuration the label that its own measurements give it.
+    """Return the accuracy with which the tree predicts the packing label of a configuration.
 
-    Returns accuracy in repeated 5-fold cross-validation, and with a whole model family left out
-    (its pairs then do not label its partners either); the share of the largest class beside them;
-    how often "scores sum to at most 2" agrees with "worth sharing": by the labels themselves, and
-    by the tree for pairs neither of whose families it has seen.
+    The figures are: accuracy in repeated 5-fold cross-validation; accuracy with a whole model
+    family left out of the training pairs; the share of the largest class; and how often
+    "scores sum to at most 2" agrees with "worth sharing", by true labels and by the tree for
+    pairs of two unseen families.
     """
     known = configurations(pairs.members)
     n = len(known.label)

@@ -27,9 +27,9 @@ DECIMALS = 6  # of what is no score
 
 
 def settled(bundle: Bundle) -> Bundle:
-    """Return the bundle with its scores rounded to the grid.
+    """Return the bundle with all scores rounded to multiples of `GRID`.
 
-    Settings of arrivals get `DECIMALS` decimals; metadata stay.
+    Settings of the arrivals model are rounded to `DECIMALS` decimals. The metadata stay.
     """
     parts: dict[str, Any] = {name: getattr(bundle, name) for name in bundle.parts}
     if "duration" in parts:
@@ -45,9 +45,9 @@ def settled(bundle: Bundle) -> Bundle:
 
 
 def settled_model(model: AdditiveModel) -> AdditiveModel:
-    """Return the model rounded to the grid.
+    """Return the model with its scores rounded to multiples of `GRID`.
 
-    A main effect makes up for order that rounding cost its feature.
+    Where rounding breaks a monotone feature, its main effect is corrected.
     """
     terms = [
         replace(term, scores=on_grid(term.scores), spread=on_grid(term.spread))

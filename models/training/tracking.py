@@ -201,7 +201,7 @@ def _about(bundle: Bundle, measured: Sequence[str]) -> str:
 
 
 class _Jobs(MetaDataset):  # type: ignore[misc]  # mlflow has no types
-    """Training rows for MLflow: their columns, and how many there are."""
+    """A description of training rows for MLflow: the columns, and the number of rows."""
 
     def __init__(self, source: DatasetSource, counts: Mapping[str, Any], **named: Any) -> None:
         super().__init__(source, **named)
@@ -231,8 +231,8 @@ def _dataset(bundle: Bundle, digest: str, source: str | Path | None) -> MetaData
 
 
 def champion(registry: Registry = HERE) -> Version | None:
-    """Return the champion; None while there is none. A promotion that was stopped after the
-    champion's alias and before the former one's is completed first.
+    """Return the version of the champion; None without one. If an earlier promotion was interrupted
+    between its two aliases, complete it first.
     """
     with _store(registry.tracking_uri) as client:
         _mended(client, registry.name)
@@ -313,12 +313,12 @@ def promote(
 def log_serving(
     version: Version, week: int, figures: Mapping[str, float], registry: Registry = HERE
 ) -> None:
-    """Log with a version's run what the version did in a service in one week, as one step. What
-    was logged before stays.
+    """Log to the run of a model version how the version did in a service in one week, as one step.
+    Earlier entries stay.
 
     Args:
-        week: its number since the epoch.
-        figures: by name; those of the run are called "serving/NAME".
+        week: number of the week since the epoch.
+        figures: values by name. They are logged as "serving/NAME".
     """
     at = (week + 1) * WEEK_MS  # the same each time, so that it is kept once
     found = [Metric(f"serving/{name}", float(value), at, week) for name, value in figures.items()]
@@ -365,8 +365,8 @@ def _version(found: Any) -> Version:
 
 
 def _register(client: MlflowClient, name: str, info: Any, run_id: str) -> str:
-    """Register the logged model and return its version number, as mlflow.register_model does,
-    but print nothing.
+    """Register the logged model and return its version number. Unlike mlflow.register_model, print
+    nothing.
     """
     with suppress(MlflowException):  # it exists already
         client.create_registered_model(

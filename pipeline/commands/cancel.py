@@ -34,9 +34,9 @@ def cancel(
     ] = None,
     name: NAMED = None,
     state: Annotated[
-        str | None, typer.Option(help="Jobs of yours that are waiting, held or running.")
+        str | None, typer.Option(help="Cancel your jobs in this state: waiting, held or running.")
     ] = None,
-    all_mine: Annotated[bool, typer.Option("--all-mine", help="All your jobs.")] = False,
+    all_mine: Annotated[bool, typer.Option("--all-mine", help="Cancel all your jobs.")] = False,
     owner: Annotated[
         str | None,
         typer.Option(help=("Cancel jobs of this user instead of yours (operators only).")),

@@ -45,8 +45,15 @@ class Asked:
             "a workload: all that it has the statistics for."
         ),
     ] = None
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds 0 to N-1 (jittered replays).")] = 1
-    first_seed: Annotated[int, typer.Option(min=0, help="Start from this seed instead.")] = 0
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, help=("Number of jittered replays of each policy. Their seeds are 0 to N-1.")
+        ),
+    ] = 1
+    first_seed: Annotated[
+        int, typer.Option(min=0, help="First seed of the jittered replays, in place of 0.")
+    ] = 0
     loop: Annotated[
         str | None,
         typer.Option(

@@ -14,20 +14,27 @@ from pipeline.console import user_errors
 
 
 def serve_demo(
-    jobs: Annotated[int, typer.Option(min=1, max=5000, help="Jobs to submit.")] = 300,
+    jobs: Annotated[int, typer.Option(min=1, max=5000, help="Number of jobs to submit.")] = 300,
     minutes: Annotated[
-        float, typer.Option(min=0.01, help="Minutes over which they are submitted.")
+        float, typer.Option(min=0.01, help="Minutes over which the jobs are submitted.")
     ] = 4.0,
-    seed: Annotated[int, typer.Option(help="The same seed sends the same jobs.")] = 0,
-    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the pages.")] = 8401,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the jobs. The same seed submits the same jobs.")
+    ] = 0,
+    port: Annotated[
+        int, typer.Option(min=1, max=65_535, help="Port on which the service shows its pages.")
+    ] = 8401,
     policy: Annotated[
         str | None, typer.Option(help="Policy of the service, as for `pellucid serve`.")
     ] = None,
     folder: Annotated[
-        Path, typer.Option(help="Where its database and files go; emptied each time.")
+        Path,
+        typer.Option(
+            help=("Folder of the demo's database and files. It is emptied at each start.")
+        ),
     ] = Path("data/serve-demo"),
     until_done: Annotated[
-        bool, typer.Option("--until-done", help="Stop when the last job has ended.")
+        bool, typer.Option("--until-done", help="Stop the service when the last job has ended.")
     ] = False,
 ) -> None:
     """Start a service with fake GPUs, and let four people send it short real processes.

@@ -31,13 +31,16 @@ OPTIONS = Annotated[
 def eta(
     options: OPTIONS,
     service: Service,
-    user: Annotated[str | None, typer.Option(help="Ask for this user (operators only).")] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(help=("Forecast a job of this user instead of your own (operators only).")),
+    ] = None,
     site: Annotated[
         list[Path] | None,
         typer.Option(
             help=(
-                "Ask no service, but about an empty site, described by "
-                "these files of its Slurm, as in replay."
+                "Ask no service. Forecast the job on an empty cluster, which these files "
+                "printed by Slurm describe (see pellucid replay)."
             )
         ),
     ] = None,

@@ -21,9 +21,13 @@ def evaluate(
     data: Annotated[
         Path, typer.Option(help="Folder of the public data: venus/, packing/ and so on.")
     ] = Path("../shared/data"),
-    seed: Annotated[int, typer.Option(help="Seed of the fits.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed with which the models are fitted.")] = 0,
     ablation: Annotated[
-        bool, typer.Option("--ablation", help="Also leave out each family of features in turn.")
+        bool,
+        typer.Option(
+            "--ablation",
+            help=("Also evaluate models without one family of features, for each family."),
+        ),
     ] = False,
     trace: Annotated[
         Path | None,

@@ -24,17 +24,24 @@ CONTRADICTION = 1  # exit status when the record contradicts itself
 def explain(
     job: JOB,
     address: Address,
-    run: Annotated[Path | None, typer.Option(help="Folder a simulation wrote (its --out).")] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Also draw it, as one page.", metavar="FILE")
+    run: Annotated[
+        Path | None,
+        typer.Option(help=("Explain a job of this simulation: the folder given to its --out.")),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON instead.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Also write the explanation as one HTML page to FILE.", metavar="FILE"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the explanation as JSON, not as text.")
+    ] = False,
     counterfactual: Annotated[
         bool,
         typer.Option(
             "--counterfactuals",
             help=(
-                "Also say what would have started the job. The run is played again up to its wait."
+                "Also print which changes would have started the job. The simulation is "
+                "run again up to the wait."
             ),
         ),
     ] = False,
@@ -42,8 +49,8 @@ def explain(
         float | None,
         typer.Option(
             help=(
-                "Ask about the moment so many seconds after its submission, "
-                "not about its longest wait."
+                "Explain the wait at this many seconds after the job's submission. "
+                "Default: its longest wait."
             ),
         ),
     ] = None,

@@ -28,14 +28,17 @@ def logs(
     job: JOB,
     service: Service,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
+        bool, typer.Option("--follow", "-f", help="Print new output until the job has ended.")
     ] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, help="Print only so many lines of its end.")
+        int | None,
+        typer.Option("--tail", "-n", min=0, help="Print only this many last lines of the output."),
     ] = None,
     attempt: Annotated[
         int | None,
-        typer.Option(min=1, help=("Print the output of this attempt. Left out: of the last.")),
+        typer.Option(
+            min=1, help=("Number of the attempt to print, from 1. Default: the job's last attempt.")
+        ),
     ] = None,
 ) -> None:
     """Print what a job of yours has written to standard output and error.

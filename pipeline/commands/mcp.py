@@ -12,7 +12,7 @@ import typer
 PATIENCE = Annotated[
     float,
     typer.Option(
-        min=0.1, max=3600.0, metavar="SECONDS", help="Wait so long for each answer of Slurm."
+        min=0.1, max=3600.0, metavar="SECONDS", help="Seconds to wait for each answer of Slurm."
     ),
 ]
 

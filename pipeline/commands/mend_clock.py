@@ -36,13 +36,20 @@ def mend_clock(
         datetime | None,
         typer.Option(
             help=(
-                "When that event really happened, UTC. Left out: right after the event before it."
+                "True time of the first event dated wrong, UTC. Default: right after the "
+                "event before it."
             )
         ),
     ] = None,
     reason: Annotated[str, typer.Option(help="Reason, kept in the log with the change.")] = "",
     apply: Annotated[
-        bool, typer.Option("--apply", help="Do it; otherwise only say what would be done.")
+        bool,
+        typer.Option(
+            "--apply",
+            help=(
+                "Write the correction to the log. Without --apply, only print what would change."
+            ),
+        ),
     ] = False,
     as_json: JSON_OBJECT = False,
 ) -> None:

@@ -30,10 +30,8 @@ NODE = Annotated[str, typer.Argument(metavar="NODE", help="Name or number of the
 NODES = Annotated[
     list[str], typer.Argument(metavar="NODE...", help="Names or numbers of the nodes.")
 ]
-GPUS = Annotated[
-    int | None, typer.Option(help="GPUs that the node has, or is to have.", min=1, max=64)
-]
-TYPE = Annotated[str | None, typer.Option(help="Type that its GPUs are, or are to be.")]
+GPUS = Annotated[int | None, typer.Option(help="Number of GPUs of the node.", min=1, max=64)]
+TYPE = Annotated[str | None, typer.Option(help="Type of the node's GPUs.")]
 MEMORY = Annotated[float | None, typer.Option(help="Memory of one GPU, MiB.")]
 
 NEW_VC = Annotated[
@@ -71,7 +69,7 @@ def _drained(node: Node) -> str:
 @spread
 def add(
     name: Annotated[str, typer.Argument(help="Name of the node.")],
-    vc: Annotated[str, typer.Option(help="Virtual cluster to add it to.")],
+    vc: Annotated[str, typer.Option(help="Virtual cluster to which the node is added.")],
     asked: Preview,
     new_vc: NEW_VC = False,
     gpus: GPUS = None,
@@ -132,7 +130,7 @@ def open_node(nodes: NODES, asked: Preview) -> None:
 @spread
 def move(
     node: NODE,
-    vc: Annotated[str, typer.Option(help="Virtual cluster to move it to.")],
+    vc: Annotated[str, typer.Option(help="Virtual cluster to which the node is moved.")],
     asked: Change,
     new_vc: NEW_VC = False,
 ) -> None:

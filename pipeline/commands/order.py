@@ -18,7 +18,10 @@ def order(
     service: Service,
     vc: ONE_VC = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=500, help="Show at most so many jobs of each virtual cluster.")
+        int,
+        typer.Option(
+            min=1, max=500, help="Number of jobs to show of each virtual cluster, at most."
+        ),
     ] = 50,
 ) -> None:
     """Show the order of those who wait: place by place, the terms that make it (as `sprio`).

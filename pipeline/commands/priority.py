@@ -15,7 +15,12 @@ from scheduler.service.api.shapes import PriorityEffect
 @spread
 def priority(
     jobs: JOBS,
-    to: Annotated[int, typer.Option("--to", help="The priority; 0 is what everybody has.")],
+    to: Annotated[
+        int,
+        typer.Option(
+            "--to", help=("New priority of the jobs. The default priority of a job is 0.")
+        ),
+    ],
     service: Service,
     preview: PREVIEW = False,
 ) -> None:

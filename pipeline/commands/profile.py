@@ -30,10 +30,11 @@ class PlotChoice(StrEnum):
 
 def profile(
     command: Annotated[
-        list[str] | None, typer.Argument(help="The command, after --.", show_default=False)
+        list[str] | None, typer.Argument(help="Command to profile, after --.", show_default=False)
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", "-t", help="Run it for at most so many seconds.")
+        float,
+        typer.Option("--seconds", "-t", help="Run the command for at most this many seconds."),
     ] = 200.0,
     gpus: Annotated[
         str,
@@ -49,32 +50,50 @@ def profile(
     memory_mib: Annotated[
         float | None,
         typer.Option(
-            help=("Limit of the host memory of all its processes; default: 90 % of what is free.")
+            help=(
+                "Limit of host memory, MiB, of all the command's processes together. "
+                "Default: 90 % of the free memory."
+            )
         ),
     ] = None,
     data_mib: Annotated[
         float | None,
         typer.Option(
-            help=("Limit of the data segment of each process (RLIMIT_DATA), set in the kernel.")
+            help=(
+                "Limit of the data segment of each process, MiB (RLIMIT_DATA, enforced by"
+                " the kernel)."
+            )
         ),
     ] = None,
     output_mib: Annotated[
-        float, typer.Option(help="Empty its output when it grows past this.")
+        float,
+        typer.Option(help=("Empty the command's output file when it is larger than this, MiB.")),
     ] = 256.0,
-    grace: Annotated[float, typer.Option(help="Seconds between SIGTERM and SIGKILL.")] = 5.0,
+    grace: Annotated[
+        float,
+        typer.Option(help=("Seconds between SIGTERM and SIGKILL when the command is stopped.")),
+    ] = 5.0,
     env: Annotated[
         list[str] | None,
         typer.Option(
-            help=("NAME or NAME=VALUE: a variable to pass on besides the allowed ones."),
+            help=("NAME or NAME=VALUE: one more environment variable to pass to the command."),
             show_default=False,
         ),
     ] = None,
-    cwd: Annotated[Path | None, typer.Option(help="Working directory.", show_default=False)] = None,
+    cwd: Annotated[
+        Path | None, typer.Option(help="Working directory of the command.", show_default=False)
+    ] = None,
     shared: Annotated[
         bool, typer.Option("--shared", help="Profile on a GPU that somebody else is using.")
     ] = False,
     progress: Annotated[
-        bool, typer.Option(help="Read from its output how long it would run; no line is kept.")
+        bool,
+        typer.Option(
+            help=(
+                "Estimate how long the command would run from its output. No line of the "
+                "output is kept."
+            )
+        ),
     ] = True,
     formats: Annotated[
         Path | None,

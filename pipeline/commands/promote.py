@@ -33,12 +33,17 @@ def promote(
     ] = None,
     back: Annotated[
         bool,
-        typer.Option("--back", help="Return to the former champion instead; VERSION must be it."),
+        typer.Option(
+            "--back", help=("Go back to the previous champion. VERSION must be its version.")
+        ),
     ] = False,
     bundle: Annotated[
         Path | None,
         typer.Option(
-            help="Register the models in a folder first, and judge those; --why is kept with them.",
+            help=(
+                "Register the models of this folder first, and judge them. --why is "
+                "stored with them."
+            ),
             metavar="FOLDER",
         ),
     ] = None,
@@ -46,29 +51,36 @@ def promote(
         Path | None,
         typer.Option(
             help=(
-                "Use it as a shadow, and promote nothing. A service with this "
-                "folder (setting shadow: data/shadow) lets it predict, and "
-                "compares."
+                "Store the model in this folder as a shadow, and promote nothing. A "
+                "service with this folder (setting shadow: data/shadow) compares its "
+                "predictions with those of the model in use."
             ),
             metavar="FOLDER",
         ),
     ] = None,
-    preview: Annotated[bool, typer.Option("--preview", help="Judge only; change nothing.")] = False,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Only print the judgement. Promote nothing.")
+    ] = False,
     yes: Annotated[
         bool,
         typer.Option(
-            "--yes", help="Promote without asking. One that is not better still needs --anyway."
+            "--yes",
+            help=("Promote without a question. A model that is not better also needs --anyway."),
         ),
     ] = False,
     anyway: Annotated[
         bool,
         typer.Option(
-            "--anyway", help=("Promote it though it is not better beyond chance; needs --why.")
+            "--anyway",
+            help=("Promote the model although it is not significantly better. Needs --why."),
         ),
     ] = False,
     why: Annotated[str | None, typer.Option(help="Reason, kept with the promotion.")] = None,
     by: Annotated[
-        str | None, typer.Option(help="Who asks, kept likewise; by default the account.")
+        str | None,
+        typer.Option(
+            help=("Who promotes, stored with the promotion. Default: the name of your account.")
+        ),
     ] = None,
     trace: Annotated[
         Path,
@@ -78,10 +90,13 @@ def promote(
         "data/bundle"
     ),
     params: Annotated[
-        Path, typer.Option(help="Parameters that name registry and cluster.", metavar="FILE")
+        Path,
+        typer.Option(
+            help="YAML file that names the model registry and the cluster.", metavar="FILE"
+        ),
     ] = Path("params.yaml"),
     draws: Annotated[
-        int, typer.Option(help="How often the jobs are replayed with each model.", min=1)
+        int, typer.Option(help="Number of replays of the jobs with each model.", min=1)
     ] = 3,
     as_json: JSON_OBJECT = False,
 ) -> None:

@@ -59,11 +59,11 @@ def ps(
             ),
         ),
     ] = None,
-    vc: Annotated[str | None, typer.Option(help="Only of this virtual cluster.")] = None,
+    vc: Annotated[str | None, typer.Option(help="Only jobs of this virtual cluster.")] = None,
     owner: Annotated[
         str | None, typer.Option(help="Only jobs of this user (operators only).")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many jobs to show.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, help="Number of jobs to show, at most.")] = 200,
 ) -> None:
     """List your jobs, latest first; an operator sees all.
 

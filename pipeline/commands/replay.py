@@ -41,7 +41,7 @@ class Asked:
             "SubmitLine holds constraints, licences and the partitions asked for)."
         ),
     ]
-    out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")] = Path(
+    out: Annotated[Path, typer.Option(help="HTML file to write.", metavar="FILE")] = Path(
         "savings.html"
     )
     cluster: Annotated[

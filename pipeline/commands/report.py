@@ -12,7 +12,7 @@ from pipeline.console import user_errors
 
 
 def report(
-    out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")] = Path(
+    out: Annotated[Path, typer.Option(help="HTML file to write.", metavar="FILE")] = Path(
         "report.html"
     ),
     compare: Annotated[
@@ -31,7 +31,12 @@ def report(
     learning: Annotated[
         Path | None, typer.Option(help="JSON with errors and JCT by history (stage learn).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was made as JSON.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help=("Print the path, size, sections and headline of the page as JSON.")
+        ),
+    ] = False,
 ) -> None:
     """Write one self-contained page: trace, models, policies compared, sample decisions explained.
 

@@ -21,7 +21,11 @@ def restore(
         typer.Option(help=("State folder of the service; it receives the backup's models.")),
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Do it; otherwise only say what would be done.")
+        bool,
+        typer.Option(
+            "--apply",
+            help=("Put the backup in place. Without --apply, only print what would change."),
+        ),
     ] = False,
 ) -> None:
     """Put a backup of a service's SQLite database where a damaged or lost one is.

@@ -29,8 +29,8 @@ def serve(
         int | None,
         typer.Argument(
             help=(
-                "With --fake-gpus: declare so many GPUs, not 240. Up to 8 are "
-                "on one node; more, on nodes of 8."
+                "With --fake-gpus: number of fake GPUs, in place of 240. Each node has at"
+                " most 8 of them."
             ),
             min=1,
             max=8192,

@@ -27,7 +27,7 @@ def served(
         ),
     ] = False,
     params: Annotated[
-        Path, typer.Option(help="Parameters that name the registry.", metavar="FILE")
+        Path, typer.Option(help="YAML file that names the model registry.", metavar="FILE")
     ] = Path("params.yaml"),
     as_json: JSON_OBJECT = False,
 ) -> None:

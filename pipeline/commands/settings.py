@@ -51,7 +51,11 @@ def _written(value: Any) -> str:
 @spread
 def set_settings(
     assignments: Annotated[
-        list[str], typer.Argument(metavar="NAME=VALUE...", help="Settings, by dotted names.")
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE...",
+            help="Settings of the policy, each as a dotted name and a value.",
+        ),
     ],
     asked: Change,
 ) -> None:

@@ -38,8 +38,8 @@ def simulate(
         list[Path] | None,
         typer.Option(
             help=(
-                "Read --trace as a dump of sacct, of the site that these files"
-                " of its Slurm describe, as in replay."
+                "Read --trace as a dump of sacct. These files, printed by Slurm, describe"
+                " its cluster (see pellucid replay)."
             )
         ),
     ] = None,
@@ -49,8 +49,8 @@ def simulate(
             metavar="DAYS",
             min=0.1,
             help=(
-                "Tune pellucid every so many days, as `pellucid tune --adopt` "
-                "would, on the jobs that have ended by then."
+                "Tune the settings of pellucid every DAYS days, as `pellucid tune "
+                "--adopt` does, on the jobs that have ended by then."
             ),
         ),
     ] = None,

@@ -48,12 +48,15 @@ def modelled(as_json: PRINT_JSON = False) -> None:
 @app.command("release-all")
 def release_all(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the commands, change nothing.")
+        bool, typer.Option("--dry-run", help="Print the commands, and run none of them.")
     ] = False,
     config: CONFIG = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help=("Go ahead, whatever the service's settings and lease say.")),
+        typer.Option(
+            "--force",
+            help=("Go ahead even if the service's settings or its lease forbid the change."),
+        ),
     ] = False,
     as_json: PRINT_JSON = False,
 ) -> None:

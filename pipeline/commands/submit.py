@@ -20,21 +20,25 @@ def submit(
     context: typer.Context,
     service: Service,
     command: Annotated[
-        list[str] | None, typer.Argument(help="What to run, after `--`. No shell reads it.")
+        list[str] | None,
+        typer.Argument(help="Command to run, after `--`. It is started without a shell."),
     ] = None,
     workdir: Annotated[
         str | None,
         typer.Option(help=("Working directory on the service's host. Left out: the current one.")),
     ] = None,
     env: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for its environment; may be repeated.")
+        list[str] | None, typer.Option(help="NAME=VALUE in the job's environment. May be repeated.")
     ] = None,
     array: Annotated[
         str | None,
         typer.Option(
             metavar="NUMBERS",
-            help="One job for each of 0-9, 1,3,7 or 0-10:2 (0-9%2: two at once); it finds its "
-            "number in PELLUCID_ARRAY_TASK_ID and SLURM_ARRAY_TASK_ID.",
+            help=(
+                "Submit an array: one job for each number of 0-9, 1,3,7 or 0-10:2 (0-9%2:"
+                " two at once). Each job reads its number from PELLUCID_ARRAY_TASK_ID or "
+                "SLURM_ARRAY_TASK_ID."
+            ),
         ),
     ] = None,
     file: Annotated[
@@ -46,12 +50,14 @@ def submit(
         ),
     ] = None,
     show: Annotated[
-        bool, typer.Option("--print", help="Print the job as such a file, and submit nothing.")
+        bool,
+        typer.Option("--print", help="Submit nothing. Print the job as a YAML file for --file."),
     ] = False,
     preview: Annotated[
         bool,
         typer.Option(
-            "--preview", help=("Only say when it would start, and how long it should run.")
+            "--preview",
+            help=("Submit nothing. Print when the job would start, and how long it should run."),
         ),
     ] = False,
     key: Annotated[

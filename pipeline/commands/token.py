@@ -74,16 +74,24 @@ def create(
     ],
     stored: Stored,
     role: Annotated[
-        str, typer.Option(help="viewer (look), submitter (own jobs), operator (everything).")
+        str,
+        typer.Option(help="Rights: viewer (look), submitter (own jobs), operator (everything)."),
     ] = "submitter",
     vc: Annotated[
-        list[str] | None, typer.Option(help="Virtual cluster it may submit to; may be repeated.")
+        list[str] | None,
+        typer.Option(help=("Virtual cluster to which the token may submit. May be repeated.")),
     ] = None,
     os_user: Annotated[
-        str, typer.Option(help="Operating-system user its jobs run as; needed if serving as root.")
+        str,
+        typer.Option(
+            help=(
+                "System user that runs the jobs of the token. Needed if the service runs as root."
+            )
+        ),
     ] = "",
     days: Annotated[
-        float, typer.Option(min=0, help="Days until it expires. 0: never.", show_default=True)
+        float,
+        typer.Option(min=0, help="Days until the token expires. 0: never.", show_default=True),
     ] = 365.0,
 ) -> None:
     """Make a token and print its secret, once. What is stored cannot be turned back into it.
@@ -122,7 +130,7 @@ def rotate(
     name: Annotated[str, typer.Argument(help="Name of the user for whom the token was made.")],
     stored: Stored,
     overlap_days: Annotated[
-        float, typer.Option(min=0, help="For so many days the old token stays valid.")
+        float, typer.Option(min=0, help="Days for which the old token stays valid.")
     ] = 1.0,
 ) -> None:
     """Make a token in the place of a name's latest one, with the same rights, and let that expire.
@@ -166,7 +174,7 @@ def list_tokens(stored: Stored) -> None:
 @spread
 def revoke(
     which: Annotated[
-        str, typer.Argument(help="Id of a token, or a name: all tokens of that name.")
+        str, typer.Argument(help=("Id of a token, or the name of a user: all tokens of that user."))
     ],
     stored: Stored,
 ) -> None:

@@ -38,7 +38,7 @@ def top(
     vc: ONE_VC = None,
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between two updates.")] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print the present state once, and end.")
+        bool, typer.Option("--once", help="Print the cluster and its jobs once, and end.")
     ] = False,
 ) -> None:
     """Watch virtual clusters fill, queues move, and your jobs run. Ctrl-C ends it.

@@ -23,7 +23,7 @@ FAMILIES = ("size", "survival", "burst")
 
 def train(
     trace: Annotated[Path, typer.Option(help="Ingested dataset to learn from.")],
-    out: Annotated[Path, typer.Option(help="Folder of the exported bundle.")],
+    out: Annotated[Path, typer.Option(help="Folder to which the models are exported (a bundle).")],
     test_days: Annotated[
         float,
         typer.Option(help=("Number of last days that are never trained on, to measure errors on.")),
@@ -59,8 +59,10 @@ def train(
             "`dvc repro` applies (docs/editing-models.md)."
         ),
     ] = None,
-    preset: Annotated[str, typer.Option(help="Effort of the fits: full or fast.")] = "full",
-    seed: Annotated[int, typer.Option(help="Seed of the fits.")] = 0,
+    preset: Annotated[
+        str, typer.Option(help="Effort of fitting the models: full or fast.")
+    ] = "full",
+    seed: Annotated[int, typer.Option(help="Random seed with which the models are fitted.")] = 0,
     mlflow: Annotated[
         str | None,
         typer.Option(

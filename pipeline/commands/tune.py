@@ -81,10 +81,15 @@ class Asked:
     tail: Annotated[
         float,
         typer.Option(
-            help=("Share by which the p99 wait may grow; the last 0.1 only where it may be chance.")
+            help=(
+                "Share by which a candidate may lengthen the p99 wait. Within the last "
+                "0.1 of it, only if the difference is not significant."
+            )
         ),
     ] = TAIL
-    seeds: Annotated[int, typer.Option(min=1, help="Jittered replays of each candidate.")] = 2
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Number of jittered replays of each candidate.")
+    ] = 2
     loop: Annotated[str, typer.Option(help=LOOP_HELP)] = "closed"
     workers: WORKERS = 1
     where: Annotated[str | None, typer.Option(help="Where replays are made: " + WHERE_HELP)] = None
@@ -92,7 +97,10 @@ class Asked:
         bool,
         typer.Option(
             "--adopt",
-            help=("Change the running service to what is better, with the evidence as the reason."),
+            help=(
+                "Give the running service the best settings, with the measured difference"
+                " as the reason."
+            ),
         ),
     ] = False
     preview: PREVIEW_MOVES = False

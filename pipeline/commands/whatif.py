@@ -19,7 +19,7 @@ def whatif(
     job: JOB,
     service: Service,
     first: Annotated[
-        bool, typer.Option("--first", help="Forecast it as if it went before all others.")
+        bool, typer.Option("--first", help="Forecast the job as if it were first in line.")
     ] = False,
     **asked: Any,
 ) -> None:

@@ -29,8 +29,12 @@ NODES = Annotated[
 ]
 JOB = Annotated[str | None, typer.Argument(metavar="JOB", help="Id of the job.")]
 ALL = Annotated[bool, typer.Option("--all", help="Count all waiting jobs, by cause.")]
-FULL = Annotated[bool, typer.Option("--full", help="Say everything that is known of its wait.")]
-TREE = Annotated[bool, typer.Option("--tree", help="Show findings and values, not sentences.")]
+FULL = Annotated[
+    bool, typer.Option("--full", help="Print everything that is known about the job's wait.")
+]
+TREE = Annotated[
+    bool, typer.Option("--tree", help="Print the findings as names and values, not as sentences.")
+]
 
 
 @spread
@@ -39,7 +43,9 @@ def why(
     job: JOB = None,
     after: Annotated[
         str | None,
-        typer.Option(metavar="OTHER", help="Say why this other job of yours went first."),
+        typer.Option(
+            metavar="OTHER", help="Explain why this other job of yours started before the job."
+        ),
     ] = None,
     codes: CODES = False,
     full: FULL = False,

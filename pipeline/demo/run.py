@@ -82,7 +82,9 @@ def service(folder: Path, port: int, policy: str | None = None) -> Iterator[Runn
 
 
 def feed(running: Running, plan: list[Sent], stopping: Callable[[], bool]) -> int:
-    """Submit what is planned, each job by its user, at its time. Return how many were submitted."""
+    """Submit the planned jobs, each as its user and at its time. Return the number of jobs
+    submitted.
+    """
     start, sent = time.monotonic(), 0
     with ExitStack() as stack, bar("submitted", len(plan), quiet=False) as shown:
         clients = {user: stack.enter_context(running.client(user)) for user in USERS}

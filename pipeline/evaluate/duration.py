@@ -329,9 +329,9 @@ class Believed:
 
 
 def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dict[str, object]:
-    """Return how well the predicted chance to last over six hours finds such jobs, among those
-    for which the sum of terms predicts less than `SHORT_S`; beside it, how well the sum itself
-    does. {} if there is no such job.
+    """Return how well two scores find jobs of over six hours among those with a predicted duration
+    below `SHORT_S`: the predicted chance, and the sum of terms. Each has average precision and
+    precision at some recalls. Return {} if there is no such long job.
     """
     these = test & np.isfinite(rows.y) & (np.expm1(score) < SHORT_S)
     long = (rows.y[these] > LONG_S[1][1]).astype(np.float64)
@@ -447,8 +447,9 @@ def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[st
 
 
 def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, dict[str, float]]:
-    """Return errors of what a run predicted for its jobs as they started, and beside them those
-    of `score`, which knows no queue. Raises EvaluationError if there is no run.
+    """Return the errors of the durations that a simulated run predicted when its jobs started.
+    Beside them return the errors of `score`, which uses no state of the queue. Raise
+    EvaluationError without such a run.
     """
     try:
         with arrow_file(run / "jobs.parquet") as file:

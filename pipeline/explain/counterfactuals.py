@@ -39,12 +39,12 @@ RECORD_S = 0.001  # what the times of a record are rounded to
 
 @dataclass(frozen=True, slots=True)
 class Counterfactuals:
-    """What was in a job's way at one moment, and what would have helped it.
+    """What a job waited for at one time, and which changes would have started it sooner.
 
     Attributes:
-        at: the moment, seconds since the epoch.
-        wait: what was in its way, and its place, with every job named.
-        helped: changes that start it at once, or earlier in most futures; and before it did start.
+        at: the time, seconds since the epoch.
+        wait: the analysis of its wait, with every job named.
+        helped: changes that start the job at once, or earlier in most simulated futures.
     """
 
     at: float
@@ -77,8 +77,8 @@ def counterfactuals(
 
 
 def asked_at(story: Story, since_submit_s: float | None = None) -> float:
-    """Return the moment of a job's wait that is asked about, seconds since the epoch. Raise
-    RunError when it did not wait then.
+    """Return the time to explain, seconds since the epoch: that many seconds after submission, or
+    the start of the job's longest wait. Raise RunError if the job did not wait then.
     """
     start = _wait(story, since_submit_s).start
     at = start if since_submit_s is None else story.job.submit_time + since_submit_s
@@ -173,8 +173,8 @@ class _Until(Engine):
 
 
 def _wait(story: Story, since_submit_s: float | None) -> Span:
-    """Return the wait that is asked about: the one at so many seconds after submission, or by
-    default the longest. Raises RunError if the job did not wait then.
+    """Return the span of waiting to explain: the one that contains the time `since_submit_s` after
+    submission, or else the longest. Raise RunError if the job did not wait then.
     """
     waits = _waits(story)
     if not waits:

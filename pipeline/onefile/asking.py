@@ -94,9 +94,7 @@ _ANSWERS = {"why": _why, "eta": _eta, "queue": _queue}
 
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument(
-        "--json", action="store_true", help="print values for a program, not sentences"
-    )
+    common.add_argument("--json", action="store_true", help="print JSON values, not sentences")
     common.add_argument(
         "--patience", type=_seconds, default=10.0, metavar="SECONDS",
         help="seconds to wait for each of Slurm's commands (10)",
@@ -114,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     of_whom.add_argument(
         "--all", action="store_true", help="count all waiting jobs that Slurm shows you, by cause"
     )
-    why.add_argument("--nodes", action="store_true", help="show what it lacks, node by node")
+    why.add_argument("--nodes", action="store_true", help="print what each node lacks for the job")
     eta = of.add_parser(
         "eta", parents=[common], help="when a job would start; nothing is submitted"
     )

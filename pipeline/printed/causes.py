@@ -14,8 +14,8 @@ HOLDS = "JOBS", "GPUS", "WAIT FOR", "OF", "WHICH IS"
 
 
 def lines(found: Causes) -> list[str]:
-    """Return lines on why jobs wait: one for each cause, with what helps, then the jobs that
-    would free most when they end.
+    """Return lines of text on why jobs wait: one per cause with its remedy, then the jobs whose end
+    would free most waiting jobs.
     """
     from scheduler.explain.render import WAITED_FOR, of_causes
 

@@ -158,8 +158,8 @@ def _typed(row: Row, site: Site) -> SlurmJob | None:
 
 
 def _agrees(row: Row, typed: SlurmJob) -> bool:
-    """Return whether the options of a command line make what Slurm counted: then no options are
-    missing. CPUs and memory that come with GPUs are counted once the job has them.
+    """Return whether the options of a command line give the CPUs, memory, nodes and GPUs that Slurm
+    counted. If they do, no option is missing from the line.
     """
     asked, given, own = _counts(row.asked), _counts(row.given), dict(typed.tres)
     return typed.gpus == row.job.gpus and all(
@@ -188,8 +188,8 @@ def _there(licences: Sequence[tuple[str, int]], site: Site) -> tuple[tuple[str, 
 
 
 def _counted(row: Row, site: Site) -> Ask:
-    """Return what a job asked for, from its counts: those that it was given where recorded,
-    otherwise those that it asked for.
+    """Return the request of a job from the counts in its record: the allocated counts if recorded,
+    otherwise the requested ones.
     """
     job, tres, asked = row.job, row.given, row.asked
     given, wanted = _counts(tres), _counts(asked)

@@ -31,8 +31,8 @@ class Beside:
 
 
 def arriving(workload: Workload, recorded: pa.Table, modelled: frozenset[str]) -> Workload:
-    """Return the workload with jobs that waited for causes outside of `modelled` submitted when
-    they started: nobody could have started them before.
+    """Return the workload with changed submission times: a job that waited for a cause outside of
+    `modelled` is submitted at its recorded start, since no policy could have started it before.
     """
     columns = ("job_id", "submit", "wait_s", "cause", "carried")
     late = {

@@ -175,8 +175,8 @@ def _chance(*of: Floats) -> float:
 
 
 def _saving(recorded: float, own: Floats, other: Floats) -> Saving:
-    """Return the interval of what waiting is saved: from the least to the most of three ways to
-    count, widened on either side by what chance and the replay may have wrong.
+    """Return the interval of the saved mean wait, seconds. It spans three ways to compute the
+    saving, and is widened by the random error and the error of the replay.
     """
     replayed, after = float(own.mean()), float(other.mean())
     counted = [recorded - after, replayed - after]

@@ -87,8 +87,8 @@ def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return how Pellucid would change the waiting under Slurm's own schedule, as far as the
-    replays can tell.
+    """Return the range of waiting that Pellucid would save against Slurm's own schedule, over all
+    jobs. `which` is less, more or unclear. Return None if the replays support no statement.
 
     None where nothing is stated of the whole. `which`: less, more or unclear.
     """
@@ -141,8 +141,8 @@ def _day(epoch_s: float) -> str:
 
 
 def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[PolicyResult]]:
-    """Return the judged jobs, and how they went: as recorded, and in the first replay of each
-    variant.
+    """Return a table of the judged jobs, and their waits and completion times: as recorded, and in
+    the first replay of each variant.
     """
     record = site.judged
     jobs = pa.table(
@@ -168,8 +168,9 @@ def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[Polic
 
 
 def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> SimpleNamespace:
-    """Return who gains and who loses under Pellucid: counts, and rows of those with most jobs
-    and of the worst losers.
+    """Return which groups of jobs wait less or more under Pellucid: the counts, and rows of the
+    largest groups and of the worst losers. The base is the replay of Slurm's own schedule, or the
+    record if `against` is None.
 
     The base is the replay of Slurm's own schedule, like with like; if `against` is None, the
     record.

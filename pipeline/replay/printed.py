@@ -80,7 +80,9 @@ class Printed:
 
 
 def read_printed(paths: Iterable[Path]) -> Printed:
-    """Return what such files hold. They may come in any order, and several in one file.
+    """Return the content of files that Slurm's commands printed. The files may come in any order,
+    and one file may hold several outputs. Raise UserError with the name of a file that cannot be
+    read.
 
     Raises UserError naming the file.
     """

@@ -221,7 +221,9 @@ def profiling(site: Site) -> ProfilingPartition:
 
 
 def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> pa.Table:
-    """Play one replay. Return (job_id, wait_s, jct_s, start) of every job that ended in it."""
+    """Play one replay. Return a table (job_id, wait_s, jct_s, start) with a row for every job that
+    ended in it.
+    """
     outcome, _ = scenario(site, variant, seed, modelled).simulate(variant.policy)
     done = [result for result in outcome.jobs if result.end_time is not None]
     return pa.table(
@@ -275,7 +277,9 @@ def cell(site: Site, wanted: Cell) -> Figures | None:
 
 
 def seeds_for(site: Site, asked: int | None) -> int:
-    """Return how many replays of each variant to make: as asked, else fewer for many jobs."""
+    """Return the number of jittered replays of each variant: the given number, or a default that is
+    smaller for sites with many jobs.
+    """
     if asked is not None:
         return asked
     return FEW_SEEDS if site.many else SEEDS

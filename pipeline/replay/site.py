@@ -169,8 +169,8 @@ class Site:
         return frozenset((CAPACITY, LIMIT) if knows else (CAPACITY,))
 
     def arriving(self, modelled: frozenset[str]) -> Workload:
-        """Return the jobs. Those that waited for causes outside of `modelled` are submitted
-        when they started: nobody could have started them before.
+        """Return the workload for a replay. A job that waited for a cause outside of `modelled` is
+        submitted at its recorded start, since no policy could have started it before.
         """
         return arriving(self.workload, self.recorded, modelled)
 
@@ -196,18 +196,18 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """The options of a dump: what else is known of it, and what of it is replayed.
+    """How to read a dump of sacct: files that complete it, and which of its jobs are replayed.
 
     Attributes:
         cluster: a cluster file; its virtual clusters are the dump's partitions.
         nodes: output of ``scontrol show nodes`` or ``sinfo -N -o "%N %P %G"``.
-        printed: what Slurm prints of itself (`pipeline.replay.printed`).
+        printed: files in which Slurm printed its settings (`pipeline.replay.printed`).
         timezone: time zone of the dump's clock times.
-        last_days: keep only jobs submitted in the last so many days; None = all.
-        most: without `last_days`, keep only as many last days as hold so many jobs.
-        anonymise: replace users, job names and partitions by hashes with a key thrown away.
-        cpu_jobs: have Slurm's own schedule play jobs without GPUs, too; None: where the CPUs of
-            nodes were given and there are not more than `MOST_BESIDE` jobs in all.
+        last_days: keep only jobs submitted in this many last days; None = all.
+        most: without `last_days`, keep only the last days that hold at most this many jobs.
+        anonymise: replace users, job names and partitions by keyed hashes, and forget the key.
+        cpu_jobs: also play jobs without GPUs in Slurm's own schedule. None: do so if the CPUs of
+            nodes are known and there are at most `MOST_BESIDE` jobs.
     """
 
     cluster: Path | None = None
@@ -520,7 +520,9 @@ def _kinds_note(kinds: Kinds) -> list[str]:
 
 
 class _Hidden:
-    """A function that returns a name as a hash, made with a key that nobody keeps; "" stays."""
+    """A function that replaces a name by a hash. The key is random and never stored. ""
+    stays "".
+    """
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -596,8 +598,8 @@ LOST, TOO_MANY_LOST = 0.01, 0.05  # share of the jobs of a dump
 
 
 def _nearer(extra: Extra, printed: Sequence[Path], shape: Path | None) -> list[str]:
-    """Return what a person could give besides, to bring the replay nearer to what happened;
-    nothing that was given is named.
+    """Return as texts which further files or columns would make the replay more exact. Those
+    already given are not named.
     """
     notes = []
     if not printed:

@@ -90,8 +90,8 @@ class Twin:
         return replace(others, jobs=jobs, work=work, cluster=self.spec)
 
     def shown(self, jobs: Sequence[Job]) -> Callable[[Policy], None]:
-        """Return a function to call with a policy before it plays these jobs: it gives the
-        policy the site and what they ask for.
+        """Return a function that prepares a policy for a replay of these jobs. It tells a policy
+        that imitates Slurm about the site and the requests of the jobs.
         """
         asks = {
             job.job_id: replace(
@@ -188,7 +188,9 @@ def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
 
 
 def _not_given(printed: Printed, rows: Sequence[Rows]) -> list[str]:
-    """Return notes on licences and reservations that were not given: how many jobs had them."""
+    """Return notes on licences and reservations if their files are missing, with the number of jobs
+    that used them.
+    """
     notes = []
     if printed.licences is None:
         texts = [

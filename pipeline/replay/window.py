@@ -92,8 +92,8 @@ def window_of(
 
 
 def opened(table: pa.Table, since: int) -> pa.Table:
-    """Return the jobs submitted since a moment (ms), those that ran or waited then (`carried`), and
-    those that run as the dump ends.
+    """Return the jobs submitted since a time (ms), and those that ran or waited then. The new
+    column `carried` marks the latter, and jobs that still run when the dump ends.
     """
     carried = table["submit_time"].cast(pa.int64()).to_numpy() < since
     kept = ~carried | (table["end_time"].cast(pa.int64()).to_numpy() > since)

@@ -168,8 +168,8 @@ def build(inputs: Inputs) -> Report:
 
 
 def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[Json]:
-    """Return the jobs that were mistaken for others, each with the duration that the policy of
-    the stories predicted, where it did.
+    """Return the jobs with instructive errors of the duration model. Each gets the duration that
+    the compared policy predicted, if it did.
     """
     estimates: Mapping[Any, float] = {}
     if c is not None:

@@ -206,8 +206,9 @@ class _Holders:
         self._order = {job: i for i, job in enumerate(run.jobs["job_id"].to_pylist())}
 
     def of(self, job: JobFacts, spells: Sequence[tuple[float, float]]) -> list[Any]:
-        """Return the jobs of most GPU-time during some spells of a job's wait, each with its GPUs,
-        and how many more had some (`RunFolder.held` says the same of one job).
+        """Return [jobs, more] for some spans of a job's wait: the jobs with the most GPU-time in
+        them, each as [job, GPUs], and the number of further jobs. `RunFolder.held` gives the same
+        for one job.
         """
         if not spells or job.vc is None:
             return [[], 0]

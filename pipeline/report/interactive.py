@@ -39,13 +39,13 @@ OTHERS = (5, 4, 3, 2, 1)
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """How the same jobs fared under one policy, or as they were recorded.
+    """The waits and completion times of the same jobs under one policy, or as recorded.
 
     Attributes:
         name: name of the policy.
-        colour: s0 to s7 of the style sheet.
-        wait_s, jct_s: of each job, (jobs,); NaN where it did not end.
-        oracle: it knows the future.
+        colour: number of the colour, for s0 to s7 of the style sheet.
+        wait_s, jct_s: seconds of each job, shape (jobs,); NaN if the job did not end.
+        oracle: whether the policy knows true durations.
     """
 
     name: str
@@ -56,8 +56,8 @@ class PolicyResult:
 
 
 def colours(names: Sequence[str], known: Mapping[str, int] = COLOURS) -> list[int]:
-    """Return colour numbers: a policy's own, and for names without one a colour that nobody else
-    has.
+    """Return the number of a colour for each policy name (s0 to s7 of the style sheet). A name
+    without a fixed colour gets one that no other name has.
     """
     taken = {known[name] for name in names if name in known}
     free = cycle([c for c in OTHERS if c not in taken] or OTHERS)

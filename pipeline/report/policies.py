@@ -61,8 +61,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """Figures about one subject, a row per policy: its name, what it knows, its colour, its
-    cells.
+    """A table of figures with one row per policy: the policy's name, its knowledge of durations,
+    its colour number, and its cells.
     """
 
     title: str
@@ -130,8 +130,8 @@ def rivals(c: Comparison) -> list[PolicyRun]:
 
 
 def headline(c: Comparison) -> list[str]:
-    """Return how the policy compares with each rival, then where it is behind; one sentence
-    each.
+    """Return sentences that compare the project's policy with each rival, then sentences on where
+    it is behind.
     """
     own = c.own
     jct = own.mean(JCT)
@@ -266,7 +266,9 @@ def tables(c: Comparison) -> list[Table]:
 
 
 def value_of(run: PolicyRun, figure: Figure) -> float | None:
-    """Return a figure of a run; None if it was not recorded or means nothing."""
+    """Return a figure of a run over its draws: the mean, or the median if the figure is so defined.
+    Return None if it was not recorded or is undefined.
+    """
     each = each_of(run, figure.key)
     if not len(each):
         return None
@@ -431,7 +433,9 @@ def _groups(
 
 
 def colours_of(c: Comparison) -> list[int]:
-    """Return the colours of the runs. Each policy of the project has one colour on all pages."""
+    """Return the colour number (s0 to s7 of the style sheet) of each run of a comparison. A policy
+    of the project has the same colour on all pages.
+    """
     return colours([r.name for r in c.runs])
 
 

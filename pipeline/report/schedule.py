@@ -156,8 +156,8 @@ class Schedule:
             top += height
 
     def shares(self, since: float, until: float) -> list[list[str]]:
-        """Return rows by virtual cluster: GPUs, and the share of their time that jobs held them,
-        and shared them.
+        """Return one row of texts per virtual cluster: its number of GPUs, and the shares of
+        GPU-time that one job or two jobs held from `since` to `until`.
         """
         rows = []
         found = self.spells
@@ -185,7 +185,9 @@ class Schedule:
 
 
 def read_schedule(run: PolicyRun) -> Schedule | None:
-    """Return the schedule of a run, or None where no GPU was given, or it is not known which."""
+    """Return the schedule of a run. Return None if no job got GPUs, or the nodes are not
+    recorded.
+    """
     found = spells(run)
     if not len(found.start) or not any(len(nodes) for nodes in found.nodes):
         return None

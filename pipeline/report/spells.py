@@ -78,10 +78,11 @@ def spells(run: PolicyRun) -> Spells:
 
 
 def shared_until(found: Spells, shared: NDArray[np.bool_]) -> Floats:
-    """Return, for each packed spell, when it or the one it was packed beside ended.
+    """Return, for each shared run on GPUs, the time when it or its partner ended, whichever is
+    earlier.
 
     Args:
-        shared: which are packed.
+        shared: mask of the runs that joined another job.
     """
     beside: dict[str, list[tuple[float, float]]] = defaultdict(list)
     partners = set(found.partner[shared])

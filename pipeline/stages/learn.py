@@ -53,7 +53,9 @@ DRAWN = 5  # draws replayed with each amount: a model is trained for every one
 
 @dataclass(frozen=True)
 class Known:
-    """A draw, and how many of the last submissions before its test days are known."""
+    """A random draw of jobs. `jobs` is the number of last submissions before the test days that the
+    model may learn from.
+    """
 
     jobs: int
     seed: int

@@ -106,7 +106,9 @@ class Draft:
         self._verdict[rows & (self._verdict == 0)] = len(self._reasons)
 
     def skip(self, rows: Any, kind: str) -> None:
-        """Leave out rows that are sound, but stand for no job of their own."""
+        """Remove rows that are valid but do not stand for a job of their own, and count them under
+        `kind`.
+        """
         left_out = mask(rows)
         if not left_out.any():
             return

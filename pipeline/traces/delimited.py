@@ -149,8 +149,8 @@ def _whole(column: Any) -> Any:
 
 
 def _clean(values: Any, kind: str) -> Any:
-    """Return numbers with NaN as null: Arrow reads some spellings of NaN as a number. Values of
-    other kinds are returned as they are.
+    """Return a column of numbers with NaN replaced by null, since Arrow reads some spellings of NaN
+    as a number. Other columns are returned unchanged.
     """
     if kind == "number" and pc.any(pc.is_nan(values)).as_py():
         return from_floats(floats(values))

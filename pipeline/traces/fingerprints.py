@@ -102,12 +102,12 @@ class Seen:
         self._runs: list[_Run] = []
 
     def check(self, hashes: Hashes, low: int, high: int) -> npt.NDArray[np.bool_]:
-        """Return which rows repeat an earlier one, of this block or before it, and remember them
-        all.
+        """Return a mask of the rows that repeat an earlier row of this or a former block. Remember
+        all rows for later blocks.
 
         Args:
-            hashes: one for each row, in order.
-            low, high: least and greatest key of these rows.
+            hashes: one hash per row, in order.
+            low, high: smallest and largest key of these rows.
         """
         if not len(hashes):
             return np.zeros(0, bool)

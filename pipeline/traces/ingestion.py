@@ -27,22 +27,23 @@ _ALL_TIME = (0, 0)
 
 @dataclass(slots=True)
 class IngestSummary:
-    """How many rows of a source were kept, refused or left out.
+    """The number of rows of a source that were kept, refused or left out. ``rows_in == kept +
+    sum(quarantined) + duplicates + sum(skipped)`` holds.
 
     ``rows_in == kept + sum(quarantined) + duplicates + sum(skipped)`` holds.
 
     Attributes:
-        source: name of what was read.
-        format: adapter that read it.
+        source: name of the file or directory.
+        format: name of the adapter that read it.
         rows_in: rows the source holds.
         kept: jobs written.
         quarantined: rows refused, by reason.
-        duplicates: rows equal to an earlier one in everything; they are quarantined too.
-        skipped: rows that are right but no job of their own, by kind.
-        unsorted: jobs submitted before a job that stands before them.
+        duplicates: rows equal to an earlier row in all columns. They are quarantined too.
+        skipped: valid rows that stand for no job of their own, by kind.
+        unsorted: jobs submitted earlier than the job in the row before.
         missing_starts: jobs without a start.
-        repeated_job_ids: jobs whose id an earlier job has, with other content.
-        warnings: what was odd but kept, by code, with the number of jobs.
+        repeated_job_ids: jobs whose id an earlier job has, with other values.
+        warnings: doubtful values that were kept: number of jobs, by code.
         first_submit, last_submit: ISO 8601, UTC.
     """
 
@@ -170,8 +171,8 @@ class _Counts:
         self._warnings = Counter[str]()
 
     def take(self, batch: Batch) -> tuple[pa.Table, list[Reject]]:
-        """Count a batch. Return its jobs without those seen before, and its rejects with these
-        added.
+        """Count a batch of rows. Return its jobs without duplicates of earlier rows, and its
+        rejected rows with the duplicates added.
         """
         jobs, rejects = batch.jobs, list(batch.rejects)
         self._total["rows_in"] += batch.rows

@@ -172,8 +172,8 @@ class Sacct(TableAdapter):
 
 
 def columns_of(line: bytes) -> tuple[str, ...]:
-    """Return the columns of a dump without a header, judged by its first line; () where it has a
-    header, or they are not known.
+    """Return the column names of a dump without a header, guessed from its first line. Return () if
+    it has a header, or the columns are not recognised.
     """
     return headerless(line, lambda one: split_header(one, "|"))
 
@@ -251,7 +251,7 @@ def _separated(names: Sequence[str]) -> str:
 
 
 class _Tres(NamedTuple):
-    """What a TRES or GRES text asks for; None for what it does not state."""
+    """The resources in a TRES or GRES text. A field is None if the text does not state it."""
 
     gpus: float
     gpu_type: str | None

@@ -135,8 +135,8 @@ class Records:
         return bool(self._sure[0][1].fullmatch(value))
 
     def _record(self, lines: Sequence[bytes], at: int) -> tuple[bytes | None, int]:
-        """Return the record that begins at line `at`, and how many lines it takes. Without one:
-        None, with 1 if this line surely stands alone, or 0 if the record may not have ended.
+        """Return the record that begins at line `at`, and its number of lines. If no record begins
+        there, return None and 1. If the record may continue in the next block, return None and 0.
         """
         line = lines[at]
         if not line.strip() or self.whole(line) is not None:

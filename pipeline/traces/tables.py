@@ -77,8 +77,8 @@ class TableAdapter(Adapter):
         draft.warnings.update(odd)
 
     def localise(self, draft: Draft, zone: str, *names: str, after: Any = None) -> None:
-        """Convert clock times to UTC in place, each not before the column named before it, the
-        first not before ``after``.
+        """Convert columns of clock times to UTC, in place. Where a clock change makes a time
+        ambiguous, choose the one that is not before the previous column (`after` for the first).
         """
         previous = after
         for name in names:

@@ -85,8 +85,8 @@ class Answers:
 
 
 def answers(workload: Workload, within_s: float = WITHIN_S) -> Answers:
-    """Return how many submissions `closed` would hold back, and for comparison how many come in
-    as many seconds before an end.
+    """Return how many submissions come within `within_s` seconds after an end of the same user's
+    job. For comparison, return how many come within `within_s` before an end.
     """
     submissions = after = before = 0
     for job, earlier in _with_earlier(workload):

@@ -38,7 +38,9 @@ class Ran:
 
 @dataclass
 class Seen:
-    """A node, as the jobs on it show it: its partitions, most used first, and its GPUs by type."""
+    """A node inferred from the jobs that ran on it: its partitions, the most used first, and its
+    number of GPUs by type.
+    """
 
     partitions: list[str]
     gpus: dict[str, int] = field(default_factory=dict)
@@ -104,7 +106,9 @@ def _peaks(jobs: Iterable[Ran]) -> dict[str, dict[str, int]]:
 
 
 def _untyped(kinds: dict[str, int]) -> dict[str, int]:
-    """Return GPUs by type, with those of no type counted to the one type that is known."""
+    """Return the number of GPUs by type. GPUs without a type are assigned to the only known
+    type.
+    """
     typed = {kind: count for kind, count in kinds.items() if kind}
     if len(typed) != 1 or "" not in kinds:
         return typed or kinds

@@ -43,8 +43,8 @@ def simulated(seed: int) -> BundlePairPredictor:
 def of_bundle_or_simulated(
     bundle: Bundle | None, seed: int
 ) -> tuple[str, Callable[[], PairPredictor]]:
-    """Return a predictor's source and its maker: the bundle's where it holds one, else a simulated
-    one.
+    """Return the name of the source of a pair predictor, and a function that makes the predictor.
+    The bundle's predictor is used if it has one, otherwise a simulated one.
     """
     held = None if bundle is None else pair_predictor_of(bundle)
     if held is not None:

@@ -192,8 +192,8 @@ class Kinds:
     _of: dict[tuple[str, str], str]  # virtual cluster by pool and kind
 
     def vc_of(self, partition: str, gpus: Mapping[str, int], nodes: Sequence[str]) -> str | None:
-        """Return the virtual cluster of a job: by the types it had, the nodes it was on, or else
-        where most GPUs of its partition are. Return None where there is no such partition.
+        """Return the virtual cluster of a job: by its GPU types, else by its nodes, else the one
+        with most GPUs of its partition. Return None for an unknown partition.
         """
         pool = self._shape.pools.get(partition)
         if pool is None:
@@ -283,7 +283,7 @@ class _Jobs:
         return np.asarray(np.isfinite(self.start + self.end) & (self.gpus > 0))
 
     def on_nodes(self) -> list[Ran]:
-        """Return the runs of the jobs that have run on named nodes."""
+        """Return the runs of all jobs that have run and whose nodes are recorded."""
         return [
             Ran(
                 partition=self.vc[i],
@@ -360,8 +360,8 @@ def _load(table: pa.Table) -> Floats:
 
 
 def _unnamed(jobs: _Jobs, partition: str, load: Floats | None) -> list[Node]:
-    """Return nodes for a partition of which only the jobs are known: as many as these need, for
-    each type of GPU they ask for. `load`: see `_load`; None: they were all seen to run.
+    """Return inferred nodes of a partition of which only the jobs are known: for each GPU type, as
+    many nodes as the jobs need. `load`: see `_load`; None: all jobs are known to have run.
     """
     known = np.isfinite(jobs.nodes) & (jobs.nodes > 0)
     most = np.ceil(jobs.gpus[known] / jobs.nodes[known]).max() if known.any() else PER_NODE

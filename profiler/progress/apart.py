@@ -189,8 +189,8 @@ class Reading:
             return self._ask(task, files)
 
     def _followed(self, job: Followed) -> Answer | None:
-        """Tell the reader of a job that it does not know. Return its answer; None if there is
-        none.
+        """Send the reader process the data of a job that it does not know yet. Return its answer,
+        or None if it does not answer.
         """
         asked = job.asked
         known = {
@@ -370,8 +370,8 @@ class _Reader:
 
     @classmethod
     def called(cls) -> _Reader | None:
-        """Start a reader and return it; None if no process can be had, or it does not greet as
-        it should.
+        """Start a reader process and return it. Return None if no process can be started, or if its
+        first message is not the expected one.
         """
         root = str(Path(__file__).resolve().parents[2])
         boot = f"import sys; sys.path.insert(0, {root!r}); {MAIN}"
@@ -404,8 +404,8 @@ class _Reader:
         return self.process.returncode == -signal.SIGPROF
 
     def ask(self, asked: Mapping[str, Any], files: Mapping[str, int]) -> Answer | None:
-        """Return the reader's answer. If it died, or does not answer soundly, end it and return
-        None.
+        """Send a request to the reader process and return its answer. If the process died or
+        answers wrongly, end it and return None.
         """
         self._number = (self._number + 1) % 2**32
         request = json.dumps({**asked, "number": self._number, "files": list(files)})

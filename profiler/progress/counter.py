@@ -100,9 +100,9 @@ class Counter:
         return n + 1.0 if self.zero else n
 
     def within(self) -> float:
-        """Return the share of a unit that still follows the first line with its number. It is 1
-        where the number is printed when the unit begins, 0 where it is printed once the unit is
-        done, and between the two where it is printed repeatedly.
+        """Return the share of a unit that is still to be done when its number is first printed. It
+        is 1 if the number is printed at the unit's beginning, 0 if printed at its end, and in
+        between if printed repeatedly.
         """
         if not self.mark.ends:
             return 1.0
@@ -119,7 +119,7 @@ class Counter:
         return sum(self._spans) / len(self._spans)
 
     def closed(self) -> bool:
-        """Return whether it is known if a printed number stands for the begin, the middle or
+        """Return whether it is known if a number is printed at the beginning, in the middle or at
         the end of its unit.
         """
         return not self.mark.ends or self.mark.sure or self.mark.exact or bool(self._spans)

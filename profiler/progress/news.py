@@ -28,7 +28,9 @@ class Follower:
         self._due_s = 0.0
 
     def asks(self, amount: Amount) -> None:
-        """Set how much the job is to do, which was learned after it began."""
+        """Set the amount of training that the job's command states. Called when the amount becomes
+        known after the job began.
+        """
         self._tail.asks(amount)
 
     def look(self, at_s: float, *, last: bool = False) -> Progress | None:

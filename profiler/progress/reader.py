@@ -95,7 +95,9 @@ class Reader:
         self._columns: Columns | None = None
 
     def asks(self, amount: Amount) -> None:
-        """Set how much the command asks for, which was learned after the job began."""
+        """Set the amount of training that the job's command states. Called when it becomes known
+        after the job began.
+        """
         self._asked = amount
         self._patience = self._patience if amount.patience is None else amount.patience
 
@@ -196,7 +198,9 @@ class Reader:
     # --- what it comes to ---------------------------------------------------------------------
 
     def progress(self, now: float) -> Progress | None:
-        """Return how long the job will run, as far as known `now` seconds after it began, or None.
+        """Return the job's progress with its predicted total duration, `now` seconds after the job
+        began, or None. The prediction combines the counters in the output with the run's own
+        estimate. Doubts widen its bounds.
 
         What the counters come to is weighed against the run's own estimate, and is as uncertain as
         its doubts are.
@@ -209,8 +213,8 @@ class Reader:
         return None if found is None else self._doubted(found, now)
 
     def _of(self, counter: Counter) -> float | None:
-        """Return how many units the counter will reach, by its own total or by what the command
-        asks for; None if neither is known.
+        """Return the final value of a counter: its printed total, or the amount that the command
+        states. Return None if neither is known.
         """
         of, unit = counter.of(), counter.mark.unit
         if unit == "fold":
@@ -244,8 +248,8 @@ class Reader:
         return asked if asked is not None else next(iter(own)) if len(own) == 1 else None
 
     def _alive(self) -> list[Counter]:
-        """Return the counters that may be of the training: without those that were given ever
-        new totals, those done long ago, and unlabelled bars while no loss is printed.
+        """Return the counters that may count the training. Left out are counters whose total keeps
+        changing, counters finished long ago, and bars without a label while no loss is printed.
         """
         found = []
         latest = max((c.seen_s for c in self._counters.values()), default=0.0)
@@ -306,8 +310,9 @@ class Reader:
         return replace(one, mark=one.mark._replace(of=of - one.zero if of is not None else None))
 
     def _again(self, epochs: list[Counter]) -> Structure | None:
-        """Return the structure of as many runs as the command asks for, each of which counts
-        its epochs again; None if this is not so.
+        """Return the structure of a job that trains several times in a row, each time counting its
+        epochs from the start. Return None for another job. The number of runs comes from the
+        command, or is a usual number once a second run has begun.
 
         If the command does not say, as many as are usual, once a second run has begun.
         """
@@ -322,7 +327,9 @@ class Reader:
         return None
 
     def _runs(self) -> float | None:
-        """Return how many runs the command asks for; None if that is one, or not known."""
+        """Return the number of runs that the command states, if it is more than one. Otherwise
+        return None.
+        """
         runs = self._asked.runs
         return runs if runs is not None and 1.0 < runs < MOST else None
 
@@ -362,8 +369,8 @@ class Reader:
         return max(bars, default=0.0)
 
     def _bars(self, within: list[Counter]) -> Iterator[Structure]:
-        """Yield structures of bars that do not name what they count: the bar that is furthest
-        behind counts the run, another one within its units.
+        """Yield possible structures of a job that shows progress bars without labels. The bar that
+        is least complete counts the whole run, another bar the steps within its units.
         """
         once = [c for c in within if not c.resets and c.mark.scope != "epoch"]
         if not once:
@@ -382,8 +389,9 @@ class Reader:
             yield from _alone(main, epochs)
 
     def _first_epoch(self, epochs: Counter, bar: Counter | None) -> Structure | None:
-        """Return the structure of a run in its first epoch, beside whose number a bar tells by
-        its length alone that it may be of all epochs; None if there is no such bar.
+        """Return the structure of a run in its first epoch that shows an unlabelled bar beside the
+        number of the epoch. The bar's length decides whether it counts one epoch or all. Return
+        None without such a bar.
         """
         of = self._amount("epochs") or self._of(epochs)
         if of is None or of <= 1.0 or bar is None or bar.mark.format != "tqdm":
@@ -450,9 +458,9 @@ class Reader:
     def _passed(
         self, main: Counter, inner: Counter | None, of: float
     ) -> tuple[float, float, float, float, float, float] | None:
-        """Return the last progress and the pace: (seconds, units done, seconds a unit, their
-        relative error, share of a unit not seen yet, factor of doubt); None if the pace is not
-        known.
+        """Return the last progress and the pace: (time in seconds, units done, seconds per unit,
+        relative error of that, share of a unit not seen yet, factor by which doubt widens it).
+        Return None if the pace is unknown.
         """
         begun, (at, n) = main.points[0][1], main.points[-1]
         within = main.within() if main.mark.unit in ("epoch", "fold") else 0.0
@@ -478,8 +486,8 @@ class Reader:
         return None
 
     def _unseen(self, main: Counter, of: float) -> float:
-        """Return the share of a unit that may be added, as long as no evaluation was seen; else
-        0.
+        """Return the share of a unit that an evaluation may add, as long as none was seen. Return 0
+        if none is expected.
         """
         if main.mark.label == "explicit" or main.mark.format in _GROWN:
             return 0.0
@@ -494,7 +502,9 @@ class Reader:
         return UNSEEN * max(0.0, 1.0 - 2.0 * main.done / of)
 
     def _epoch_of(self, main: Counter, of: float) -> float:
-        """Return how many units of the run are an epoch; all of them where that is not known."""
+        """Return the number of units of the run in one epoch. Return all units if the number of
+        epochs is unknown.
+        """
         epochs = self._amount("epochs") or 1.0
         return of / epochs if 1.0 < epochs < of else of
 
@@ -535,8 +545,9 @@ class Reader:
         return any(c.mark.unit == "fold" for c in self._counters.values())
 
     def _by_eta(self, now: float) -> Progress | None:
-        """Return a forecast by the time left that the output states; None if that is not of the
-        whole run, or does not hold.
+        """Return a forecast from the time left that the output prints. Return None if that time is
+        not about the whole run, or is not consistent. If it falls more slowly than real time, it is
+        scaled up.
 
         If it falls more slowly than time passes (an evaluation is not in it), it is taken to go
         on so.
@@ -578,8 +589,8 @@ class Reader:
         )
 
     def _of_run(self, since_s: float) -> bool:
-        """Return whether the run's own estimates are of the whole run: its format says so, or
-        there are no epochs, or the estimates went on over the end of an epoch.
+        """Return whether the times left that the run prints are about the whole run: by their
+        format, since the run has no epochs, or since they continue beyond the end of an epoch.
         """
         if self._eta_scope == "run":
             return True
@@ -604,8 +615,9 @@ def _reconciled(found: Progress, by_eta: Progress) -> Progress:
 
 
 def _settled(etas: Sequence[Point], at: float) -> float | None:
-    """Return when the job ends by its own estimates, each made from the mean pace since the
-    beginning, seconds since it began.
+    """Return the end of the job, seconds since it began, extrapolated from the times left that it
+    prints. Each of these uses the mean pace since the beginning, so the effect of a slow beginning
+    fades. Return None if the times do not fall.
 
     A slow beginning counts less and less: a line is drawn through the ends over one through the
     time passed. None: the estimates do not fall.
@@ -632,8 +644,8 @@ def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:
 
 
 def _alone(bar: Counter, epochs: float) -> Iterator[Structure]:
-    """Yield the structure of a run of so many epochs that shows one bar, if its length says what
-    it is of.
+    """Yield the structure of a run that shows a single bar, if the bar's length tells its meaning.
+    A bar of length `epochs` counts epochs. A bar over all steps has a multiple of `epochs`.
 
     A bar as long as there are epochs counts them. One over all steps has a multiple of them.
     """
@@ -647,8 +659,8 @@ def _alone(bar: Counter, epochs: float) -> Iterator[Structure]:
 
 
 def _odds(bar: Counter, epochs: float) -> float:
-    """Return how many times likelier a bar's length makes it that it is over all of so many
-    epochs than over one of them, if both are as likely before.
+    """Return the likelihood ratio of two readings of a bar's length: the bar counts all epochs, or
+    one epoch. A bar over all epochs has a multiple of their number as its length.
 
     One over all is a multiple of their number, as an epoch is by chance alone.
     """
@@ -657,8 +669,8 @@ def _odds(bar: Counter, epochs: float) -> float:
 
 
 def _likely(steps: float) -> float:
-    """Return how likely an epoch has so many steps: a number of one magnitude is as likely as of
-    another, but one of two digits and zeros may have been chosen by somebody.
+    """Return the prior probability density that an epoch has this many steps. All magnitudes are
+    equally likely. Round numbers of two digits are likelier, since people choose them.
     """
     chosen = CHOSEN / (90 * MAGNITUDES) if steps == float(f"{steps:.1e}") else 0.0
     return (1.0 - CHOSEN) / (log(10.0) * MAGNITUDES * steps) + chosen

@@ -60,12 +60,16 @@ class Tail:
         return fresh
 
     def asks(self, amount: Amount) -> None:
-        """Set how much the job is to do, which was learned after it began."""
+        """Set the amount of training that the job's command states. Called when the amount becomes
+        known after the job began.
+        """
         self._amount = amount
         self.reader.asks(amount)
 
     def progress(self, at: float) -> Progress | None:
-        """Return how long the job will run, as far as is known `at` seconds after it began."""
+        """Return the job's progress with its predicted total duration, `at` seconds after the job
+        began. Return None if unknown.
+        """
         return self.reader.progress(at)
 
     def _read(self, file: int, at: float) -> None:

@@ -30,17 +30,17 @@ class NoAnswer(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a reader answers to one request.
+    """The answer of the reader process to one request.
 
     Attributes:
         number: number of the request.
-        failed: it could not be read, and is forgotten.
-        progress: what is news of how far the job is.
-        beside: its pace alone is known, so that it is measured beside another.
-        speed: what that showed.
-        complaint: what its last lines say about memory.
-        line: the last one; only shown, never read.
-        cpu_s: processor time that this took.
+        failed: the job's output could not be read, and the job is forgotten.
+        progress: the new progress; None: no change.
+        beside: only the pace alone is known, so that the pace beside another job is being measured.
+        speed: relative speed that this measurement gave.
+        complaint: what the last lines of the output say about memory.
+        line: the last line, for display only.
+        cpu_s: processor seconds spent on the request.
     """
 
     number: int
@@ -68,7 +68,7 @@ def greeting() -> bytes:
 
 
 def packed(answer: Answer) -> bytes:
-    """Return an answer as bytes, as the reader sends it."""
+    """Return the answer of the reader process as bytes, in the format that it sends."""
     one, speed = answer.progress, answer.speed
     flags = answer.failed | (one is not None) << 1 | answer.beside << 2 | (speed is not None) << 3
     places = 0, 0, 0

@@ -18,7 +18,7 @@ WATCHED = 4  # processes whose memory and CPU are read fast: the heaviest
 
 
 def cpu_name() -> str:
-    """Return the processor's model as the kernel tells it, else its architecture."""
+    """Return the model name of the processor from /proc/cpuinfo, or else its architecture."""
     with suppress(OSError), open("/proc/cpuinfo") as file:
         for line in file:
             if line.startswith("model name"):

@@ -116,7 +116,7 @@ class Survey:
     silent: dict[str, str]
 
     def words(self) -> str:
-        """Return the GPUs that do not answer, in words; "" where all do."""
+        """Return as text which GPUs do not answer, and why. Return "" if all answer."""
         return "; ".join(
             f"GPU {label} does not answer: {why}" for label, why in self.silent.items()
         )
@@ -136,7 +136,9 @@ def survey(nvml: Any) -> Survey:
 
 
 def count(nvml: Any) -> int:
-    """Return how many GPUs this host has, whether they answer or not. Raises DriverSilent."""
+    """Return the number of GPUs of this host, including those that do not answer. Raise
+    DriverSilent.
+    """
     try:
         return int(nvml.nvmlDeviceGetCount())
     except nvml.NVMLError as error:
@@ -287,7 +289,9 @@ def _memory(nvml: Any, handle: Any) -> float:
 
 
 def glance(nvml: Any, gpu: Gpu) -> Reading:
-    """Return utilisation, memory in use and power of a GPU at this moment, as far as it says."""
+    """Return the present utilisation (percent), memory in use (MiB) and power (W) of a GPU. Values
+    that it does not report are left out.
+    """
     probes: dict[str, Callable[[], float]] = {
         "util_pct": lambda: float(nvml.nvmlDeviceGetUtilizationRates(gpu.handle).gpu),
         "mem_used_mib": lambda: _memory(nvml, gpu.handle),
@@ -547,8 +551,8 @@ class NvmlSampler:
         return found
 
     def _reopen(self) -> None:
-        """Initialise the library again and find every GPU in it. Other users of it in this
-        process find it not initialised, and do the same.
+        """Initialise the NVML library again, and find every GPU again. Other users of the library
+        in this process must do the same.
         """
         for watch in self._watches:
             watch.free()

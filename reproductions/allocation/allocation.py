@@ -104,11 +104,10 @@ class Inventory:
         self.in_use = 0  # GPUs that hold a job
 
     def assign(self, assignment: Mapping[str, Allocation]) -> None:
-        """Give every job GPUs of its own, or its partner's. A job that stays on a node keeps its
-        GPUs there.
+        """Give every job GPUs of its own, or those of its partner. A job that stays on a node keeps
+        its GPUs there.
 
-        Raises:
-            Overcommitted: a node has not that many GPUs.
+        Raises Overcommitted: a node has fewer GPUs than are assigned.
         """
         free = [(1 << node.gpus) - 1 for node in self._nodes]
         given: dict[str, dict[int, int]] = {}

@@ -153,7 +153,8 @@ class RateGroundTruth(ABC):
 
 
 class GangGroundTruth(RateGroundTruth):
-    """Jobs of known duration that run on what they asked for, whatever it is.
+    """Jobs of known duration. With another number of GPUs than asked for, a job's speed changes in
+    proportion. Jobs that share GPUs run at `shared_rate`.
 
     With other than the GPUs asked for, work is done in proportion. A pair runs at `shared_rate`.
     """

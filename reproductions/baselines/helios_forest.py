@@ -24,11 +24,11 @@ _NOMINAL = 3  # user, virtual cluster and template come first
 
 
 class HeliosForest:
-    """Predicts the seconds of jobs from who submits them, what, how much, and when.
+    """Predicts the duration of jobs, in seconds, from the user, name, size and submission time.
 
     Args:
-        jobs, duration_s: the past; only jobs that have ended.
-        zone: clock of the calendar features.
+        jobs, duration_s: ended jobs to learn from, and their durations.
+        zone: time zone of the calendar features.
     """
 
     def __init__(

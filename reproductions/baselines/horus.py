@@ -119,8 +119,8 @@ class Seen:
 
 @dataclass(slots=True, kw_only=True)
 class HorusMemory:
-    """What the policy remembers, as a plain record. `watched` are the running jobs that it has
-    learned from.
+    """The state of the policy `horus` as a plain record. `watched` lists the running jobs that it
+    has learned from.
     """
 
     belief: list[Seen]
@@ -164,7 +164,9 @@ class HorusSettings(PolicySettings):
 
 
 class Horus(Policy):
-    """First come, first served; a job that finds no GPUs of its own may share some."""
+    """A policy that starts jobs first come, first served. A job that finds no free GPUs may share
+    some.
+    """
 
     Settings = HorusSettings
     name = "horus"
@@ -252,7 +254,9 @@ class Horus(Policy):
         return rule
 
     def _use(self, turn: Turn, run: Run) -> Use | None:
-        """Return what a running job uses, as it was watched, or else as predicted."""
+        """Return the GPU use of a running job: measured if it was profiled, otherwise predicted.
+        Return None if unknown.
+        """
         profile = turn.known(run).profile
         if profile is not None:
             return Use(profile.gpu_util_pct, profile.gpu_mem_mib, 1)
@@ -269,7 +273,9 @@ class Horus(Policy):
 
 
 def _stronger(reason: Reason, refused: Reason) -> Reason:
-    """Return what is recorded of a job that waits, after one more candidate was refused."""
+    """Return the reason to record for a waiting job after one more candidate was refused.
+    Interference outranks memory, and memory outranks all others.
+    """
     if refused is Reason.INTERFERENCE_GUARD:
         return refused
     tells = refused is Reason.MEMORY_GUARD and reason is not Reason.INTERFERENCE_GUARD

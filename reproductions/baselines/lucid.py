@@ -227,8 +227,8 @@ class Lucid(Policy):
     def _try(
         self, turn: Turn, queued: QueuedJob, run: Run
     ) -> tuple[Reason | None, PairPrediction | None]:
-        """Return the rule that forbids a pair (None if none does), and what sharing is
-        predicted to do (None if that was not asked or is not known).
+        """Return the rule that forbids two jobs to share GPUs, and the predicted effect of sharing.
+        The rule is None if sharing is allowed. The prediction is None if it was not computed.
         """
         assert self.pair_predictor is not None
         other = turn.known(run)
@@ -263,5 +263,7 @@ _HOW_FAR = (Reason.PRIORITY_RATIO, Reason.MEMORY_GUARD, Reason.INTERFERENCE_GUAR
 
 
 def _how_far(refused: Reason) -> int:
-    """Return how far a pair came before a rule stopped it."""
+    """Return the position in `_HOW_FAR` of the rule that refused a pair of jobs; -1 for any other
+    rule. A higher number means that more rules were passed.
+    """
     return _HOW_FAR.index(refused) if refused in _HOW_FAR else -1

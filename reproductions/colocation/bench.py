@@ -101,7 +101,9 @@ def all_pairs(configs: Sequence[Config], seed: int) -> list[tuple[Config, Config
 
 
 class Plan:
-    """Decides what is left to measure, from the journal alone, so that a resumed bench goes on."""
+    """Decides which items are left to measure. It uses the journal alone, so that an interrupted
+    bench can continue.
+    """
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
         self.journal, self.settings = journal, settings

@@ -175,27 +175,39 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m reproductions.colocation.campaign", description=__doc__
     )
     add = found.add_argument
-    add("configs", nargs="*", help="workloads, each MODEL[/BATCH][/amp]; default: all")
-    add("--out", type=Path, required=True, help="folder of the data set")
+    add(
+        "configs",
+        nargs="*",
+        help=("workloads to measure, each as MODEL[/BATCH][/amp]; default: all"),
+    )
+    add("--out", type=Path, required=True, help="folder to which the measurements are written")
     add(
         "--minutes",
         type=float,
         default=9.0,
-        help="measure for at most so long; begin anew with the same --out to go on",
+        help=("minutes to measure, at most; to continue, run again with the same --out"),
     )
     add("--device", choices=("gpu", "cpu"))
-    add("--gpu", help="label or UUID; default: the first free one")
-    add("--tiny", action="store_true", help="CPU-sized workloads and windows")
-    add("--pairs", type=int, help="at most so many pairs; default: all")
+    add("--gpu", help="GPU, by label or UUID; default: the first free GPU")
+    add("--tiny", action="store_true", help="small workloads and short measurements, for a CPU")
+    add("--pairs", type=int, help="number of pairs to measure, at most; default: all")
     add("--mps", action="store_true", help="pairs under MPS too, " + (mps.available() or "here"))
     add("--solo-seconds", type=float)
     add("--pair-seconds", type=float)
-    add("--settle-seconds", type=float, help="seconds to wait before each window")
-    add("--group", type=int, help="number of pairs repeated together")
-    add("--repeats", type=int, help="fewest repeats of each workload and pair")
+    add("--settle-seconds", type=float, help="seconds to run before each measurement starts")
+    add(
+        "--group",
+        type=int,
+        help=("number of pairs measured in one round, before they are repeated"),
+    )
+    add("--repeats", type=int, help="least number of repeats of each workload and each pair")
     add("--max-repeats", type=int)
-    add("--tolerance", type=float, help="half width of the confidence interval to stop at")
-    add("--threads", type=int, help="torch threads per worker on a CPU")
+    add(
+        "--tolerance",
+        type=float,
+        help=("stop when the confidence interval's half width is below this share of the mean"),
+    )
+    add("--threads", type=int, help="number of torch threads of each worker on a CPU")
     add("--seed", type=int)
     add("--json", action="store_true", help="print the summary as JSON")
     return found

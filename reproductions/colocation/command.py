@@ -15,17 +15,21 @@ from pipeline.commands.profile import DeviceChoice
 def colocate(
     workloads: Annotated[
         list[str] | None,
-        typer.Argument(help="MODEL, or MODEL/BATCH\\[/amp]; default: all.", show_default=False),
+        typer.Argument(
+            help="Workloads: MODEL, or MODEL/BATCH\\[/amp]. Default: all.", show_default=False
+        ),
     ] = None,
     out: Annotated[
         Path,
         typer.Option(help=("Folder of the measurements. If it holds some, they are continued.")),
     ] = Path("runs/colocate"),
     minutes: Annotated[
-        float, typer.Option(help=("Measure for at most so many minutes. Run it again to go on."))
+        float,
+        typer.Option(help=("Minutes to measure, at most. Run the command again to continue.")),
     ] = 10.0,
     pairs: Annotated[
-        int | None, typer.Option(help="At most so many pairs; default: all.", show_default=False)
+        int | None,
+        typer.Option(help="Number of pairs to measure, at most. Default: all.", show_default=False),
     ] = None,
     device: Annotated[
         DeviceChoice | None,
@@ -40,19 +44,28 @@ def colocate(
         ),
     ] = "",
     tiny: Annotated[
-        bool, typer.Option("--tiny", help="CPU-sized workloads and windows (implies cpu).")
+        bool,
+        typer.Option(
+            "--tiny",
+            help=("Small workloads and short measurements, for a CPU (implies --device cpu)."),
+        ),
     ] = False,
     mps: Annotated[
         bool, typer.Option("--mps", help="Measure pairs under MPS too, where it can be started.")
     ] = False,
     repeats: Annotated[
         int | None,
-        typer.Option(help="Measure each item at least so many times.", show_default=False),
+        typer.Option(
+            help="Least number of measurements of each workload and each pair.", show_default=False
+        ),
     ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(
-            help=("Repeat until the 95 % interval of a mean is within this share of it."),
+            help=(
+                "Repeat until the 95 % confidence interval of a mean is within this share"
+                " of the mean."
+            ),
             show_default=False,
         ),
     ] = None,

@@ -118,7 +118,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def add(self, measurement: Measurement) -> None:
-        """Store one measurement. It is on disk before it counts."""
+        """Append one measurement to the file on disk, then count it."""
         self._append(json.dumps(asdict(measurement)))
         self.measurements.append(measurement)
 

@@ -44,7 +44,9 @@ def _progress(message: Mapping[str, Any]) -> Progress:
 
 
 class Worker:
-    """One serving process. It ends when its input closes, so it does not outlive this process."""
+    """A worker process that runs training workloads on request. It ends when its input closes, so
+    it never outlives this process.
+    """
 
     def __init__(
         self,
@@ -172,7 +174,9 @@ class Worker:
             self._take(message)
 
     def follow_past(self, moment: float, timeout_s: float) -> None:
-        """Take in progress reports until one comes from after a moment."""
+        """Read progress reports until one is dated after `moment`. Raise WorkerFailed after
+        `timeout_s` seconds.
+        """
         deadline = time.monotonic() + timeout_s
         while not self.progress or self.progress[-1][0] < moment:
             if time.monotonic() > deadline:
@@ -180,8 +184,8 @@ class Worker:
             self.follow(time.monotonic() + 0.05)
 
     def abandon(self, patience_s: float = 20.0) -> None:
-        """Bring the worker back to idle after a failure, its own or its partner's; end it where
-        that fails.
+        """Stop the training of a worker after a failure of it or its partner. If that fails, end
+        the process.
         """
         if not self.training or not self.alive:
             return

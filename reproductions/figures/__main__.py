@@ -31,7 +31,9 @@ def families() -> list[str]:
 
 
 def measure(names: list[str], data: Path) -> Iterator[tuple[str, Figure]]:
-    """Yield (family, figure), each as soon as it is known. Progress goes to standard error."""
+    """Yield (family, figure) for every figure of the given families, as soon as it is computed.
+    Progress is printed to standard error.
+    """
     for name in names:
         print(f"{name} ...", file=sys.stderr, flush=True)
         clock = CpuClock()
@@ -80,7 +82,7 @@ def main() -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print a Markdown table")
-    parser.add_argument("--out", type=Path, help="write there instead of printing")
+    parser.add_argument("--out", type=Path, help="file to write to, instead of printing")
     arguments = parser.parse_args()
     if not arguments.data.is_dir():
         parser.error(f"--data {arguments.data}: no such folder; it holds the public traces")

@@ -246,7 +246,7 @@ def whole(jobs: int, supply: int) -> tuple[float, float, float]:
 def apart(
     measure: Callable[..., tuple[float, float, float]], *arguments: object
 ) -> tuple[float, float, float]:
-    """Measure in a process of its own, so that memory is that of the measurement alone. Return the
+    """Run a measurement in a new process, so that its memory is measured alone. Return its
     result.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:

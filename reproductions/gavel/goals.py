@@ -132,8 +132,8 @@ def water_filling(
 
 
 def _eased(goal: Goal) -> Goal:
-    """Return the goal with slightly lower floors, so that rounding does not make them
-    unreachable.
+    """Return the goal with its floors lowered by 1e-8 of their value, so that rounding does not
+    make them infeasible.
     """
     return replace(goal, floor=goal.floor * (1 - 1e-8))
 

@@ -57,8 +57,8 @@ class BlindLeastAttainedService(GavelPolicy):
 
 
 class Makespan(GavelPolicy):
-    """All jobs done as early as possible. As published, it takes whichever optimum is found
-    first.
+    """A policy that minimises the time until all jobs are done. As published, it takes the first
+    optimum that the solver finds.
     """
 
     name = "gavel-makespan"

@@ -117,8 +117,8 @@ class Rounds:
         return turns
 
     def _takes_idle(self, jobs: Combination) -> bool:
-        """Return whether jobs may take GPUs that nobody is due. Pairs may not: alone both are
-        faster.
+        """Return whether a job may take GPUs that are due to no job. A pair of jobs may not, since
+        both are faster alone.
         """
         return self.idle_taken and len(jobs) == 1
 

@@ -68,7 +68,9 @@ def _best(
 
 
 def _helpful(problem: Problem, goal: Goal, best: Allocation, kind: int) -> Columns:
-    """Return the pairs on one type that would help, at most the 2n that would earn most."""
+    """Return the columns of job pairs on one GPU type that would improve the program: at most 2n
+    pairs, those with the highest reduced gain.
+    """
     n, each = problem.jobs, 1 / problem.count
     rate = problem.throughput[:, kind]
     worth = rate * (best.job_dual * each + goal.gain[:, kind])

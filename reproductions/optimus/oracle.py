@@ -29,8 +29,8 @@ from scheduler.core.decisions import Reason
 
 
 class OptimusOracle(AllocationPolicy):
-    """Gives one GPU each in order of arrival, then one more at a time where it saves most
-    seconds.
+    """A policy that gives each job one GPU in order of arrival. Then it adds one GPU at a time to
+    the job that saves most seconds by it.
     """
 
     name = "optimus-oracle"

@@ -179,8 +179,8 @@ class Optimus(AllocationPolicy):
     def _stay(
         self, snapshot: DecisionInput, counts: dict[str, int], beliefs: dict[str, _Belief]
     ) -> set[str]:
-        """Return the running jobs that stay as they are because a change would not pay. Sets
-        their number in `counts` to the GPUs they hold.
+        """Return the ids of running jobs whose resize would not pay. Set their number in `counts`
+        to the GPUs that they hold.
         """
         stays: set[str] = set()
         if not self.resize_cost_s:

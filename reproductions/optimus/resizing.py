@@ -31,8 +31,8 @@ class Resizing:
     changed_at: float | None = None
 
     def changed(self, now: float, cost_s: float | None = None) -> None:
-        """Note that the job was given other GPUs. `cost_s` is what the restart took, where that is
-        known.
+        """Record that the job was given another number of GPUs at `now`. `cost_s`: seconds that the
+        restart took; None: unknown.
         """
         if self.changed_at is not None:
             self.lasts_s += DECAY * (now - self.changed_at - self.lasts_s)

@@ -47,7 +47,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Goodput:
-    """The goodput of one job, as far as it is known."""
+    """The model of one job's goodput: its throughput, its gradient noise and its limits."""
 
     throughput: Throughput
     noise: GradientNoise

@@ -41,7 +41,7 @@ MOST_GPUS = 64  # of one job
 
 @dataclass(slots=True)
 class Belief:
-    """What is known of one job."""
+    """The policy's knowledge about one job."""
 
     limits: Limits
     throughput: Throughput | None = None
@@ -49,8 +49,8 @@ class Belief:
     widest: int = 0  # most GPUs it was ever seen on
 
     def most_gpus(self) -> int:
-        """Return how many GPUs the job may have: one at first, then at most double what it was ever
-        seen on.
+        """Return the largest number of GPUs that the job may get: one at first, later at most twice
+        the most that it has run on.
         """
         return min(max(2 * self.widest, 1), MOST_GPUS, self.limits.most_gpus)
 

@@ -119,8 +119,9 @@ def _distinct(population: Ints) -> Ints:
 
 
 def _standing(value: Floats, utility: Floats) -> Floats:
-    """Return how well individuals do by both, as a number each: first who is surpassed in both by
-    nobody, the most alone of them first, then who is by those only, ... (NSGA-II, Deb et al. 2002)
+    """Return the rank of each individual by its two goals; higher is better (NSGA-II, Deb et al.
+    2002). Individuals of the first Pareto front come first, then those of the second, and so on.
+    Within a front, the most isolated come first.
     """
     goals = np.stack([value, utility], axis=1)
     front, left = np.empty(len(goals), dtype=np.int64), np.lexsort((-utility, -value))

@@ -54,7 +54,9 @@ class FreeProfiling:
 def profile_all(
     workload: Workload, cluster: Callable[[], Cluster], stage: ProfilingStage, quirks: Quirks
 ) -> FreeProfiling:
-    """Send every job through the profiling stage and nothing else. Return what was found."""
+    """Simulate the profiling stage alone, with every job of the workload. Return the jobs that
+    ended in it, the waits for it, and the loans of nodes.
+    """
     decisions: list[Decision] = []
     core = Core(cluster(), _Nothing(), profiling=stage)
     outcome = Engine(

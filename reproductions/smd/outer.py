@@ -211,8 +211,9 @@ def _exchange(problem: Knapsack, chosen: Sequence[int], prices: Floats) -> list[
 
 
 def _forced(problem: Knapsack, inside: Sequence[int], choice: int) -> list[int]:
-    """Return `choice` with those inside that leave room for it, dropping the least dense first;
-    only those inside if it does not fit. `inside`: the least dense first.
+    """Return a selection with `choice` and as many of the items in `inside` as fit. The first ones
+    in `inside`, the least dense, are dropped first. Return `inside` if `choice` does not fit at
+    all.
     """
     owners = problem.owners()
     kept = [i for i in inside if owners[i] != owners[choice]]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Purpose(StrEnum):
-    """Why a job is given GPUs."""
+    """Why a job is given GPUs: to run, or to be profiled first."""
 
     RUN = "run"
     PROFILE = "profile"  # for at most `Launch.limit_s`; if it is not over by then it is stopped
@@ -69,8 +69,8 @@ class Launch:
 
 
 class Happened(StrEnum):
-    """What a backend reports of an attempt. Each is reported at most once, one of the final ones
-    last. PAIR_OBSERVED comes once beside each partner; PROGRESS and UNREAD come whenever they
+    """An event of an attempt that a backend reports. Each is reported at most once, and a final one
+    comes last. Exceptions: PAIR_OBSERVED comes once per partner; PROGRESS and UNREAD come at every
     change.
     """
 
@@ -170,11 +170,14 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Outside(Protocol):
-    """A backend where others act, too: they submit jobs, cancel them, drain nodes."""
+    """A backend on which others act too: users and administrators submit jobs, cancel them and
+    drain nodes there.
+    """
 
     def news(self) -> Sequence[Event]:
-        """Return what others did (SUBMITTED, CANCEL_ASKED, NODE_SET), and which GPUs answer
-        (GPUS_CLOSED). Each is returned again until it is `heard`.
+        """Return events that came from outside the service: submissions, cancellations, drained
+        nodes (SUBMITTED, CANCEL_ASKED, NODE_SET) and GPUs that stopped answering (GPUS_CLOSED).
+        Each is returned until it is acknowledged with `heard`.
         """
         ...
 

@@ -194,7 +194,9 @@ class World:
         self._clock = max(self._clock, to)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until there is something to report, at most so long on this world's clock."""
+        """Wait until there is an event to report, at most `timeout_s` seconds on the clock of this
+        simulated world.
+        """
         began = self.now()
         until = began + timeout_s
         while not self._unacked and self._clock < until:
@@ -370,8 +372,9 @@ class World:
             self._journal.write([self._clock, kind, value])
 
     def _replay(self, journal: _Journal) -> None:
-        """Repeat everything that the journal says was asked of this world; begin an empty
-        journal."""
+        """Repeat all requests in the journal of this simulated world. Begin a journal if it is
+        empty.
+        """
         lines = journal.read()
         if not lines:
             journal.write([self._start, "world", self._wall])

@@ -66,8 +66,8 @@ class Submission(JobRequest):
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Submission:
-        """Return the submission from its `body`. Fields that an earlier version did not know take
-        their default; fields that only an earlier one knew are left out.
+        """Return the submission stored in `body`. Fields missing in a body of an earlier version
+        get their default. Unknown fields are ignored.
         """
         known = {name: body[name] for name in NAMES if name in body}
         if known.get("work"):

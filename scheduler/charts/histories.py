@@ -17,14 +17,15 @@ FROM_S = 5.0  # where the first stretch is drawn from
 
 
 def picture(history: History, name: str, outlived_s: float = 0.0) -> Chart:
-    """Return the picture of a history.
+    """Return the chart of a history.
 
-    Bars: its jobs by how long they lasted. Lines: the share of the next ones that outlives each
-    moment, by the history and by the wider group that it is drawn to.
+    Bars: number of jobs by duration. Lines: share of the next jobs that lasts longer than each
+    duration, by this history and by the wider group to which its estimates are shrunk.
 
     Args:
-        name: id on the page.
-        outlived_s: how long the job at hand has run; the lines are of those that outlive as much.
+        name: id of the chart on the page.
+        outlived_s: seconds that the job in question has run. The lines count only jobs that last
+            longer.
     """
     jobs_of_it = known(history, outlived_s)
     becomes = next_words(jobs_of_it.next, outlived_s)
@@ -78,11 +79,11 @@ def _table(history: History, spans: Sequence[str], lasts: Sequence[float]) -> li
 
 
 def of_bundle(bundle: Bundle) -> list[Chart]:
-    """Return the charts of the histories stored with a bundle; none where it has none."""
+    """Return the charts of all histories that a bundle of models stores. Return [] without any."""
     kept = bundle.metadata.get(HISTORIES) or ()
     return [picture(one, f"history-{i}") for i, one in enumerate(map(History.read, kept))]
 
 
 def pictures(histories: Sequence[History], outlived_s: float = 0.0) -> list[Chart]:
-    """Return the picture of each history, the narrowest first."""
+    """Return the chart of each history, the narrowest group of jobs first."""
     return [picture(one, f"history-{i}", outlived_s) for i, one in enumerate(reversed(histories))]

@@ -21,8 +21,8 @@ class Bar:
 
 
 def ranked(terms: Sequence[Term], order: int, most: int) -> list[Term]:
-    """Return the terms of the features that move predictions most, at most `most`, without those
-    that move none.
+    """Return at most `most` terms of the given order, the most important first. Terms without
+    importance are left out.
     """
     found = [t for t in terms if len(t.features) == order and t.importance() > 0]
     return sorted(found, key=lambda t: -t.importance())[:most]

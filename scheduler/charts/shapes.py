@@ -112,7 +112,8 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
 
 
 def placed(model: AdditiveModel, score: Score, most: int = 12) -> list[Chart]:
-    """Return the charts of the terms that move a score most, each with the job's own place.
+    """Return charts of the terms with the largest effect on a score, each with the job's own value
+    marked. Only continuous features are shown.
 
     Of continuous features alone: the bar of a category is named in the waterfall of the job.
     """
@@ -212,8 +213,9 @@ def _steps_of(axis: Axis, term: Term, order: Sequence[int]) -> tuple[list[Trace]
 
 
 def _unit_axis(axis: Axis) -> ChartAxis:
-    """Return the axis of a feature: ticks as chances, durations or factors where its unit is a
-    logarithm of such, else only the unit as its title."""
+    """Return the chart axis of a feature. If the unit is a logarithm, ticks show chances, durations
+    or factors. Otherwise the title shows the unit.
+    """
     if axis.spec.unit == "ln odds":
         chances = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
         at = [math.log(c / (1 - c)) for c in chances]

@@ -33,7 +33,9 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node at its place in the drawing; `text` in full, `short` under a leaf."""
+    """A node of a tree with its position in the drawing. `text` is its full text, `short` the text
+    under a leaf.
+    """
 
     x: float
     y: float
@@ -151,13 +153,13 @@ Answer = Callable[[Sequence[float]], tuple[str, str]]
 
 
 def _branch(tree: Tree, answer: Answer, at: int = 0, lit: Iterable[int] = ()) -> Branch:
-    """Return a node of a tree with all below it. A question with the same answer on both sides
-    is replaced by that answer.
+    """Return a node of a tree with all nodes below it. A question is replaced by its answer if both
+    sides give the same.
 
     Args:
-        answer: gives the text and the short text of a leaf's value.
+        answer: function from a leaf's value to its full text and its short text.
         at: index of the node.
-        lit: nodes on the path of the decision looked at.
+        lit: nodes on the path of the decision that is shown.
     """
     node = tree.nodes[at]
     text, short = answer(node.value)
@@ -222,8 +224,9 @@ def drawing(root: Branch) -> Drawing:
 
 
 def _path(root: Branch) -> Iterator[str]:
-    """Yield the questions on the lit path, each with its answer, then the leaf it led to;
-    nothing where none is lit."""
+    """Yield the questions on the highlighted path, each with its answer, and the leaf at its end.
+    Yield nothing without such a path.
+    """
     way = list(_lit(root))
     for branch, after in pairwise(way):
         yield f"{branch.text}? {'yes' if after is branch.yes else 'no'}"

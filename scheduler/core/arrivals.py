@@ -29,7 +29,7 @@ class ArrivalForecaster(Protocol):
         ...
 
     def remember(self) -> list[tuple[float, int]]:
-        """Return when jobs arrived, and their GPUs, as far as later forecasts need them."""
+        """Return the arrivals that later forecasts need, as pairs (time, number of GPUs)."""
         ...
 
     def restore(self, arrivals: list[tuple[float, int]]) -> None:

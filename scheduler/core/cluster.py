@@ -374,7 +374,9 @@ class Pool:
 
     @property
     def closed_nodes(self) -> Iterable[int]:
-        """Nodes with closed GPUs: drained ones, and those where some are closed alone."""
+        """Numbers of the nodes with closed GPUs: drained nodes, and nodes with single GPUs
+        closed.
+        """
         return self._shut | self.closed_alone.keys() if self.closed_alone else self._shut
 
     def kept(self) -> Iterable[tuple[int, int]]:
@@ -382,12 +384,12 @@ class Pool:
         return self._held.items()
 
     def holds(self, gpus: int, *, among: int = -1, closed_too: bool = False) -> bool:
-        """Return whether `place` would place so many GPUs if nothing ran here and nothing were
-        reserved.
+        """Return whether a request for `gpus` GPUs would fit this pool if no job ran and no GPU
+        were reserved.
 
         Args:
-            among: nodes that will do, as a bit mask; all by default.
-            closed_too: closed GPUs will do as well.
+            among: bit mask of the nodes that may be used; all by default.
+            closed_too: count closed GPUs as usable.
         """
         parts = [0]  # GPUs of the nodes that have lost some, which are no whole nodes
         if not closed_too:
@@ -411,7 +413,7 @@ class Pool:
         return left <= spare
 
     def set_open(self, node: int, is_open: bool) -> None:
-        """Drain a node, so that none of its GPUs is given, or open it again."""
+        """Drain a node, so that no job starts on it, or open it again."""
         if is_open is self.is_open(node):
             return
         self.changes += 1
@@ -425,8 +427,8 @@ class Pool:
         self._by_free[self.open_on(node).bit_count()] |= 1 << node
 
     def close_alone(self, node: int, gpus: int) -> None:
-        """Close exactly these GPUs of a node (a bit mask), so that nothing new starts on them. The
-        node's other GPUs are open unless it is drained.
+        """Set which GPUs of a node are closed (a bit mask), so that no job starts on them. The
+        other GPUs of the node are open, unless the node is drained.
         """
         if gpus >> self.gpus_of(node):
             raise ValueError(f"node {node} has {self.gpus_of(node)} GPUs, and no such ones")
@@ -557,11 +559,11 @@ class RunMemory:
 
 @dataclass(slots=True, kw_only=True)
 class NodeMemory:
-    """A node as a plain record: its number, what it has, and whether it is open.
+    """The state of a node as a plain record: its number, its GPUs, and whether it is open.
 
     Attributes:
         kept: bit mask of its GPUs that are reserved for a waiting job.
-        closed: bit mask of its GPUs that are closed by themselves, without draining the node.
+        closed: bit mask of its GPUs that are closed while the node is not drained.
     """
 
     node: int
@@ -854,8 +856,8 @@ class Cluster:
                 (self._open if is_open else self._close)(run)
 
     def close_alone(self, node: int, gpus: int) -> None:
-        """Close exactly these GPUs of a node (a bit mask), so that nothing new starts on them; open
-        its others, unless it is drained.
+        """Set which GPUs of a node are closed (a bit mask), so that no job starts on them. The
+        other GPUs of the node are open, unless the node is drained.
         """
         pool = self.pool_of(node)
         changed = pool.closed_alone.get(node, 0) ^ gpus
@@ -902,8 +904,8 @@ class Cluster:
         return found
 
     def open_to_narrower(self, vc: str, gpus: int) -> list[Run]:
-        """Return the runs of at least `gpus` GPUs that hold them alone: those of exactly as many
-        first, then oldest first. The list must not be changed.
+        """Return the runs with at least `gpus` GPUs that share them with no job. Runs with exactly
+        `gpus` come first, then the others by age, oldest first. Callers must not change the list.
         """
         at = vc, -gpus
         found = self._in_order.get(at)
@@ -980,7 +982,7 @@ def part_of(run: Run, gpus: int) -> Placement | None:
 
 
 def beyond(run: Run, partner: Run) -> Placement:
-    """Return the GPUs of a run that its partner does not share."""
+    """Return the GPUs of a run that its partner does not share, as a placement."""
     shared = dict(zip(partner.nodes, partner.gpus, strict=True))
     rest = [(n, mask & ~shared.get(n, 0)) for n, mask in zip(run.nodes, run.gpus, strict=True)]
     return [(node, mask) for node, mask in rest if mask]

@@ -183,8 +183,8 @@ class Core:
         self.dirty[self.cluster.runs[job_id].vc] = None
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """Called when a job that runs, or is profiled, reports how long it will have run on GPUs of
-        its own.
+        """Called when a running or profiled job reports its progress, with its predicted total
+        duration on GPUs of its own.
         """
         queued, run = self.jobs[job_id], self.cluster.runs[job_id]
         progress = self.estimator.tempered(queued.job, progress)
@@ -372,7 +372,7 @@ class Core:
         return list(self.runs_by_vc[vc].values())
 
     def held_by(self, vc: str, gpus: int, now: float) -> Holding:
-        """Return the runs that should free enough GPUs soonest, and in how many seconds."""
+        """Return the runs that should free `gpus` GPUs soonest, and in how many seconds."""
         known = self.holding.get(vc, gpus, self.cluster, now)
         if known is not None:
             return known
@@ -387,8 +387,9 @@ class Core:
 
     @property
     def profiles_apart(self) -> bool:
-        """Whether jobs are profiled on nodes kept for that, even if none of these is there
-        now."""
+        """Whether jobs are profiled on nodes reserved for profiling, even if none of these nodes
+        exists now.
+        """
         stage, cluster = self.profiling, self.cluster
         return cluster.profiling.gpus > 0 if stage is None else stage.has_nodes(cluster)
 
@@ -442,8 +443,9 @@ class Core:
         return queued
 
     def restricted_to(self, kept: Collection[str]) -> Core:
-        """Return this core without the jobs outside `kept`; the GPUs asked for in all are
-        counted as here. It shares its parts with this core: copy it before running it."""
+        """Return this core with only the jobs in `kept`. The total of GPUs asked for still counts
+        all jobs. Parts are shared with this core, so copy the result before running it.
+        """
         core = copy(self)
         core.jobs = {job_id: queued for job_id, queued in self.jobs.items() if job_id in kept}
         core.waiting, core.nodes = self.waiting.restricted_to(kept, core), self.nodes.within(core)

@@ -76,12 +76,14 @@ class Predicted:
         )
 
     def moved(self, seconds: float) -> Predicted:
-        """Return the same curve for another prediction, each duration moved as it is."""
+        """Return the distribution for another predicted duration. On the scale of ln(1 + seconds),
+        the whole distribution is shifted by the difference.
+        """
         shift = self.shift + log1p(seconds) - log1p(self.seconds)
         return replace(self, seconds=seconds, shift=shift)
 
     def share_ended(self, seconds: float) -> float:
-        """Return the share of jobs like it that have ended by then."""
+        """Return the share of similar jobs that last at most `seconds`, 0 to 1."""
         if seconds >= self.most_s:
             return 1.0
         at = log1p(seconds) - self.shift
@@ -165,7 +167,7 @@ class Curve:
 
 @lru_cache(maxsize=4096)
 def _alone(own: Predicted, outlived_s: float) -> Curve:
-    """Return what `Curve.alone` does; jobs that are alike ask for the same one."""
+    """Return the result of `Curve.alone`. It is cached, since similar jobs need the same one."""
     levels = [(i + 0.5) / ALONE for i in range(ALONE)]
     passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
     left = own.ends_at([passed + (1.0 - passed) * level for level in levels])
@@ -204,11 +206,11 @@ def averaged(
 def shared(
     passed: float, others: Sequence[float], others_left: float, points: int
 ) -> tuple[int, Sequence[float]]:
-    """Return how many of `points` durations come from a job's own hazards, and the durations
-    for the rest, picked evenly from the others.
+    """Return how many of `points` durations are taken from the job's own hazards, and the other
+    durations, taken evenly from `others`.
 
     Args:
-        passed: the share of its hazards that it has outlived.
+        passed: share of its own distribution that the job has outlived.
         others, others_left: see `averaged`.
     """
     of_own, of_others = OWN * (1.0 - passed), (1.0 - OWN) * others_left
@@ -320,8 +322,9 @@ def _joined(
 def _of_some(
     some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
 ) -> int:
-    """Return how many of `n` points are to come from `some`: in proportion to the weights, all
-    where there are no others, and 0 where there are none of `some`."""
+    """Return how many of `n` points come from `some`, in proportion to the two weights: all without
+    `others`, 0 without `some`.
+    """
     total = weight + rest
     of_some = round(n * weight / total) if others and total > 0 else n
     return max(0, of_some) if some else 0
@@ -336,12 +339,12 @@ def _thinned(points: Sequence[float], n: int) -> list[float]:
 def moved(
     own: Predicted, claims: Sequence[Claim], value: float, outlived_s: float = 0.0
 ) -> list[float]:
-    """Return what each of some claims adds to a mean of ln(1 + seconds), one after the other.
+    """Return the change that each claim, one after another, makes to a mean of ln(1 + seconds).
 
     Args:
-        own: the curve without them.
+        own: the predicted distribution without the claims.
         value: the mean of ln(1 + seconds) without the claims.
-        outlived_s: what the job has outlived, less than any of them.
+        outlived_s: seconds that the job has run at least, less than any claim.
     """
     before, found = list[tuple[float, Claim]](), list[float]()
     passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0

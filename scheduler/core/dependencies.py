@@ -44,7 +44,7 @@ class EndMemory:
 
 
 class Dependencies:
-    """Which jobs wait for others to end, and how those others ended."""
+    """The jobs that wait for other jobs to end, and how those other jobs ended."""
 
     def __init__(self) -> None:
         self._after: dict[str, dict[str, None]] = {}  # by the job waited for: those that name it
@@ -64,14 +64,16 @@ class Dependencies:
             self.add(job)
 
     def add(self, job: Job) -> None:
-        """Note what a job waits for. Called when it arrives, and after `drop` when it asks for
-        something else.
+        """Record which jobs must end before a job starts. Called when the job arrives, and after
+        `drop` when its request has changed.
         """
         for other in _all(job):
             self._after.setdefault(other, {})[job.job_id] = None
 
     def drop(self, job: Job) -> None:
-        """Forget what a job waits for. Called when it has left, or asks for something else."""
+        """Forget which jobs must end before a job starts. Called when the job leaves, or before its
+        request changes.
+        """
         for other in _all(job):
             waiting = self._after.get(other, {})
             waiting.pop(job.job_id, None)

@@ -180,8 +180,9 @@ _Lasts = Callable[["DurationDistribution", Duration, float], list[float]]
 
 
 def _kept(lasts: _Lasts) -> _Lasts:
-    """Return a method like `lasts` that keeps its last answer: a job's quantiles and its mean
-    are asked for one after the other."""
+    """Return a method like `lasts` that caches its last result, since quantiles and mean of a job
+    are computed one after the other.
+    """
 
     @wraps(lasts)
     def kept(self: DurationDistribution, predicted: Duration, elapsed_s: float) -> list[float]:
@@ -492,8 +493,8 @@ class DurationDistribution:
         return (*spread, ("mean_s", self.total_s(predicted_s, outlived_s)), *odds)
 
     def alone(self, predicted_s: Duration, outlived_s: float = 0.0) -> Curve | None:
-        """Return the curve of a job that stays the same as long as its prediction does, or None
-        where the prediction has no curve.
+        """Return the distribution of a job's duration if it depends on the job's prediction alone.
+        Return None for a prediction without a distribution.
         """
         if isinstance(predicted_s, Stated):
             return Curve.of(self._lasts(predicted_s, outlived_s))
@@ -522,8 +523,9 @@ class DurationDistribution:
 
 @lru_cache(maxsize=512)
 def _of_error(error: float, points: int) -> _Ratios:
-    """Return ratios for predictions with this standard deviation of ln(true / predicted). They
-    stay as they are: nothing is learned."""
+    """Return ratios (true over predicted duration) for predictions whose ln(true / predicted) has
+    this standard deviation. They are fixed, not learned.
+    """
     off = NormalDist(0.0, error)
     found = _Ratios(0)
     found.ascending = [off.inv_cdf((i + 0.5) / STATED_POINTS) for i in range(STATED_POINTS)]
@@ -543,7 +545,7 @@ def _describe(
 
 
 def _derive(ratios: _Ratios) -> None:
-    """Compute the other fields of some ratios from their quantiles."""
+    """Fill in the fields of a set of ratios that follow from its quantiles."""
     ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
     ratios.fresh = tuple(at_level(ratios.even, (i + 0.5) / FINE) for i in range(FINE))
 
@@ -567,8 +569,9 @@ def _left(ended: Sequence[float], lasted: Sequence[float]) -> list[float]:
 def _levels(
     ended: Sequence[float], points: int, left: Sequence[float], lasted: Sequence[float]
 ) -> list[float]:
-    """Return `points` even quantiles of the ends, by the share that goes on after each
-    (`left`). Where some go on after the last end, the rest is the longest value of all."""
+    """Return `points` evenly spaced quantiles of a distribution, given the share that lasts beyond
+    each end (`left`). Quantiles beyond the last end get the largest value.
+    """
     found = list[float]()
     for at, share in zip(ended, left, strict=True):
         while len(found) < points and 1.0 - share > (len(found) + 0.5) / points + 1e-12:

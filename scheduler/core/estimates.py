@@ -56,8 +56,8 @@ COLD_START = "coldstart"  # stands for a digest in scores that come from histori
 
 
 class Description(TypedDict, total=False):
-    """What is needed to read the terms of a score: their names, the names of the inputs, what an
-    input is about and its unit, and what is known of the model.
+    """How to read the terms of a score: names of the terms and inputs, the meaning and unit of each
+    input, and metadata of the model.
     """
 
     terms: list[str]
@@ -140,32 +140,32 @@ class Estimator:
         """Called when a job was profiled for as long as that takes, and has not ended."""
 
     def tempered(self, job: Job, progress: Progress) -> Progress:
-        """Return a job's report of its progress, corrected by the share of their maximum that
-        earlier runs of its script used.
+        """Return a job's reported progress, corrected for how much of their maximum earlier runs of
+        the same script used.
         """
         return progress
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """Called when a job reported how long it will have run. Estimators learn from it for jobs
-        like it.
+        """Called when a job reports its progress with its predicted total duration. Estimators
+        learn from it for similar jobs.
         """
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
-        """Called when a job ended after `duration_s` seconds on GPUs, as seen from outside: a
-        slowdown by sharing and the cost of preemptions are included.
+        """Called when a job ended after `duration_s` seconds on GPUs of wall-clock time. The time
+        lost by sharing and by preemptions is included.
         """
 
     def withdrawn(self, job_id: str, now: float) -> None:
-        """Called when a job left without having ended, or nobody knows how it ended. Nothing is
-        learned.
+        """Called when a job left before its end, or its end is unknown. The estimator learns no
+        duration from it.
         """
 
     def use(self, bundle: Bundle) -> None:
         """Score with other models from now on. Estimators without models ignore it."""
 
     def enqueued(self, job: Job, now: float) -> Estimate:
-        """Return the estimate that a job is decided with. Called when it joins its queue; as with
-        other events, an estimator may note its answer, or learn.
+        """Return the estimate that decisions on a job use. Called when the job joins its queue. An
+        estimator may record its answer, or learn.
         """
         return self.estimate(job, now)
 
@@ -185,8 +185,8 @@ class Estimator:
         """
 
     def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
-        """Return the estimates for a waiting job as it is and as it would be if it asked for
-        something else. They differ by that alone. Nothing is changed.
+        """Return two estimates for a waiting job: as it is, and with the changed request `to`.
+        Change nothing.
         """
         return self.estimate(job, now), self.estimate(to, now)
 
@@ -334,12 +334,13 @@ class FeatureEstimator(Estimator):
     def refined(
         self, estimate: Estimate, job: Job, now: float, *, limited: bool = True
     ) -> Estimate:
-        """Return a model's estimate, corrected by what is known of this job.
+        """Return a model's estimate, corrected by the job's earlier runs, its hazards and its
+        command.
 
         That is its earlier runs, its hazards and its command.
 
         Args:
-            limited: what the time limit cuts off is among the model's terms already.
+            limited: whether the model's terms already cover the time limit.
         """
         if not limited:
             estimate = with_limit(estimate, job, now, self.state)
@@ -459,8 +460,8 @@ def knows_limits(bundle: Bundle) -> bool:
 
 
 def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
-    """Return an estimate with one more term: by how much the job's time limit shortens jobs like
-    it.
+    """Return the estimate with one more term: the reduction of the predicted duration by the job's
+    time limit. Return it unchanged if there is none.
     """
     moves = state.cut_off(job, now) if job.time_limit_s else 0.0
     if not moves:
@@ -480,8 +481,9 @@ def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) ->
 
 
 def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
-    """Return an estimate with one more term, for the longest run after which the job had not
-    ended; the same estimate where there was none."""
+    """Return the estimate with one more term for the longest earlier run in which the job did not
+    end. Return it unchanged without such a run.
+    """
     score = estimate.score
     before = estimate.value
     outlived_s, moves = state.beyond(job, now, before)

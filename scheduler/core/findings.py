@@ -32,7 +32,7 @@ class Hold:
 
     @property
     def costs_s(self) -> float:
-        """Waiting that this is predicted to cause, seconds, summed over the jobs kept out."""
+        """Waiting of other jobs that holding these GPUs is predicted to cause in all, seconds."""
         return self.longer_s * self.kept_out * self.gpus / max(self.of, 1)
 
 
@@ -60,7 +60,7 @@ class Lack:
 
     @property
     def evidence(self) -> Evidence:
-        """Its numbers, as they are recorded."""
+        """The numbers of this lack, as evidence of a decision."""
         return (("missed_nodes", self.nodes), ("waits_longer_s", self.hold.costs_s))
 
 
@@ -114,16 +114,18 @@ class NodesLookedAt:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """When GPUs will be kept for a job that waits long, as things stand.
+    """When GPUs will be reserved for a job that waits long, as the queue is now.
 
     Attributes:
-        bound_s: seconds of waiting after which they are at the latest.
-        left_s: seconds from now until then; 0: they should be kept.
-        demand: GPUs asked for over GPUs there, where that makes the wait longer than the bound;
-            1: it does not.
-        priced_s: seconds of waiting after which they are kept if that costs others little.
-        soonest_s: seconds from now until that cost is computed, or computed again.
-        costs_s: the cost as computed last: waiting of all others, in sum; None: not computed.
+        bound_s: seconds of waiting after which they are reserved at the latest.
+        left_s: seconds from now until then; 0: the bound has passed.
+        demand: GPUs asked for divided by GPUs of the cluster, if this makes the wait longer than
+            the bound; 1: it does not.
+        priced_s: seconds of waiting after which they are reserved if this costs other jobs little;
+            None: never before the bound.
+        soonest_s: seconds from now until that cost is computed the next time.
+        costs_s: total waiting of other jobs that reserving was last predicted to cost, seconds;
+            None: not computed.
     """
 
     bound_s: float
@@ -134,8 +136,9 @@ class Promise:
     costs_s: float | None = None
 
     def late(self, waited_s: float) -> Evidence:
-        """Return how a job that has waited so long stands to what is promised, as recorded with its
-        decisions; () before its bound."""
+        """Return as evidence how far a job that has waited `waited_s` seconds is from the time when
+        GPUs are reserved for it. Return () before the bound.
+        """
         bound_s = self.bound_s if self.priced_s is None else self.priced_s
         if waited_s <= bound_s:
             return ()

@@ -113,7 +113,7 @@ class Script:
         return None if d is None else d.reason
 
     def enqueued(self, job_id: str) -> Decision | None:
-        """Return the decision by which a job joins its queue the next time, or None where it does
+        """Return the recorded decision by which a job joins its queue next. Return None if it does
         not join.
         """
         found = self._enqueued.get(job_id)
@@ -215,7 +215,7 @@ def as_logged(d: Decision, found: Estimate) -> Estimate:
 
 
 def moved_to(known: Duration | None, seconds: float) -> Duration:
-    """Return another predicted duration, with what else is known of the one before."""
+    """Return a prediction of `seconds` that keeps the other fields of the previous prediction."""
     if isinstance(known, Stated):
         return replace(known, seconds=seconds)
     return known.moved(seconds) if isinstance(known, Predicted) else seconds
@@ -330,7 +330,7 @@ def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
 
 
 def _predicted(policy: Policy, queued: QueuedJob, d: Decision) -> None:
-    """Set what is believed of a job to what a recorded decision predicts of it."""
+    """Set the predicted duration of a job to that of a recorded decision."""
     if d.estimate_s is not None and d.estimate_s != queued.predicted_s:
         queued.estimate_s = moved_to(queued.estimate_s, d.estimate_s)
         queued.score = d.score
@@ -360,7 +360,7 @@ def _profile(core: FollowingHost, queued: QueuedJob, d: Decision, now: float) ->
 
 
 def _leaves(core: FollowingHost, queued: QueuedJob) -> None:
-    """Remove a waiting job from its queue, or from wherever else it waits here."""
+    """Remove a waiting job from its queue, or from the jobs that are held or wait for others."""
     queue = core.queues[queued.job.vc]
     if queued in queue:
         queue.remove(queued)

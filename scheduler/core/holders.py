@@ -56,7 +56,7 @@ class HolderCache:
         self._kept: dict[tuple[str, int], tuple[float, Holding]] = {}
 
     def remember(self) -> list[HoldingMemory]:
-        """Return what was found, as a plain record."""
+        """Return the cached answers as plain records."""
         return [
             HoldingMemory(
                 vc=vc,
@@ -77,8 +77,8 @@ class HolderCache:
         }
 
     def get(self, vc: str, gpus: int, cluster: Cluster, now: float) -> Holding | None:
-        """Return a cached answer that still holds: the runs named still run, and nothing else
-        changed there. Return None where there is none.
+        """Return a cached answer on which runs hold a request up, if it still holds: all its runs
+        still run, and its nodes are unchanged. Otherwise return None.
         """
         since, found = self._kept.get((vc, gpus), (-inf, NOBODY))
         pool = cluster.pools[vc]
@@ -128,8 +128,8 @@ def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holdin
 def _on_node(
     parts: list[tuple[float, int, int, str]], free: int, need: int
 ) -> tuple[float, list[str]] | None:
-    """Return when enough GPUs of a node should be free, and the ids of the runs that must end
-    for it, those that end first in front. None where enough are free now, or never are.
+    """Return the seconds until `need` GPUs of a node should be free, and the ids of the runs that
+    must end for it, the first to end in front. Return None if they are free now, or never will be.
 
     Args:
         parts: runs of the node, those that end first in front: seconds until the end, order,

@@ -18,7 +18,7 @@ PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u
 
 
 def composed(text: str) -> str:
-    """Return a text in the one form of it (NFC), so that names that look alike are the same."""
+    """Return a text in Unicode form NFC, so that names that look alike compare equal."""
     return unicodedata.normalize("NFC", text)
 
 

@@ -54,8 +54,8 @@ class CoreMemory:
 
 
 def remember(core: Core) -> CoreMemory:
-    """Return everything by which a core decides, as a plain record. Models and what the estimator
-    knows are kept apart. Call it between two passes.
+    """Return the state of a core as a plain record. Models and the state of the estimator are
+    stored separately. Call this between two passes.
     """
     return CoreMemory(
         jobs=[JobMemory.of(queued) for queued in core.jobs.values()],
@@ -80,11 +80,11 @@ def remember(core: Core) -> CoreMemory:
 
 
 def restore(core: Core, memory: CoreMemory, bundle: Bundle | None = None) -> None:
-    """Restore a new core from a record, so that it continues as the recorded one would. Its
-    estimator must be the recorded core's.
+    """Restore the state of a new core from a record, so that it continues as the recorded core
+    would. Its estimator must be that of the recorded core.
 
     Args:
-        bundle: the models in use, which the estimator has already.
+        bundle: the models in use. The estimator has them already.
     """
     core.jobs = {one.job.job_id: one.restored() for one in memory.jobs}
     known = {job_id: queued.job for job_id, queued in core.jobs.items()}

@@ -21,20 +21,20 @@ from scheduler.core.waiting import Waiting, WaitingHost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownJob:
-    """A job that another core knew, as it stood there.
+    """The state of a job in another core, to be adopted by this one.
 
     Attributes:
-        order: number in order of arrival.
-        queued_before: it has been in its queue.
-        placement: the GPUs it holds; none when it waits.
-        profiling: whether these are in the profiling partition.
-        since: since when it holds them.
-        partner: who shares them; to be adopted first.
-        held_s: how long it was held, seconds; 0: never.
-        held_since: since when it is held; None: it is not.
-        depends_since: since when it waits for others to end; None: it does not.
-        failed: the one of them that did not succeed, and had to; "": none.
-        progress: how long it will have run, by what it says itself.
+        order: number of the job by arrival.
+        queued_before: whether the job has been in its queue.
+        placement: the GPUs that the job holds; None while it waits.
+        profiling: whether these GPUs are in the profiling partition.
+        since: time since when the job holds them, seconds since the epoch.
+        partner: id of the job that shares them. That job is adopted first.
+        held_s: seconds that the job was held in all; 0: never.
+        held_since: time since when the job is held; None: it is not.
+        depends_since: time since when the job waits for other jobs to end; None: it does not.
+        failed: id of a job that had to succeed and failed; "": none.
+        progress: the progress that the job reports, with its total duration.
     """
 
     job: Job
@@ -56,8 +56,8 @@ class KnownJob:
 
 @dataclass(slots=True, kw_only=True)
 class ChangeMemory:
-    """A change that waits for a node to be idle: what the node becomes (None: it is removed), and
-    whether it is open then.
+    """A pending change that waits until its node is idle: the node's new shape (None: it is
+    removed), and whether it is open afterwards.
     """
 
     node: int
@@ -124,7 +124,8 @@ class Nodes:
         self._reshaped()
 
     def set_open(self, node: int, is_open: bool) -> None:
-        """Drain a node (nothing new starts there; what runs goes on), or open it again.
+        """Drain a node, or open it again. On a drained node running jobs go on, and no job starts.
+        Opening a node cancels a removal or change that waits until it is idle.
 
         Opening it calls off a change that waits for it to be idle.
         """
@@ -138,8 +139,8 @@ class Nodes:
         self._touch(cluster.node_vc[node])
 
     def close_alone(self, node: int, gpus: int) -> None:
-        """Close exactly these GPUs of a node (a bit mask), so that nothing new starts on them. What
-        runs on them goes on.
+        """Set which GPUs of a node are closed (a bit mask), so that no job starts on them. Running
+        jobs go on. Bits beyond the node's GPUs are ignored.
 
         Those that a node has not are left out.
         """
@@ -222,8 +223,8 @@ class Nodes:
         return policy.refuses(job, spec) if self.mixes_types else None
 
     def refusal_once_changed(self, job: Job) -> Reason | None:
-        """Return why a job can never start once all pending changes of nodes are made, or None when
-        it can: then it waits for them.
+        """Return why a job can never start even after all pending changes of nodes. Return None if
+        it can start then.
         """
         if self.too_large_once_changed(job):
             return Reason.INVALID_REQUEST
@@ -269,7 +270,9 @@ class Nodes:
         self._reshaped(*cluster.pools)
 
     def adopt(self, known: KnownJob, now: float) -> None:
-        """Take over a job that another core knew. This core's estimator must know it already."""
+        """Take over a job from another core, with its state. The estimator of this core must know
+        the job already.
+        """
         core, job, placement = self._core, known.job, known.placement
         queued = core.jobs[job.job_id] = QueuedJob(job, known.order, known.priority)
         core.arrivals = max(core.arrivals, known.order + 1)
@@ -333,8 +336,9 @@ class Nodes:
             self._touch(vc)
 
     def _touch(self, vc: str) -> None:
-        """Have a virtual cluster served again: some of its GPUs may be given now that could not
-        before, or the reverse."""
+        """Mark a virtual cluster to be served at the next pass, since its usable GPUs have changed.
+        If virtual clusters borrow, mark all.
+        """
         self._core.touch(vc)
         if self._core.policy.capabilities.borrows:
             for other in self._core.queues:

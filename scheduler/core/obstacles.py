@@ -12,7 +12,9 @@ from scheduler.core.decisions import Reason
 
 
 class Obstacle(Enum):
-    """What a job lacks, or what stands between it and GPUs that are there."""
+    """The reason why a job cannot have GPUs now: GPUs that are missing, or a rule that forbids
+    those that are free.
+    """
 
     CLOSED = auto()  # the nodes that would hold it are drained
     BUSY = auto()  # fewer GPUs are free than it asks for

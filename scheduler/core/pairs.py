@@ -134,8 +134,9 @@ def pair_predictor_of(bundle: Bundle) -> BundlePairPredictor | None:
 
 
 class _Marked:
-    """Predict as another predictor does, and note with every pair that it was not measured in
-    this mode of sharing."""
+    """A pair predictor that passes on another's predictions, each with the note that it was not
+    measured in this mode of sharing.
+    """
 
     def __init__(self, predictor: PairPredictor, mark: str):
         self._predictor = predictor
@@ -152,11 +153,11 @@ class _Marked:
 def believed(
     predictor: PairPredictor | None, rules: SharingRules
 ) -> tuple[PairPredictor | None, NotExamined]:
-    """Return the pair predictor that may be used, given how GPUs are shared, and what jobs are
-    not examined for without one. The predictor is None where none may be used.
+    """Return the pair predictor that may be used, given how GPUs are shared. Also return why pairs
+    are not examined without one. The predictor is None if none may be used.
 
-    Two kernels run at once under MPS and in turns without: pairs measured in one mode say
-    little about the other. They are refused, or marked where `rules.unmeasured`.
+    Two kernels run at once under MPS, and in turns without it. So pairs measured in one mode say
+    little about the other: their predictions are refused, or marked if `rules.unmeasured`.
     """
     if rules.mode == "exclusive":
         return None, NotExamined.EXCLUSIVE

@@ -62,7 +62,7 @@ class TypeSpeeds(Protocol):
 
 
 class Never(StrEnum):
-    """What keeps a job from starting whatever ends, until somebody acts."""
+    """Why a job can never start, whichever runs end, until a person changes something."""
 
     REFUSED = "refused"  # no partition takes it as it asks
     LIMITED = "limited"  # a limit lets nobody have as much
@@ -71,17 +71,22 @@ class Never(StrEnum):
 
 
 class Outlook(Protocol):
-    """What a policy says of jobs that wait, beside its decisions."""
+    """A policy's forecasts on waiting jobs that its decisions do not contain."""
 
     def never(self, job_id: str) -> Never | None:
-        """Return what keeps a job from ever starting; None: nothing that is known."""
+        """Return what prevents a job from ever starting. Return None if nothing is known to prevent
+        it.
+        """
 
     def latest(self, job_id: str) -> float:
-        """Return the last moment at which a job may start before its deadline; inf: there is
-        none."""
+        """Return the latest time at which a job may start to meet its deadline, seconds since the
+        epoch; inf without a deadline.
+        """
 
     def planned(self, job_id: str) -> float | None:
-        """Return when it plans to start a job; None: it does not."""
+        """Return the time at which the policy plans to start a job, seconds since the epoch. Return
+        None without a plan.
+        """
 
     def kept_until(self, job_id: str, now: float) -> float:
         """Return until when the nodes that a job waits for are reserved; `now`: they are not."""
@@ -113,11 +118,11 @@ class Nothing:
 
 
 class Learned:
-    """What a policy remembers from turn to turn beyond its jobs and queues. This base remembers
-    nothing.
+    """The state that a policy keeps between turns, besides its jobs and queues. This base class
+    keeps none.
 
     Attributes:
-        Memory: the record of it.
+        Memory: class of the plain record of this state.
     """
 
     Memory: ClassVar[type[Any]] = Nothing
@@ -199,7 +204,9 @@ class Policy:
 
     @property
     def outlook(self) -> Outlook | None:
-        """What the policy says of jobs that wait, beside its decisions; None: nothing."""
+        """Return the policy's forecasts on waiting jobs that its decisions do not contain; None: it
+        makes none.
+        """
         return None
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
@@ -265,8 +272,8 @@ class Policy:
         """
 
     def set_aside(self, job_id: str, now: float) -> None:
-        """Called when a waiting job leaves its queue for a while, held or changed. It comes back by
-        `prepare`, and the time it waited counts then.
+        """Called when a waiting job leaves its queue for a while because it is held or changed. It
+        comes back by `prepare`, and keeps the time that it has waited.
         """
         self.withdrawn(job_id, now)
 
@@ -298,7 +305,9 @@ class Policy:
         return False
 
     def use(self, bundle: Bundle) -> None:
-        """Use other models from now on. Policies that pack take their pair predictor from them."""
+        """Use another bundle of models from now on. Policies that let jobs share GPUs take their
+        pair predictor from it.
+        """
 
     def next_wake(self, now: float) -> float | None:
         """Return when the policy is to be called even if nothing happens, or None when there is no
@@ -330,14 +339,15 @@ class Policy:
         return None
 
     def lacks_nodes(self, turn: Turn, most: int) -> Lack | None:
-        """Return what the first job in line loses because it lacks whole nodes that its virtual
-        cluster lends for profiling, at most `most`. None where it lacks none, or they stay lent
-        all the same."""
+        """Return how much the first job in line loses because its virtual cluster lends whole nodes
+        for profiling, `most` nodes at most. Return None if it loses nothing, or the nodes stay lent
+        in any case.
+        """
         return None
 
     def restricted_to(self, kept: Collection[str]) -> Policy:
-        """Return this policy without what it keeps of waiting jobs outside `kept`; see
-        `Core.restricted_to`. A policy that decides by its queues alone returns itself.
+        """Return this policy without its data on waiting jobs outside `kept`; see
+        `Core.restricted_to`. A policy without such data returns itself.
         """
         return self
 
@@ -350,26 +360,29 @@ class Policy:
     def forecaster(
         self, otherwise: Callable[[], ArrivalForecaster] | None
     ) -> ArrivalForecaster | None:
-        """Return what the profiling stage in front of it forecasts arrivals with; None: nothing.
+        """Return the forecaster of arrivals for the profiling stage. Return None if there is none.
 
         Args:
-            otherwise: makes the one of who has no better.
+            otherwise: function that makes the default forecaster, for policies without one of their
+                own.
         """
         return None if otherwise is None else otherwise()
 
     def receipt(self, queued: QueuedJob) -> Plain:
-        """Return what the durations among a job's evidence are made of; () where there are none."""
+        """Return the inputs of the predicted durations in a job's evidence. Return ()
+        without any.
+        """
         return ()
 
     def findings(self, queued: QueuedJob) -> Findings:
-        """Return what was found out about a waiting job when it was last evaluated. Nothing is
-        decided.
+        """Return what the last evaluation of a waiting job found, such as the best candidate for
+        sharing. Decide nothing.
         """
         return Findings(queued.considered, queued.type_costs)
 
 
 def progressed(policy: Policy, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-    """Have a policy believe a running job that reports how long it will have run."""
+    """Update the predicted duration of a running job from the progress that it reports."""
     if policy.capabilities.estimates and not policy.capabilities.oracle:
         estimate = with_progress(estimator.estimate(queued.job, now), queued.progress)
         queued.believe(estimate)
@@ -390,7 +403,7 @@ def in_order(turn: Turn) -> None:
 
 
 def skipping(turn: Turn) -> None:
-    """Start every job that fits, in order, passing those that do not."""
+    """Start every job of the queue that fits, in order. A job that does not fit is passed over."""
     too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
     for queued in list(turn.queue):
         gpus = queued.job.gpus

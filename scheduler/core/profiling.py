@@ -71,8 +71,8 @@ class Stage(Protocol):
         ...
 
     def before(self, queued: QueuedJob) -> list[str]:
-        """Return the jobs to be profiled before this one; none where it does not wait to be
-        profiled.
+        """Return the ids of the jobs that are profiled before this one. Return [] if this job does
+        not wait to be profiled.
         """
         ...
 
@@ -81,7 +81,9 @@ class Stage(Protocol):
         ...
 
     def reclaim(self, core: Host, now: float) -> None:
-        """Lend again the nodes that the stage spared for a while, before anybody is served."""
+        """Lend nodes again that the stage had given back for a while. Called before jobs are
+        served.
+        """
         ...
 
     def reclaims(self, d: Decision) -> bool:
@@ -517,7 +519,9 @@ class WaitingStage(ProfilingStage):
         self._sweep_above = 2 * len(self._queue) + 1000
 
     def _knows_none(self, core: Host) -> bool:
-        """Return whether profiles come from runs that are watched alone."""
+        """Return whether this stage profiles no job: it has no nodes, so profiles come from jobs
+        that run alone.
+        """
         return not self.has_nodes(core.cluster) and self.scaling is None
 
     def _place(self, core: Host, now: float) -> None:

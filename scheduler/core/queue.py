@@ -111,13 +111,15 @@ class QueuedJob:
 
     @property
     def memory_mib(self) -> float | None:
-        """Memory that the job takes on one GPU, MiB; None when nothing is known of it."""
+        """Memory that the job uses on one GPU, MiB, measured or predicted; None when unknown."""
         likely = self.likely
         return self.predicted_mib if likely is None else likely.gpu_mem_mib
 
     @property
     def likely(self) -> Profile | None:
-        """The job's profile, else what is usual for such jobs; None when nothing is known."""
+        """The job's measured profile, else the usual profile of its user's jobs; None when neither
+        is known.
+        """
         return self.usual if self.profile is None else self.profile
 
     def __lt__(self, other: QueuedJob) -> bool:

@@ -92,7 +92,7 @@ class Receipt:
         return found
 
     def plain(self) -> Plain:
-        """Return the receipt as a plain tuple, as it is kept."""
+        """Return the receipt as a tuple of plain values, the form in which it is stored."""
         return (
             _kept(self.outlived_s),
             _kept(self.predicted_s),

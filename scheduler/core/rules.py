@@ -22,7 +22,9 @@ from scheduler.core.queue import QueuedJob
 
 
 class PolicyViolation(ValueError):
-    """Raised when a policy goes beyond what it declared, or gives away GPUs that are not there."""
+    """Raised when a policy makes a decision that its capabilities do not include, or gives away
+    GPUs that are not free.
+    """
 
 
 def may_share(

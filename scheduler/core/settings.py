@@ -32,8 +32,8 @@ NOT_YAML = (yaml.YAMLError, ValueError, *_SLIPS)
 
 
 class InvalidSettings(ValueError):
-    """Raised for a setting that is not accepted: one line with its name, its value and what is
-    accepted.
+    """Raised for a setting with a value that is not allowed. The message is one line: name, value,
+    and the allowed values.
     """
 
 

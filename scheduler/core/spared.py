@@ -50,7 +50,9 @@ class SparedNodes:
         return True
 
     def lend_again(self, core: Host, now: float, loses_s: Callable[[], float]) -> None:
-        """Lend those that are idle again, but for what is lacked; before anybody is served."""
+        """Lend idle nodes to profiling again, except those that the first job in line lacks. Called
+        before jobs are served.
+        """
         cluster = core.cluster
         self.changed(cluster)
         for node in list(self.nodes):

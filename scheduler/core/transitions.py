@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """One thing that happened: when (seconds since the epoch), what, and the state it led to.
+    """One event in a state machine: its time (seconds since the epoch), its kind, and the state
+    after it.
 
     Attributes:
-        number: number of the event or the decision, where they are numbered.
+        number: number of the event or the decision; -1 without one.
     """
 
     at: float
@@ -30,7 +31,7 @@ class Step(NamedTuple):
 
 
 class IllegalTransition(RuntimeError):
-    """Raised when something happens that this state does not allow; it tells what happened so
+    """Raised when an event is not allowed in the present state. The message lists the events so
     far.
     """
 

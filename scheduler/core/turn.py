@@ -30,7 +30,9 @@ class Oracle(Protocol):
 
 
 class Declared(Protocol):
-    """What a policy declares of itself. The core checks that it keeps to it."""
+    """What a policy declares about itself: name, capabilities, reservations and promises. The core
+    checks that its decisions agree.
+    """
 
     @property
     def name(self) -> str: ...
@@ -86,7 +88,9 @@ class Host(Protocol):
 
 
 class Turn:
-    """One virtual cluster at one moment: what a policy sees, and how it acts.
+    """The decisions on one virtual cluster at one time. It shows a policy the queue and the free
+    GPUs, and offers the actions. Every action is applied to the cluster at once and recorded as a
+    decision.
 
     Every action is applied to the cluster at once and recorded as a decision.
     """
@@ -372,12 +376,12 @@ class Turn:
         )
 
     def _held_by(self, queued: QueuedJob, blocker: str | None, position: int) -> Holding:
-        """Return the runs or the job that a job waits for, as far as is known without trying,
-        and the seconds until they should be gone.
+        """Return the runs or the job that a job waits for, as far as known without a trial, and the
+        seconds until they should end.
 
         Args:
-            blocker: the job that keeps it from starting, where that is known.
-            position: its place in line, from 1.
+            blocker: id of the job that keeps it from starting, if known.
+            position: its position in the queue, from 1.
         """
         if blocker is not None:
             return Holding((blocker,))
@@ -452,8 +456,8 @@ class Turn:
         )
 
     def explain_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
-        """Give a reason to wait to jobs that joined since the last turn and have none. Call
-        `watch`, if given, on all that joined and do not run: each is profiled while it waits.
+        """Record a reason to wait for jobs that joined since the last turn and have none. Call
+        `watch`, if given, for each job that joined and does not run.
         """
         for queued in self.queue.fresh:
             if queued.job.job_id in self._core.cluster.runs:
@@ -489,7 +493,8 @@ def _named(placement: Placement) -> str:
 
 
 def _late(policy: Declared, queued: QueuedJob, now: float) -> Evidence:
-    """Return the evidence of how a job that has waited longer than its bound stands to what is
-    promised; () where nothing is promised, or the bound is not reached."""
+    """Return as evidence how far a job that waits longer than its bound is from its reserved GPUs.
+    Return () before the bound, or if the policy promises none.
+    """
     promise = policy.promise(queued, now)
     return () if promise is None else promise.late(now - queued.submit_time)

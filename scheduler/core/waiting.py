@@ -159,7 +159,9 @@ class Waiting:
             self._core.touch(queued.job.vc)
 
     def hold(self, job_id: str, now: float, reason: Reason = Reason.HELD_BY_OWNER) -> None:
-        """Keep a waiting job from starting until it is released. Meanwhile nobody waits behind it.
+        """Keep a waiting job from starting until it is released. Jobs behind it are served
+        meanwhile. A job that is being profiled is held when its profiling ends. A running job is
+        not affected.
 
         One that is being profiled is held when that is over. Without effect on one that runs.
         """
@@ -182,7 +184,7 @@ class Waiting:
         )
 
     def release(self, job_id: str, now: float) -> None:
-        """Let a held job start again. The time it was held does not count as waiting."""
+        """Let a held job start again. The time for which it was held does not count as waiting."""
         if job_id not in self._held:
             return
         queued, joined = self._core.jobs[job_id], self._held.pop(job_id)
@@ -260,8 +262,8 @@ class Waiting:
         return small and nodes.too_large_once_changed(job)
 
     def review(self, now: float) -> None:
-        """Take jobs that can never start on the cluster as it is out of their queues, so that
-        nobody waits behind them. Put them back when there is room for them again.
+        """Remove jobs from their queues that can never start on the present cluster, so that no job
+        waits behind them. Put them back when the cluster has room for them again.
         """
         self.recheck = False
         core = self._core
@@ -314,8 +316,9 @@ class Waiting:
         self._core.policy.prepare(queued, now, self._as_before(queued))
 
     def _as_before(self, queued: QueuedJob) -> Estimator:
-        """Return an estimator that answers what was estimated of a job before; the core's for a
-        job it was never asked about."""
+        """Return an estimator that repeats the last estimate of a job. For a job without one,
+        return the core's estimator.
+        """
         inner = self._core.estimator
         if queued.estimate_s is None:
             return inner
@@ -360,7 +363,9 @@ class Waiting:
         return None if dependent is None else dependent.blocked
 
     def held_profiled(self, queued: QueuedJob, now: float) -> bool:
-        """Set a job aside if it was held while it was profiled. Return whether it was."""
+        """Called when the profiling of a job ends. If it was held meanwhile, take it out of its
+        queue. Return whether it was.
+        """
         job = queued.job
         if job.job_id not in self._held:
             return False
@@ -370,14 +375,15 @@ class Waiting:
         return True
 
     def keep_held(self, job_id: str, *, joined: bool) -> None:
-        """Keep a job held that another core held. `joined` says whether it had been in its
-        queue.
+        """Mark a job as held, since it was held in the core that this one replaces. `joined`:
+        whether it had been in its queue.
         """
         self._held[job_id] = joined
 
     def keep_dependent(self, job: Job, since: float, failed: str, *, joined: bool) -> None:
-        """Keep a job dependent that depended on others in another core. `failed` is the one that
-        did not succeed, or "". It is looked into at the next pass, once all are known.
+        """Mark a job as waiting for other jobs to end, since it did in the core that this one
+        replaces. `failed`: id of the job that did not succeed, or "". The next pass checks its
+        dependencies.
         """
         if failed:
             self._dependencies.ended(failed, False, since)
@@ -399,8 +405,9 @@ class Waiting:
         return waiting
 
     def _step_aside(self, queued: QueuedJob, now: float) -> bool:
-        """Take a waiting job out of where it waits, to come back later. Return whether it had
-        joined its queue."""
+        """Remove a waiting job from its queue or its list for a while. Return whether it had joined
+        its queue.
+        """
         dependent = self._dependent.pop(queued.job.job_id, None)
         if dependent is not None:  # the time counts as no waiting
             queued.submit_time += now - dependent.since
@@ -459,8 +466,9 @@ class Waiting:
         )
 
     def _reconsider(self, job_id: str, now: float) -> None:
-        """Look again at a dependent job, because a job that it waits for has ended: let it go
-        on, or record the next one that it waits for."""
+        """Check a job that waits for other jobs to end, after one of them has ended. Put it into
+        its queue, or record the next job that it waits for.
+        """
         queued, dependent = self._core.jobs[job_id], self._dependent[job_id]
         blocked = self._dependencies.blocked(queued.job, self._core.jobs)
         if blocked is None:

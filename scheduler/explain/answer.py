@@ -42,15 +42,16 @@ class ShutNode:
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """One obstacle to a job. Without it, and the others named with it, the job starts; that was
-    tried.
+    """One obstacle to a job: a run, a job or a node. The answer was tried: without all its
+    obstacles, the job starts.
 
     Attributes:
         kind: running job, waiting job, reservation, or closed node.
-        job: its id; "" where it is another's, or a node.
-        closed: of a closed node: what is known of it.
-        ran_s, past_s: of a run: how long it has run, and how far past its prediction.
-        ends_in_s: of a run: seconds until it has ended, with even odds.
+        job: id of the job; "" if the viewer may not see it, or for a node.
+        closed: the reason and since when, for a closed node.
+        ran_s, past_s: for a run: seconds that it has run, and seconds beyond its predicted
+            duration.
+        ends_in_s: for a run: median seconds until its end.
     """
 
     kind: str
@@ -64,12 +65,12 @@ class InTheWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """All things of one kind in the way, listed or not.
+    """All obstacles of one kind.
 
     Attributes:
-        named: of those `count`, jobs that the viewer may know by name.
-        shown: the first of those, or of the nodes.
-        ends_in_s, past_s: of the run that ends last.
+        named: how many of the `count` the viewer may see by name.
+        shown: the first of these, or of the nodes.
+        ends_in_s, past_s: for the run that ends last: see `InTheWay`.
     """
 
     kind: str
@@ -134,11 +135,12 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What a history predicts of the next job, among those that outlive as much.
+    """The duration that a history predicts for the next job, given that it lasts longer than the
+    job in question has run.
 
     Attributes:
-        p50_s, p90_s: half of them, and nine in ten, last no longer, seconds in all.
-        odds: chance to last longer than some seconds, by these seconds.
+        p50_s, p90_s: median and 90th percentile of the total duration, seconds.
+        odds: pairs (seconds, chance to last longer).
     """
 
     p50_s: float
@@ -148,8 +150,8 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A history: whose jobs it is `of`, how many `ended` and how many `reached` each age (older
-    ones counting less), and what it predicts of the next.
+    """A history of jobs: the group it is `of`, the number of jobs that `ended` and that `reached`
+    any age (older ones count less), and the duration predicted for the next job.
     """
 
     of: str
@@ -245,7 +247,8 @@ class Analysis:
 
     @classmethod
     def of(cls, job_id: str, why: Mapping[str, Any]) -> Analysis:
-        """Return an analyst's answer about a job; of what would help only what is known to be for
-        the asker."""
+        """Return the analyst's answer about a job as an `Analysis`. Suggestions keep only the
+        fields that the viewer may see.
+        """
         found = [WhatIfAnswer.of(job_id, one["changes"], one) for one in why.get("suggestions", ())]
         return replace(decode(cls, {**why, "suggestions": ()}), suggestions=found)

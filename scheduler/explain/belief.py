@@ -89,8 +89,9 @@ class Runs:
 
 
 class Part(Protocol):
-    """Terms of a prediction that mean the same: what they are about, their factor on the predicted
-    duration, and their names."""
+    """Terms of a prediction with the same meaning: the meaning in words, their joint factor on the
+    predicted duration, and their names.
+    """
 
     @property
     def text(self) -> str: ...
@@ -197,11 +198,11 @@ def belief_words(
 
 
 def made_of_words(base_s: float, made_of: Sequence[Part], own: str = "") -> str:
-    """Return what a prediction is made of: "every job starts at 13 min; how long jobs like this one
-    last ×0.40, ..."; "" where it has no terms.
+    """Return as text the factors of a prediction: "every job starts at 13 min; how long jobs like
+    this one last ×0.40, ...". Return "" without terms.
 
     Args:
-        own: what the job's own progress says.
+        own: duration that the job's own progress states, as text.
     """
     says = f" says {own}:" if own else ""
     parts = [
@@ -227,8 +228,8 @@ def _by_progress(found: Belief) -> str:
 
 
 def _ends_in(ran_s: float, likely_s: float, latest_s: float | None) -> str:
-    """Return when a running job should end, as a sentence: in how many seconds from now, with even
-    odds and nine in ten; None: that is not known.
+    """Return a sentence on how long a job has run, and when it should end: the median and, if
+    known, the 90th percentile.
     """
     soon = likely_s < 1.0
     text = "may end at any moment" if soon else f"should end in {roughly(likely_s)}"
@@ -238,8 +239,8 @@ def _ends_in(ran_s: float, likely_s: float, latest_s: float | None) -> str:
 
 
 def _has_run(ran_s: float, p50_s: float, p90_s: float | None) -> str:
-    """Return how long a job has run beside what was believed before it began, where nothing newer
-    is known, as a sentence.
+    """Return a sentence on how long a job has run, compared with the duration predicted before it
+    began.
     """
     text = f"It has run {duration(ran_s)}"
     if p90_s is not None and ran_s > p90_s:
@@ -280,8 +281,8 @@ def rests_on_words(ended_here: int) -> str:
 
 
 def is_open(found: Belief) -> bool:
-    """Return whether it is open that a job which has not started runs for hours, so that asking its
-    owner is worth it.
+    """Return whether a waiting job may well run for hours, but may also be short. Then it is worth
+    asking its owner.
     """
     if found.over or found.ran_s is not None:
         return False

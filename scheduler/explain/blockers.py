@@ -42,13 +42,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One thing in the way of a job.
+    """One obstacle to a job: a running job, a waiting job, a reservation or a closed node.
 
     Attributes:
-        job_id: "" of a closed node.
-        node: None unless it is a closed node.
-        ran_s, expected_s: of a run: how long it has run, and how long it was predicted to.
-        ends_in_s: of a run: seconds until it has ended, with even odds.
+        job_id: id of the job; "" for a closed node.
+        node: number of the closed node; None otherwise.
+        ran_s, expected_s: for a run: seconds that it has run, and its predicted duration.
+        ends_in_s: for a run: median seconds until its end.
     """
 
     kind: Kind
@@ -174,9 +174,10 @@ class _Search:
         return stay
 
     def _anybody(self) -> tuple[Item, ...]:
-        """Return a set without which the job starts, not the smallest, for lack of time: the
-        runs of one node with the jobs ahead, or else everything. () where nothing makes it
-        start."""
+        """Return a set of obstacles without which the job starts. For lack of time it is not the
+        smallest: the runs of one node with the jobs ahead, or everything. Return () if the job does
+        not start even then.
+        """
         line: list[Item] = [] if self.crowd else [*self.waiting]
         runs: list[Item] = [run.job.job_id for run in self.runs]
         seeds = self._seeds()[:1]
@@ -340,7 +341,7 @@ class _Search:
         return group
 
     def _instead(self) -> None:
-        """Find as many runs, or fewer, that would do in the place of those that were found."""
+        """Find other sets of runs, at most as large, whose end would also let the job start."""
         runs = {run.job.job_id for run in self.runs}
         rest = [item for item in self.best if item not in runs]
         wanted, found = len(self.best) - len(rest), set(self.best)
@@ -356,7 +357,8 @@ class _Search:
                     found.update(seed[1])
 
     def _even_then(self) -> Reason | None:
-        """Return why it waits with nothing in its way; None: it would start.
+        """Return why the job waits even without any obstacle; None: it would start. Jobs behind it
+        that would now go first are removed too, and then count as obstacles.
 
         Who stands behind it may come first once the policy looks again, as one that has waited for
         long: those are in its way, too.

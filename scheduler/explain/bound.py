@@ -28,8 +28,8 @@ class Held:
 
     @property
     def likely(self) -> float | None:
-        """When the job ends at the latest if it keeps what its progress states; None where nothing
-        says.
+        """Time by which the job ends, by its limit or by its reported progress, whichever is
+        earlier. None if neither is known.
         """
         known = [at for at in (self.until, self.stated) if at is not None]
         return min(known) if known else None
@@ -37,8 +37,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A job that goes before this one: the GPUs it asks for, and its time limit (None: it has
-    none).
+    """A job that goes before the job in question: its number of GPUs, and its time limit in seconds
+    (None: no limit).
     """
 
     gpus: int
@@ -103,8 +103,9 @@ def _placed(
     gpus: int,
     now: float,
 ) -> float:
-    """Return when the job has its GPUs if each run ends as given; inf where an end that it must
-    wait for is not known."""
+    """Return the time when the job gets its GPUs if each run ends at its given time, seconds since
+    the epoch. Return inf if it must wait for a run without a known end.
+    """
     free = {node: [now] * has for node, has in nodes.items()}  # when each GPU is free at the latest
     for run, end in ends:
         until = inf if end is None else max(now, end)
@@ -122,13 +123,13 @@ def _placed(
 
 
 def _take(free: dict[int, list[float]], gpus: int, since: float, lasts_s: float) -> float:
-    """Give GPUs to a job as soon as enough are free, and return when that is; inf where there
-    never are enough, and then none are given.
+    """Give `gpus` GPUs to a job as soon as that many are free. Return the time when it starts,
+    seconds since the epoch. Return inf, and give none, if there are never enough.
 
     Args:
-        free: when each GPU is free, by node; changed in place.
+        free: time when each GPU becomes free, by node; changed in place.
         since: the job starts no earlier.
-        lasts_s: how long it holds them, seconds.
+        lasts_s: seconds for which the job holds them.
     """
     wanted = _chosen(free, gpus)
     start = max((since, *(free[node][number] for node, number in wanted)), default=since)
@@ -140,7 +141,9 @@ def _take(free: dict[int, list[float]], gpus: int, since: float, lasts_s: float)
 
 
 def _chosen(free: Mapping[int, list[float]], gpus: int) -> list[tuple[int, int]]:
-    """Return which GPUs a gang takes: those that are free first, on as few nodes as will do."""
+    """Return the (node, GPU) pairs that a job of `gpus` GPUs takes: those that become free first,
+    on as few nodes as possible.
+    """
     soonest = {
         node: sorted(range(len(times)), key=times.__getitem__) for node, times in free.items()
     }

@@ -19,15 +19,16 @@ _JOB = re.compile(r"\d+(?:[_+]\d+)?")  # in a dependency, as Slurm has it
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A job that waits, or several that wait for the same.
+    """A waiting job, or several that wait for the same reason.
 
     Attributes:
-        job_id: of the one that waits longest. gpus: that all of them ask for.
-        code: of its reason, or Slurm's word; "": none yet. words: what it means; "": what the
-            code does.
-        since: when it was submitted or held, seconds since the epoch; None: nobody knows.
-        waits_for: the jobs in its way, by their ids.
-        jobs: how many they are.
+        job_id: id of the one that has waited longest.
+        code: code of the reason, or Slurm's word; "": none yet.
+        since: time when it was submitted or held, seconds since the epoch; None: unknown.
+        waits_for: ids of the jobs that it waits for.
+        jobs: number of jobs.
+        gpus: GPUs that they ask for in all.
+        words: meaning of the reason; "": that of the code.
     """
 
     job_id: str
@@ -41,7 +42,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A job that may be in the way: its owner and its phase."""
+    """A job that other jobs may wait for: its id, owner and phase."""
 
     job_id: str
     owner: str
@@ -71,7 +72,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class WaitedFor:
-    """A job that others wait for: its owner and phase, how many wait for it, and their GPUs."""
+    """A job that other jobs wait for: its owner and phase, the number of jobs that wait for it, and
+    the GPUs that they ask for.
+    """
 
     job_id: str
     owner: str
@@ -132,11 +135,12 @@ def causes_of(
     now: float,
     named: Sequence[Waiting] = (),
 ) -> Causes:
-    """Return the waiting jobs and their GPUs by cause, and the jobs that most of them wait for.
+    """Return the number of waiting jobs and their GPUs for each cause, and the jobs that most of
+    them wait for.
 
     Args:
-        others: the jobs that may be shown, by id: no other one is named.
-        named: rows that say who is waited for, where `waits` does not; they are not counted.
+        others: jobs that the viewer may see, by id. No other job is named.
+        named: further rows that say which jobs are waited for. They are not counted as waiting.
     """
     by: dict[tuple[str, str], list[Waiting]] = {}
     for job in waits:

@@ -175,8 +175,9 @@ def late_by(held: Iterable[bool]) -> float:
 
 
 def put_off(answer: WhatIfAnswer, now: float, late: float) -> WhatIfAnswer:
-    """Return an answer with a later p90 of its start and end, but not later than without the
-    change. An offer that is already decided stays as it is.
+    """Return an answer with the p90 of the start and the end moved later by the factor exp(`late`),
+    but not beyond that without the change. An answer whose start is already decided is returned
+    unchanged.
     """
     then, was = answer.then, answer.now.start_p90 if answer.now is not None else None
     if answer.starts_now or then is None or then.start_p90 is None:
@@ -194,8 +195,8 @@ def start_kind(*, starts_now: bool) -> Kind:
 
 
 def same_change(asked: Mapping[str, object], offered: Mapping[str, object]) -> bool:
-    """Return whether a change that was made is the one that was offered. "" and None count as
-    equal.
+    """Return whether a change that was made equals a change that was suggested. "" and None count
+    as equal.
     """
     plain = ({k: None if v == "" else v for k, v in one.items()} for one in (asked, offered))
     return next(plain) == next(plain)

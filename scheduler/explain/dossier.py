@@ -94,7 +94,9 @@ class Dossier:
 
     @property
     def until(self) -> float | None:
-        """Return until when its story goes; None: its record is complete."""
+        """Time up to which the story goes, seconds since the epoch. None: the record is
+        complete.
+        """
         return None if self.stands is None else max(self.stands.now, self.stands.row.submitted_at)
 
 

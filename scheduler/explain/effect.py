@@ -85,8 +85,8 @@ class WhatIfAnswer:
     by_slurm: bool = _about("By sbatch --test-only, too; else on a copy alone.", False)
 
     def contract(self, now: float) -> str:
-        """Return what starts, at which speed, and when it ends: "at once beside another job, at 58%
-        of its speed; ends about 16:40, 2 h later than as it is", and what that assumes.
+        """Return as text the start, speed and end of the changed job, with the assumptions: "at
+        once beside another job, at 58% of its speed; ends about 16:40, 2 h later than as it is".
         """
         text = "at once" if self.starts_now else self._start(now)
         if self.beside:
@@ -114,7 +114,9 @@ class WhatIfAnswer:
         return text
 
     def _end(self, now: float) -> str:
-        """Return when it ends, and what of that is its price."""
+        """Return as text when the changed job ends, and how much later or sooner than without the
+        change.
+        """
         end = self.then.end_p50 if self.then is not None else None
         if end is None:
             return "; when it ends is not known"

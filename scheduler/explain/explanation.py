@@ -66,7 +66,7 @@ class Contribution:
 
     Attributes:
         term: name in the model.
-        text: what it is about, and `value` what it was for this job.
+        text: subject of the term in words. `value` is its value for this job.
     """
 
     term: str
@@ -111,10 +111,10 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """Jobs submitted later to the same virtual cluster that were given GPUs first.
+    """Jobs that were submitted later to the same virtual cluster, but got GPUs first.
 
     Attributes:
-        why: how many of them, by why each could.
+        why: number of these jobs, by reason.
     """
 
     jobs: int
@@ -123,7 +123,7 @@ class Overtaken:
 
 @dataclass(frozen=True, slots=True)
 class ComparedTerm:
-    """A term of two places in line, seconds; None where that job has no such term."""
+    """One term of the order values of two jobs, seconds; None if that job does not have it."""
 
     what: str
     other: float | None = None
@@ -132,14 +132,14 @@ class ComparedTerm:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Why another job went, or goes, before this one.
+    """Why another job went before this job, or goes before it.
 
     Attributes:
-        first: whether the other goes first. `why` says what decides between the two.
-        started: why the other could start; "" while it waits.
-        terms: terms of both places in line.
-        early_s: seconds that the other had run when this one was submitted; then no places are
-            compared.
+        first: whether the other job goes first. `why` gives the deciding reason.
+        started: the reason of the other job's start; "" while it waits.
+        terms: terms of both jobs' order values.
+        early_s: seconds that the other job had run when this job was submitted. If given, the order
+            values are not compared.
     """
 
     job_id: str

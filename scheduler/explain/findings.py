@@ -113,7 +113,9 @@ def analysis(
 
 
 def _groups(holders: Sequence[InTheWay]) -> Iterator[Group]:
-    """Yield what is in the way as one group for each kind, with counts and the latest end."""
+    """Yield the obstacles as one group per kind, each with its number of members and the latest
+    end.
+    """
     for kind in Kind:
         mine = [one for one in holders if one.kind == kind]
         if not mine:
@@ -131,8 +133,9 @@ def _groups(holders: Sequence[InTheWay]) -> Iterator[Group]:
 
 
 def _not_shared(partner: Partner | None) -> NotShared | None:
-    """Return why a job does not share; None where no run was considered, or nothing is against
-    it."""
+    """Return why a job does not share the GPUs of its best candidate. Return None if there was no
+    candidate, or if sharing is allowed.
+    """
     if partner is None or partner.refused is None:
         return None
     return NotShared(
@@ -150,7 +153,9 @@ def _promise(core: Core, queued: QueuedJob, there: Capacity, now: float) -> Prom
 
 
 def _found(core: Core, queued: QueuedJob) -> Findings:
-    """Return what the policy found, without a partner that has left since."""
+    """Return the policy's findings on a job. A candidate for sharing that has left since is
+    removed.
+    """
     found = core.policy.findings(queued)
     partner = found.partner
     gone = partner is not None and partner.job_id not in core.cluster.runs
@@ -187,16 +192,18 @@ def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
 def _sums_to_key(
     mine: Mapping[str, float], queued: QueuedJob, theirs: Mapping[str, float], other: QueuedJob
 ) -> bool:
-    """Return whether the terms of two jobs differ by as much as their keys."""
+    """Return whether the terms of two jobs explain the difference of their recorded order
+    values.
+    """
     off = sum(mine.values()) - queued.key - (sum(theirs.values()) - other.key)
     return abs(off) <= 1e-6 * max(abs(queued.key), abs(other.key), 1.0)
 
 
 def compared(core: Core, job_id: str, other: QueuedJob, now: float) -> Compared:
-    """Return why one of two jobs went, or goes, before the other: the terms of both.
+    """Return a comparison of the order values of two jobs: which goes first, and why.
 
     Args:
-        other: as it stands, or stood when it was given its GPUs.
+        other: the other job as it is, or as it was when it got its GPUs.
     """
     queued = core.jobs[job_id]
     mine, theirs = (dict(core.policy.order_terms(q, now)) for q in (queued, other))

@@ -13,8 +13,8 @@ from scheduler.explain.answer import Known, Next
 
 
 def survivors(hazards: Sequence[float], outlived_s: float = 0.0) -> list[float]:
-    """Return the share of jobs that outlive each of `EDGES_S`, among those that outlive
-    `outlived_s`; 1 for edges below that.
+    """Return, for each duration of `EDGES_S`, the share of jobs that last longer, among those that
+    last longer than `outlived_s`. The share is 1 for durations below `outlived_s`.
     """
     lasts = Predicted.of(0.0, hazards)
     left = 1.0 - lasts.share_ended(outlived_s)
@@ -24,7 +24,9 @@ def survivors(hazards: Sequence[float], outlived_s: float = 0.0) -> list[float]:
 
 
 def next_of(history: History, outlived_s: float = 0.0) -> Next:
-    """Return what a history predicts of the next job that outlives `outlived_s`."""
+    """Return the distribution of the next job's duration as a history predicts it, given that the
+    job lasts longer than `outlived_s` seconds.
+    """
     lasts = Predicted.of(0.0, history.hazards)
     passed = lasts.share_ended(outlived_s) if outlived_s > 0 else 0.0
     levels = [passed + (1.0 - passed) * level for level in (0.5, 0.9)]
@@ -39,16 +41,18 @@ def next_of(history: History, outlived_s: float = 0.0) -> Next:
 
 
 def known(history: History, outlived_s: float = 0.0) -> Known:
-    """Return, as numbers, what a history knows, and what it predicts of the next job."""
+    """Return the number of jobs in a history, and the duration that it predicts for the
+    next job.
+    """
     reached = max(history.reached)
     return Known(history.of, sum(history.ended), reached, next_of(history, outlived_s))
 
 
 def rests_on(histories: Sequence[History]) -> Known | None:
-    """Return the narrowest history that knows any job, or None.
+    """Return the narrowest history that contains a job. Return None if all are empty.
 
     Args:
-        histories: of a job, the widest first.
+        histories: the histories of a job, the widest group first.
     """
     found = [one for one in histories if max(one.reached) > 0]
     return known(found[-1]) if found else None

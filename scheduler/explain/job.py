@@ -55,9 +55,9 @@ class JobRow(JobRequest):
     slurm: SlurmReason | None = None
 
     def waited_s(self, now: float) -> float | None:
-        """Return how many seconds it has waited by `now`, or had when it started. Counted is from
-        when no other job had to end first, until it was held. Return None while other jobs have to
-        end first.
+        """Return the seconds that the job has waited by `now`, or had waited when it started. The
+        wait begins when no other job has to end first, and ends when the job is held. Return None
+        while other jobs have to end first.
         """
         depends = self.slurm is not None or self.after or self.after_any
         since = self.queued_at if depends else self.submitted_at

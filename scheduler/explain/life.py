@@ -77,12 +77,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A decision as it is shown.
+    """A decision as it is shown to a reader.
 
     Attributes:
-        free_pass: taken in a free profiling pass, whose time the job was not charged for.
-        sentence, next_step: in words; `next_step` empty when nothing helps.
-        evidence: the numbers behind the sentence, by name.
+        free_pass: made in a free profiling pass, whose time does not count for the job.
+        sentence, next_step: text of the decision, and what would help; "" if nothing.
+        evidence: numbers behind the sentence, by name.
     """
 
     decision: Decision
@@ -147,14 +147,14 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Another job that had GPUs of a virtual cluster while this one waited for some there.
+    """Another job that had GPUs of a virtual cluster while the job in question waited there.
 
     Attributes:
-        vc: its own virtual cluster; another one where it had borrowed the GPUs.
-        gpus: the most GPUs that it had there at a time.
-        seconds: seconds of the wait in which it had some.
-        gpu_s: GPU-seconds that it had in the wait.
-        estimate_s, ran_s: predicted and real seconds on GPUs; None: not known.
+        vc: virtual cluster of the other job. It differs if the job had borrowed the GPUs.
+        gpus: largest number of GPUs that it had there at once.
+        seconds: seconds of the wait during which it had any.
+        gpu_s: GPU-seconds that it had during the wait.
+        estimate_s, ran_s: predicted and true seconds on GPUs; None: unknown.
         runs: whether it still runs; then `ran_s` is up to now.
     """
 
@@ -265,8 +265,8 @@ def waits_for_gpus(spans: Sequence[Span]) -> list[tuple[float, float]]:
 
 
 def seconds_before(spells: Sequence[tuple[float, float]]) -> Callable[[float], float]:
-    """Return a function that gives how many seconds of some spells, given in order, lie before a
-    time.
+    """Return a function from a time to the total seconds of the given spans before it. The spans
+    must be in order.
     """
     starts = [start for start, _ in spells]
     sums = [0.0, *accumulate(end - start for start, end in spells)]
@@ -359,9 +359,10 @@ def sharing_of(
 def _rests_on(
     d: Decision,
 ) -> tuple[float | None, float | None, float | None, float | None]:
-    """Return what was recorded of a packing, in seconds: its gain, the time left to the
-    newcomer, the time left to the partner, its cost to waiting jobs. None for each that was
-    not."""
+    """Return four recorded numbers of a decision to share GPUs, in seconds: the gain, the time left
+    of the new job, the time left of its partner, and the cost to waiting jobs. A number that is not
+    recorded is None.
+    """
     known = dict(d.evidence)
     names = ("gain_s", "left_s", "partner_left_s", "hold_costs_s")
     gain_s, left_s, other_s, costs_s = (float(known[n]) if n in known else None for n in names)
@@ -387,7 +388,7 @@ def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span
 
 
 def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
-    """Return a decision with its sentence and numbers."""
+    """Return a decision as an event, with its sentence and its numbers."""
     names = ("need", "free", "limit", "position", "blocker", "partner")
     evidence: Json = {n: getattr(d, n) for n in names if getattr(d, n) is not None}
     if d.action is Action.ENQUEUE:

@@ -75,7 +75,9 @@ def next_step(reason: Reason) -> str:
 
 
 def in_line(position: int) -> str:
-    """Return a place in line, counted from 1, and how many jobs go first, in words."""
+    """Return as text a position in line and the number of jobs ahead: "number 3 in line, behind 2
+    higher-priority jobs".
+    """
     ahead = {1: "", 2: f", behind {AHEAD}"}
     return f"number {position} in line" + ahead.get(
         position, f", behind {position - 1} higher-priority jobs"

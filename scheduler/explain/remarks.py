@@ -17,14 +17,15 @@ from scheduler.explain.words import duration, fields_worded, number, percent, si
 def remarks(
     events: Sequence[Event], limit_s: float | None = None, *, codes: bool = False
 ) -> Iterator[tuple[Event, list[str]]]:
-    """Yield each event with what its sentence leaves out: numbers, next step.
+    """Yield each event of a job's life with lines that its sentence does not contain: numbers, the
+    prediction and the next step.
 
-    The prediction, and how long the job should run by it, are shown when they change. What a free
-    profiling pass recorded of queues it never served is left out.
+    The prediction and the expected duration are given only when they change. Events without
+    effect are skipped.
 
     Args:
-        limit_s: its time limit.
-        codes: also what is recorded, by its names there.
+        limit_s: the job's time limit, seconds; None: none.
+        codes: also give all numbers under their recorded names.
     """
     shown, predicted = "", predictions(events)
     for event in events:
@@ -45,7 +46,9 @@ def remarks(
 
 
 def predictions(events: Sequence[Event]) -> dict[int, str]:
-    """Return, by decision, what is predicted from then on, where that changed."""
+    """Return a text for each decision at which the predicted duration changed, by the decision's
+    number: "predicted 2 h now, 1 h before".
+    """
     before: float | None = None
     texts: dict[int, str] = {}
     for event in events:
@@ -62,14 +65,17 @@ def predictions(events: Sequence[Event]) -> dict[int, str]:
 
 
 def recorded(d: Decision) -> str:
-    """Return the numbers of a decision by the names under which they are recorded."""
+    """Return the order value and the evidence of a decision as text, each number under its recorded
+    name.
+    """
     order = [] if d.priority is None else [f"order value {number(d.priority)}"]
     return ", ".join([*order, *(f"{name} {value}" for name, value in dict(d.evidence).items())])
 
 
 def _numbers(event: Event) -> str:
-    """Return in words the numbers of a decision that its sentence leaves out; "" without
-    any."""
+    """Return as text the numbers of a decision that its sentence does not contain, such as its
+    placement and free GPUs. Return "" without such numbers.
+    """
     given, d = event.evidence, event.decision
     parts = [given["placement"]] if "placement" in given else []
     if d.action in CHANGES_GPUS and {"free", "limit"} <= set(given):
@@ -98,8 +104,9 @@ _FIELDS = {
 
 
 def _evidence(name: str, value: float | str) -> str:
-    """Return one number of a decision's evidence in words; "" for one that is shown
-    elsewhere."""
+    """Return one number of a decision's evidence as text. Return "" for a number that is shown
+    elsewhere.
+    """
     if name in _IN_WORDS:
         return ""
     if name in _NAMES:
@@ -161,6 +168,8 @@ def _side(excess: float) -> str:
 
 
 def _spread(d: Decision, limit_s: float | None) -> str:
-    """Return how long it should run, in words; "" where it was not recorded."""
+    """Return the predicted duration of a job as text, median and 90th percentile: "should run ...".
+    Return "" if the decision does not record them.
+    """
     found = belief([d], limit_s) if "p90_s" in dict(d.evidence) else None
     return "" if found is None else f"should run {words(found.p50_s, found.p90_s, limit_s)}"

@@ -53,7 +53,9 @@ from scheduler.slurm.reason import rows as slurm_rows
 
 
 class Depth(IntEnum):
-    """How much is shown: one line; what somebody who waits asks first; all of it."""
+    """How much of an explanation is shown: one line; the rows that the owner of a waiting job reads
+    first; or all rows.
+    """
 
     LINE = 0
     BRIEF = 1
@@ -61,7 +63,7 @@ class Depth(IntEnum):
 
 
 class Reader(Enum):
-    """For whom it is put into words."""
+    """The kind of reader for whom an explanation is put into words."""
 
     TERMINAL = auto()  # and so commands are named, and old answers say how old they are
     PAGE = auto()
@@ -71,7 +73,7 @@ class Reader(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A sentence or two about one kind of finding; `label`: what a person reads before it."""
+    """A sentence or two about one kind of finding. `label` is the heading shown before the text."""
 
     kind: str
     label: str
@@ -80,11 +82,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What is put into words, for whom, when and how much of it.
+    """The explanation to put into words, its reader, the time and how much to show.
 
     Attributes:
-        job: None where there is an analysis alone.
-        wait: the analysis, where there is one.
+        job: the explanation of the job; None if only the analysis of its wait is shown.
+        wait: the analysis of the job's wait; None without one.
     """
 
     job: Explanation | None
@@ -100,13 +102,13 @@ class _About:
 
     @property
     def never(self) -> bool:
-        """Whether the job cannot start at all, which is shown before anything else."""
+        """Whether the job can never start. Such a job's reason is shown before anything else."""
         job = self.job
         return job is not None and self.wait is not None and job.reason == Reason.VC_TOO_SMALL
 
     @property
     def in_slurm(self) -> SlurmReason | None:
-        """Why a followed Slurm has the job waiting; None for a job that it started."""
+        """Why the followed Slurm keeps the job waiting. None for a job that Slurm has started."""
         return None if self.job is None else _in_slurm(self.job)
 
 
@@ -121,11 +123,13 @@ def render(
     *,
     codes: bool = False,
 ) -> list[Row]:
-    """Return an explanation, or the analysis of a wait alone, in words.
+    """Return the rows of an explanation in words. A given analysis is shown without the rest of the
+    explanation.
 
     Args:
-        now: the reader's moment, seconds since the epoch; None: that of the analysis.
-        codes: also the codes of reasons.
+        now: time at which the reader reads, seconds since the epoch. None: the time of the
+            analysis.
+        codes: also show the codes of reasons.
     """
     job = found if isinstance(found, Explanation) else None
     wait = found.analysis if isinstance(found, Explanation) else found
@@ -148,8 +152,9 @@ def render(
 def says(
     found: Explanation | Analysis, reader: Reader = Reader.PAGE, depth: Depth = Depth.WHOLE
 ) -> dict[str, str]:
-    """Return what is to be read of a finding at its own moment, by kind; "" where there is
-    nothing."""
+    """Return the text of each kind of row of an explanation, by kind. Times are relative to the
+    time of the analysis. The text is "" for a kind without a row.
+    """
     texts = {kind: "" for kind, *_ in _SAYS}
     for row in render(found, depth, reader):
         texts[row.kind] = " ".join(filter(None, [texts[row.kind], row.text]))
@@ -157,8 +162,9 @@ def says(
 
 
 def comment(d: Decision) -> str:
-    """Return why a job waits as Slurm's AdminComment has it: everybody may read that, so no other
-    job is named."""
+    """Return the reason why a job waits as text for its AdminComment in Slurm. Every user can read
+    that field, so the text names no other job.
+    """
     return f"{d.reason}: {sentence(d, visible=())}"
 
 
@@ -168,7 +174,9 @@ def _in_slurm(job: Explanation) -> SlurmReason | None:
 
 
 def _in_own_words(found: Explanation | Analysis, rows: list[Row]) -> list[Row]:
-    """Return rows without a reason of Slurm's that is text somebody wrote: it is data."""
+    """Return the rows, with a reason code of Slurm replaced where a person wrote it as free text.
+    An agent reads such text from the data only.
+    """
     slurm = found.slurm if isinstance(found, Explanation) else None
     if slurm is None or not slurm.code or re.fullmatch(r"[A-Za-z]{1,48}", slurm.code):
         return rows
@@ -177,7 +185,7 @@ def _in_own_words(found: Explanation | Analysis, rows: list[Row]) -> list[Row]:
 
 
 def _first(about: _About) -> _Rows:
-    """Yield the row on where a job stands, and why."""
+    """Yield the row that says which phase the job is in, and why."""
     job, wait = about.job, about.wait
     if job is None:
         yield "", "" if wait is None else dominant(wait)
@@ -208,7 +216,9 @@ def _start(about: _About) -> _Rows:
 
 
 def start_words(made: StartForecastRow | None, now: float) -> str:
-    """Return when a job starts, as it is foreseen (`words.starts`)."""
+    """Return the forecast start of a job in words, as `words.starts` does. The start is unknown if
+    `made` is None.
+    """
     if made is None:
         return starts(None, None, "", now)
     return starts(
@@ -224,7 +234,9 @@ def start_words(made: StartForecastRow | None, now: float) -> str:
 
 
 def _times(about: _About) -> _Rows:
-    """Yield the row on when a job was submitted, eligible and started, kept apart."""
+    """Yield the row with three times: when the job was submitted, when it became eligible to start,
+    and when it started.
+    """
     if about.job is None:
         return
     times, now = about.job.times, about.now
@@ -275,8 +287,9 @@ OLD_S = 3.0  # an answer of longer ago says how old it is
 
 
 def _way(about: _About) -> _Rows:
-    """Yield the row on what is in the way of a waiting job. It says how old what is known of
-    the cluster is, where that is old."""
+    """Yield the row on the runs, jobs and nodes that a waiting job waits for. If the analysis is
+    older than `OLD_S`, the row says how old it is.
+    """
     wait = about.wait
     if wait is None or (about.never and about.depth is Depth.BRIEF):
         return
@@ -300,8 +313,9 @@ def _nodes(about: _About) -> _Rows:
 
 
 def nodes_words(found: NodesLookedAt, gpus: int) -> str:
-    """Return the nodes by what keeps a job from them: "12 nodes: 9 have too few GPUs free (at most
-    2 of 4 on one), 1 has too many closed, 2 are of another GPU type."."""
+    """Return how many nodes cannot take a job, by the reason: "12 nodes: 9 have too few GPUs free
+    (at most 2 of 4 on one), 1 has too many closed, 2 are of another GPU type.".
+    """
     most = f"at most {found.most_free} of {gpus} on one"
     parts = [
         (found.busy, "has", "have", f"too few GPUs free ({most})"),
@@ -323,8 +337,9 @@ def _placed(about: _About) -> _Rows:
 
 
 def _latest(about: _About) -> _Rows:
-    """Yield the row on when a job starts at the latest; none where its first line says that
-    already."""
+    """Yield the row with the latest start of a job. Yield none if the row with the forecast start
+    gives it already.
+    """
     made = about.job.forecast if about.job is not None and about.in_slurm is None else None
     if made is not None and made.start_p50 is not None:
         if made.latest is None:
@@ -339,8 +354,9 @@ def _waited(about: _About) -> _Rows:
 
 
 def _promised(about: _About) -> _Rows:
-    """Yield the row that repeats what start was foreseen at submission, for a job that waited
-    and runs or is over."""
+    """Yield the row with the start that was forecast when the job was submitted. Only a job that
+    waited, and now runs or has ended, gets this row.
+    """
     job = about.job
     if job is None or about.in_slurm is not None or job.standing is not None:
         return
@@ -367,8 +383,9 @@ def _history(about: _About) -> _Rows:
 
 
 def _changed(about: _About) -> _Rows:
-    """Yield the row on how the forecast start has moved. The brief form names the main cause,
-    and only a considerable move."""
+    """Yield the row that says how much later or earlier the forecast start is than before. With
+    `Depth.BRIEF`, name only the main cause, and yield no row for a small change.
+    """
     found = about.wait.moved if about.wait is not None else None
     if found is None or about.wait is None:
         return
@@ -394,7 +411,7 @@ BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
 
 
 def _could(about: _About) -> _Rows:
-    """Yield rows on what the job's owner could do."""
+    """Yield rows with the changes by which the job's owner could start it sooner."""
     job, brief = about.job, about.depth is Depth.BRIEF
     if job is None:
         return
@@ -410,7 +427,9 @@ def _could(about: _About) -> _Rows:
 
 
 def offer_words(one: WhatIfAnswer, now: float) -> str:
-    """Return what a change would do, how often that held, and the command that makes it."""
+    """Return a suggested change in words: its effect, how often suggestions of its kind came true,
+    and the command that makes it.
+    """
     record = record_words(one.held, one.judged)
     how = f": {one.command}" if one.command else ""
     return f"{one.words}, {one.contract(now)}{f' ({record})' if record else ''}{how}"
@@ -473,8 +492,9 @@ _SAYS: tuple[tuple[str, Depth, Callable[[_About], _Rows]], ...] = (
 
 
 def dominant(found: Analysis) -> str:
-    """Return what the policy decided last, with the numbers of now; of a reason that only a newer
-    service knows, its name."""
+    """Return the policy's last decision about the job as a sentence, with the present numbers. A
+    reason that this version does not know is given by its name.
+    """
     if found.reason not in {*Reason}:
         return phrase(found.reason)
     stands = Decision(
@@ -494,7 +514,9 @@ def dominant(found: Analysis) -> str:
 
 
 def in_the_way(found: Analysis, *, recorded: bool = False) -> str:
-    """Return what is in the way, in a few sentences."""
+    """Return in a few sentences which runs, jobs and nodes a waiting job waits for. With
+    `recorded`, the numbers are those of a past time.
+    """
     if found.reason == Reason.VC_TOO_SMALL:
         return f"It {dominant(found)}."
     numbers = f"It needs {count(found.need or 0, 'GPU')}; {_counts(found, recorded=recorded)}."
@@ -510,8 +532,9 @@ def in_the_way(found: Analysis, *, recorded: bool = False) -> str:
 
 
 def _counts(found: Analysis, *, recorded: bool = False) -> str:
-    """Return what there is for it: "2 of 16 are free now, 2 of them kept for another job, 8 are
-    closed"."""
+    """Return how many of the GPUs that the job may use are free, kept, lent or closed: "2 of 16 are
+    free now, 2 of them kept for another job, 8 are closed".
+    """
     free = found.free or 0
     verb, when = (were, "then") if recorded else (are, "now")
     text = f"{free} of {found.limit} {verb(free)} free {when}"
@@ -528,7 +551,9 @@ def _counts(found: Analysis, *, recorded: bool = False) -> str:
 
 
 def otherwise(found: Analysis) -> str:
-    """Return what would do as well as what is in the way; "" where nothing was found."""
+    """Return how many other runs could end instead of those named, so that the job starts. Return
+    "" without such runs.
+    """
     if found.instead:
         few, many = min(map(len, found.instead)), max(map(len, found.instead))
         who = count(many, "other") if few == many else f"{few}-{many} others"
@@ -545,7 +570,9 @@ WHAT = {RUN: RUN, AHEAD: AHEAD, "reservation": "job that GPUs are kept for"}
 
 
 def _group(group: Group, at: float) -> str:
-    """Return things of one kind: "2 running jobs of others (the last should end in 3 h)"."""
+    """Return in words the members of a group of one kind, for which a job waits: "2 running jobs of
+    others (the last should end in 3 h)".
+    """
     if group.kind == NODE:
         few = len(group.shown) == group.count
         nodes = [node_words(one, at) for one in group.shown]
@@ -559,14 +586,16 @@ def _group(group: Group, at: float) -> str:
 
 
 def node_words(one: InTheWay, at: float) -> str:
-    """Return a closed node that is in the way, in words, with what is known of it."""
+    """Return a closed node in words, with who drained it and which of its GPUs fail. Return only
+    its name if this is unknown.
+    """
     if one.closed is None:
         return f"node {one.node}, which is closed"
     return closed_node(one.closed, at)
 
 
 def closed_node(node: ShutNode, at: float) -> str:
-    """Return "node n3, drained by ada: fan broken"."""
+    """Return a closed node with the reason as text: "node n3, drained by ada: fan broken"."""
     silent = [(one.gpu, one.since, one.why) for one in node.silent]
     parts = [drained_words(node.actor, node.why) if node.drained else ""]
     parts.append(closed_words(silent, node.gpus, at))
@@ -574,7 +603,9 @@ def closed_node(node: ShutNode, at: float) -> str:
 
 
 def _who(group: Group) -> str:
-    """Return jobs by name where they are few and may be named, else how many."""
+    """Return the names of the jobs in a group if the group is small and the viewer may see them.
+    Otherwise return their number.
+    """
     what, hidden = WHAT[group.kind], group.count - group.named
     if not group.named:
         return count(hidden, f"{what} of others")
@@ -589,7 +620,7 @@ def _who(group: Group) -> str:
 
 
 def place(found: Analysis) -> str:
-    """Return its place in line, and what puts it there."""
+    """Return a waiting job's position in its queue as text, with the terms of its order value."""
     if found.position is None:
         return "It is in no queue yet."
     text = f"Number {found.position:,} of {found.waiting:,} in {found.vc}"
@@ -600,7 +631,9 @@ def place(found: Analysis) -> str:
 
 
 def promise(found: Analysis) -> str:
-    """Return from when on GPUs are kept for it, with what that depends on; "" when nothing is."""
+    """Return as text when the scheduler will reserve GPUs for a waiting job, and the conditions.
+    Return "" if none will be reserved.
+    """
     if found.reserved is not None and found.reserved.own:
         return _kept(found.reserved)
     promise = found.bound
@@ -636,7 +669,9 @@ def promise(found: Analysis) -> str:
 
 
 def _kept(kept: Kept) -> str:
-    """Return that GPUs are kept for this job, and who is still on them."""
+    """Return as text how many GPUs are reserved for this job, and how many of them running jobs
+    still hold.
+    """
     held = kept.gpus - kept.free
     busy = f"{held} of them still busy" if held else "all of them free"
     if held and kept.free_in_s is not None:
@@ -650,7 +685,9 @@ def _kept(kept: Kept) -> str:
 
 
 def sharing(found: NotShared) -> str:
-    """Return why it does not share the GPUs of the run that came closest."""
+    """Return as text why the job does not share GPUs with the running job that was the best
+    candidate.
+    """
     text = "Of the running jobs whose GPUs it might share, "
     if found.refused == Reason.KEEPS_OTHERS_OUT and found.hold and found.gain_s:
         hold = found.hold
@@ -676,10 +713,11 @@ _REFUSED[Reason.PRIORITY_RATIO] = "this job's predicted GPU-time is too large be
 
 
 def moved_words(found: MovedStart, now: float, most: int | None = None) -> str:
-    """Return how a start has moved: "40 min later than foreseen 3 h ago: ...".
+    """Return as text how much the forecast start has changed, and why: "40 min later than foreseen
+    3 h ago: ...".
 
     Args:
-        most: causes that are named, those that move it most; None: all.
+        most: name at most this many causes, those with the largest effect first. None: all.
     """
     way = "later" if found.by_s > 0 else "earlier"
     text = f"{duration(abs(found.by_s))} {way} than foreseen {roughly(now - found.since)} ago"
@@ -691,7 +729,9 @@ def moved_words(found: MovedStart, now: float, most: int | None = None) -> str:
 
 
 def cause_words(cause: Cause) -> str:
-    """Return what has happened since a start was foreseen: "3 later jobs are before it"."""
+    """Return as text one cause by which a forecast start has changed: "3 later jobs are
+    before it".
+    """
     if cause.kind == "closed":
         return f"GPUs of {count(cause.count, 'node')} are closed"
     if cause.kind == "outlived":
@@ -702,13 +742,16 @@ def cause_words(cause: Cause) -> str:
 
 
 def rests_on(history: Known) -> str:
-    """Return "ada's jobs named like train: 4.2 ended jobs ... Of the next, half last over 25 min
-    ..."."""
+    """Return as text the history behind a prediction: "ada's jobs named like train: 4.2 ended jobs
+    ... Of the next, half last over 25 min ...".
+    """
     return f"{history.of}: {known_words(history)} {next_words(history.next)}"
 
 
 def known_words(history: Known) -> str:
-    """Return how much a history knows: "18 ended jobs, the older ones counting less."."""
+    """Return as text how many ended jobs a history holds, weighted by age: "18 ended jobs, the
+    older ones counting less.".
+    """
     if history.ended < 0.05 and history.reached < 0.05:
         return "None of them was seen yet: it says what the wider group says."
     runs = max(0.0, history.reached - history.ended)
@@ -720,8 +763,9 @@ SHOWN_ODDS = 0.005  # below it, and above the rest, a chance is not written
 
 
 def next_words(found: Next, outlived_s: float = 0.0) -> str:
-    """Return "Of the next, half last over 25 min, one in ten over 6 h; of a hundred, 31 over 1
-    h."."""
+    """Return as text the durations that a history predicts: "Of the next, half last over 25 min,
+    one in ten over 6 h; of a hundred, 31 over 1 h.".
+    """
     who = f"Of those that outlive {duration(outlived_s)}" if outlived_s > 0 else "Of the next"
     text = f"{who}, half last over {duration(found.p50_s)}, one in ten over {duration(found.p90_s)}"
     odds = [
@@ -733,7 +777,9 @@ def next_words(found: Next, outlived_s: float = 0.0) -> str:
 
 
 def even_then(code: str) -> str:
-    """Return why a job does not start although it would fit and nothing is in its way."""
+    """Return as text why a job does not start although enough GPUs are free and no other job or
+    node blocks it.
+    """
     return _EVEN_THEN.get(code, "the policy would keep it waiting")
 
 
@@ -751,7 +797,9 @@ _EVEN_THEN: dict[str, str] = {
 
 
 def of_partitions(answer: Eta) -> list[str]:
-    """Return what follows the partitions in which a job was tried."""
+    """Return the lines printed below the table of partitions of `pellucid eta`: partitions not
+    tried, and partitions that refuse the job.
+    """
     found = []
     if len(answer.asked) > 1:
         found.append(f"Asked for {', '.join(answer.asked)}: it starts in whichever is first.")
@@ -763,7 +811,9 @@ def of_partitions(answer: Eta) -> list[str]:
 
 
 def tried_by(offers: Sequence[Tried]) -> str:
-    """Return on what offered changes were tried; "" where there are none."""
+    """Return as text how suggested changes were tried: on a copy of the queue, or also by Slurm.
+    Return "" without suggestions.
+    """
     both, copy = sum(one.by_slurm for one in offers), "tried on a copy of the queue"
     if not both:
         return f"{copy} alone" if offers else ""
@@ -772,12 +822,16 @@ def tried_by(offers: Sequence[Tried]) -> str:
 
 
 def of_nodes(answer: ByNode) -> list[str]:
-    """Return what follows the nodes, of which each keeps a job waiting by something."""
+    """Return the line printed below the table of nodes: how many more nodes can never take the job.
+    Return [] if there are none.
+    """
     return [f"{answer.unsuited} more could never do it."] if answer.unsuited else []
 
 
 def of_causes(found: Causes) -> str:
-    """Return what stands above the causes of all that wait."""
+    """Return the line printed above the table of causes: how many jobs wait, and how many GPUs they
+    ask for.
+    """
     if not found.waiting:
         return "No job waits."
     wait = "waits" if found.waiting == 1 else "wait"
@@ -788,7 +842,7 @@ WAITED_FOR = "What would free most of them:"
 
 
 def of_places(compared: Compared) -> list[str]:
-    """Return which of two jobs goes first, and why."""
+    """Return lines that say which of two jobs goes first, and why."""
     job, other = compared.job_id, compared.other
     if compared.unavailable:
         return [f"{job} cannot be compared with {other}: {compared.unavailable}"]

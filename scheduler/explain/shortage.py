@@ -33,14 +33,15 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class NodeShort:
-    """A node that could run a job, or its part of one, and what keeps the job from it.
+    """A node that could run a job or its part of it, and what prevents it now.
 
     Attributes:
-        gpus, gpus_there: free, and in all, of the types that it asks for.
-        lacks: what is short; empty: nothing.
-        shut: "closed", "reservation" or "kept" (for jobs before it); why: the node's state and
-            its administrator's words, or the reservation's name.
-        until: by when it could, by time limits (epoch seconds); None: not known.
+        gpus, gpus_there: free GPUs and all GPUs of the types that the job asks for.
+        lacks: resources that are short; empty: none.
+        shut: "closed", "reservation" or "kept" (for jobs before it). why: the node's state with the
+            administrator's text, or the reservation's name.
+        until: latest time when the node could take the job, by time limits (epoch seconds); None:
+            unknown.
     """
 
     name: str
@@ -112,8 +113,9 @@ class Shortage:
 
 
 def _least(node: NodeShort) -> tuple[bool, int, float, int, str]:
-    """Return the key by which nodes are sorted, smallest first: those with enough GPUs, then
-    those that lack few things, then those that lack little of them."""
+    """Return the sort key of a node, smallest first: nodes with enough GPUs, then nodes that lack
+    few resources, then nodes that lack small amounts.
+    """
     lack = sum(1 - one.free / one.asked for one in node.lacks if one.asked)
     no_gpu = any(one.what == GPU for one in node.lacks)
     return no_gpu, len(node.lacks), lack, -node.gpus, node.name
@@ -123,7 +125,9 @@ def _least(node: NodeShort) -> tuple[bool, int, float, int, str]:
 
 
 def clauses(one: Shortage, now: float) -> list[str]:
-    """Return what is lacking, as clauses; [] where nothing is known to be."""
+    """Return as clauses which resources the nodes of a partition lack for a job. Return [] if
+    nothing is known to be lacking.
+    """
     if one.parts and one.readies >= one.nodes:
         text = f"{_names(one.ready, one.readies)} {_has(one.readies)} all that this part asks for"
         return [text, f"it starts together with {count(one.parts, 'other part')} of its job"]
@@ -174,7 +178,9 @@ def lacks_of(node: NodeShort) -> list[str]:
 
 
 def shut_of(node: NodeShort) -> str:
-    """Return what keeps a node from a job whatever is free there; "" for nothing."""
+    """Return as text the state or reservation that closes a node to a job, however much is free on
+    it. Return "" for an open node.
+    """
     return f"reservation {node.why}" if node.shut == "reservation" else node.why
 
 

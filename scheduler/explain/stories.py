@@ -28,10 +28,10 @@ Counting = Callable[[str, int, str | None, bool], Capacity]
 
 
 def story_of(of: Dossier) -> Story:
-    """Return the story of a job.
+    """Return the story of a job: its events in order, with their sentences.
 
-    What was decided about jobs of a followed Slurm took no effect: of one that Slurm started, none
-    of it is the story.
+    In front of Slurm, decisions of this service have no effect. The story of a job that Slurm
+    started leaves them out.
     """
     now, own, step = of.stands, list(of.own), ""
     if now is not None and own and Phase(now.row.phase).waits:
@@ -46,7 +46,7 @@ def story_of(of: Dossier) -> Story:
 
 
 def where_it_stands(job: JobRow, story: Story, now: float) -> str:
-    """Return where a job is in its life, in a sentence without its subject."""
+    """Return the present state of a job as a sentence without its subject: "has waited 3 h"."""
     ran = max((job.ended_at or now) - job.started_at, 0.0) if job.started_at is not None else 0.0
     waited, state = duration(waited_s(job, story)), ended(job.state or "")
     if job.phase == Phase.ENDED:
@@ -64,8 +64,8 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
 
 
 def waited_s(job: JobRow, story: Story) -> float:
-    """Return how many seconds a job waited; one that Slurm started counts from when it was
-    eligible.
+    """Return the seconds that a job waited. For a job that Slurm started, count from the time when
+    it became eligible.
     """
     if job.started_at is None or job.slurm is None:
         return story.waited_s
@@ -85,11 +85,11 @@ _STANDS = {
 
 
 def names_of_terms(body: Mapping[str, Any]) -> Mapping[str, Description]:
-    """Return how to read the scores of a bundle (`explain.terms.describe`), by its digest, and
-    those of the histories alone.
+    """Return the descriptions of the terms of scores, by digest of the bundle. They cover the
+    bundle in use and predictions from histories alone.
 
     Args:
-        body: path and digest of the bundle in use; empty when there is none.
+        body: path and digest of the bundle in use; empty without a bundle.
     """
     bundle = bundle_in_use(body)
     models = {bundle.digest: describe(bundle)} if bundle and "duration" in bundle.parts else {}
@@ -97,14 +97,17 @@ def names_of_terms(body: Mapping[str, Any]) -> Mapping[str, Description]:
 
 
 def bundle_in_use(body: Mapping[str, Any]) -> Bundle | None:
-    """Return the bundle that is decided with; None when there is none, or it cannot be read."""
+    """Return the bundle of models that the policy uses. Return None if there is none, or if it
+    cannot be read.
+    """
     return _read_bundle(str(body.get("path", "")), str(body.get("digest", "")))
 
 
 @lru_cache(maxsize=2)
 def _read_bundle(path: str, digest: str) -> Bundle | None:
-    """Return the bundle in a folder, read once for each digest; None where it cannot be read,
-    or `path` is empty."""
+    """Return the bundle of models in a folder. It is cached by path and digest. Return None if
+    `path` is empty or the bundle cannot be read.
+    """
     if not path:
         return None
     from models.bundle import Bundle, BundleError  # not where none is in use
@@ -116,8 +119,8 @@ def _read_bundle(path: str, digest: str) -> Bundle | None:
 
 
 def counting(nodes_now: NodesNow) -> Counting:
-    """Return a cache of counts at one moment, so that jobs that ask for the same are counted
-    once.
+    """Return a function that counts free, closed and total GPUs for a request. It caches each
+    count, and reads the nodes once.
     """
 
     @cache
@@ -132,8 +135,8 @@ def counting(nodes_now: NodesNow) -> Counting:
 
 
 def sentence_now(counts: Counting, job: JobRow, line: Line, position: int | None) -> str:
-    """Return the latest decision about a waiting job in words, with the present numbers, as `why`
-    shows it.
+    """Return the last decision about a waiting job as a sentence, with the present numbers of GPUs
+    and the job's present position.
     """
     last = decision_of(line)
     now, _ = _with_counts(counts, job, last, position)
@@ -143,8 +146,9 @@ def sentence_now(counts: Counting, job: JobRow, line: Line, position: int | None
 def _with_counts(
     counts: Counting, job: JobRow, last: Decision, position: int | None
 ) -> tuple[Decision, str]:
-    """Return the last decision about a waiting job with the present numbers, and what would
-    help where its reason does not say so; else ""."""
+    """Return the last decision about a waiting job with the present numbers, and a next step for
+    its owner. The next step is "" unless closed GPUs block the job.
+    """
     if last.reason is Reason.BEHIND_HIGHER_PRIORITY:
         if position in (None, last.position):
             return last, ""

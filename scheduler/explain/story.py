@@ -224,7 +224,7 @@ def _foil(
     spans: Sequence[Span],
     order: Mapping[str, float],
 ) -> list[str]:
-    """Return why the jobs in front went first, for the two that stood there longest."""
+    """Return sentences on why other jobs went first, for the two that stood ahead longest."""
     behind: dict[str, float] = {}
     for d in decisions:
         if d.action is Action.WAIT and d.blocker and d.blocker != job.job_id:

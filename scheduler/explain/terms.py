@@ -68,12 +68,12 @@ _THOUGHTS = {spec.name: _BY_FAMILY[spec.family] for spec in features_of(FAMILIES
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """Terms that say the same.
+    """Terms of a score with the same meaning.
 
     Attributes:
-        text: what they are about; of a term that belongs to no thought, its name.
-        contribution: what they add to the score together.
-        terms: their names.
+        text: the meaning; the term's name if it has none.
+        contribution: sum of these terms in the score.
+        terms: names of the terms.
     """
 
     text: str
@@ -284,8 +284,9 @@ def _term(
 
 
 def _outside(feature: str, values: Mapping[str, str], described: Description) -> str:
-    """Return a remark that a feature's value lies beyond all training rows, with where these
-    end; "" where it does not, or nothing is known of it.
+    """Return a remark if the value of a feature lies outside the range of all training rows, with
+    that range. The model then uses the value at the nearest end. Return "" if the value lies
+    inside, or the range is unknown.
 
     The term says there what it says at the nearest edge of its data.
     """

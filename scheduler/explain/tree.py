@@ -13,12 +13,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found out.
+    """One fact that an explanation contains.
 
     Attributes:
-        kind: what it is about, as "forecast" or "groups".
-        values: what was found, by name: numbers, codes, texts, lists and tables of these.
-        children: the findings that it is made of.
+        kind: subject of the fact, such as "forecast" or "groups".
+        values: the values by name: numbers, codes, texts, lists and tables of these.
+        children: the facts from which this one follows.
     """
 
     kind: str
@@ -26,7 +26,7 @@ class Finding:
     children: tuple[Finding, ...] = ()
 
     def walk(self) -> Iterator[Finding]:
-        """Return this finding, and after it those below it."""
+        """Yield this finding, then all findings below it."""
         yield self
         for child in self.children:
             yield from child.walk()

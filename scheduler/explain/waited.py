@@ -23,7 +23,9 @@ LEAST_SHARE = 0.01  # of a wait, that its reason is named
 
 
 def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
-    """Return what a wait was made of: reasons by share, who had GPUs meanwhile, who went first."""
+    """Return as text the parts of a wait: each reason with its share, the jobs that had GPUs
+    meanwhile, and the jobs that started first.
+    """
     parts = [w for w in waits if w.share >= LEAST_SHARE]
     why = listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
     needed = gpu_hours(job.gpus * sum(w.seconds for w in waits))
@@ -39,7 +41,9 @@ def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
 
 
 def as_predicted(one: Held) -> str:
-    """Return how long a job that had GPUs meanwhile has run, beside what was predicted."""
+    """Return as text the predicted and the true duration of a job that had GPUs meanwhile: "
+    (predicted 2 h, ran 3 h)". Return "" if both are unknown.
+    """
     ran = "has run" if one.runs else "ran"
     known = [
         f"{word} {duration(seconds)}"
@@ -128,8 +132,9 @@ def _held_back(spans: Sequence[Span]) -> str:
 
 
 def _began(waits: Sequence[Wait]) -> str:
-    """Return a clause with the reason of the longest wait, as it was when that wait began. It
-    is used where nothing is known of who had GPUs since."""
+    """Return as text the reason of the longest part of a wait, with the numbers at its beginning.
+    Used if it is unknown which jobs had GPUs since.
+    """
     first = waits[0]
     share = f", {percent(first.share)} of it" if 0.0 < first.share < 0.995 else ""
     began = f"the longest of {first.spells} such waits began" if first.spells > 1 else "it began"

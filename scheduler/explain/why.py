@@ -100,8 +100,9 @@ def explain(of: Dossier) -> Explanation:
 
 
 def believed(stands: Stands, story: Story, forecast: StartForecastRow | None) -> Belief | None:
-    """Return how long a job should run, with what that rests on; of one that runs, how long
-    still."""
+    """Return the predicted duration of a job and the data behind it. For a running job, add the
+    time left.
+    """
     job, now = stands.row, stands.now
     runs = None
     if job.phase == Phase.RUNNING and job.started_at is not None:
@@ -126,8 +127,9 @@ def believed(stands: Stands, story: Story, forecast: StartForecastRow | None) ->
 
 
 def receipt_of(stands: Stands, story: Story) -> Receipt | None:
-    """Return what the durations and odds of a job's belief are made of; None where that is not
-    kept: of those that only a decision without it states, or the job's own progress."""
+    """Return the stored inputs of a job's predicted duration and odds. Return None if they are not
+    stored: the prediction was stated only in a decision, or by the job's own progress.
+    """
     if stands.receipt is not None:
         return stands.receipt
     taken = [event.decision for event in story.events]
@@ -151,8 +153,10 @@ def asking(job_id: str) -> str:
 
 
 def forecast_of(stands: Stands) -> StartForecastRow | None:
-    """Return the latest forecast; of a job that still waits, as it is given that it does, with its
-    bound from limits, which there is before any future was drawn: nothing is expected beyond it."""
+    """Return the latest start forecast of a job. For a waiting job it is conditioned on the job
+    still waiting now, and no quantile lies beyond the latest start by time limits. That bound
+    exists before any future was simulated.
+    """
     job, now, forecast, found = stands.row, stands.now, stands.forecast, stands.bound
     if not Phase(job.phase).waits:
         return forecast
@@ -175,7 +179,7 @@ def forecast_of(stands: Stands) -> StartForecastRow | None:
 
 
 def _not_yet(now: float) -> StartForecastRow:
-    """Return what is foreseen of a job before any future was drawn: nothing."""
+    """Return an empty start forecast, for a job of which no future was simulated yet."""
     return StartForecastRow(
         made_at=now,
         start_p50=None,
@@ -199,8 +203,9 @@ def _overtaken(story: Story) -> Overtaken | None:
 
 
 def _findings(job: JobRow, story: Story, now: float, busy: str = "") -> list[Finding]:
-    """Return what holds now first; then, by precedence, what held before while it waited; `busy`:
-    what takes the decider long.
+    """Return the reasons why a job is in its state, the present one first, then earlier reasons of
+    its wait by precedence. For an ended job, its end comes first, then the last decision on it.
+    `busy`: what takes the decider long, as text.
 
     Of a job that is over, how it ended comes first, then the last that was decided about it,
     unless that it waits.

@@ -44,11 +44,12 @@ def duration(seconds: float | None) -> str:
 
 
 def progress_words(progress: Progress | None, unread: str = "") -> str:
-    """Return a job's own progress in words: "its own progress says 90 epochs of 480 s: 12 h in all,
-    in nine of ten cases between 11 h 40 min and 12 h 25 min"; "" where it states nothing.
+    """Return the duration that a job reports by its progress, as text: "its own progress says 90
+    epochs of 480 s: 12 h in all, in nine of ten cases between 11 h 40 min and 12 h 25 min". Return
+    "" if the job reports none.
 
     Args:
-        unread: why it is not known any more, or was not at all.
+        unread: why the progress could not be read; "" if it was read.
     """
     if unread:
         return f"its own progress is not known: {unread}"
@@ -70,12 +71,12 @@ def roughly(seconds: float) -> str:
 
 
 def signed(seconds: float) -> str:
-    """Return a term of an order with its sign: "+25 min", "-8 min"."""
+    """Return a number of seconds with its sign as text: "+25 min", "-8 min"."""
     return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
 
 
 def clock(seconds: float) -> str:
-    """Return seconds since something, to the second: "+5d 11:25:20", "+00:03:20"."""
+    """Return a time span with its sign, to the second: "+5d 11:25:20", "+00:03:20"."""
     sign = "-" if seconds < 0 else "+"
     whole = round(abs(seconds))
     days, rest = divmod(whole, int(DAY_S))
@@ -85,7 +86,9 @@ def clock(seconds: float) -> str:
 
 
 def moment(epoch_s: float | None, *, zone: bool = False) -> str:
-    """Return seconds since the epoch as a UTC date and time, to the second."""
+    """Return a time as a UTC date and time to the second: "2026-11-20 08:00:00". Return "never" for
+    None.
+    """
     if epoch_s is None:
         return "never"
     text = datetime.fromtimestamp(round(epoch_s), UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -93,7 +96,9 @@ def moment(epoch_s: float | None, *, zone: bool = False) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number with thousands separated and about four significant digits."""
+    """Return a number as text, with a comma between thousands and about four significant digits.
+    Return "–" for None or an infinite value.
+    """
     if value is None or not math.isfinite(value):
         return "–"
     if value == int(value) and abs(value) < 1e15:
@@ -111,14 +116,14 @@ def factor(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of one as percent; small shares keep a digit."""
+    """Return a share (0 to 1) as text in percent: "42 %". Shares below 10 % keep one decimal."""
     value = 100 * share
     return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"
 
 
 def drained_words(actor: str = "", reason: str = "", then: str = "") -> str:
-    """Return that a node is drained, by whom, why, and what happens to it once nothing runs
-    there.
+    """Return as text who drained a node and why. `then` says what happens to the node once no job
+    runs on it.
     """
     by = f" by {actor}" if actor else ""
     why = f": {reason}" if reason else ""
@@ -126,12 +131,13 @@ def drained_words(actor: str = "", reason: str = "", then: str = "") -> str:
 
 
 def closed_words(closed: Iterable[tuple[int, float, str]], gpus: int, now: float) -> str:
-    """Return which GPUs of a node do not answer, since when and why: "7 of 8 GPUs answer; GPU 3
-    does not since 16:02: the GPU is lost"; "" when all do.
+    """Return as text which GPUs of a node do not answer: "7 of 8 GPUs answer; GPU 3 does not since
+    16:02: the GPU is lost". Return "" if all answer.
 
     Args:
-        closed: by index, since when (seconds since the epoch), and why.
-        gpus: on the node.
+        closed: of each such GPU, its index, the time since it does not answer (seconds since the
+            epoch), and the reason.
+        gpus: number of GPUs of the node.
     """
     ones = sorted(closed)
     if not ones:
@@ -158,14 +164,14 @@ def listed(items: list[str]) -> str:
 
 
 def sentence_of(d: Decision) -> str:
-    """Return a decision in words, with the jobs it waited for. Jobs whose ids are withheld are not
-    named.
+    """Return a decision as a sentence, with the jobs it waited for. Jobs whose ids are hidden from
+    the viewer are not named.
     """
     return sentence(d, _named(d)) + held_words(d)
 
 
 def fields_worded(d: Decision) -> frozenset[str]:
-    """Return the names of the fields of a decision whose values `sentence_of` puts in words."""
+    """Return the names of the fields of a decision that `sentence_of` mentions."""
     return fields_in_sentence(d, _named(d))
 
 
@@ -174,13 +180,13 @@ def _named(d: Decision) -> set[str]:
 
 
 def has_gpus(began: str, given: Sequence[Decision], partner: str | None, shared_s: float) -> str:
-    """Return why a running job has its GPUs, and with which job it shares them now.
+    """Return as text why a running job has its GPUs, and which job shares them now.
 
     Args:
-        began: the words of its start.
-        given: the decisions that gave it GPUs, in order.
-        partner: job it shares them with now; None: none.
-        shared_s: for how many seconds.
+        began: the sentence on its start.
+        given: the decisions that gave GPUs to the job, in order.
+        partner: id of the job that shares the GPUs now; None: no job does.
+        shared_s: seconds since both share the GPUs.
     """
     named = ANOTHER if partner in (ANOTHER, None) else f"job {partner}"
     if not given:
@@ -198,8 +204,8 @@ NAMED = 3  # jobs in a sentence
 
 
 def held_words(d: Decision) -> str:
-    """Return which jobs a wait was for, as recorded, to follow its sentence; "" where the sentence
-    names them, or none is known.
+    """Return as text which jobs a decision to wait was waiting for, to be appended to its sentence.
+    Return "" if the sentence names them already, or none is recorded.
     """
     if not d.held_by or d.action is not Action.WAIT or d.blocker in d.held_by:
         return ""
@@ -218,7 +224,9 @@ def held_words(d: Decision) -> str:
 
 
 def step_of(d: Decision) -> str:
-    """Return what would help; "" when nothing would."""
+    """Return as text the next step that could help the job of a decision. Return "" if there is
+    none.
+    """
     return next_step(d.reason) if d.action in _ASKS_FOR_A_STEP else ""
 
 
@@ -226,10 +234,11 @@ _ASKS_FOR_A_STEP = (Action.WAIT, Action.REFUSE, Action.CANCEL)
 
 
 def overtaking(action: Action, reason: Reason, *, ahead: bool, fewer: bool) -> str:
-    """Return why a later job could be given GPUs first, in words.
+    """Return as text why a job that was submitted later got GPUs before a waiting job.
 
     Args:
-        ahead: it stood before the job that waits in line; fewer: it asked for fewer GPUs.
+        ahead: whether the later job stood before the waiting job in line; fewer: whether it asked
+            for fewer GPUs.
     """
     if action is Action.PACK:
         return "shared the GPUs of a running job"
@@ -247,7 +256,9 @@ def overtaking(action: Action, reason: Reason, *, ahead: bool, fewer: bool) -> s
 
 
 def overtaken_words(by: Mapping[str, int]) -> str:
-    """Return how many jobs overtook a job, by why they could, in words; "" when none did."""
+    """Return as text how many later jobs got GPUs before a waiting job, by reason. Return "" if
+    none did.
+    """
     if not by:
         return ""
     total = sum(by.values())
@@ -258,7 +269,9 @@ def overtaken_words(by: Mapping[str, int]) -> str:
 
 
 class Gains(Protocol):
-    """What sharing gains and costs, and what each would run alone, seconds; None: not known."""
+    """The expected gain and cost of sharing GPUs, and the time left of both jobs if each ran alone.
+    All in seconds; None if unknown.
+    """
 
     @property
     def gain_s(self) -> float | None: ...
@@ -277,8 +290,8 @@ MEANS = (
 
 
 def gain_words(of: Gains) -> str:
-    """Return what sharing was expected to gain, and which estimates that rests on; "" where no
-    gain is counted.
+    """Return as text the expected gain of sharing GPUs, and the two predicted times left that the
+    gain is computed from. Return "" without a gain.
     """
     if of.gain_s is None:
         return ""
@@ -292,10 +305,11 @@ def gain_words(of: Gains) -> str:
 
 
 def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str:
-    """Return a step through a packing tree in words: "GPU utilisation 14 %, at most 43.6 %".
+    """Return one step through a packing tree as text: "GPU utilisation 14 %, at most 43.6 %".
 
     Args:
-        own, partner: before a step of the job that came, and before one of the other.
+        own, partner: prefix of the text: for a step about the new job, and for one about its
+            partner.
     """
     whose = partner if step.of_partner else own
     if step.speed is not None:
@@ -396,7 +410,9 @@ _ACTS = {
 
 
 def event_words(kind: str) -> str:
-    """Return a kind of event as a person reads it; one that is unknown here, as it is."""
+    """Return the name of a kind of event as a person reads it. An unknown kind is returned
+    unchanged.
+    """
     return _EVENTS.get(kind, kind)
 
 
@@ -422,13 +438,17 @@ _EVENTS: dict[str, str] = {
 
 
 def window(p50: float, p90: float | None, now: float) -> str:
-    """Return how far a moment lies ahead: "20 min to 1 h", with even odds and nine in ten."""
+    """Return as text how far a future time is away, from its median to its 90th percentile: "20 min
+    to 1 h".
+    """
     soon = duration(max(0.0, p50 - now))
     return soon if p90 is None else f"{soon} to {duration(max(0.0, p90 - now))}"
 
 
 def end_words(p50: float | None, p90: float | None, past_s: float | None, now: float) -> str:
-    """Return when a run should end, and how far it is past its prediction already."""
+    """Return as text when a run is expected to end. If the run is longer than predicted, add by how
+    much.
+    """
     if p50 is None:
         return "its end is not foreseen"
     text = f"expected to end in {window(p50, p90, now)}"
@@ -436,12 +456,17 @@ def end_words(p50: float | None, p90: float | None, past_s: float | None, now: f
 
 
 def expected_start(p50: float, p90: float | None, now: float) -> str:
-    """Return when a waiting job should start, from now on."""
+    """Return as text in how much time a waiting job is expected to start."""
     return f"expected to start in {window(p50, p90, now)}"
 
 
 def ends_words(ends_in_s: Sequence[float]) -> str:
-    """Return when the first and the last of some runs should end; "" of none."""
+    """Return as text when the first and the last of several runs are expected to end. Return ""
+    without runs.
+
+    Args:
+        ends_in_s: seconds until each run should end, ascending.
+    """
     if not ends_in_s:
         return ""
     text = f"The next is expected to end in {duration(max(0.0, ends_in_s[0]))}"
@@ -451,16 +476,16 @@ def ends_words(ends_in_s: Sequence[float]) -> str:
 
 
 def hold_words(hold: str, by: str) -> str:
-    """Return by whom a job is held: "held by its owner".
+    """Return as text who holds a job: "held by its owner".
 
     Args:
-        hold: "owner" or "operator"; by: the name of that operator, or what stands for it.
+        hold: "owner" or "operator"; by: the name of the operator; "": unknown.
     """
     return f"held by {'its owner' if hold == 'owner' else by or 'an operator'}"
 
 
 class ForecastKind(StrEnum):
-    """The kinds of forecasts that are not made from futures."""
+    """Kinds of start forecasts that are made without simulating futures."""
 
     CRUDE = "crude"
     IMPOSSIBLE = "impossible"  # it cannot start, for `why_not`
@@ -477,8 +502,8 @@ def starts(
     no_latest: str = "",
     stated: float | None = None,
 ) -> str:
-    """Return when a waiting job should start: "starts about 16:40; by 18:10, nine in ten", or the
-    latest start, where no more is known.
+    """Return as text when a waiting job is expected to start: "starts about 16:40; by 18:10, nine
+    in ten". Without a median, return its latest start, or why the start is unknown.
     """
     if start_p50 is None and estimate == ForecastKind.IMPOSSIBLE:
         return why_not
@@ -495,16 +520,17 @@ def starts(
 
 
 def bound_words(latest: float, stated: float | None, now: float) -> str:
-    """Return when a job starts at the latest, by limits, and sooner by what running jobs state:
-    "16:52, if all ...; by 16:40, if those that run end by their own progress (not guaranteed)".
+    """Return as text the latest start of a job. It follows from time limits, and from the ends that
+    running jobs report: "16:52, if all ...; by 16:40, if those that run end by their own progress
+    (not guaranteed)".
     """
     text = f"{clock_time(latest, now)}, {LIMITS}"
     return "; ".join(filter(None, (text, stated_words(stated, now))))
 
 
 def stated_words(stated: float | None, now: float) -> str:
-    """Return the start that follows from the progress of running jobs, in words; "" where none
-    does.
+    """Return as text the start of a job if running jobs end when their reported progress says.
+    Return "" without such a time.
     """
     if stated is None:
         return ""
@@ -526,12 +552,12 @@ class NoAnswer(StrEnum):
 
 
 def no_vc(vc: str) -> str:
-    """Return that there is no such virtual cluster."""
+    """Return as text that no virtual cluster has this name."""
     return f"there is no virtual cluster {vc!r}"
 
 
 def record_words(held: int, judged: int) -> str:
-    """Return the record of an offer's kind: "offers of this kind held in 31 of 33"; "" before any
-    was taken.
+    """Return as text how many suggestions of a kind came true, of those that were tried: "offers of
+    this kind held in 31 of 33". Return "" if none was tried.
     """
     return f"offers of this kind held in {held} of {judged}" if judged else ""

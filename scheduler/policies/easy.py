@@ -128,8 +128,9 @@ class Easy(Policy):
             turn.pool.unreserve(held)
 
     def _limit(self, job: Job) -> float:
-        """Return the seconds that a job is taken to run for: its limit or the default one, else
-        as long as its user's last two jobs did on average."""
+        """Return the seconds that a job is expected to run: its time limit, else the default limit,
+        else the mean of its user's last two durations.
+        """
         stated = job.time_limit_s or self.default_limit_s
         return stated or sum(self.last_two.get(job.user, (FIRST_S, FIRST_S))) / 2
 
@@ -157,8 +158,8 @@ class Easy(Policy):
     def _spared(
         self, turn: Turn, placement: Placement, runs: list[Run], shadow_s: float
     ) -> Placement:
-        """Return as many GPUs on the same nodes as a placement has, but those that are free
-        last among those free within `shadow_s` seconds.
+        """Return a placement with as many GPUs on the same nodes, but on those that become free
+        last within `shadow_s` seconds. GPUs that are free now stay available for other jobs.
 
         What is free now is then left to the jobs behind.
         """

@@ -17,10 +17,10 @@ def open_backend(
     header: LogHeader,
     clock: Clock | None = None,
 ) -> Backend:
-    """Return the backend of the settings, as its last user left it.
+    """Return the backend that the settings name. It continues from the state that its folder holds.
 
     Args:
-        clock: clock of this process.
+        clock: the clock of this process.
     """
     if settings.progress_formats is not None:
         table.use(settings.progress_formats)
@@ -51,8 +51,8 @@ def _open_simulated(settings: Settings, header: LogHeader, clock: Clock) -> Back
 
 
 def host_of(settings: Settings, cluster: ClusterSpec) -> Host:
-    """Return this host as the nodes of the cluster. Raise HostError when it has not so many
-    GPUs.
+    """Return this host with its GPUs assigned to the nodes of the cluster. Raise HostError if it
+    has too few GPUs.
     """
     sizes = [has.gpus for has in cluster.nodes()]
     if not settings.fake_gpus:

@@ -245,7 +245,9 @@ class JobClient(Connection):
         return self._json("GET", _path(job_id, "explain"), params={"analyse": analyse})
 
     def after(self, job_id: str, other: str) -> Json:
-        """Return why another job of yours went, or goes, before this one."""
+        """Return a comparison that says why another job of yours went before this job, or goes
+        before it.
+        """
         return self._json("GET", _path(job_id, "after"), params={"other": other})
 
     def order(self, vc: str | None = None, *, limit: int = 50) -> list[Json]:
@@ -274,7 +276,7 @@ class JobClient(Connection):
         return cast(list[Json], self._json("GET", "/links"))
 
     def revoke_link(self, link_id: str) -> None:
-        """Revoke a shared link, so that it shows nothing any more."""
+        """Revoke a shared link. Its address then shows nothing."""
         self._json("DELETE", f"/links/{_part(link_id)}")
 
     def forecast(self, job_id: str) -> Json:

@@ -78,7 +78,9 @@ class Http:
         params: Mapping[str, Any] | None = None,
         json: Any = None,
     ) -> Answer:
-        """Return the answer, whatever its status. Raise TransportError when there is none."""
+        """Send a request and return the answer, whatever its status. Raise TransportError if there
+        is no answer.
+        """
         query = {k: str(v).lower() if isinstance(v, bool) else v for k, v in (params or {}).items()}
         path = f"{self._before}{url}" + (f"?{urlencode(query)}" if query else "")
         sent = {"Accept": "application/json", **(headers or {})}

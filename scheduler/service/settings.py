@@ -266,8 +266,9 @@ class Settings(BaseSettings):
     @field_validator("auth", mode="before")
     @classmethod
     def _as_meant(cls, value: Any) -> Any:
-        """Return "on" or "off" for a truth value, since YAML reads these words as such; any
-        other value as it is."""
+        """Return "on" or "off" for a boolean, since YAML reads these words as booleans. Return any
+        other value unchanged.
+        """
         return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
     @field_validator("backend")

@@ -38,7 +38,9 @@ class DecisionCore(Protocol):
         ...
 
     def last_wake(self, now: float) -> float | None:
-        """Return the same as `next_wake` when nothing runs and nothing is to come."""
+        """Return the time of the next wake-up, as `next_wake` does, if no job runs and none will be
+        submitted.
+        """
         ...
 
     def decide(self, now: float) -> list[Decision]:
@@ -47,8 +49,8 @@ class DecisionCore(Protocol):
 
 
 class After(NamedTuple):
-    """The end that a submission waits for in a closed loop. It comes at the earliest `think_s`
-    seconds after that job's end.
+    """What a submission waits for in a closed loop: it comes at the earliest `think_s` seconds
+    after the end of job `job_id`.
     """
 
     job_id: str
@@ -209,7 +211,9 @@ class EventLoop(ABC):
     # --- what is submitted, and when --------------------------------------------------------
 
     def _expect(self, job: Job, after: After | None) -> None:
-        """Submit a job at its time, or after the end that it waits for."""
+        """Schedule the submission of a job: at its time, or after the end of another job that it
+        reacts to.
+        """
         if after is None or after.job_id not in self.results:
             self._push(job.submit_time, SUBMIT, job)
             return
@@ -217,8 +221,9 @@ class EventLoop(ABC):
         self._seq += 1
 
     def _answered(self, job_id: str, now: float, *, at_once: bool = False) -> None:
-        """Submit the jobs that waited for the end of a job, at their times; those of one
-        instant in their order."""
+        """Schedule the submissions that react to the end of a job. Jobs of the same time keep their
+        order.
+        """
         for place, job, think_s in self._answers.pop(job_id, ()):
             moment = max(job.submit_time, now + (0.0 if at_once else think_s))
             if moment > job.submit_time:

@@ -27,12 +27,12 @@ BY_GPUS, BY_GPUS_DEVIATION = -0.7, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Stating:
-    """Which jobs report their progress, and how wrong their reports are.
+    """Which jobs report their progress, and how wrong the reports are.
 
     Attributes:
-        error: standard deviation of ln(stated / true) of what is left to them.
-        off: ln(stated / true) of each of them.
-        whole_s: how long they would run if nothing stopped them, where that is longer.
+        error: standard deviation of ln(stated / true) of the time left.
+        off: ln(stated / true) of each reporting job, by id.
+        whole_s: seconds that jobs would run without their limit, if longer, by id.
     """
 
     error: float
@@ -86,8 +86,9 @@ def stating(
 def with_commands(
     jobs: Iterable[Job], work: Mapping[str, Work], states: Stating, seed: int
 ) -> Iterator[Job]:
-    """Yield the jobs. Those that report their progress get a command that states how many epochs
-    they run.
+    """Yield the jobs. Jobs that report progress get a command that states their number of epochs. A
+    script is all that a user trains with one model. Each script has its own seconds per epoch, and
+    its runs differ by the given error.
 
     A script is what a user trains (by model; one script, where the trace does not say). Its seconds
     an epoch are its own; a run's differ from them as what jobs say is wrong.

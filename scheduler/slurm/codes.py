@@ -26,7 +26,7 @@ class Family(StrEnum):
 
 
 def family(reason: str) -> Family | None:
-    """Return what the limit counts that a reason code names, or None where it names none."""
+    """Return which kind of limit a reason code names. Return None if it names none."""
     match = _LIMIT.fullmatch(reason)
     if match is None or match["tres"] not in [*_TRES.split(), *_OF_JOBS.split()]:
         return None
@@ -44,15 +44,15 @@ def family(reason: str) -> Family | None:
 
 
 def meaning(code: str) -> str:
-    """Return what a reason code means by Slurm's manual, or "" where what was found says it."""
+    """Return the meaning of a reason code by Slurm's manual. Return "" if a finding explains it
+    better.
+    """
     kind = family(code)
     return f"a limit on {kind}" if kind is not None else CODES.get(code, "")
 
 
 def limit_codes() -> Iterator[str]:
-    """Yield the codes of limits that this table was made for, as slurmctld has them from 22.05 to
-    26.05.
-    """
+    """Yield the reason codes of limits that slurmctld has, from release 22.05 to 26.05."""
     of_minutes = ["CPUMinutesLimit", "CPURunMinutesLimit", "NodeMinutes", "NodeRunMinutes"]
     of_minutes += ["{m}Minutes", "{m}RunMinutes"]
     plain = ["CpuLimit", "JobsLimit", "MemLimit", "NodeLimit", "SubmitJobsLimit", "WallLimit"]

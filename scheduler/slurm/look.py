@@ -57,7 +57,7 @@ HIDDEN: Mapping[str, str] = {
 
 
 class NotThere(ValueError):
-    """Raised where there is no such job, or Slurm does not show it to this user."""
+    """Raised if a job does not exist, or Slurm does not show it to this user."""
 
 
 class Direct:

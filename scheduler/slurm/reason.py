@@ -40,7 +40,7 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True)
 class NodeNames:
-    """Some nodes: the names of the first, and how many there are."""
+    """A set of nodes: the names of the first few, and the number of all."""
 
     first: tuple[str, ...] = ()
     count: int = 0
@@ -80,7 +80,9 @@ class TimeLimitTooLong:
 
 @dataclass(frozen=True, slots=True)
 class LicenceAsked:
-    """Licences that the job asks for, how many there are, and how many running jobs have."""
+    """A licence that the job asks for: the number asked for, the number there is, and the number in
+    use by running jobs.
+    """
 
     name: str
     asked: int
@@ -90,8 +92,8 @@ class LicenceAsked:
 
 @dataclass(frozen=True, slots=True)
 class GoesFirst:
-    """How many jobs go before this one: those of its partition, or else those of other partitions
-    on its nodes. `backfills` means that it may start before them where that delays none.
+    """The number of jobs that go before this job in its partition, and other partitions whose jobs
+    go first on its nodes. `backfills`: the job may start before them if that delays none of them.
     """
 
     jobs: int
@@ -148,9 +150,9 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class PlaceInLine:
-    """How many waiting jobs of a partition come before it by priority. If it waits for a limit,
-    only those that wait for the same one count; `limit` names it, as in ``QOS limited (GrpTRES
-    gres/gpu)``.
+    """The number of waiting jobs of a partition with a higher priority than the job. If the job
+    waits for a limit, only jobs that wait for the same limit count. `limit` names it, as in ``QOS
+    limited (GrpTRES gres/gpu)``.
     """
 
     partition: str
@@ -178,8 +180,8 @@ class PlannedStart:
 
 @dataclass(frozen=True, slots=True)
 class NodesAllowed:
-    """A partition that does not give as many nodes as the job asks for: `least` or more, `most` at
-    most; it has `there`.
+    """A partition that does not allow the job's number of nodes. It allows `least` to `most` nodes
+    (None: no maximum), and has `there` nodes.
     """
 
     partition: str
@@ -190,8 +192,8 @@ class NodesAllowed:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """At `since` it was stated that a limit had room for the job, but Slurm did not start it, so it
-    is no longer stated. Of `judged` such statements `held` were right.
+    """A withdrawn statement: at `since` it was stated that the job's limit has room, but Slurm did
+    not start the job. `held` of `judged` such statements were right.
     """
 
     since: float
@@ -341,8 +343,9 @@ def _by_code(code: str) -> list[str]:
 
 
 def _by_limit(reason: SlurmReason, now: float) -> list[str]:
-    """Return the limit that keeps the job, or jobs before it, as clauses; [] where none
-    does."""
+    """Return as clauses the limit that keeps the job, or a job before it, from starting. Return []
+    if no limit does.
+    """
     if reason.limit is not None:
         return [_limit(reason.limit)]
     if reason.lapsed:
@@ -351,8 +354,9 @@ def _by_limit(reason: SlurmReason, now: float) -> list[str]:
 
 
 def _by_place(reason: SlurmReason, now: float) -> list[str]:
-    """Return as clauses which jobs go first, what the job needs, or the reservation in its way;
-    [] where none of them is known."""
+    """Return as clauses which jobs go first, which resources the job needs, or which reservation is
+    in its way. Return [] if none of them is known.
+    """
     if reason.goes_first is not None:
         return _goes_first(reason.goes_first)
     if reason.needed is not None:
@@ -424,7 +428,9 @@ def _stopped(one: Stopped) -> list[str]:
 
 
 def own_policy(own: str) -> str:
-    """Return what Pellucid's own policy would do; "" where it was not asked."""
+    """Return as text what Pellucid's own policy would do with the job. Return "" if it was not
+    asked.
+    """
     if not own:
         return ""
     does = "start it now" if own == "start" else "have it wait"
@@ -534,7 +540,7 @@ def _goes_first(one: GoesFirst) -> list[str]:
 
 
 def _needed(one: Needed) -> list[str]:
-    """Return what it needs, and what the nodes that suit it have free."""
+    """Return as clauses what the job needs, and which suitable nodes have too little free."""
     need = [count(g.gpus, f"GPU of type {g.type}" if g.type else "GPU") for g in one.gpus]
     need += [count(one.cpus, "CPU"), *(["whole nodes"] if one.whole_nodes else [])]
     per = " on each node" if one.per_node and one.nodes > 1 else ""

@@ -131,11 +131,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m pipeline.traces.synthetic.generate", description=main.__doc__
     )
-    parser.add_argument("--scale", default="demo", help="demo, small or large (default: demo)")
-    parser.add_argument("--seed", type=int, default=0, help="seed (default: 0)")
-    parser.add_argument("--out", type=Path, help="write the trace there as a dataset")
     parser.add_argument(
-        "--leaks", type=int, metavar="SEEDS", help="print the leak checks over SEEDS"
+        "--scale", default="demo", help="size of the trace: demo, small or large (default: demo)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the trace (default: 0)")
+    parser.add_argument(
+        "--out", type=Path, help="folder to which the trace is written as a dataset"
+    )
+    parser.add_argument(
+        "--leaks",
+        type=int,
+        metavar="SEEDS",
+        help=("check the trace for leaks of durations with this many seeds, and print the result"),
     )
     given = parser.parse_args(arguments)
     try:

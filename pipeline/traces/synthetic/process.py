@@ -141,7 +141,9 @@ def pick(rng: np.random.Generator, weights: Floats, n: int) -> Ints:
 
 
 def lognormal(rng: np.random.Generator, median: float, sigma: float, n: int) -> Floats:
-    """Return n lognormal values."""
+    """Return n random values from a lognormal distribution with this median and this standard
+    deviation of the logarithm, shape (n,).
+    """
     return median * np.exp(sigma * rng.standard_normal(n))
 
 
@@ -393,8 +395,8 @@ def _stretched(config: SyntheticConfig, middle: float, exponent: float, excess: 
 def _exponent(
     config: SyntheticConfig, spec: Vc, middle: float, excess: Floats, gpus: Ints
 ) -> float | None:
-    """Return the exponent of the stretch at which these jobs make the configured load; None if
-    no exponent in `STRETCH` does.
+    """Return the exponent with which durations are stretched so that the jobs make the configured
+    load. Return None if no exponent in `STRETCH` does.
     """
     capacity = spec.nodes * config.gpus_per_node * config.days * DAY_S
 

@@ -95,14 +95,18 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("workload", nargs="?", help="MODEL[/BATCH][/amp]")
     found.add_argument("--batch", type=int, help="batch size (default: the family's smallest)")
-    found.add_argument("--amp", action="store_true", help="mixed precision")
+    found.add_argument("--amp", action="store_true", help="train in mixed precision")
     found.add_argument("--seconds", type=float, default=20.0)
     found.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
-    found.add_argument("--tiny", action="store_true", help="sized for a CPU")
-    found.add_argument("--threads", type=int, help="torch threads on a CPU")
+    found.add_argument(
+        "--tiny", action="store_true", help="use a small model and data set, for a CPU"
+    )
+    found.add_argument("--threads", type=int, help="number of torch threads on a CPU")
     found.add_argument("--seed", type=int, default=0)
-    found.add_argument("--report", type=Path, help="JSON lines here instead of standard error")
-    found.add_argument("--serve", action="store_true", help="take orders on standard input")
+    found.add_argument(
+        "--report", type=Path, help="file for the JSON lines, in place of standard error"
+    )
+    found.add_argument("--serve", action="store_true", help="read commands from standard input")
     return found
 
 

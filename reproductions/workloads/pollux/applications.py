@@ -164,8 +164,8 @@ def _digits(placement: float) -> tuple[int, ...]:
 
 
 def _rotated(gpus: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the smallest rotation of a placement: workers form a ring, so it does not matter
-    where it is cut.
+    """Return the lexicographically smallest rotation of a placement. Workers form a ring, so
+    rotations are equivalent.
     """
     return min(gpus[i:] + gpus[:i] for i in range(len(gpus)))
 

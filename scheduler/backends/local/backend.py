@@ -225,8 +225,9 @@ class LocalBackend:
         return frozenset(live | self._acked.begun())
 
     def news(self) -> Sequence[Event]:
-        """Return the nodes to drain, because processes of an attempt do not end there and may use
-        its GPUs. Also return the GPUs to close, because they do not answer, or to open again.
+        """Return the changes of nodes: nodes to drain, since processes of an ended attempt may
+        still use their GPUs, and GPUs to close or open, by whether they answer. Each is returned
+        until it is acknowledged with `heard`.
 
         No report is given before they are `heard`.
         """
@@ -279,8 +280,9 @@ class LocalBackend:
         return str(self._groups / f"{cgroup.PREFIX}{run_id}") if self._groups is not None else ""
 
     def _prevent(self, attempt: LocalAttempt, claim: Claim, why: Over) -> bool:
-        """Claim an attempt so that nobody can begin it, and write down `why`. Return whether
-        that worked: False where it was begun, or prevented before."""
+        """Mark an attempt as claimed, so that it never begins, and record the reason `why`. Return
+        False if it has begun already, or was prevented before.
+        """
         mine: Claim = {"at": self.now(), "pid": 0, "ticks": None, "boot": ""}
         over = {"at": self.now(), **why}
         done = self.spool.claim(attempt.name, {CLAIM: {**claim, **mine}, OVER: over})
@@ -451,8 +453,8 @@ class LocalBackend:
     def _profile_of(
         self, attempt: LocalAttempt, ran_s: float, *, ended: bool
     ) -> tuple[Profile | None, str]:
-        """Return the profile of an attempt that is over, or None, and a note about it. Both are
-        kept on disk until they are acknowledged.
+        """Return the profile of an ended attempt (None: not measured) and a note. Both stay on disk
+        until they are acknowledged.
         """
         if not attempt.profiling:
             attempt.end_watch()
@@ -512,8 +514,9 @@ class LocalBackend:
         self._unacked[key] = replace(report, at=at)
 
     def _when(self, attempt: LocalAttempt, record: Started | Over) -> float:
-        """Return when something was written down, on this service's clock: so long ago as it is, as
-        the time of day may have been set since. After a restart of the host, as it was written.
+        """Return the time of a record on this service's clock, seconds since the epoch. It is
+        computed from its age by the monotonic clock, since the time of day may have been set. After
+        a restart of the host, the recorded time is used.
         """
         then = record.get("monotonic")
         if then is None or attempt.claim["boot"] != boot_id():

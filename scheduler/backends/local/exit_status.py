@@ -15,7 +15,7 @@ BY_OTHERS = ("request", "limit", "memory")
 
 
 def failed(over: Over) -> bool:
-    """Return whether the command ended by itself, so that its last output says why."""
+    """Return whether the command failed by itself. Then its last output may say why."""
     return over["reason"] not in BY_OTHERS and over["code"] != 0 and not over["kernel_oom"]
 
 

@@ -27,9 +27,7 @@ def asked_of(launch: Launch, allowed: bool) -> Claim:
 
 
 def followed_of(claim: Claim, output: Path, reading: Reading) -> Followed | None:
-    """Return a reader of an attempt, as it was claimed. Return None where its output is not to be
-    read, or where it shares its GPUs, so that its pace is not its own.
-    """
+    """Return a reader of an attempt's progress. Return None if its output may not be read."""
     if not claim.get("progress"):
         return None
     own, uid = claim["own"], os.geteuid()

@@ -99,9 +99,9 @@ class Health:
             self._found = str(error)
 
     def _survey(self, nvml: Any) -> Survey:
-        """Ask every GPU, each on a thread of its own. Return all answers in one survey; a GPU
-        without an answer in time counts as silent. One that still owes an answer is not asked
-        again before."""
+        """Query every GPU, each in a thread of its own, and return all answers. A GPU that does not
+        answer in time counts as silent. It is not queried again until its thread ends.
+        """
         found: dict[int, Survey] = {}
 
         def ask(index: int) -> None:

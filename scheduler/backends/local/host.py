@@ -31,7 +31,9 @@ PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}  # of anothe
 
 
 class HostError(ValueError):
-    """Raised for a host that is not as declared, or a launch that does not fit it; one line."""
+    """Raised if the host lacks the declared GPUs, or a launch does not fit the host. The message is
+    one line.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +112,14 @@ class Host:
     def here(
         cls, sizes: Sequence[int], nvml_module: Any = None, *, known: Path | None = None
     ) -> Host:
-        """Return this host with its GPUs dealt out in order to nodes of so many each. A GPU that
-        does not answer keeps its place, so that those after it keep theirs.
+        """Return this host, with its GPUs assigned in order to nodes of the given sizes. A GPU that
+        does not answer keeps its index, so that the indices of later GPUs stay the same.
 
         Args:
-            known: where `keep` has put them: one that is not even listed any more keeps its place.
+            known: file in which `keep` stored the assignment. By it, GPUs that the driver no longer
+                lists keep their index.
 
-        Raises HostError when there are fewer, or none answers.
+        Raises HostError when there are too few GPUs, or none answers.
         """
         try:
             nvml = open_nvml(nvml_module)
@@ -141,14 +144,18 @@ class Host:
         return cls(_dealt(there, sizes), silent=silent_ones)
 
     def keep(self, known: Path) -> None:
-        """Write down which GPUs this host has, if all of them are known."""
+        """Write the UUIDs of this host's GPUs to a file, if all are known. Do nothing for fake
+        GPUs.
+        """
         named = not any(d.startswith(PLACE) for node in self.devices for d in node)
         if named and not self.fake:
             with suppress(OSError):  # then only a start without one of them needs it
                 write_json(known, self.devices)
 
     def again(self, found: Survey) -> tuple[Host, dict[str, str]]:
-        """Return this host with the GPUs that answer again, and those that do not answer."""
+        """Return this host with its GPUs updated after a new survey. Also return the GPUs that do
+        not answer, each with the reason.
+        """
         by_place = {_place(gpu.label): gpu.uuid for gpu in found.gpus}
         devices = tuple(tuple(by_place.get(d, d) for d in node) for node in self.devices)
         answer = {gpu.uuid for gpu in found.gpus}
@@ -235,8 +242,9 @@ def _place(label: str) -> str:
 
 
 def _slots(found: Survey) -> list[str]:
-    """Return the names of this host's GPUs, in their order; for one that does not answer, its
-    place on the bus."""
+    """Return the UUIDs of this host's GPUs, in order. A GPU that does not answer is named by its
+    address on the bus.
+    """
     slots = [(gpu.label, gpu.uuid) for gpu in found.gpus]
     slots += [(label, _place(label)) for label in found.silent]
     return [name for _, name in sorted(slots, key=lambda s: [int(n) for n in s[0].split(":")])]

@@ -33,14 +33,14 @@ class Part:
 def read_part(
     spool: Path, job_id: str, attempt: int, offset: int, most: int, *, whole: bool
 ) -> Part:
-    """Return at most `most` bytes from `offset` on; if it is below 0, so many before the end. An
-    offset beyond the end means that the file was emptied meanwhile, so it is read from its
-    beginning.
+    """Return at most `most` bytes of a job's output, from `offset` on. A negative offset counts
+    from the end. An offset beyond the end is read as 0, since the file was emptied meanwhile.
 
     Args:
-        spool: the backend's folder. whole: nothing more is written to it.
+        spool: folder of the backend.
 
     Raises FileNotFoundError.
+        whole: whether the output is complete.
     """
     path = spool / "output" / f"{name_of(job_id, attempt)}.log"
     file = descriptor(path, follow=False)

@@ -51,8 +51,8 @@ def _is_executable(mode: int) -> bool:
 
 
 def _can_be(fits: Callable[[int], bool], path: str, uid: int | None) -> bool:
-    """Return whether what is at an absolute path may be as it has to be; so it may where `uid`
-    (None: the service's own account) cannot look.
+    """Return whether the file at an absolute path has a suitable mode. Return True too if the
+    account `uid` (None: the service's own) may not look at it.
     """
     with suppress(OSError, ValueError):
         os.stat(path)  # mounts what is mounted on demand

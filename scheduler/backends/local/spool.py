@@ -40,7 +40,9 @@ Key = tuple[str, int]
 
 
 class Claim(TypedDict, total=False):
-    """Which process begins an attempt, and what was asked for. One that is prevented has less."""
+    """The record by which a process claims an attempt, with the attempt's request. A prevented
+    attempt has fewer fields.
+    """
 
     job_id: str
     attempt: int
@@ -231,8 +233,9 @@ class Spool:
                     size -= found.st_size
 
     def ring(self, name: str) -> None:
-        """Write an attempt's folder name to the bell, so that the service looks at it; do
-        nothing where no service listens."""
+        """Wake the service: write the folder name of an attempt to its pipe. Do nothing if no
+        service reads the pipe.
+        """
         with contextlib.suppress(OSError):  # nobody listens, or it has a lot to read already
             file = os.open(self.bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:

@@ -91,7 +91,7 @@ class Series:
             self.spans.append(span)
 
     def record(self) -> dict[str, object]:
-        """Return the series as plain values, as its file keeps it."""
+        """Return the series as plain values, in the form of its file."""
         rows = [
             [one.index, one.samples, *(_short(getattr(one, name)) for name in MEASURES)]
             for one in self.spans

@@ -28,7 +28,7 @@ class Watch(Protocol):
 
 
 class Known:
-    """A watch with nothing to do: the answer is known beforehand."""
+    """A watch of an attempt whose profile is known beforehand, so that nothing is measured."""
 
     def __init__(self, profile: Profile | None, why: str) -> None:
         self._answer = profile, why

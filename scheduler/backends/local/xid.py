@@ -20,7 +20,9 @@ _OF_WHOM = re.compile(r"(?:pid='?[^,]{0,40}|name=[^,]{0,60}|Ch [0-9a-f]{1,8})(?:
 
 
 class Xid(NamedTuple):
-    """One error: its GPU (its place on the bus), its number, and what the driver says."""
+    """An error that the NVIDIA driver reports (Xid): the GPU's address on the bus, the number, and
+    the driver's message.
+    """
 
     gpu: str
     number: int

@@ -36,8 +36,8 @@ class Zygote:
         return process.pid if process is not None and process.poll() is None else None
 
     def ask(self, request: bytes) -> bool:
-        """Send it a request (a line). Return False where it had died, so that asking again starts
-        another, or where none could be started.
+        """Send a request (one line) to the zygote process. Start the process first if needed.
+        Return False if it cannot be started, or had died; a second call then starts another.
         """
         if self._process is None and not self._call():
             return False
@@ -50,7 +50,7 @@ class Zygote:
         return True
 
     def dismiss(self) -> None:
-        """Wait for its end. It ends by itself once nobody can ask it for anything."""
+        """Close the request pipe of the zygote process and wait until the process ends."""
         if self._process is not None:
             os.close(self._requests)
             self._process.wait()
@@ -81,13 +81,11 @@ class Zygote:
 
 
 def end_strays(root: Path) -> bool:
-    """Kill a zygote or shim of an ended service that hangs before it claims its attempt. It
-    holds the spool's lock, and would keep every service from deciding. Return whether there was
-    one.
+    """Kill a zygote or shim process of an ended service that hangs before it claims its attempt. It
+    holds the lock of the spool, so no service could decide. Return whether there was one.
 
-    Nothing is lost by it: an attempt that nobody has claimed is asked for again. A shim that
-    has claimed one has let go of the lock. None is looked for while the process that took the
-    lock lives.
+    Nothing is lost: an attempt that is not claimed is started again. A shim that has claimed its
+    attempt has released the lock. Do nothing while the process that took the lock lives.
     """
     found, lock = False, root / "lock"
     if _owner_lives(lock):

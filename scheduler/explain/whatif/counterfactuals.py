@@ -219,8 +219,8 @@ class WhatIf:
         )
 
     def _is_behind(self, job_id: str, changed: QueuedJob) -> bool:
-        """Return whether a job stands, as it is or as it would be, behind those who are
-        followed.
+        """Return whether a job, before or after the change, stands behind the jobs that are
+        simulated.
         """
         as_it_is = self.futures.core.jobs[job_id]
         return any(is_behind(self.futures, one) for one in (as_it_is, changed))
@@ -263,21 +263,25 @@ class WhatIf:
         )
 
     def _waiting(self, job_id: str, change: Change) -> int:
-        """Return how many others wait in the virtual clusters concerned."""
+        """Return the number of other jobs that wait in the job's virtual cluster, and in the one to
+        which the change moves it.
+        """
         whole, other = self.futures.whole, change.to.get("vc")
         own = whole.jobs[job_id]
         lines = [whole.queues[vc] for vc in dict.fromkeys((own.job.vc, other)) if vc is not None]
         return sum(map(len, lines)) - sum(own in line for line in lines)
 
     def suggestions(self, job_id: str, vcs: Iterable[str] = (), *, most: int = 3) -> list[Outcome]:
-        """Return changes that would help a waiting job. Those that cost it nothing come first, and
-        of them those that start it at once.
+        """Return changes by which a waiting job would start sooner. Free changes come first, and
+        among them those that start the job at once. Each was tried: a start at once by a decision
+        of the core, an earlier start in most simulated futures. To be profiled does not count as a
+        start.
 
         Each was seen to help: at once by a decision of the core, earlier in most futures. A start
         is of the run: to be profiled is none.
 
         Args:
-            vcs: other virtual clusters its owner may use.
+            vcs: other virtual clusters that the job's owner may use.
         """
         at_once: list[Change] = []
         begun: list[Decision] = []
@@ -387,8 +391,9 @@ class WhatIf:
     def _predicted(
         self, job: Job, change: Change
     ) -> tuple[Duration | None, Duration | None, tuple[str, ...]]:
-        """Return what the core would believe of the changed job, how long it is taken to last, and
-        what is taken for granted with it: with fewer GPUs it has the same work to do.
+        """Return for a changed job: the duration that the core would predict, the duration that the
+        simulation uses, and the assumptions behind it as texts. With fewer GPUs, the amount of work
+        is assumed to stay the same.
         """
         if not change.shape:
             return None, None, ()
@@ -413,8 +418,9 @@ class WhatIf:
         return found, lasts, tuple(assumed)
 
     def _others(self, job_id: str, change: Change) -> list[str]:
-        """Return the other jobs that wait in the virtual cluster of a job, and in the one that
-        it would change to: their starts may move."""
+        """Return the ids of the other jobs that wait in the job's virtual cluster, and in the one
+        to which the change moves it. Their starts may change.
+        """
         core = self.futures.core
         vcs = dict.fromkeys((core.jobs[job_id].job.vc, change.to.get("vc")))
         return [
@@ -522,13 +528,16 @@ def _at_most(predicted: Duration | None, limit_s: float) -> Duration | None:
 
 
 def _kind(change: Change) -> tuple[str, ...]:
-    """Return what a change is about: of several alike the one that helps most is enough."""
+    """Return the names of the fields that a change sets. Among changes with the same names, only
+    the best is suggested.
+    """
     return tuple(change.body())
 
 
 def _speed(start: Decision | None) -> float | None:
-    """Return the speed at which a job runs that starts so, as a share of its speed alone: 1 on
-    GPUs of its own. None where it does not start, or the speed is not known."""
+    """Return the speed of a job started by this decision, relative to running alone: 1 on GPUs of
+    its own. Return None if there is no start, or the speed is unknown.
+    """
     if start is None or start.action is Action.START:
         return None if start is None else 1.0
     return None if start.speeds is None else start.speeds[0]
@@ -542,8 +551,8 @@ def _guessed(start: Decision) -> bool:
 def _company(
     start: Decision | None, made: Sequence[World], job_id: str
 ) -> tuple[bool, float | None]:
-    """Return whether a job starts beside another, and its speed: as was decided, else as in the
-    futures in which it starts.
+    """Return whether the job starts beside another job, and its relative speed. Both follow from
+    the decision `start` if given, otherwise from the simulated futures in which the job starts.
     """
     if start is not None:
         return start.action is Action.PACK, _speed(start)
@@ -555,8 +564,8 @@ def _company(
 
 
 def _costs(is_now: StartForecast, then: StartForecast) -> float | None:
-    """Return how much later than as it is a job ends, seconds; None where one of the two is
-    unknown.
+    """Return by how many seconds the median end of a job is later after a change. Return None if
+    one of the ends is unknown.
     """
     if is_now.end_p50 is None or then.end_p50 is None:
         return None
@@ -601,8 +610,9 @@ def _forecast(
 
 
 def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | None:
-    """Return how much earlier a job starts, seconds, by the even-odds starts that are shown.
-    None where one is unknown, or lies beyond what was followed (`until`)."""
+    """Return by how many seconds the median start is earlier after the change. Return None if one
+    of the starts is unknown, or lies beyond the end of the simulation (`until`).
+    """
     was, new = is_now.start_p50, then.start_p50
     if was is None or new is None or max(was, new) >= until:
         return None

@@ -118,7 +118,7 @@ class Futures:
 
     @cached_property
     def snapshot(self) -> CoreCopy:
-        """The whole core as it is at that moment."""
+        """A copy of the whole core at the time of the forecast."""
         return CoreCopy(self.core, self.now)
 
     @cached_property
@@ -307,8 +307,8 @@ _NEVER = {why: WhyNot[why.name] for why in Never}
 
 
 def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
-    """Return the jobs for which these forecasts do not hold, since a deadline may come first, with
-    that in words.
+    """Return the jobs whose forecast start lies beyond the latest start for their deadline, each
+    with the reason.
     """
     outlook, found = core.policy.outlook, dict[str, str]()
     for job_id, one in made.items():
@@ -330,7 +330,7 @@ def kept_back(now: float, why_not: WhyNot) -> StartForecast:
 
 
 def crudely(now: float, at: float, lasts_s: float) -> StartForecast:
-    """Return a crude forecast of a start, and of the end after so many seconds."""
+    """Return a rough forecast: a start at the given time, and an end `lasts_s` seconds later."""
     return StartForecast(now, at, None, at + lasts_s, why_not=CRUDE, estimate=ForecastKind.CRUDE)
 
 

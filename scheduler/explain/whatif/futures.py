@@ -37,13 +37,13 @@ _NORMAL = NormalDist()
 
 
 class Believed(Estimator):
-    """An estimator that answers with the predictions that were already made.
+    """An estimator that repeats predictions made before.
 
     Args:
-        predicted: seconds by job.
+        predicted: predicted seconds, by job id.
 
     Attributes:
-        changed_to: by job that is changed, its predicted seconds from then on.
+        changed_to: predicted seconds of jobs after a change, by job id.
     """
 
     name = "believed"
@@ -67,7 +67,7 @@ class Believed(Estimator):
 
 
 class BelievedSpeeds:
-    """Pair speeds as the policy predicted them when it made the pair."""
+    """Speeds of jobs that share GPUs, as the policy predicted them when it paired the jobs."""
 
     def __init__(self, core: Core):
         self._core = core
@@ -316,7 +316,7 @@ class Future(Engine):
         return self
 
     def submit(self, job: Job) -> None:
-        """Add a job that is known to come, at its time."""
+        """Add a job whose later submission is known, at its submission time."""
         self.results[job.job_id] = JobResult(job, 0.0)
         self._push(job.submit_time, SUBMIT, job)
 
@@ -426,4 +426,4 @@ class Future(Engine):
 
 
 class _Enough(Exception):
-    """Raised when everything that was to be known is known."""
+    """Raised to stop a simulated future once everything asked about has happened."""

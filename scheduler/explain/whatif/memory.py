@@ -86,7 +86,9 @@ class Memory(Estimator):
         return self._live
 
     def believed(self, queued: QueuedJob) -> SubmittedJob:
-        """Return what is known of a core's job. Its own progress counts where it is known."""
+        """Return the data on a waiting or running job that predictions use. The job's reported
+        progress replaces its prediction.
+        """
         past = self._live.get(queued.job.job_id)
         outlived_s = queued.outlived_s
         if past is None:
@@ -103,7 +105,7 @@ class Memory(Estimator):
         return replace(past, predicted_s=with_progress(Estimate(before), queued.progress).seconds)
 
     def recall(self, past: SubmittedJob) -> None:
-        """Take in a job that was submitted before this memory began; in order of submission."""
+        """Add a job that was submitted before this memory began. Call it in order of submission."""
         if self.first is None:
             self.first = past.job.submit_time
         self.arrivals.append(past)
@@ -132,8 +134,8 @@ class Memory(Estimator):
     def quantiles(
         self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
     ) -> Quantiles:
-        """Return the distribution of a job's duration, given how long it has run, as a core
-        predicts it.
+        """Return quantiles of a job's total duration in seconds, given that it has run
+        `elapsed_s`.
         """
         believed = self.believed_by(core)
         least_s = max(elapsed_s, past.outlived_s)
@@ -142,8 +144,7 @@ class Memory(Estimator):
     def receipt(
         self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
     ) -> Receipt:
-        """Return what the durations are made of that `quantiles` returns for the same
-        arguments."""
+        """Return the inputs of the quantiles that `quantiles` returns for the same arguments."""
         least_s = max(elapsed_s, past.outlived_s)
         limit_s = past.job.time_limit_s
         return self.believed_by(core).receipt(past.predicted_s, least_s, limit_s)

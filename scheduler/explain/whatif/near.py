@@ -41,20 +41,20 @@ def near(whole: Futures, also: Collection[str] = ()) -> Futures:
 
 
 def place_of(futures: Futures, queued: QueuedJob) -> int:
-    """Return the place of a job, as it is or as it would be, in the whole queue."""
+    """Return the position of a job in its queue, with its present or changed request."""
     queue = futures.whole.queues[queued.job.vc]
     own = futures.whole.jobs.get(queued.job.job_id)
     return queue.position(queued) - (own is not None and own in queue and own < queued)
 
 
 def is_behind(futures: Futures, queued: QueuedJob) -> bool:
-    """Return whether some of the jobs before this one are not simulated."""
+    """Return whether the job stands so far behind that some jobs before it are not simulated."""
     return futures.whole is not futures.core and place_of(futures, queued) > FRONT
 
 
 def by_work(futures: Futures, *asked: QueuedJob) -> list[StartForecast]:
-    """Return a crude start for each of some jobs: that of the job which now has its place in the
-    whole queue.
+    """Return a rough start forecast for each given job. It is that of the job which now stands at
+    its position in the whole queue.
     """
     rough, found = crude(futures.whole, futures.memory, futures.now), []
     for queued in asked:

@@ -35,7 +35,7 @@ class Trial:
             alter(core, now)
 
     def decide(self) -> Trial:
-        """Let the copy decide at its moment. Return this trial."""
+        """Let the copy of the core take its decisions at the trial's time. Return this trial."""
         self.decisions = self.core.decide(self.now)
         return self
 
@@ -51,10 +51,10 @@ class Trial:
 def begins(
     decisions: Iterable[Decision], job_id: str, actions: Container[Action] = STARTS
 ) -> Decision | None:
-    """Return the first of some decisions that gives a job its GPUs; None: none does.
+    """Return the first decision that gives a job its GPUs. Return None if there is none.
 
     Args:
-        actions: those that count: as it is, to be profiled is no start.
+        actions: actions that count. By default profiling does not count as a start.
     """
     return next((d for d in decisions if d.job_id == job_id and d.action in actions), None)
 

@@ -51,11 +51,11 @@ LOOK_S = 0.03  # seconds between looks for every job that waits: a look takes mi
 
 @dataclass(slots=True)
 class _Note:
-    """What the crude rule forecast of a job, and what came of it.
+    """A rough forecast of a job's start, and its outcome.
 
     Attributes:
-        sent: by whom the job was, and when.
-        over: when it started, or left without; None: it waits.
+        sent: the job's user, and its submission time.
+        over: time when it started, or left without a start; None: it waits.
     """
 
     at: float
@@ -85,7 +85,9 @@ class Waits:
     # --- what happens -----------------------------------------------------------------------
 
     def look(self, core: Core, memory: Memory, now: float) -> None:
-        """Note the places of a few waiting jobs, if it is time for that."""
+        """Record the forecast starts of a few waiting jobs, to be compared with their true starts
+        later. Do nothing if the last call was too recent.
+        """
         if now < self._look_at:
             return
         waiting = [job_id for job_id in core.jobs if job_id not in core.cluster.runs]
@@ -234,12 +236,12 @@ def kaplan_meier(
 def not_before(
     ends: Sequence[float], made: StartForecast, mixed: Sequence[float], now: float
 ) -> Sequence[float]:
-    """Return levels of a start that are not before those of an end that it must wait for. Where
-    futures say that it waits for nothing else, the medians are equal.
+    """Return quantiles of a job's start that do not lie before those of the end that it must wait
+    for. If futures show that it waits for nothing else, the medians are equal.
 
     Args:
-        ends: `StartForecast.after`.
-        made: from futures.
+        ends: quantiles of that end (`StartForecast.after`).
+        made: the forecast from simulated futures.
         mixed: p10, p50 and p90 of the start.
     """
     if not ends or made.start_p50 is None or made.aside >= 0.5:
@@ -250,7 +252,9 @@ def not_before(
 
 
 def _stands(core: Core, job_id: str, crude_s: float) -> tuple[float, float, float]:
-    """Return where a job stands: work ahead, its prediction and its size, as logarithms."""
+    """Return logarithms of three figures on a waiting job: its rough time to start, its predicted
+    duration, and its number of GPUs.
+    """
     queued = core.jobs[job_id]
     lasts = TYPICAL_S if queued.predicted_s is None else queued.predicted_s
     return log(SOON_S + max(0.0, crude_s)), log(SOON_S + max(0.0, lasts)), log2(queued.job.gpus + 1)

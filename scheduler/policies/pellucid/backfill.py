@@ -53,7 +53,7 @@ class Backfill:
         return 0.0 < (queued.job.time_limit_s or 0.0) <= self._within_s
 
     def has_room(self, gpus: int) -> bool:
-        """Return whether so many GPUs can be had with the help of reserved ones."""
+        """Return whether `gpus` GPUs can be placed if reserved GPUs may be used."""
         return gpus not in self._too_many and self._place(gpus) is not None
 
     def start(self, queued: QueuedJob) -> bool:

@@ -23,7 +23,10 @@ from scheduler.core.turn import Turn
 
 @dataclass(slots=True)
 class _Asked:
-    """The GPUs asked for in one place, and the fair clock of that place."""
+    """The GPUs that the jobs of a virtual cluster ask for in all, and the fair clock of that
+    virtual cluster. The clock runs slower than real time by the ratio of GPUs asked for to GPUs
+    there are.
+    """
 
     gpus: int = 0
     there: int = 0  # GPUs to be had, as of the last turn; 0: there was none yet
@@ -40,8 +43,9 @@ class _Asked:
         return self.shown_s + (now - self.at) / self.slowdown
 
     def change(self, now: float, gpus: int = 0, there: int | None = None) -> None:
-        """Count `gpus` more GPUs as asked for from `now` on; set how many are `there`, unless
-        None."""
+        """Add `gpus` to the GPUs asked for from `now` on. Set the number of GPUs `there`, unless it
+        is None.
+        """
         self.shown_s, self.at = self.clock(now), now
         self.gpus += gpus
         if there is not None:
@@ -50,12 +54,14 @@ class _Asked:
 
 @dataclass(slots=True, kw_only=True)
 class DemandMemory:
-    """A count of demand as a plain record.
+    """The state of `Demand` as a plain record.
 
     Attributes:
-        jobs: of each that has not ended: where, GPUs, what the clock showed when it came.
-        asked: by place.
-        paused: of jobs that come back, what they waited by the clock.
+        jobs: for each job that has not ended: its virtual cluster, its GPUs, and the fair clock
+            when it was submitted.
+        asked: GPUs asked for and fair clock, by virtual cluster.
+        paused: for jobs that were paused and will wait again: their wait so far by the fair clock,
+            seconds.
     """
 
     jobs: dict[str, tuple[str, int, float]]
@@ -77,8 +83,8 @@ class Demand:
         self._paused: dict[str, float] = {}  # jobs to come back: what they waited, by the clock
 
     def joins(self, queued: QueuedJob, now: float) -> None:
-        """Count a job that joins its queue. One that comes back, or has changed, is counted
-        once.
+        """Count the GPUs of a job that joins its queue. A job that comes back, or was changed, is
+        counted only once.
         """
         job, where = queued.job, self._where(queued.job.vc)
         asked, known = self._asked[where], self._jobs.get(job.job_id)
@@ -110,9 +116,7 @@ class Demand:
             self._asked[where] = replace(one, unseen_s=dict(one.unseen_s))
 
     def take_over(self, other: Demand, jobs: Iterable[QueuedJob], now: float) -> None:
-        """Take over what another has counted. What each of `jobs` waited by the other's clock
-        counts in this one.
-        """
+        """Take over the counts of another `Demand`. Waits of `jobs` by its fair clock are kept."""
         self._paused = other._paused
         if self.pooled == other.pooled:
             self._jobs, self._asked = other._jobs, other._asked
@@ -123,8 +127,8 @@ class Demand:
             self.joins(queued, now)
 
     def begin(self, turn: Turn) -> None:
-        """Note how many GPUs there are as a turn begins: of its virtual cluster, or of all when
-        `pooled`. Credit the waits of jobs that came before this was known.
+        """Record the number of GPUs of a virtual cluster (of all when `pooled`) as a turn begins.
+        Then credit the waits of jobs that came before that number was known.
         """
         where = self._where(turn.vc)
         there = turn.cluster.spec.gpus if self.pooled else turn.pool.gpus
@@ -148,7 +152,9 @@ class Demand:
         return asked.clock(now) - came + asked.unseen_s.get(job_id, 0.0) / asked.slowdown
 
     def pause(self, job_id: str, waited_s: float | None) -> None:
-        """Note how long a job has waited that is not counted now but will come back."""
+        """Store the wait so far of a job that is not counted for a while, by the fair clock,
+        seconds.
+        """
         if waited_s is not None:
             self._paused[job_id] = waited_s
 
@@ -179,8 +185,8 @@ class Demand:
         return self._asked[self._where(vc)].slowdown
 
     def share(self, turn: Turn) -> float:
-        """Return the GPUs asked for where a job of this turn may run, as a multiple of the GPUs
-        there.
+        """Return the GPUs asked for in the turn's virtual cluster divided by the GPUs that
+        it has.
         """
         asked = self._asked[self._where(turn.vc)]
         return asked.gpus / max(asked.there, 1)

@@ -101,7 +101,9 @@ class TableSpeeds:
 
 @dataclass(frozen=True, slots=True)
 class TypedNodes:
-    """A group of equal nodes of one virtual cluster, as a bit mask, and how many GPUs it has."""
+    """A group of equal nodes of one virtual cluster: the nodes as a bit mask, and their number of
+    GPUs.
+    """
 
     group: NodeGroup
     nodes: int
@@ -294,9 +296,10 @@ class TypedPlacement:
     def _wait_s(
         self, turn: Turn, typed: TypedNodes, gpus: int, ends_in: Callable[[Run], float]
     ) -> float:
-        """Return the predicted seconds until a group of nodes has room for so many more GPUs,
-        after the jobs that wait for it already. Where even the last end does not free enough,
-        return that end."""
+        """Return the predicted seconds until a group of nodes has `gpus` GPUs free, after the jobs
+        that already wait for it. If all its runs together free too few, return the time of the last
+        end.
+        """
         need = gpus + self._taken.get(typed, 0) - _free(turn.pool, typed)
         ends = sorted(
             (ends_in(run), run.job.gpus)
@@ -310,8 +313,8 @@ class TypedPlacement:
         return ends[-1][0] if ends else 0.0
 
     def view(self, pool: Pool, queued: QueuedJob) -> PoolView:
-        """Return the nodes on which GPUs are kept for a job: of those it fits on, the ones where it
-        is fastest.
+        """Return the nodes on which GPUs are reserved for a job: those of the fastest type that
+        suits it.
         """
         job = queued.job
         best = max(self.candidates(job), key=lambda s: (self.speed(job, s.group.gpu_type), s.gpus))

@@ -21,12 +21,12 @@ def lacking(
     left_s: Callable[[Run], float],
     price: float,
 ) -> Lack | None:
-    """Return what the first in line loses because it lacks whole nodes, or None: it fits on one
-    node, lacks no node or more than `most`, or would wait all the same.
+    """Return how much the first job in line loses because whole nodes are lent. Return None if it
+    fits on one node, lacks no node or more than `most`, or would wait in any case.
 
     Args:
         kept: GPUs that are reserved for it.
-        left_s: predicted seconds until the GPUs of a run are free.
+        left_s: function that returns the predicted seconds until a run's GPUs are free.
         price: see `Lack`.
     """
     first, pool = turn.queue[0].job, turn.pool

@@ -212,8 +212,9 @@ class PellucidLearned(Learned):
             policy.memos.pop(turn.vc, None)  # the reason of each is recorded with the new numbers
 
     def _assume(self, turn: Turn) -> None:
-        """Assume the usual profile for each job that was not watched, where no job is profiled
-        before it starts."""
+        """Give the usual profile of its user's jobs to each job without a measured one. Do nothing
+        if jobs are profiled before they start.
+        """
         policy = self._policy
         if turn.profiles_apart or policy.pair_predictor is None:
             return
@@ -227,8 +228,9 @@ class PellucidLearned(Learned):
             policy.memos.pop(turn.vc, None)
 
     def _promote(self, turn: Turn) -> None:
-        """Put the jobs in front that have come to go first, because they waited past their
-        bound. Leave out jobs that run, or have ended."""
+        """Put jobs that have waited beyond their bound at the front of the queue. Jobs that run or
+        have ended are left out.
+        """
         policy = self._policy
 
         def costs_s(queued: QueuedJob) -> float:

@@ -60,7 +60,7 @@ class Line:
         return Line, ()
 
     def follow(self, queue: Queue, kind: Callable[[QueuedJob], Kind]) -> None:
-        """Group the jobs of a queue as it is now, and be notified of its changes from then on."""
+        """Group the jobs of a queue by kind, and follow its changes from now on."""
         if queue.index is not self:
             queue.index, self._stale = self, True
         if not self._stale:

@@ -103,7 +103,9 @@ class Pairing:
 
     @property
     def evidence(self) -> Evidence:
-        """The pair that the last search was about: the one it found, or the best one it refused."""
+        """The numbers of the pair that the last search found, or of the best pair it refused, as
+        evidence of a decision.
+        """
         if self._found is None:
             return ()
         gpus, newcomer_s, found = self._found
@@ -128,7 +130,7 @@ class Pairing:
         )
 
     def time_passed(self) -> None:
-        """Forget what was left of each run, as a turn begins."""
+        """Forget the cached times left of runs. Called as a turn begins."""
         self._left.clear()
 
     def begin(self, turn: Turn, hold: object, *, remembers: bool = True) -> None:
@@ -162,8 +164,9 @@ class Pairing:
         return left
 
     def free_in_s(self, turn: Turn, run: Run) -> float:
-        """Return the expected seconds until both a run and its partner, if it has one, have
-        left its GPUs."""
+        """Return the expected seconds until the GPUs of a run are free: until the run and its
+        partner, if any, have ended.
+        """
         members = (run, run.partner) if run.partner is not None else (run,)
         return max(self.left(turn, member) for member in members)
 
@@ -215,8 +218,9 @@ class Pairing:
     def _refused(
         self, turn: Turn, queued: QueuedJob, pair_predictor: PairPredictor
     ) -> _Refusal | None:
-        """Return what an earlier search remembered when it found no partner, if nothing has
-        changed since that could make it find one; None: search again."""
+        """Return the stored result of an earlier search that found no partner, if nothing that
+        matters has changed since. Return None if the search must be repeated.
+        """
         job_id, now_refused = queued.job.job_id, self._refusals[turn.vc]
         refusal = now_refused.get(job_id) or self._before.get(job_id)
         if refusal is None or not (
@@ -244,7 +248,7 @@ class Pairing:
         until: float,
         guard: Obstacle,
     ) -> None:
-        """Remember that nobody was found, and for how long."""
+        """Store that the search found no partner for a job, and until when this holds."""
         if guard not in (*_PREDICTED, Obstacle.MEMORY):
             return  # says what is free now; it took no search
         gpus = queued.job.gpus
@@ -310,7 +314,9 @@ def _assumed(queued: QueuedJob) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A run to share with: what the pair would win, and what it would cost those who wait."""
+    """A running job whose GPUs a waiting job could share: the gain of the pair, and its cost to
+    other waiting jobs.
+    """
 
     gain_s: float
     hold: Hold
@@ -402,8 +408,9 @@ class _Search:
         return Hold(longer_s=longer_s, gpus=gpus, of=turn.pool.gpus, kept_out=kept_out)
 
     def _soonest_s(self) -> float:
-        """Return the seconds until so many runs should have ended that the jobs in front and
-        this one have GPUs; inf where too few run."""
+        """Return the predicted seconds until enough runs of this size have ended for the jobs in
+        front and this one. Return inf if there are too few runs.
+        """
         if self._waits_s is None:
             turn, gpus = self._turn, self._queued.job.gpus
             ahead = sum(1 for _ in takewhile(lambda other: other is not self._queued, turn.queue))
@@ -414,8 +421,10 @@ class _Search:
         return self._waits_s
 
     def considered(self) -> Partner | None:
-        """Return the candidate that came closest: the best one, or the best one refused, or one
-        that a rule forbids. None where there was none."""
+        """Return the best candidate for sharing GPUs, with the reason if it was refused: the best
+        allowed one, else the best refused one, else one that a rule forbids. Return None without
+        candidates.
+        """
         found, now = self.best or self.refused, self._turn.now
         if found is not None:
             return Partner(

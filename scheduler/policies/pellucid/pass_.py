@@ -37,7 +37,9 @@ LOG = logging.getLogger(__name__)
 
 
 class Parts(Protocol):
-    """What a pass asks of the policy: its settings, its parts, and what lasts from pass to pass."""
+    """The parts of the policy that a pass uses: settings, components, and state that lasts between
+    passes.
+    """
 
     max_gpus: int
     profile_above: float
@@ -119,7 +121,9 @@ class Pass:
         LOG.debug("6 close: vc=%s waiting=%d searches_left=%d", turn.vc, len(turn.queue), left)
 
     def _reserve(self) -> Reservation | None:
-        """2. Keep GPUs for the first of the jobs past their bound. Return what is kept."""
+        """Step 2. Reserve GPUs for the first job that has waited beyond its bound. Return the
+        reservation, or None.
+        """
         self.reserve()
         reservation = self.policy.reservations.get(self.turn.vc)
         self.holder = reservation.holder if reservation is not None else ""
@@ -137,7 +141,9 @@ class Pass:
         LOG.debug("3 weigh demand: vc=%s asked_share=%.2f scarce=%s", turn.vc, asked, self.scarce)
 
     def _offer_moves(self) -> None:
-        """5. Offer each of the others the moves, one after the other, until one serves it."""
+        """Step 5. For each remaining job, try the policy's moves (start, pack and so on) in order
+        until one succeeds. A job without a successful move waits.
+        """
         looked_at = 0
         for queued in self.memo.line.offered(self._whom, self._stamp):
             if queued.job.job_id == self.holder:
@@ -239,11 +245,11 @@ class Pass:
         return True
 
     def _choose(self, queued: QueuedJob, before: Placement) -> Placement | None:
-        """Return the GPUs to keep for a job: those kept so far, with busy nodes exchanged for
-        idle ones, or else new ones. None where too few can be kept.
+        """Return the GPUs to reserve for a job: those reserved so far, with busy nodes exchanged
+        for idle ones, or new ones. Return None if too few can be reserved.
 
         Args:
-            before: the GPUs kept so far.
+            before: the GPUs reserved so far.
         """
         turn, types = self.turn, self.policy.types
         where = types.view(turn.pool, queued) if types is not None else turn.pool
@@ -305,7 +311,7 @@ class Pass:
         return False
 
     def backfill(self, queued: QueuedJob) -> bool:
-        """Start a job on GPUs that are kept for a job which cannot have them yet. Return whether it
+        """Start a job on GPUs that are reserved for a job which cannot start yet. Return whether it
         was started.
         """
         if self.open is None or not self.open.start(queued):
@@ -372,11 +378,11 @@ class Pass:
         return self.searches > 0 and self.can_share(queued)
 
     def _pack(self, queued: QueuedJob, least: float, pressure: Evidence = ()) -> Obstacle | None:
-        """Pack a job where that pays. Return None when it was packed, else what stood in the
-        way.
+        """Let a job share the GPUs of a running job if that pays. Return None if it does now, else
+        the obstacle.
 
         Args:
-            least: predicted speeds must sum to at least this.
+            least: the predicted speeds of both jobs must sum to at least this.
             pressure: further evidence for the decision.
         """
         pairing, predictor = self.policy.pairing, self.policy.pair_predictor
@@ -400,8 +406,9 @@ class Pass:
     # --- GPUs of its own --------------------------------------------------------------------
 
     def _start(self, queued: QueuedJob) -> bool:
-        """Start a job on GPUs of its own virtual cluster, or else on borrowed ones, where there
-        is room. Return whether it was started."""
+        """Start a job on free GPUs of its virtual cluster, or else on borrowed ones. Return whether
+        it was started.
+        """
         policy, turn = self.policy, self.turn
         if policy.types is not None:
             return self._start_typed(queued, policy.types)
@@ -478,8 +485,9 @@ def waiting(queue: Queue, job_id: str) -> QueuedJob | None:
 
 
 def first_starving(queue: Queue, after: str = "") -> QueuedJob | None:
-    """Return the first job past its bound, or None; only jobs of higher priority may stand
-    before it. The job with the id `after` is skipped."""
+    """Return the first job in the queue that has waited beyond its bound. Return None if another
+    job of normal priority stands before it. The job `after` is skipped.
+    """
     for queued in queue:
         if queued.job.job_id == after:
             continue

@@ -134,8 +134,8 @@ class Pellucid(Policy):
         self.starvation.expect(queued)
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        """Return a job's predicted duration as it counts in the order, aged by its wait. A job past
-        its bound comes first, by submission.
+        """Return the order value of a job; the smallest goes first. It is the weighted predicted
+        duration less a credit for waiting. Jobs past their bound come first, by submission time.
         """
         if self.starvation.goes_first(queued):
             return starving_key(queued)
@@ -302,8 +302,8 @@ class Pellucid(Policy):
         return tuple(terms)
 
     def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
-        """Return the predicted seconds left of a run. For one that has outlived its prediction,
-        that is what is expected of such jobs.
+        """Return the predicted seconds left of a run. If it has run longer than predicted, return
+        the expected rest of such jobs.
         """
         if level is not None:
             speed, limit_s = self.type_speed(run), queued.job.time_limit_s

@@ -115,9 +115,10 @@ class Alike:
         self._news = {vc: {requests[at]: None for at in found} for vc, found in memory.news.items()}
 
     def asked(self, queued: QueuedJob, estimator: Estimator) -> Estimator:
-        """Return the estimator to be asked about a job that joins its queue. It answers with
-        what is predicted for jobs like it, or is the given one where those are to be predicted
-        again in the next turn."""
+        """Return the estimator for a job that joins its queue. It repeats the prediction of an
+        equal waiting job, if there is one. Otherwise, or if equal jobs are about to be predicted
+        again, return the given estimator.
+        """
         if not estimator.of_requests or not queued.job.user:
             return estimator
         request = _request(queued.job)
@@ -211,13 +212,14 @@ def _kind(request: Request) -> Request:
 
 
 def _whose(job: Job) -> str:
-    """Return what tells a job's history from others': its user, else its name; "" where neither
-    is known."""
+    """Return the key of a job's history: its user, else its name, else ""."""
     return job.user or job.name
 
 
 def _as_seen(queued: QueuedJob) -> tuple[object, ...]:
-    """Return what was seen of a job itself: its profile, its progress and its longest run."""
+    """Return the observations of a job itself: its profile, its progress, and its longest run
+    without an end.
+    """
     return queued.profile, queued.progress, queued.outlived_s
 
 
@@ -254,7 +256,7 @@ class Repredict:
         self.alike = Alike()
 
     def remember(self) -> RepredictMemory:
-        """Return what it knows, as a plain record."""
+        """Return the state of this object as a plain record."""
         return RepredictMemory(
             last=dict(self._last),
             newest=dict(self._newest),
@@ -270,7 +272,7 @@ class Repredict:
         self.alike.restore(memory.alike, jobs)
 
     def take_over(self, other: Repredict) -> None:
-        """Take over what another one knows."""
+        """Take over the state of another `Repredict`."""
         self._last, self._newest = other._last, other._newest
         self._heard, self.alike = other._heard, other.alike
 

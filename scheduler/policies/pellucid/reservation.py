@@ -63,12 +63,13 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class PutOff:
-    """A job past its bound that does not go first yet, because of the predicted cost to others.
+    """A job that has waited beyond its bound but does not go first yet, because that would cost
+    other jobs too much waiting.
 
     Attributes:
-        times: it is asked about again after so many times its bound.
-        costs_s: waiting that it would cause the others, in sum.
-        waited_s: what it had waited itself.
+        times: multiple of its bound after which the cost is computed again.
+        costs_s: waiting that it would cause other jobs in all, seconds.
+        waited_s: seconds that it had waited itself.
     """
 
     times: float
@@ -145,8 +146,8 @@ class StarvationBound:
         self._first, self._put_off = set(memory.first), dict(memory.put_off)
 
     def take_over(self, other: StarvationBound, jobs: Iterable[QueuedJob]) -> None:
-        """Take over the jobs of another. The demand that this one counts by must have taken over
-        already.
+        """Take over the jobs of another `StarvationBound`. Its demand must have been taken over
+        before.
         """
         if self._terms() == other._terms():
             self._by_vc, self._patient = other._by_vc, other._patient
@@ -176,8 +177,9 @@ class StarvationBound:
         return found
 
     def left_s(self, queued: QueuedJob, now: float, *, latest: bool = False) -> float:
-        """Return the seconds until a waiting job goes first, or until its cost to others is asked
-        about again, if demand stays the same. With `latest`, that question is left out.
+        """Return the seconds until a waiting job goes first, or until the cost to other jobs is
+        computed again, if demand stays the same. With `latest`, return the seconds until it goes
+        first whatever the cost.
         """
         if queued.job.job_id in self._first:
             return 0.0
@@ -250,8 +252,9 @@ class StarvationBound:
         return due
 
     def _pays(self, queued: QueuedJob, now: float, costs_s: Callable[[QueuedJob], float]) -> bool:
-        """Return whether a job past its bound goes first now. If not, note when it is asked
-        about again."""
+        """Return whether a job that waited beyond its bound goes first now. If not, store when its
+        cost to other jobs is computed again.
+        """
         before, most = self._put_off.get(queued.job.job_id), 1.0 + self.backfill
         times = 1.0 if before is None else before.times
         if self.goes_first(queued) or times >= most:
@@ -276,11 +279,13 @@ class StarvationBound:
 
     @property
     def most_s(self) -> float:
-        """The bound that holds whatever it costs others."""
+        """The seconds of waiting after which a job goes first, whatever that costs other jobs."""
         return (1.0 + self.backfill) * self.max_wait_s
 
     def _bound_s(self, queued: QueuedJob) -> float:
-        """Return the bound of a job in seconds, longer where the job was put off."""
+        """Return the seconds of waiting after which a job goes first. It is longer for a job whose
+        turn was postponed because of its cost to others.
+        """
         put_off = self._put_off.get(queued.job.job_id)
         return self.max_wait_s if put_off is None else put_off.times * self.max_wait_s
 
@@ -387,10 +392,10 @@ def _whole(pool: Pool | PoolView, node: int) -> int:
 
 def _soonest(parts: list[tuple[float, int]], gpus: int, taken: int) -> tuple[float, int] | None:
     """Return the seconds until `gpus` GPUs of one node are free, and the bit mask of those that
-    are first; None where there are not so many.
+    become free first. Return None if the node has too few.
 
     Args:
-        parts: when which GPUs are free, as of `_ready`.
+        parts: pairs (seconds until free, bit mask of GPUs), as `_ready` returns.
         taken: bit mask of GPUs to leave out.
     """
     mask, seconds = 0, 0.0

@@ -116,8 +116,9 @@ class _Group:
                 usage.amount, usage.since = usage.at(now, was_s), now
 
     def part(self, member: str, now: float, half_life_s: float) -> tuple[float, float]:
-        """Return the part of the whole that a member had, and the part due to it, both from 0
-        to 1. Where no member had anything, both are the part due."""
+        """Return two shares of a member, 0 to 1: the share of past GPU-time that it used, and the
+        share due to it. If no member used any, return the share due twice.
+        """
         due = self.weights.get(member, 1.0) / self.due
         whole = self.whole.at(now, half_life_s)
         if whole < 1.0:  # a GPU-second: nobody has had anything
@@ -189,8 +190,8 @@ class Shares:
             self._hold(other.job.job_id, self._held[other.job.job_id], job.job_id, now)
 
     def over(self, job_id: str, now: float) -> None:
-        """Count a job's GPUs, if it held any, as no longer held by it. A partner has them alone
-        from now on.
+        """Stop counting the GPUs of a job that has ended or lost them. Its partner, if any, holds
+        them alone from now on.
         """
         held = self._held.get(job_id)
         if held is None:
@@ -222,7 +223,7 @@ class Shares:
     def _hold(
         self, job_id: str, held: tuple[str, str, int, str | None], partner: str | None, now: float
     ) -> None:
-        """Charge a job from now on as one that shares with `partner`, not as before."""
+        """Charge a job for its GPUs from `now` on as shared with `partner` (None: as its own)."""
         before = self._held.get(job_id)
         if before is not None:
             self._charge(before, -1, now)
@@ -258,7 +259,7 @@ class Fairness:
         self._terms: dict[str, float] = {}  # job -> the term in its key
 
     def remember(self) -> SharesMemory:
-        """Return what it knows, as a plain record."""
+        """Return the state of this object as a plain record."""
         return self.shares.remember(self._next, self._terms)
 
     def restore(self, memory: SharesMemory) -> None:

@@ -36,8 +36,9 @@ class _Seen:
     believed: Profile | None = field(default=None)
 
     def add(self, profile: Profile) -> bool:
-        """Count one more profile. Return whether what is believed changes: when the profiles
-        have doubled in number, or memory grows."""
+        """Count one more measured profile of this user's jobs. Return whether the usual profile was
+        recomputed: when the number of profiles has doubled, or the largest memory use has grown.
+        """
         self.count += 1
         self.util_pct += profile.gpu_util_pct
         self.mem_util_pct += profile.gpu_mem_util_pct

@@ -42,7 +42,9 @@ class Worth(NamedTuple):
 
     @property
     def sum_s(self) -> float:
-        """The sum of both parts."""
+        """The seconds that the job's duration counts in the order in all: `sized_s` plus
+        `long_s`.
+        """
         return self.sized_s + self.long_s
 
 
@@ -105,7 +107,9 @@ def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
 
 
 def described_by(policy: Orders, queued: QueuedJob) -> Evidence:
-    """Return what a policy predicts of a job's duration, and how much of it counts in the order."""
+    """Return as evidence the predicted distribution of a job's duration, and how much of the
+    duration counts in the order.
+    """
     assert queued.estimate_s is not None
     described = policy.distribution.described(queued.estimate_s, queued.outlived_s)
     return (*described, *worth_by(policy, queued).recorded)

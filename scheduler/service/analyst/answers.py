@@ -174,8 +174,9 @@ class Answers:
         )
 
     def _suggested(self, body: Mapping[str, Any], owner: str) -> Json:
-        """Return the changes that would let a job start sooner. Other jobs that they move are
-        not looked for, so the answer names nobody."""
+        """Return changes that would let a job start sooner. Effects on other jobs are not computed,
+        so the answer names no other job.
+        """
         job_id = str(body["job_id"])
         outcomes = self._trying(job_id, self._of.helps_s).suggestions(
             job_id, [str(vc) for vc in body.get("vcs") or ()]
@@ -185,9 +186,9 @@ class Answers:
         return {"suggestions": [asdict(one) for one in shown]}
 
     def _still(self, job_id: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Return the outcomes that still hold after reading on in the log. One that starts at
-        once is left out if the job would no longer start now: another may have been given the
-        GPUs."""
+        """Return the outcomes that still hold after reading new events of the log. A start at once
+        is left out if the job would no longer start now.
+        """
         state, covered = self._of.state, self._of.state.covered
         found = list(outcomes)
         if not any(one.starts_now for one in found):
@@ -212,9 +213,10 @@ class Answers:
             return False
 
     def _offered(self, answer: WhatIfAnswer) -> WhatIfAnswer:
-        """Return the answer with its start put off by what earlier offers of its kind were late
-        by, and with how many of them held. Add what it claims to `claimed`, to be judged
-        later."""
+        """Return the answer with its start moved later by the typical error of earlier suggestions
+        of its kind, and with the record of those. Append its claims to `claimed`, to be judged
+        later.
+        """
         answer = put_off(answer, self._of.now(), late_by(self._of.lately(Claimed.OFFER_P90)))
         self.claimed += of_offer(answer, self._of.now())
         held, judged = self._of.record(start_kind(starts_now=answer.starts_now))
@@ -275,8 +277,9 @@ class Answers:
         return asked.effect(alter)
 
     def _moved(self, futures: Futures, job_id: str) -> MovedStart | None:
-        """Return how a job's forecast start has moved since it was submitted, or None where it
-        has not."""
+        """Return how much a job's forecast start has changed since its submission, with causes.
+        Return None if it has not, or is unknown.
+        """
         promised, latest = self._of.promised.get(job_id), self._of.latest.get(job_id)
         if promised is None or latest is None:
             return None
@@ -319,8 +322,10 @@ class Answers:
         return "" if blocked is None else WhyNot.UNMET if blocked.never else WhyNot.DEPENDS
 
     def _after(self, job_id: str, other: str) -> Compared:
-        """Return why another job went, or goes, before this one. Raise LookupError where the
-        other is the same job, stands in another queue, or was in none."""
+        """Return a comparison that says why another job went before this job, or goes before it.
+        Raise LookupError if both are the same job, stand in different queues, or the other was in
+        none.
+        """
         core, record = self._of.state.core, self._of.state.ledger.records.get(other)
         if other == job_id:
             raise LookupError("it is the same job; name another")
@@ -339,9 +344,10 @@ class Answers:
         return compared(core, job_id, beside, self._of.now())
 
     def _order(self, vc: str, owner: str | None, limit: int) -> Order:
-        """Return the queue of a virtual cluster in order, with the terms of each place, and its
-        held jobs; at most `limit` of each. `owner`: only the jobs of this user; None: all. Of
-        an unknown virtual cluster the answer says that it is none."""
+        """Return the queue of a virtual cluster in order, with the terms of each job's order value,
+        and its held jobs. Each list has at most `limit` entries. `owner`: only jobs of this user;
+        None: all. For an unknown virtual cluster, the answer says so.
+        """
         core, now = self._of.state.core, self._of.now()
         queue = core.queues.get(vc)
         if queue is None:

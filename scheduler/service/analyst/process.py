@@ -253,8 +253,8 @@ class Analyst:
         core.estimator = self.memory = memory
 
     def turn(self) -> bool:
-        """Read the log, forecast what is new, answer questions. Return False when there was nothing
-        to do.
+        """Read new events from the log, forecast jobs without a forecast, and answer questions.
+        Return False if there was nothing to do.
         """
         self._renew()
         self._touched.clear()
@@ -289,7 +289,7 @@ class Analyst:
             return claims.lately(connection, kind)
 
     def record(self, kind: Claimed) -> tuple[int, int]:
-        """Return how many claims of a kind held, and how many were judged."""
+        """Return how many claims of a kind came true, and how many were judged."""
         with self.store.reading() as connection:
             return claims.record_of(connection, kind)
 
@@ -306,8 +306,9 @@ class Analyst:
             self._renew()
 
     def _between_futures(self) -> bool:
-        """Called between two simulated futures. Answer questions that came meanwhile. Return
-        whether the forecast has taken so long that it is to stop at the futures it has."""
+        """Answer questions that arrived since the last simulated future. Return whether the
+        forecast has used up its time and must stop with the futures it has.
+        """
         self._beat()
         if not self._answering:
             self.answer(QUESTIONS_BETWEEN)
@@ -429,8 +430,8 @@ class Analyst:
         return {j: one for j, one in made.items() if self._touched.get(j, -1) <= seen}
 
     def as_shown(self, job_id: str, made: StartForecast) -> StartForecast:
-        """Return the forecast shown for a waiting job: the latest, or, before there is one, one
-        from futures that were `made` just now.
+        """Return the forecast to show for a waiting job: the latest stored one, otherwise the new
+        one `made`, with its correction.
         """
         if (latest := self.latest.get(job_id)) is not None:
             return latest
@@ -508,7 +509,9 @@ class Analyst:
     # --- questions --------------------------------------------------------------------------
 
     def answer(self, at_most: int = QUESTIONS) -> bool:
-        """Answer questions, each from the log as it then is. Return False when none was asked."""
+        """Answer at most `at_most` open questions, each from the newest state of the log. Return
+        False if there was none.
+        """
         open_ = and_(
             questions.c.answered_at.is_(None), questions.c.asked_at > self.clock.now() - QUESTION_S
         )
@@ -561,8 +564,9 @@ def _put(
     connection: Connection,
     _: list[Event],
 ) -> None:
-    """Write forecasts that the core made as of event `seen`. The latest forecast of a job that
-    was given another reason to wait since then is left out."""
+    """Store forecasts made from the log up to event `seen`. The latest forecast of a job whose
+    reason to wait has changed since is left out.
+    """
     since = waiting_again(connection, made, seen)
     for basis in bases:
         some = {j: one for j, one in made.items() if basis != "latest" or j not in since}
@@ -571,9 +575,9 @@ def _put(
 
 
 def _about_the_same(was: float | None, at: float, now: float) -> bool:
-    """Return whether a crude start `at` is within a tenth of its wait, or a minute, of the one
-    that was written before, and so is not written again. `was`: the one before; None: there is
-    none."""
+    """Return whether a rough forecast start `at` is so close to the stored one `was` that it need
+    not be stored: within a tenth of the wait, or a minute. `was` is None without a stored one.
+    """
     return was is not None and abs(at - was) <= max(60.0, 0.1 * (at - now))
 
 
@@ -585,7 +589,7 @@ def _answered(
     connection: Connection,
     _: list[Event],
 ) -> None:
-    """Write an answer, and what it claims as of an event of the log. Delete old questions."""
+    """Store an answer with the claims that it makes, and delete old questions."""
     claims.keep(connection, *claimed)
     values = {"answer": canonical(reply), "answered_at": now}
     connection.execute(update(questions).where(questions.c.id == question).values(values))

@@ -52,8 +52,8 @@ _ASKING: set[object] = set()
 
 
 def only_asks(endpoint: Endpoint) -> Endpoint:
-    """Mark a POST that changes nothing, so that it does not count among an account's changes of a
-    day. Return it.
+    """Mark a POST endpoint as changing nothing, so that it does not count against an account's
+    daily number of changes. Return the endpoint.
     """
     _ASKING.add(endpoint)
     return endpoint
@@ -70,7 +70,9 @@ def service_user() -> str:
 
 
 class Authenticator:
-    """Finds out who sends a request, and whether they may. One per app."""
+    """Identifies the sender of a request by its token or session, and checks what the sender may
+    do. There is one per app.
+    """
 
     def __init__(self, settings: Settings, store: Store, limits: Limits):
         self._settings, self._store = settings, store
@@ -119,12 +121,13 @@ class Authenticator:
             raise Problem(429, "too-many-changes", sentence, retry_after_s=wait)
 
     def _cost(self, request: Request) -> float:
-        """Return how many requests this one counts as: one, and one more for each
-        `request_bytes` of its body."""
+        """Return the cost of a request against the rate limit: 1, plus 1 for each `request_bytes`
+        bytes of its body.
+        """
         return 1.0 + len(request.scope.get(BODY, b"")) // self._limits.request_bytes
 
     def still(self, request: Request, viewer: Viewer) -> bool:
-        """Return whether somebody who was admitted would be admitted again, with the same
+        """Return whether the sender of an admitted request would still be admitted with the same
         rights.
         """
         try:
@@ -133,9 +136,9 @@ class Authenticator:
             return False
 
     def enter(self, request: Request, secret: str) -> Viewer:
-        """Return the viewer of the token with this secret. Raise Problem: 401 where it is not
-        valid, 403 where the service serves one other person only, 429 after too many wrong
-        ones."""
+        """Return the viewer who owns the token with this secret. Raise Problem: 401 if the token is
+        not valid, 403 if the service serves another account only, 429 after too many wrong tokens.
+        """
         address = request.client.host if request.client else ""
         known = self._fresh(secret)
         if known is not None:

@@ -347,12 +347,12 @@ class Changes:
             raise Problem(409, "only-follows", why)
 
     def close(self) -> None:
-        """Write what was asked for, then stop."""
+        """Write all requested changes to the log, then stop."""
         self._writer.close()
 
     def write(self, events: Iterable[Event]) -> None:
-        """Append events, together with what others ask for meanwhile. Return once they are
-        committed.
+        """Append events to the log, in one transaction with changes of other requests. Return once
+        they are committed.
         """
         for done in [self._writer.append(event) for event in events]:
             done.result()

@@ -111,7 +111,8 @@ class Seldom(logging.Filter):
 
 
 class Cycle(RequestResponseCycle):
-    """A request whose client is known to have left as soon as its connection has.
+    """A request that counts as disconnected as soon as its connection closes. Uvicorn notifies only
+    the newest of several pipelined requests, and later.
 
     Uvicorn tells only the newest of those sent behind each other, and later; a write then raises.
     """
@@ -200,8 +201,9 @@ class Guarded(HttpToolsProtocol):
 
     @property
     def _answering(self) -> bool:
-        """Return whether a request of this connection is being answered: the last one, or one
-        before it."""
+        """Return whether a request of this connection, the last or an earlier one, is still being
+        answered.
+        """
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self, most_s: float) -> None:
@@ -215,8 +217,9 @@ class Guarded(HttpToolsProtocol):
         self._look(self.transport.get_write_buffer_size(), LOOKS)
 
     def _look(self, left: int, looks: int) -> None:
-        """Close the connection when, at so many looks, nothing was taken of the `left` bytes
-        that wait for its client."""
+        """Close the connection if its client has read nothing of the `left` buffered bytes by the
+        last of `looks` checks. Otherwise schedule the next check.
+        """
         now = self.transport.get_write_buffer_size()
         if now < left:
             self._wait_taken()
@@ -239,8 +242,9 @@ def guarded(counted: Connections) -> type[Guarded]:
 
 
 def raise_file_limit() -> int:
-    """Raise the number of file descriptors as far as this process may (systemd grants 1,024
-    unless asked for more). Return how many connections that leaves room for."""
+    """Raise this process's limit of file descriptors as far as allowed (systemd grants 1,024 by
+    default). Return how many connections fit into the new limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft < wanted:

@@ -46,8 +46,9 @@ class Buckets:
         self._lock = Lock()
 
     def take(self, name: str, cost: float = 1.0) -> float:
-        """Take `cost` tokens from a bucket, at most as many as it can hold. Return 0; or, with
-        nothing taken, the seconds until there are enough."""
+        """Take `cost` tokens from a bucket, at most its capacity. Return 0 on success. Otherwise
+        take none and return the seconds until there are enough.
+        """
         cost = min(cost, self._burst)
         now = monotonic()
         with self._lock:

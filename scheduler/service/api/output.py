@@ -41,8 +41,8 @@ class JobOutput:
 
 
 def may_read(viewer: Viewer, job: JobRow) -> bool:
-    """Return whether a viewer may read what a job writes: its owner, by a token of their own that
-    may do more than view.
+    """Return whether a viewer may read the output of a job: its owner, with a token of their own
+    that is not for viewing only.
     """
     return job.owner == viewer.name and viewer.role is not Role.VIEWER and not viewer.only
 

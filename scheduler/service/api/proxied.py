@@ -103,8 +103,9 @@ def _account(name: str) -> str:
 
 
 def _once(request: Request, header: str) -> str:
-    """Return the value of a header, or "" where it is not there. Raise Problem (400) where it
-    is there twice, since one may be the visitor's own, or is not UTF-8."""
+    """Return the value of a header, or "" if it is missing. Raise Problem (400) if it occurs twice,
+    since one could come from the visitor, or if it is not UTF-8.
+    """
     found = request.headers.getlist(header)
     if len(found) > 1:
         raise Problem(400, "malformed-request", f"{header} is there {len(found)} times")

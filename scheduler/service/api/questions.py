@@ -83,7 +83,7 @@ class Questions:
         return question
 
     def _withdraw(self, question: str) -> None:
-        """Delete a question that nobody waits for any more, so that no time is spent on it."""
+        """Delete a question whose asker no longer waits, so that no time is spent on it."""
         with self._store.writing() as connection:
             connection.execute(delete(questions).where(questions.c.id == question))
 

@@ -35,8 +35,9 @@ class Refusals:
         self.counts: Counter[str] = Counter()
 
     def missed(self, request: Request, job_id: str) -> None:
-        """Note the refusal where a job that was not found is another's. A job that does not
-        exist is not noted."""
+        """Record a refused access if a job that the viewer may not see exists. Do nothing if there
+        is no such job.
+        """
         if self._reads.exists(job_id):
             self.note(request, Problem(404, "not-yours", f"job {job_id} is another's"))
 

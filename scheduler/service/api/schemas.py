@@ -198,7 +198,7 @@ class ChangeRequest(_Difference):
         return self
 
     def given(self) -> Json:
-        """Return the fields that were given, as a job has them."""
+        """Return the fields that the request sets, with their values in a job's form."""
         given = {name: value for name, value in self.model_dump().items() if value is not None}
         return {n: None if CHANGEABLE[n].nullable and v == "" else v for n, v in given.items()}
 

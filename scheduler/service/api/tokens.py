@@ -29,7 +29,7 @@ SECRET_LENGTH = len(PREFIX) + 43  # 32 bytes in URL-safe base64
 
 
 class TokenError(ValueError):
-    """Raised for a token that cannot be made or found; one line that says why."""
+    """Raised if a token cannot be made or found. The message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)

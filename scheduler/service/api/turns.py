@@ -34,7 +34,7 @@ class Turn:
     ready: asyncio.Future[None] | None = None
 
     def end(self) -> None:
-        """Give the turn back, so that another user can have it. Do nothing the second time."""
+        """Release the turn, so that another user can have it. A second call does nothing."""
         self.of.ended(self)
 
 
@@ -89,8 +89,9 @@ class Turns:
         self.used = {who: s * left for who, s in self.used.items() if s * left > LEAST_S / 2}
 
     def _go_on(self) -> None:
-        """Begin turns while there may be more: that of the user who used least, and of several
-        the one that waits longest."""
+        """Start waiting turns while fewer than `at_once` run. The turn of the user with the least
+        use goes first. Among equals, the oldest does.
+        """
         while len(self._busy) < self.at_once:
             mine = [turn.user for turn in self._busy]
             may = [t for t in self._waiting if mine.count(t.user) < max(1, self.at_once - 1)]

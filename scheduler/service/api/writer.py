@@ -57,11 +57,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much the waiting jobs of one submitter may come to; 0 means any amount.
+    """The limits on one submitter's jobs; 0 means no limit.
 
     Attributes:
-        jobs: how many may wait.
-        bytes: what commands and environments of waiting and running jobs may take.
+        jobs: number of jobs that may wait.
+        bytes: size of the commands and environments of all waiting and running jobs.
     """
 
     jobs: int = 0
@@ -109,7 +109,9 @@ class _Waiting:
 
 
 class Writer:
-    """Appends the events of one process. Its thread starts with the first of them."""
+    """Appends the events of one API process to the log, in a thread that starts with the first
+    event.
+    """
 
     def __init__(self, store: Store):
         self._store = store
@@ -142,7 +144,7 @@ class Writer:
         return asked.done
 
     def close(self) -> None:
-        """Write what was asked for, then stop."""
+        """Write all requested changes to the log, then stop."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:

@@ -215,7 +215,7 @@ class Decider:
             self.store.append([], tables, lease=self.lease)
 
     def _fold(self) -> State:
-        """Return the state that the log leads to, whoever took its decisions."""
+        """Return the state that follows from the log, whichever process made its decisions."""
         with self.store.reading() as connection:
             return self._folded(connection)
 
@@ -258,8 +258,9 @@ class Decider:
         self._renew()
 
     def _is_ready(self) -> None:
-        """Mark the lease as ready: the log was read to its end, and a first pass taken if one
-        was due. Log it the first time."""
+        """Mark the lease as ready: the log has been read to its end, and the first pass has been
+        made if due. Write a log line the first time.
+        """
         assert self.lease is not None
         waiting = self.state.waiting
         doing = f"takes what came, {SLICE:,} events at a time: {waiting:,} wait" if waiting else ""
@@ -362,7 +363,9 @@ class Decider:
         self.backend.acknowledge(reports)
 
     def _hear(self) -> None:
-        """Append changes that others made on the backend to the log, then acknowledge them."""
+        """Append changes that the backend reports from outside the service, such as closed GPUs, to
+        the log. Then acknowledge them.
+        """
         if not isinstance(self.backend, Outside):
             return
         news = self.backend.news()
@@ -463,8 +466,9 @@ class Decider:
         return f"decides: {queued:,} jobs in queues, {events:,} events to be taken"
 
     def _keep(self) -> None:
-        """Write the state to a snapshot, unless nothing was decided since the last one. Only
-        log it where that fails."""
+        """Write the state to a snapshot, if there were decisions since the last one. A failure is
+        only logged.
+        """
         passed = self._last_pass
         if self.snapshots is None or passed is None or passed.seq <= self._kept_at:
             return

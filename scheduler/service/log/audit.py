@@ -39,15 +39,15 @@ class CannotCheck(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """One place where the database is not what its log makes it.
+    """A difference between the database and the state that follows from its log.
 
     Attributes:
-        seq: the event it concerns: a pass, or the last that changed a row.
-        where: "decisions", "jobs", "nodes", "settings"; "log" when an event makes no sense; "pass"
-            when it is decided otherwise now.
-        what: the first thing that differs: a decision, or a column of a row.
-        logged, found: what the database says, and what follows from the log.
-        bundle: digest of the models in charge at the time.
+        seq: number of the event: a pass, or the last event that changed a row.
+        where: "decisions", "jobs", "nodes", "settings"; "log" for an event that makes no sense;
+            "pass" for a pass that now decides otherwise.
+        what: the first difference: a decision, or a column of a row.
+        logged, found: the value in the database, and the value that follows from the log.
+        bundle: digest of the models in use at the time.
     """
 
     seq: int
@@ -104,13 +104,13 @@ def audit(
     head: Head | None = None,
     decide_again: bool = False,
 ) -> Audit:
-    """Check a database, live or not, as of one moment. Return what was checked and found;
-    damage is a part of it.
+    """Check a database against its log as of one moment, while the service may run. Return what was
+    checked and which differences and damage were found.
 
     Args:
-        progress: called now and then with the number of events read.
-        decide_again: take every pass again as well, until one is taken otherwise.
-        head: one exported earlier, which the database's chain must extend.
+        progress: function called now and then with the number of events read.
+        decide_again: also take every pass again, up to the first that decides otherwise.
+        head: an exported head of the chain, which the database's chain must extend.
 
     Raise BundleError where a bundle that was decided with is not to be found, and CannotCheck
     where the policy is not.
@@ -287,8 +287,9 @@ class _Auditor:
 
 
 def _as_read(spec: str) -> str:
-    """Return a stored submission (JSON) without fields that only an older version kept. Return
-    it as it is where it cannot be read."""
+    """Return a stored submission (JSON) without fields that this version does not know. Return it
+    unchanged if it cannot be read.
+    """
     try:
         return canonical(Submission.from_body(json.loads(spec)).body())
     except (LookupError, TypeError, ValueError):
@@ -296,8 +297,9 @@ def _as_read(spec: str) -> str:
 
 
 def _first_difference(was: list[Any], now: list[Any]) -> tuple[str, Any, Any]:
-    """Return the first difference between two lists of decisions, as (what differs, value
-    before, value now). Where they are the same, return ("", None, None)."""
+    """Return the first difference between two lists of decisions, as (description, old value, new
+    value). Return ("", None, None) if they are equal.
+    """
     for old, new in zip(was, now, strict=False):
         if old != new:
             name = next(n for n in {**old, **new} if old.get(n) != new.get(n))

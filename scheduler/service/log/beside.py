@@ -44,17 +44,17 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A bundle that decides nothing, compared with the one that decides.
+    """A comparison of another bundle of models with the one in use.
 
     Attributes:
-        role: "shadow", or "former": the one that decided before.
-        digest, in_use: of the two bundles.
-        jobs, users: how many ended since, and were scored by both.
-        running: how many more still ran, and count with what is known of them.
+        role: "shadow", or "former": the bundle that was in use before.
+        digest, in_use: digests of the other bundle and of the one in use.
+        jobs, users: number of ended jobs that both scored, and of their users.
+        running: number of running jobs that count too, with their time so far.
         error, error_in_use: mean |ln(true / predicted)| of each.
-        gain, low, high: by how much the error of the one in use is larger, and its 99 % interval.
-        verdict: "better", "worse", "as good" or "too few"; of the one beside.
-        why_not: why it cannot be scored, one sentence; "": it can.
+        gain, low, high: error of the bundle in use less that of the other, and its 99 % interval.
+        verdict: "better", "worse", "as good" or "too few", about the other bundle.
+        why_not: one sentence on why the other bundle cannot be scored; "": it can.
     """
 
     role: str
@@ -237,13 +237,13 @@ def scores(
     since: float = -inf,
     until: float = inf,
 ) -> Iterator[tuple[RowMapping, Mapping[str, Any]]]:
-    """Yield the scores of jobs that have inputs, each with its job's row; the latest come first
-    among those of decisions, and then among those that were given meanwhile.
+    """Yield the scores of jobs that have inputs, each with its job's row: first those of decisions,
+    then those of events. Each kind comes latest first.
 
     Args:
-        of: which jobs.
-        most: of the scores of each of the two kinds.
-        since, until: when they were given.
+        of: conditions on the jobs.
+        most: number of scores of each kind, at most.
+        since, until: range of the times of the scores, seconds since the epoch.
     """
     for table in (decisions, events):
         kind = (
@@ -296,10 +296,10 @@ def as_of(known: Sequence[Began], count: int) -> list[Ended]:
 def beside(
     role: str, other: Bundle, in_use: Bundle, ended: Sequence[Ended], *, level: float = LEVEL
 ) -> Beside:
-    """Compare two bundles on jobs that ended and on jobs that still run, and return the
-    figures. A running job that was predicted shorter than it has run counts as wrong by that
-    much. Figures are None where too few jobs or users are there; `why_not` says it where
-    `other` cannot be scored."""
+    """Compare two bundles of models on ended and running jobs, and return the figures. A running
+    job counts as an error if it has already run longer than predicted. Figures are None with too
+    few jobs or users. `why_not` says why `other` cannot be scored.
+    """
     found = Beside(role=role, digest=other.digest, in_use=in_use.digest)
     try:
         picks = _picks(other, in_use)

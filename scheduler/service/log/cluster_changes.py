@@ -104,8 +104,8 @@ class ClusterChanges:
         gpu_memory_mib: float | None = None,
         new_vc: bool = False,
     ) -> Wanted:
-        """Return the change that adds a node. What is left out is as on other nodes of its virtual
-        cluster. With `new_vc`, that may be one that does not exist yet.
+        """Return the change that adds a node. Omitted values are taken from other nodes of its
+        virtual cluster. With `new_vc`, the virtual cluster may be new.
         """
         self._must_be_ours()
         self._must_know(vc, new_vc)

@@ -54,8 +54,9 @@ class NodesListener(Protocol):
 
 
 class Listener(Protocol):
-    """What is informed of the events of the log: the decision core, or what follows decisions
-    in its place."""
+    """Receives the events of the log: the decision core, or an object that only follows
+    decisions.
+    """
 
     @property
     def jobs(self) -> Container[str]: ...
@@ -155,10 +156,10 @@ class State:
         return decisions
 
     def follow(self, event: Event, taken: Sequence[Decision]) -> None:
-        """Apply one event with the recorded decisions, whoever took them.
+        """Apply one event of the log, with its recorded decisions.
 
         Args:
-            taken: of a pass, the decisions that the log has of it.
+            taken: the recorded decisions, if the event is a pass.
         """
         if event.kind is not Kind.DECIDED:
             self.note(event)
@@ -179,7 +180,7 @@ class State:
         self._asks_to_be_woken()
 
     def _wakes(self) -> None:
-        """Wake the core, if the time has come for which it asked."""
+        """Wake the core if the time for which it asked has come."""
         if self.wake_at is not None and self.now >= self.wake_at:
             self.wake_at = None
             self.core.wake(self.now)
@@ -298,7 +299,7 @@ class State:
         return sorted(waiting, key=lambda r: r.granted)
 
     def launch(self, record: Record) -> Launch:
-        """Return what is sent to the backend to start an attempt. It is the same however often it
+        """Return the launch to be sent to the backend for an attempt. It is the same every time it
         is sent.
         """
         asked, grant, stage = record.submission, record.grant, self.core.profiling
@@ -464,5 +465,5 @@ HANDLERS: dict[Kind, Callable[[State, Listener, Event], None]] = {
 
 
 def grants(decisions: Sequence[Decision]) -> list[str]:
-    """Return the ids of the jobs to which a pass gave GPUs."""
+    """Return the ids of the jobs to which the decisions of a pass gave GPUs."""
     return [d.job_id for d in decisions if d.action in GIVES_GPUS]

@@ -189,9 +189,9 @@ def _previewed(
 def _promoted(
     one: Proposal, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> Done | None:
-    """Promote a proposal, or return to the former champion. Return how that ended, or None
-    where a stop broke it off. The version is named, so that running it again does nothing
-    twice."""
+    """Promote a proposed version, or go back to the previous champion. Return the result, or None
+    if the service was stopping. The version is named, so that a repetition has no further effect.
+    """
     assert one.wanted is not None
     judged = one.judged
     if one.back and judged is None:  # which version that is, before anything changes

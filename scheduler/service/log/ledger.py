@@ -69,7 +69,9 @@ class Ledger:
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """Return whether an event changes anything: False where it comes too late, or twice."""
+        """Return whether an event changes the state. An event that comes too late, or twice, does
+        not.
+        """
         if event.kind in ABOUT_NODES:
             return self.nodes.matters(event)
         if event.kind in ABOUT_NO_JOB:
@@ -242,7 +244,7 @@ class Ledger:
             record.queued_at = d.time
 
     def _queued_and_held(self, record: Record, d: Decision) -> None:
-        """Note when a job was queued that was held in the pass that queued it."""
+        """Record the time at which a job joined its queue, if it was held in the same pass."""
         if record.queued_at is None:
             record.queued_at = d.time
 
@@ -264,7 +266,7 @@ class Ledger:
         self._pair(d.partner, record.job_id)
 
     def _left(self, record: Record, d: Decision) -> None:
-        """Change nothing: the job's end was noted when its event was taken in."""
+        """Do nothing: the job's end was recorded when its event was read."""
 
     # --- what both do -----------------------------------------------------------------------
 
@@ -279,8 +281,9 @@ class Ledger:
             del self.holding[record.job_id]
 
     def _pair(self, job_id: str | None, partner: str | None) -> None:
-        """Set the partner of a job that holds GPUs; None: it shares them no more. Do nothing
-        for a job that holds none."""
+        """Set the partner of a job that holds GPUs; None: it shares them no longer. Do nothing for
+        a job without GPUs.
+        """
         other = self.holding.get(job_id or "")
         if other is not None and other.grant is not None:
             other.grant.partner = partner

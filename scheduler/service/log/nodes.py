@@ -19,8 +19,9 @@ from scheduler.service.log.store.tables import Columns
 
 @dataclass(frozen=True, slots=True)
 class ClosedGpu:
-    """A GPU that does not answer: its index on its node, since when (seconds since the epoch), and
-    why."""
+    """A GPU that does not answer: its index on the node, the time since when (seconds since the
+    epoch), and the reason.
+    """
 
     gpu: int
     since: float
@@ -133,8 +134,8 @@ def node_of(body: Mapping[str, Any]) -> Node:
 
 
 def well_formed(event: Event) -> bool:
-    """Return whether an event that somebody asked for has the body of its kind. The log outlives
-    the code that wrote it, and one bad line must not keep the service from reading the rest.
+    """Return whether the body of an event has the form of its kind. Only events asked for by users
+    are checked. A malformed event must not keep the service from reading the rest of the log.
     """
     body, kind = event.body, event.kind
     if kind is Kind.SETTINGS_SET:
@@ -285,8 +286,9 @@ class NodeTable:
         ]
 
     def spec(self, *more: Node) -> ClusterSpec:
-        """Return the shape of a cluster with every node as it is now and as it is to be, so
-        that a policy can be built for both. `more`: further nodes, those of an event."""
+        """Return a description of the cluster that covers every node as it is and as it will be
+        after pending changes, so that a policy can be built for both. `more`: further nodes.
+        """
         now = [record.has for record in self.records.values()]
         becomes = [r.becomes for r in self.records.values() if r.becomes is not None]
         return ClusterSpec.of([*now, *becomes, *more])

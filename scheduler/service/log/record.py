@@ -51,7 +51,9 @@ class HoldBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A hold on a job: who may release it, who held it, and since when."""
+    """A hold on a job: the role that may release it, the user who held it, and the time
+    since when.
+    """
 
     by: HoldBy
     actor: str
@@ -163,7 +165,7 @@ class Record:
         }
 
     def _so_far(self) -> str:
-        """Return which of its GPUs do not answer, and what its own progress comes to, in words."""
+        """Return as text which of the job's GPUs do not answer, and the job's own progress."""
         return "; ".join(filter(None, (self.silent, progress_words(self.progress, self.unread))))
 
     def standing(self) -> JobColumns:

@@ -85,12 +85,16 @@ class Week:
 
     @property
     def words(self) -> str:
-        """Return what may still change of it, in words; "": nothing."""
+        """Return as text whether the week's figures may still change: "until now", "not settled
+        yet", or "" if they are final.
+        """
         return "" if self.whole else "not settled yet" if self.over else "until now"
 
 
 def counted(connection: Connection, number: int, *, now: float) -> Week:
-    """Return what the bundles of a service did in a week, as far as it is known at a time."""
+    """Return the numbers of a week, as known at `now`: for each bundle of models, the jobs that it
+    decided and its errors on the ended ones.
+    """
     since = number * WEEK_S
     came = jobs.c.submitted_at >= since, jobs.c.submitted_at < since + WEEK_S
     over = jobs.c.ended_at >= since, jobs.c.ended_at < since + WEEK_S

@@ -31,12 +31,12 @@ class HeadError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tampered:
-    """One row that is not as it was written.
+    """A row whose content differs from the one that the hash chain covers.
 
     Attributes:
         table, row: the row's table and key.
-        link: number of the link of the chain that covers it; 0: none does.
-        what: what is wrong with it.
+        link: number of the chain's link that covers it; 0: none.
+        what: the difference in words.
     """
 
     table: str

@@ -32,7 +32,9 @@ class Silent:
     database: float | None = None
 
     def checks(self, now: float) -> Iterator[tuple[str, str]]:
-        """Yield each part that does not answer as (name, words): of when what is shown is."""
+        """Yield (name, text) for each part of Slurm that does not answer. The text gives the time
+        of the data shown.
+        """
         if self.slurm is not None:
             shown = clock_time(self.slurm, now)
             yield "slurm", f"does not answer: what is shown is of {shown}"
@@ -66,8 +68,9 @@ class Unread:
 
 
 def silent(store: Store) -> Silent:
-    """Return which parts did not answer when the follower last asked; none where nobody
-    knows."""
+    """Return which parts of Slurm did not answer at the last poll. Return an empty record if that
+    is unknown.
+    """
     of_looks = select(events.c.body, events.c.at).where(events.c.kind == Kind.ADVISED.value)
     try:
         with store.engine.connect() as connection:

@@ -98,7 +98,9 @@ def due(ended: int) -> int | None:
 
 
 def was_left(store: Store, digest: str) -> bool:
-    """Return whether a bundle was left because it was worse, and nothing was promoted since."""
+    """Return whether the service went back from this bundle because it was worse, and no bundle was
+    promoted since.
+    """
     with store.reading() as connection:
         last, used = returned(connection), uses(connection)
         return bool(used) and last.get("from") == digest and last.get("to") == used[-1][0]

@@ -115,7 +115,9 @@ class Input:
         return str(value / HOUR_S) if self.of.ask.unit == "s" else str(value)
 
     def read(self, text: str) -> Any:
-        """Return what the form sent, as a request has it. The request checks it."""
+        """Return the text of a form field as a value of a request. Times are converted to seconds.
+        The request checks the value later.
+        """
         if self.of.ask.unit != "s":
             return text
         try:

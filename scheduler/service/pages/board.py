@@ -166,7 +166,9 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
 
 
 def _groups(view: PageQueries, only: str) -> list[Group]:
-    """Return the viewer's jobs as groups, or none where there are few enough to show each."""
+    """Return the viewer's jobs in groups of similar jobs, in order of display. Return [] if the
+    jobs are few enough to list each.
+    """
     groups = view.groups(**({"vc": only} if only else {}))
     return in_order(groups) if sum(group.jobs for group in groups) > MANY else []
 

@@ -82,8 +82,9 @@ def contrast(one: Bundle, other: Bundle, seen: Sequence[Ended], role: str) -> Co
 def _shapes(
     first: AdditiveModel, then: AdditiveModel
 ) -> tuple[tuple[tuple[Chart, Chart], ...], tuple[str, ...]]:
-    """Return the shapes that differ most, as (the first one's, the other's) charts, and a line
-    for each term that only one of both has."""
+    """Return the charts of the terms that differ most between two models, as pairs (first model,
+    other model). Also return a line for each term that only one of the models has.
+    """
     mine, others = _named(first), _named(then)
     apart = {
         name: _apart(first, mine[name], then, others[name])
@@ -219,12 +220,11 @@ def scored_of(
 def movement(
     scored: Iterable[Scored], bundle: Bundle, known: Mapping[str, Bundle], now: float
 ) -> Movement:
-    """Return what moved a user's estimates of this week's jobs, beside those of three weeks
-    before.
+    """Return which terms changed a user's predictions between this week and three weeks before.
 
     Args:
-        bundle: the models in use; both times are taken apart with their terms.
-        known: the bundles that the scores are of.
+        bundle: the models in use. Predictions of both times are decomposed with its terms.
+        known: bundles by digest, with which the stored scores were made.
     """
     model = bundle.duration
     times: tuple[list[Scored], list[Scored]] = ([], [])

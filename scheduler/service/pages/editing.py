@@ -103,7 +103,9 @@ def answer(
     parts: Sequence[str] = (),
     problem: str = "",
 ) -> Response:
-    """Return the page of the form, with what its change would do, or why it cannot be made."""
+    """Return the page with the form for editing a model. It shows the effect of the entered change,
+    or why the change is not possible.
+    """
     settings: Settings = request.app.state.settings
     store: Store = request.app.state.store
 

@@ -10,13 +10,13 @@ from scheduler.service.pages.queries import Used
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """What some jobs used. Every share is 0 to 1; None: it is known of none of them.
+    """What a group of jobs used of their resources. Shares are 0 to 1; None: unknown for all jobs.
 
     Attributes:
-        util: use of their GPUs while they were measured, each job weighted by its GPU-time.
-        measured: share of their GPU-time for which that is known.
-        mem_mib: memory of the fullest GPU of the job that took most.
-        time: share used of the time that they asked for, by those that stated a limit.
+        util: utilisation of their GPUs while measured, weighted by GPU-time.
+        measured: share of their GPU-time during which the utilisation was measured.
+        mem_mib: largest memory use on a GPU of any job, MiB.
+        time: share of the requested time that was used, over jobs with a time limit.
     """
 
     util: float | None

@@ -303,7 +303,8 @@ FEWEST = 20  # batches before a share is judged
 
 
 def promises(view: PageQueries) -> Promises:
-    """Return how forecasts made at submission turned out, by what they left open.
+    """Return how starts forecast at submission came true, in groups by the forecast. Groups by the
+    wait itself would select the late jobs.
 
     The groups are formed by what was promised: to choose jobs by how long they waited would choose
     those that were late.

@@ -69,7 +69,7 @@ class Start:
 
     @property
     def later_s(self) -> float:
-        """Return by how many seconds it is later; below 0: earlier."""
+        """Return by how many seconds the start would be later; below 0: earlier."""
         return self.as_it_would_be - self.as_it_is
 
 

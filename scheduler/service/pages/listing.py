@@ -152,8 +152,9 @@ def chosen(view: PageQueries, wanted: Wanted) -> list[str]:
 
 
 def _by_id(view: PageQueries, wanted: Wanted, there: Sequence[Key]) -> list[Key]:
-    """Return the job with the ID that is searched for, if the other choices hold of it and it
-    is not in `there`; else none."""
+    """Return the job whose id is searched for, if it passes the other filters and is not in
+    `there`. Otherwise return [].
+    """
     if any(one.job_id == wanted.find for one in there):
         return []
     asked = {"phase": wanted.state} | {name: getattr(wanted, name) for name in _CHOICES}
@@ -205,8 +206,9 @@ def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
 
 
 def _tiles(view: PageQueries, wanted: Wanted) -> list[tuple[str, str, str]]:
-    """Return tiles about a person or an account, as (figure, label, note): GPUs asked for and
-    had, and how their jobs went this week."""
+    """Return tiles about a user or an account, as (figure, label, note): the GPUs asked for and
+    held, the jobs waiting, and the results of this week.
+    """
     own = view.own(owner=wanted.owner, account=wanted.account)
     asked = sum(job.gpus for job in own)
     had = sum(job.gpus for job in own if job.phase in HOLDING)

@@ -134,11 +134,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What an ended job used of what it asked for; None: it stated no limit, or nobody measured.
+    """What an ended job used. A field is None if the job had no limit, or nothing was measured.
 
     Attributes:
-        limit_s: time it asked for.
-        util_pct, mem_mib: use of a GPU while it was measured, and memory of the fullest.
+        limit_s: time limit, seconds.
+        util_pct, mem_mib: utilisation of a GPU while measured (percent), and memory use of its
+            fullest GPU (MiB).
     """
 
     owner: str

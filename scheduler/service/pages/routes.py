@@ -465,8 +465,9 @@ def static(request: Request, name: str) -> Response:
 
 
 async def _room(request: Request, viewer: Asking) -> Tail:
-    """Return what follows the log in this process, if one more reader may listen. Raise Problem
-    (503) where too many do."""
+    """Return the reader that follows the log, after admitting one more listener. Raise Problem
+    (503) if too many listen.
+    """
     state = request.app.state
     if not hasattr(state, "tail"):
         state.tail = _tail(state.store)

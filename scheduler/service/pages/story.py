@@ -96,8 +96,9 @@ class JobPage:
 
     @property
     def crowded_out(self) -> bool:
-        """Return whether it failed beside another job on its GPUs, so that it might not fail
-        alone."""
+        """Return whether the job failed while it shared GPUs with another job. It might succeed
+        alone.
+        """
         failed = self.job.state in (State.FAILED, State.OUT_OF_MEMORY)
         ended = self.job.ended_at
         beside = (pair.end for pair in self.drawn.story.sharing)
@@ -173,8 +174,10 @@ def _predicted(found: Belief | None, score: Breakdown | None) -> str:
 
 
 def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:
-    """Return how far a job is by the last progress read of this run, carried on to now at its
-    speed; None where it does not run, or no progress is known."""
+    """Return the progress of a running job in percent, with a text. It extends the last progress
+    report to the present at the reported speed. Return None for a job that does not run or has no
+    report.
+    """
     if job.phase != Phase.RUNNING or job.started_at is None:
         return None
     read = [

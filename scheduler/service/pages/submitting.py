@@ -109,9 +109,7 @@ async def try_it(request: Request, viewer: Asking) -> Response:
 
 
 def one_of(asked: SubmitRequest) -> SubmitRequest:
-    """Return the first task of an array, without what makes it an array; any other request as it
-    is.
-    """
+    """Return the request for the first task of an array. Return any other request unchanged."""
     if not isinstance(asked, ArrayRequest):
         return asked
     return SubmitRequest.model_validate(asked.model_dump(exclude={"array"}))

@@ -29,13 +29,14 @@ SHORTEST_S = 60.0  # of the time that is drawn
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A job on neighbouring GPUs of a node, or the slot of one that waits.
+    """A bar of the timeline: a job on neighbouring GPUs of a node, or the planned slot of a waiting
+    job.
 
     Attributes:
-        left, width: percent; until it has ended with even odds.
-        fuzzy: percent it may last beyond, nine times in ten not longer; of a slot, it may begin
-            later.
-        css: colour; whether it has outlived its prediction, lasts beyond what is drawn, is unknown.
+        left, width: percent of the axis, up to its median end.
+        fuzzy: percent from the median to the 90th percentile of its end; for a slot, of its start.
+        css: style: the colour, and whether the run is longer than predicted, ends beyond the axis,
+            or has an unknown end.
     """
 
     left: float
@@ -217,8 +218,9 @@ class _Drawn:
                 )
 
     def _blocks(self, node: Node) -> Iterable[tuple[int, int, list[Holding]]]:
-        """Yield runs of neighbouring GPUs as (first GPU, how many, jobs on them: at most
-        two)."""
+        """Yield blocks of neighbouring GPUs with the same jobs, as (first GPU, number of GPUs, the
+        jobs on them: at most two).
+        """
         on: list[tuple[int, ...]] = [()] * len(node.gpus)
         for i, one in enumerate(self.held):
             for gpu in one.gpus.get(node.node, ()):

@@ -301,9 +301,9 @@ class Drawing:
 
 
 def drawing(model: AdditiveModel, asked: Asked) -> Drawing:
-    """Return the shape that is asked about, part by part, to be dragged; without parts where it
-    is no shape over numbers. Where there are more than `MOST_PARTS`, the most alike neighbours
-    become one part."""
+    """Return the curve of the chosen feature as parts that can be dragged. Return no parts if the
+    feature is not continuous. With more than `MOST_PARTS`, the most similar neighbours are joined.
+    """
     place, term, axis = editable(model).get(asked.feature, (None, None, None))
     if place is None or term is None or axis is None:
         return Drawing()

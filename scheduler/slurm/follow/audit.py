@@ -36,8 +36,9 @@ _ALIKE = attrgetter(
 
 
 class Held:
-    """How many claims of each kind held, of how many judged. It is read from the database at
-    most once per poll."""
+    """The record of claims: how many claims of a kind came true, of how many judged. It is read
+    from the database at most once per poll.
+    """
 
     def __init__(self, store: Store | None) -> None:
         self._store, self._known = store, dict[str, tuple[int, int]]()
@@ -79,7 +80,9 @@ class Audit:
         self._room |= claims.unfulfilled(connection, Kind.ROOM)
 
     def look(self, snapshot: ClusterSnapshot) -> None:
-        """Compare earlier claims with a new snapshot, before new claims are made from it."""
+        """Compare the claims of earlier polls with a new snapshot. Called before new claims are
+        made from it.
+        """
         waiting = snapshot.waiting
         self.withdrawn, self.refuted = {}, []
         for job_id in self._never.keys() & snapshot.running.keys():
@@ -115,7 +118,9 @@ class Audit:
         return found
 
     def _possible(self, job: SlurmJob, snapshot: ClusterSnapshot) -> str:
-        """Return what contradicts that a job never starts; "" where nothing does."""
+        """Return as text what contradicts the claim that a job never starts. Return "" if nothing
+        does.
+        """
         now, came = snapshot.now, self._came.get(_ALIKE(job))
         if came is not None:
             return (
@@ -151,8 +156,9 @@ class Audit:
     def reasons(
         self, reasons: Mapping[str, SlurmReason], now: float, records: Records
     ) -> dict[str, SlurmReason]:
-        """Return the reasons without "there is room in that limit now" of jobs that Slurm did not
-        start after it was claimed of them."""
+        """Return the reasons of jobs. The claim that a limit has room for a job is withdrawn if
+        Slurm has not started the job in time.
+        """
         found = dict(reasons)
         for job_id, why in reasons.items():
             if not why.lapsed or why.ahead or why.started:

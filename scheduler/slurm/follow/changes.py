@@ -76,8 +76,9 @@ def _shorter(job: SlurmJob, minutes: int) -> Change:
 def _before(
     job: SlurmJob, ask: Ask, nodes: list[NodeShort], site: Site, twin: SlurmTwin, now: float
 ) -> Iterator[Change]:
-    """Yield shorter time limits for a job, each to end before a reservation begins, or before a
-    job that comes first is to start, on nodes that could run it."""
+    """Yield shorter time limits with which a job would end before a reservation begins, or before a
+    planned job starts, on nodes that could run it.
+    """
     there = {node.name for node in nodes}
     limit = _limit_s(ask, site)
     edges = {
@@ -100,8 +101,9 @@ def _limit_s(ask: Ask, site: Site) -> float:
 
 
 def _within(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[Change]:
-    """Yield changes by which a job asks for no more than a limit allows that it is over by
-    itself: as it is, it never starts."""
+    """Yield changes that bring a job's request within a limit that it exceeds on its own.
+    Unchanged, the job never starts.
+    """
     parts = [site.partitions[name] for name in job.partition.split(",") if name in site.partitions]
     ask = twin.asked(job.id)
     limit = (job.time_limit_s or 0.0) if ask is None else _limit_s(ask, site)
@@ -143,8 +145,9 @@ def _at_most(job: SlurmJob, tres: str, most: float, name: str, site: Site) -> It
 
 
 def _free_gpus(nodes: list[NodeShort]) -> int:
-    """Return the most GPUs that are free on one node, of nodes that lack nothing but GPUs; 0
-    without such a node."""
+    """Return the largest number of free GPUs on one node, among nodes that lack only GPUs. Return 0
+    without such a node.
+    """
     short = (n for n in nodes if not n.shut and [one.what for one in n.lacks] == [GPU])
     return max((int(one.lacks[0].free) for one in short), default=0)
 
@@ -169,8 +172,9 @@ def _cpus(job: SlurmJob, many: int) -> Change | None:
 
 
 def _less(job: SlurmJob, nodes: list[NodeShort]) -> Iterator[Change]:
-    """Yield changes to as much memory, or as many CPUs, as is free on a node that lacks nothing
-    else."""
+    """Yield changes that reduce the job's memory or CPUs to the amount free on a node that lacks
+    nothing else.
+    """
     alone = [node for node in nodes if len(node.lacks) == 1 and not node.shut]
     memory = {n.lacks[0].free // MIB * MIB for n in alone if n.lacks[0].what == MEMORY}
     cpus = {int(n.lacks[0].free) for n in alone if n.lacks[0].what == CPU}
@@ -203,8 +207,9 @@ def _fewer(job: SlurmJob, free: int, site: Site) -> Iterator[Change]:
 
 
 def _spread(job: SlurmJob, nodes: list[NodeShort], site: Site) -> Iterator[Change]:
-    """Yield changes of the number of nodes: to as many as lack nothing, for a job of several; to
-    two with half of the GPUs on each, for a job of one node where two lack nothing but GPUs."""
+    """Yield changes of the job's number of nodes. A job of several nodes is reduced to the nodes
+    that lack nothing. A job of one node is split evenly over two, if two nodes lack only GPUs.
+    """
     ready = len({node.name for node in nodes if node.ready})
     if 0 < ready < job.num_nodes:
         yield _on(job, ready, "")

@@ -25,8 +25,8 @@ _REFUSES = re.compile(r"(?:allocation failure|[Bb]atch job submission failed): (
 
 
 def against_slurm(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str, str]:
-    """Return the jobs that backfill passed over although the policy `slurm` would start them now,
-    with that fact in words. Something that is not known here keeps them.
+    """Return the jobs that Slurm's backfill did not start although the twin of Slurm would, each
+    with a text. Something that the twin does not know keeps them.
     """
     twin, found = twin_in(snapshot.core.policy), dict[str, str]()
     looked = twin.site.backfilled if twin is not None else None
@@ -142,7 +142,9 @@ def _withdrawn(one: Tried, why: str) -> Tried:
 
 
 def _instant(text: str) -> float | None:
-    """Return a moment as Slurm prints it: seconds, or a clock of this host; None: it is none."""
+    """Return a time printed by Slurm in seconds since the epoch. The text is a number of seconds or
+    a local date and time. Return None for any other text.
+    """
     if text.isdigit():
         return float(text)
     try:

@@ -47,7 +47,9 @@ class Claims:
                 self._made += of_tried(job.id, change, one, as_it_is=as_it_is, now=now)
 
     def room(self, reasons: Mapping[str, SlurmReason], now: float) -> None:
-        """Note that jobs wait for a limit in which there is room now, with nobody before them."""
+        """Record the claim that jobs will start soon: those that wait for a limit which now has
+        room, with no job before them.
+        """
         self._made += [
             Claim(Kind.ROOM, job_id, now, due=now + ROOM_S)
             for job_id, why in reasons.items()

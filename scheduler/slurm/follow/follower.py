@@ -284,11 +284,11 @@ class Follower:
     def _renewed(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
     ) -> dict[str, StartForecast]:
-        """Return the forecasts to be written, by job, and keep all that hold.
+        """Return the start forecasts to store, by job id, and remember all valid ones.
 
-        These are the new ones, those of before that would pass before the next look, moved on,
-        and rough ones for jobs without any. A job for which there was no time keeps its last
-        one.
+        These are new forecasts, earlier ones moved on so that none lies in the past before the
+        next poll, and rough ones for jobs without any. A job that was not reached keeps its last
+        forecast.
         """
         now, late, before = snapshot.now, snapshot.now + self.every_s, self._forecasts
         known: dict[str, StartForecast] = {}
@@ -373,8 +373,9 @@ class Follower:
             return {"unavailable": "it could not be tried"}
 
     def _offered(self, trials: Trials, job_id: str) -> Sooner:
-        """Return the changes that would have a job start sooner, each with how often such offers
-        held. Keeps them as claims to be judged."""
+        """Return the changes that would let a job start sooner, each with the record of such
+        suggestions. Store them as claims to be judged.
+        """
         found = trials.what_if(job_id)
         job = next((job for job in trials.jobs if job.id == job_id), None)
         if self.store is None or job is None or not trials.offered:
@@ -456,7 +457,7 @@ class Follower:
             self._written.pop(job_id, None)
 
     def _fail(self, why: str) -> None:
-        """Note that a whole look failed: answers are as old as the last one, and say so."""
+        """Record that a poll of Slurm failed. Answers then state the age of the last good poll."""
         if not self._failed:
             self._failed = why
             self._say_silent()
@@ -524,7 +525,9 @@ class Follower:
     def run(
         self, stopping: Callable[[], bool], holder: str, interval_s: float, lease_s: float
     ) -> None:
-        """Follow until stopped, while nobody else does."""
+        """Poll Slurm until stopped, while this process holds the lease of the database. Otherwise
+        wait for the lease.
+        """
         self.every_s = interval_s
         due, ping_at = 0.0, 0.0
         while not stopping():
@@ -554,7 +557,9 @@ class Follower:
         self._end()
 
     def _watch(self) -> None:
-        """Look once, and note how it went. No fault but a lost lease ends the follower."""
+        """Poll Slurm once, and record the result. Only a lost lease ends the follower, and no other
+        error.
+        """
         try:
             self.slurm.ping()  # one that hangs would keep the commands of a look waiting for longer
             self.look()
@@ -573,8 +578,9 @@ class Follower:
             self._fail(f"{type(error).__name__} {error}")
 
     def _is_back(self) -> bool:
-        """Return whether a Slurm that did not answer does again. Called between looks, when it
-        also finds out that a Slurm does not answer any more."""
+        """Ping Slurm, and return whether it answers again after a failure. Called between two
+        polls. A failed ping is recorded as a failure.
+        """
         try:
             self.slurm.ping()
         except SlurmDown as down:

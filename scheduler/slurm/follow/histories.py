@@ -26,18 +26,19 @@ BACK, SUBMITTED, STARTED, LEFT = range(4)  # what happened to a job, in order wh
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job in the form in which the memory was last notified of it."""
+    """A job as the memory of durations last saw it: when it was submitted, and whether it ran."""
 
     submit: float
     runs: bool = False
 
 
 class Histories:
-    """Notifies a memory of what happened between two polls, in order.
+    """Passes the events between two polls of Slurm to a memory of durations, in order of time.
 
     Attributes:
-        heard: the latest time the memory was notified of or asked about: it never goes back.
-        vc_of: the virtual cluster of a job that names these partitions.
+        heard: the latest time that the memory has seen, seconds since the epoch. Later events are
+            dated no earlier.
+        vc_of: function from a job's partitions to its virtual cluster.
     """
 
     def __init__(self, memory: Memory, vc_of: Callable[[str], str] = str) -> None:
@@ -46,8 +47,8 @@ class Histories:
         self._ended: dict[str, float] = {}  # job -> submit time: it ended, and is still shown
 
     def update(self, jobs: Iterable[SlurmJob], now: float) -> list[Over]:
-        """Take in the jobs as they are now. Return those that ended since the last poll, with the
-        duration (s) that each had been expected to have.
+        """Pass the events since the last poll to the memory. Return the jobs that have ended since,
+        each with its predicted duration in seconds (None: unknown).
         """
         mine = {job.id: job for job in jobs}
         happened: list[tuple[float, int, SlurmJob]] = []
@@ -118,8 +119,7 @@ class Histories:
 
 
 def _since(job: SlurmJob, seen: Seen | None, now: float) -> Iterator[tuple[float, int, SlurmJob]]:
-    """Yield what happened to a job since it was seen last: when, which kind of event, and the
-    job."""
+    """Yield the events of a job since the last poll: the time, the kind of event, and the job."""
     waits = job.state in WAITING
     runs = seen is not None and seen.runs
     if seen is None:
@@ -137,7 +137,8 @@ def _since(job: SlurmJob, seen: Seen | None, now: float) -> Iterator[tuple[float
 class Ended:
     """A job that ran and ended. Times are seconds since the epoch.
 
-    `predicted_s` was predicted at its submission; with None, it is predicted now.
+    `predicted_s` is the duration predicted at its submission, seconds. If None, it is predicted
+    when the job is replayed.
     """
 
     job: Job

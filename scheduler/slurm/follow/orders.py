@@ -229,8 +229,9 @@ def release_all(slurm: Slurm) -> dict[str, str]:
 
 
 def _priority_type(slurm: Slurm) -> str:
-    """Return the site's PriorityType. Raise ParseError where it is none of those known: what is
-    done depends on it, and cannot be undone."""
+    """Return the site's PriorityType. Raise ParseError for an unknown one, since changes of
+    priorities depend on it and cannot be undone.
+    """
     found = config_of(slurm.read("scontrol", "show", "config")).get("PriorityType", "")
     if found not in (MULTIFACTOR, BASIC):
         shown = f"PriorityType is {found[:40]!r}" if found else "no PriorityType"

@@ -96,8 +96,10 @@ class Outputs:
         return Asked(output=Path(path), uid=uid, whose=True) if path.startswith("/") else None
 
     def _words(self, job_ids: Sequence[str]) -> dict[str, list[str]]:
-        """Return, by job, the words of its command: the script, or what it runs, with its
-        arguments, from the line that submitted it. Jobs without a known line are left out."""
+        """Return the words of each job's command, by job id: the script or program and its
+        arguments, taken from the line that submitted the job. Jobs without a known line are left
+        out.
+        """
         lines = self._slurm.submit_lines(job_ids) if job_ids else {}
         return {job_id: submitted(line) for job_id, line in lines.items()}
 

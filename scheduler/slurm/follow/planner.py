@@ -50,9 +50,7 @@ class Cores(Protocol):
 
 
 class TwinAlone:
-    """Cores that decide as Slurm does. There is no policy but that: what another would do is not
-    asked.
-    """
+    """Makes cores that decide as Slurm does. Pellucid's own policy is not loaded."""
 
     by_slurm = True
 
@@ -170,8 +168,8 @@ class Planner:
                 self.faults = kept
 
     def trial(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
-        """Return a snapshot in which every job that can start does, as if Slurm made its passes
-        now.
+        """Return a snapshot after a simulated pass of Slurm at `now`, in which every job that can
+        start has started.
         """
         site = replace(self.site, backfilled=None) if self.site is not None else None
         before = Before(progress=self.progress)
@@ -214,7 +212,12 @@ class Planner:
         before: Mapping[str, Reason],
         seed: int = 0,
     ) -> Futures:
-        """Return simulated futures of the running jobs and of those first in line."""
+        """Return simulated futures of the running jobs and of the jobs `first` in line. If other
+        jobs wait too, only nearby ones are simulated.
+
+        Args:
+            before: reason of each waiting job at the poll before.
+        """
         core, now = snapshot.core, snapshot.now
         if len(first) < len(snapshot.waiting):  # whoever is far behind hardly matters to the first
             core = self.draw(nearby(snapshot, first), now, before).core
@@ -224,8 +227,8 @@ class Planner:
     def reasons(
         self, snapshot: ClusterSnapshot, first: Sequence[str], *, own: bool = True
     ) -> dict[str, SlurmReason]:
-        """Return why jobs wait, for those first in line and those that Slurm does not consider.
-        With `own`, also say what Pellucid's own policy would do with them.
+        """Return why jobs wait, by id: the jobs `first` in line, and those that Slurm does not
+        consider. With `own`, also say whether Pellucid's own policy would start them.
         """
         policy = twin_in(snapshot.core.policy)
         if policy is None:
@@ -248,8 +251,8 @@ def _of_parts(jobs: Iterable[SlurmJob]) -> set[str]:
 
 
 def nearby(snapshot: ClusterSnapshot, first: Iterable[str]) -> list[SlurmJob]:
-    """Return the running jobs, the given waiting ones, and those Slurm does not consider, because
-    others depend on them.
+    """Return the running jobs, the given waiting jobs, and pending jobs that Slurm does not
+    consider. Other jobs may depend on the latter.
     """
     aside = (job for job in snapshot.aside.values() if job.state == "PENDING")
     return [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first), *aside]

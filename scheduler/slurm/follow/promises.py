@@ -49,8 +49,8 @@ class Promises:
         self._promised[job_id] = known[0], known[1]
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> None:
-        """Judge what was promised by how the jobs stand now. Promises to jobs that vanished, were
-        held, put off or changed are not judged.
+        """Judge start forecasts by the present states of the jobs. Jobs that vanished, were held or
+        changed are not judged.
         """
         promised: dict[str, tuple[float | None, float | None]] = {}
         asked: dict[str, SlurmJob] = {}
@@ -90,7 +90,7 @@ class Promises:
         return starting(made, made.start_p10, p50, p90)
 
     def first(self, made: Mapping[str, StartForecast]) -> dict[str, StartForecast]:
-        """Return the forecasts of jobs that had none before. These are the promises."""
+        """Return the forecasts of jobs that had none before. They are stored, and judged later."""
         new = {
             job_id: one
             for job_id, one in made.items()

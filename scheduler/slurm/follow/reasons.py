@@ -88,8 +88,9 @@ def reasons(
 def _within_limits(
     found: Mapping[str, SlurmReason], line: Sequence[Ranked]
 ) -> dict[str, SlurmReason]:
-    """Return the reasons of jobs that wait for a limit, each with the job's place among those
-    that wait for the same limit. Other jobs are left out."""
+    """Return the reasons of the jobs that wait for a limit. Each gets the number of jobs before it
+    that wait for the same limit. Other jobs are left out.
+    """
     before: dict[str, set[str]] = {}
     placed: dict[str, SlurmReason] = {}
     for ranked in line:
@@ -107,8 +108,9 @@ def _within_limits(
 
 
 def _in_turn(found: Mapping[str, SlurmReason], line: Sequence[Ranked]) -> dict[str, SlurmReason]:
-    """Return the reasons of jobs that have room in their limit now, each with how many jobs
-    before it wait for the same limit. Other jobs are left out."""
+    """Return the reasons of the jobs whose limit now has room. Each gets the number of jobs before
+    it that wait for the same limit. Other jobs are left out.
+    """
     ahead: dict[tuple[str, ...], set[str]] = {}
     counted: dict[str, SlurmReason] = {}
     for ranked in line:
@@ -150,8 +152,8 @@ def briefly(job: SlurmJob) -> SlurmReason:
 
 
 def by_own_policy(job_id: str, own: ClusterSnapshot) -> str:
-    """Return what Pellucid's own policy does with a job: "start", "wait", or "" where it does not
-    know the job.
+    """Return the decision of Pellucid's own policy on a job: "start" or "wait". Return "" for a job
+    that it does not know.
     """
     if job_id not in own.waiting:
         return ""
@@ -159,8 +161,9 @@ def by_own_policy(job_id: str, own: ClusterSnapshot) -> str:
 
 
 def _places(policy: SlurmTwin, wanted: Container[str]) -> dict[str, list[tuple[int, Ranked]]]:
-    """Return, for each job of `wanted` that is in line, its places: for each of its partitions
-    the number of jobs before it, and the job as it is ranked there."""
+    """Return the positions of the jobs in `wanted`, by id: for each partition, the number of jobs
+    before it and its ranked entry. Jobs that are not in line are left out.
+    """
     found: dict[str, list[tuple[int, Ranked]]] = {}
     ahead: Counter[str] = Counter()
     stops = STOPS in policy.site.parameters  # then a limit keeps back all behind it
@@ -247,7 +250,9 @@ def _by_nodes(
     part: Partition,
     accounts: Accounts,
 ) -> SlurmReason:
-    """Return what a job lacks on its nodes, or who has them."""
+    """Return the reason completed by the resources that nodes lack for the job, or the reservation
+    that has the nodes.
+    """
     policy = accounts.twin
     if plain.code == NOT_AVAILABLE and pending is not None and pending.reservation:
         one = next(r for r in policy.site.reservations if r.name == pending.reservation)
@@ -275,8 +280,7 @@ def _by_priority(
 
 
 def _stopped(ask: Ask, policy: SlurmTwin, now: float) -> Stopped | None:
-    """Return what stops a job because another one waits for a limit; None where nothing
-    does."""
+    """Return the limit of a job ahead that also stops this job. Return None if no job stops it."""
     if STOPS not in policy.site.parameters:
         return None
     other = stopped_by(ask, (ranked.ask for ranked in policy.line()))
@@ -305,8 +309,8 @@ def _limit(hit: Hit) -> LimitReached:
 
 
 def _goes_first(before: int, part: Partition, site: Site, wait: Container[str]) -> GoesFirst | None:
-    """Return how many jobs go before one in a partition, and the partitions of higher tier that
-    share nodes with it; None where neither is known.
+    """Return the jobs that go before a job: their number in its partition, and the partitions of a
+    higher tier that share its nodes. Return None if there are neither.
 
     Args:
         wait: partitions in which jobs wait.
@@ -336,8 +340,9 @@ def _too_long(job: SlurmJob, site: Site) -> TimeLimitTooLong | None:
 
 
 def _nodes_allowed(job: SlurmJob, site: Site) -> tuple[NodesAllowed, ...]:
-    """Return the partitions that do not give as many nodes as a job asks for, with what they
-    give; () where one of them does."""
+    """Return the partitions that allow fewer or more nodes than a job asks for, each with its
+    bounds. Return () if one of the job's partitions fits.
+    """
     named = [site.partitions[n] for n in job.partition.split(",") if n in site.partitions]
     found = tuple(
         NodesAllowed(part.name, part.min_nodes, part.max_nodes, len(part.nodes)) for part in named

@@ -106,8 +106,9 @@ class JobRows:
         return found
 
     def _slurm(self, job: SlurmJob, why: SlurmReason | None = None) -> str:
-        """Return as JSON why a job waits. For one that Slurm started, return why it waited at
-        the last look before, if it was seen to wait."""
+        """Return as JSON why a job waits. For a job that Slurm has started, return why it waited at
+        the poll before, if it was seen waiting.
+        """
         if job.state not in HOLDING and why is not None:
             return _json(job, why)
         before = self.rows.get(job.id)

@@ -28,8 +28,8 @@ UNKNOWN = "it does not wait, or is not planned here"
 
 @dataclass(slots=True)
 class Accounts:
-    """Explains what keeps jobs from nodes, for many jobs of one poll. What all need is computed
-    once.
+    """Explains what keeps jobs from nodes, for all jobs of one poll. Common data is
+    computed once.
     """
 
     twin: SlurmTwin
@@ -98,8 +98,8 @@ class Accounts:
         return [self._node(each, ask, part, node) for node in able], len(there) - len(able)
 
     def _part(self, ask: Ask, there: list[SiteNode]) -> Ask:
-        """Return what a node must have: the whole job where one node can do it, else the least of
-        it.
+        """Return the request that one node must satisfy: the whole job if a node can hold it,
+        otherwise the smallest part.
         """
         alone = replace(
             ask, nodes=1, max_nodes=1, req_nodes=frozenset(), features="", gpus_per_node=False,
@@ -142,7 +142,10 @@ class Accounts:
             yield Lack(what, each.cpus, max(0, most - used), most)
 
     def _shut(self, ask: Ask, part: Partition, node: SiteNode) -> tuple[str, str, float | None]:
-        """Return what keeps a job from a node whatever is free there."""
+        """Return (kind, text, until) of what closes a node to a job however much is free: "closed"
+        or "reservation", and the end of a reservation in seconds since the epoch. Return ("", "",
+        None) for an open node.
+        """
         if not node.open:
             words = f' ("{node.reason}")' if node.reason else ""
             return "closed", f"{state_word(node.state)}{words}", None
@@ -155,9 +158,10 @@ class Accounts:
         return "", "", None
 
     def _freed(self, each: Ask, free: Free, node: SiteNode, part: Partition) -> float | None:
-        """Return when enough of a node is free as runs end at their time limits, seconds since
-        the epoch. None where it never is, a run has no limit, or a limit of the partition is in
-        the way."""
+        """Return the time when enough of a node is free, if runs end at their time limits, seconds
+        since the epoch. Return None if it never is, a run has no limit, or a limit of the partition
+        forbids it.
+        """
         if any(self._of_partition(each, part, node)):
             return None
         left = free.copy()
@@ -171,7 +175,9 @@ class Accounts:
 
 
 def lacking(each: Ask, free: Free, node: SiteNode) -> Iterator[Lack]:
-    """Yield what a node lacks for what is asked of it."""
+    """Yield the resources that a node lacks for a request, with the amounts asked for, free and
+    installed.
+    """
     if each.exclusive and free.jobs:
         yield Lack(WHOLE, 1, 0, free.jobs)
         return

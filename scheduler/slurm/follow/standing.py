@@ -50,7 +50,9 @@ class Standings:
         self._ranks = ranked(snapshot.waiting) if by_slurm else {}
 
     def of(self, job: SlurmJob, before: str = "") -> Standing:
-        """Return where a job stands; `before`: the code of its reason as it was shown last."""
+        """Return the phase, reason and order value of a job. `before`: the code of the reason shown
+        last.
+        """
         job_id = job.id
         if job_id in self._of.left_out:
             return Standing(phase=seen_as(job))
@@ -94,7 +96,9 @@ def asked(job: SlurmJob) -> Json:
 
 
 def queued_at(job: SlurmJob) -> float | None:
-    """Return since when nothing but GPUs keeps a job; None while something else does."""
+    """Return the time since when a job waits for nothing but GPUs, seconds since the epoch. Return
+    None if something else keeps it.
+    """
     waits = job.priority != 0 and not job.dependency
     return job.eligible if job.state in HOLDING or waits else None
 
@@ -105,10 +109,10 @@ def named(job: SlurmJob, reason: SlurmReason) -> SlurmReason:
 
 
 def seen_rows(snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason]) -> dict[str, JobRow]:
-    """Return the jobs of a snapshot that stands alone: nothing was shown of them before.
+    """Return the rows of all jobs of a single snapshot, by id, without any data from earlier polls.
 
     Args:
-        why: what is known of why some wait.
+        why: reasons of waiting jobs, as far as known, by id.
     """
     standings, found = Standings(snapshot, by_slurm=True), {}
     for job in (*snapshot.running.values(), *snapshot.waiting.values(), *snapshot.aside.values()):

@@ -120,7 +120,9 @@ def accounted(slurm: Slurm, vc_of: Callable[[str], str]) -> list[Ended]:
 
 
 def promises_of(store: Store, connection: Connection) -> Promises:
-    """Return the promises that an earlier follower left, of jobs that it did not see end."""
+    """Return the start forecasts stored by an earlier follower, for jobs whose end it did
+    not see.
+    """
     last = store.last_in(connection, Kind.ADVISED)
     if last is None:
         return Promises()

@@ -133,7 +133,9 @@ class Trials:
         )
 
     def _own(self, job: SlurmJob) -> str:
-        """Return what Pellucid's own policy would do with a job; "" where that is not asked."""
+        """Return as text what Pellucid's own policy would do with a job. Return "" if that was not
+        asked for.
+        """
         if self._means.own is None:
             return ""
         return own_policy(by_own_policy(NEW, self._means.own([*self.jobs, job], self.now)))
@@ -217,8 +219,9 @@ class Trials:
         return self._clock.monotonic() >= until or sum(one.by_slurm for one in kept) >= MOST_ASKED
 
     def _asked(self, job: SlurmJob) -> Verdict:
-        """Return what `sbatch --test-only` says of a job like this one; an empty verdict where
-        it is not asked."""
+        """Return the verdict of `sbatch --test-only` on a job like this one. Return an empty
+        verdict if Slurm is not asked.
+        """
         if self._means.asks is None:
             return Verdict()
         options = options_of(job, self.site, self.now)
@@ -281,8 +284,9 @@ def _tried(made: Tried, change: Change) -> Tried:
 
 
 def _not_before(now: float, made: Tried) -> Tried:
-    """Return a trial with its start moved to now where it has passed: the snapshot behind it is
-    some time old."""
+    """Return the trial with a start in the past moved to `now`, since its snapshot is some seconds
+    old.
+    """
     if made.start_p50 is None or made.start_p50 > now:
         return made
     p90 = None if made.start_p90 is None else max(made.start_p90, now)

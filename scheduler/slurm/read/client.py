@@ -63,7 +63,7 @@ class SlurmError(ValueError):
 
 
 class SlurmDown(Exception):
-    """Raised when Slurm does not answer. What was asked may or may not have been done."""
+    """Raised if Slurm does not answer. The command may or may not have taken effect."""
 
 
 class Turns:
@@ -135,13 +135,15 @@ class Slurm:
             raise SlurmDown(" ".join(text.split())[:200])
 
     def ping_database(self) -> None:
-        """Ask slurmdbd for the least it knows. Raise SlurmError where it does not answer, or
+        """Check that slurmdbd answers, by a small query. Raise SlurmError if it does not, or
         SlurmDown.
         """
         self._run(("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster"), PING_PATIENCE_S)
 
     def jobs(self) -> list[parse.SlurmJob]:
-        """Return every job that the controller knows, ended ones for `MinJobAge` too."""
+        """Return all jobs that the controller knows. Ended jobs are among them for `MinJobAge`
+        seconds.
+        """
         return parse.jobs(self.read("squeue", "--json", "-a", "-t", "all"))
 
     def table(self, columns: str) -> str:
@@ -149,7 +151,9 @@ class Slurm:
         return self.read("squeue", "-h", "-a", "-t", "all", "-O", columns)
 
     def release(self) -> Release:
-        """Return the release of its commands; the oldest known one where they do not say."""
+        """Return the release of Slurm's commands. Return the oldest known release if they do not
+        state it.
+        """
         return release_in(self._run(("squeue", "--version"), self._patience_s)) or OLDEST
 
     def excluded(self, job_id: str = "") -> str:
@@ -209,8 +213,8 @@ class Slurm:
             return ""
 
     def submit_lines(self, job_ids: Sequence[str]) -> dict[str, str]:
-        """Return the command lines that submitted these jobs, without quotes, by accounting. Jobs
-        that accounting does not know are left out.
+        """Return the command line that submitted each job, by job id, from the accounting database.
+        Quotes are lost. Jobs that the database does not know are left out.
         """
         mark = secrets.token_hex(8)  # users write the lines, and line ends within
         which = "-j", ",".join(map(word, job_ids)), f"--delimiter={mark}", "-o", "JobID,SubmitLine"
@@ -294,7 +298,9 @@ class Slurm:
         raise SlurmError(problem.removeprefix(f"{command[0]}: error: "))
 
     def _wait_for_turn(self) -> None:
-        """Raise SlurmDown while Slurm is not to be asked, because it did not answer lately."""
+        """Raise SlurmDown for a while after Slurm did not answer, so that it is not asked too
+        often.
+        """
         if self._turns.left_s():
             raise SlurmDown("no recent answer")
 

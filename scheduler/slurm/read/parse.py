@@ -275,7 +275,7 @@ _CONSTRAINT = re.compile(
 
 
 def odd(contiguous: bool, switches: int, constraint: str) -> tuple[str, ...]:
-    """Return the options of a job that the policy `slurm` does not know, as sbatch has them."""
+    """Return the names of sbatch options of a job that the twin of Slurm does not model."""
     known = _CONSTRAINT.fullmatch(constraint)
     options = ("--contiguous", contiguous), ("--switches", switches), ("--constraint", not known)
     return tuple(name for name, is_set in options if is_set)

@@ -219,8 +219,8 @@ def request(
 
 
 def refusal(options: Sequence[str], site: Site, user: str) -> str:
-    """Return why Slurm refuses such a job of a user, by its associations. Return "" where it does
-    not, does not show them all, or does not enforce them.
+    """Return as text why Slurm refuses such a job of a user, by its accounts and QOS. Return "" if
+    Slurm accepts it, does not show all associations, or does not enforce them.
 
     Raises:
         RequestError: as `request`.

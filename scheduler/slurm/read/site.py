@@ -91,8 +91,9 @@ def read_site(slurm: Slurm, nodes: Sequence[Node], before: Site | None = None) -
 def _own_accounts(
     slurm: Slurm, config: Mapping[str, str], before: Site | None
 ) -> Mapping[str, str]:
-    """Return the default account of each user; none without slurmdbd, and as before while it
-    does not answer."""
+    """Return the default account of each user. Without slurmdbd it is empty. While slurmdbd does
+    not answer, it is that of the poll before.
+    """
     if not has_accounting(config):
         return {}
     try:
@@ -113,8 +114,9 @@ def _backfilled(slurm: Slurm) -> float | None:
 def _accounts(
     slurm: Slurm, config: Mapping[str, str], faults: list[str], before: Site | None
 ) -> tuple[Mapping[str, Qos], Mapping[AssocKey, Assoc]]:
-    """Return the QOS and the associations, with the usage of each. Both are empty without
-    slurmdbd. While it does not answer they are as before, and `faults` gets a line."""
+    """Return the QOS and the associations, each with its usage. Without slurmdbd both are empty.
+    While slurmdbd does not answer, return those of the poll before, and append a line to `faults`.
+    """
     if not has_accounting(config):
         return {}, {}
     cluster = config.get("ClusterName", "")
@@ -223,8 +225,9 @@ def _partition(row: Mapping[str, str]) -> Partition:
 
 
 def _mode(text: str) -> str:
-    """Return how jobs make way, without GANG, which is about how they share; "" for OFF: they
-    do not."""
+    """Return the PreemptMode without GANG and OFF: how preempted jobs make way. "" means that they
+    do not.
+    """
     modes = [one for one in text.upper().split(",") if one not in ("GANG", "OFF")]
     return ",".join(modes)
 
@@ -499,9 +502,10 @@ def _ask(job: SlurmJob, site: Site) -> Ask:
 def _sizes(
     job: SlurmJob, parts: Sequence[str], site: Site, cpus: int, whole: bool
 ) -> tuple[tuple[int, int], ...]:
-    """Return the sizes that Slurm may count a waiting job with, as (nodes, CPUs), ascending. It
-    counts the CPUs that it found last, and shows as many nodes as it found where fewer were
-    asked for."""
+    """Return the sizes with which Slurm may count a waiting job, as (nodes, CPUs), ascending. Slurm
+    uses the CPUs of its last attempt, and the nodes of that attempt if it used fewer than asked
+    for.
+    """
     there = {n for name in parts if name in site.partitions for n in site.partitions[name].nodes}
     found = {job.cpus, cpus}
     if whole:
@@ -587,8 +591,9 @@ def _kinds(has: Sequence[tuple[str, int]], indices: Sequence[int]) -> tuple[tupl
 
 
 def _even(has: Sequence[tuple[str, int]], job: SlurmJob, nodes: int) -> tuple[tuple[str, int], ...]:
-    """Return the GPUs by type, on each node, of a job that Slurm does not number GPUs for:
-    first those of the types that it asked for."""
+    """Return the GPUs per node of a job by type, if Slurm does not state their indices. The types
+    that the job asked for come first.
+    """
     left, found = -(-job.gpus // nodes), []
     named = {job.gpu_type, *(kind for kind, _ in job.gpu_types)}
     for kind, count in sorted(has, key=lambda one: one[0] not in named):

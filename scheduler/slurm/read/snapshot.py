@@ -28,8 +28,9 @@ HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURI
 
 
 class Asking(Estimator):
-    """Asks another estimator, without telling it of events, since what a snapshot decides does not
-    happen.
+    """An estimator that asks another one, without passing on events, since decisions in a snapshot
+    are not real. Known jobs are estimated again only every `every` snapshots, since a long queue
+    takes long to estimate.
 
     Of jobs it asked for before it asks again for one in `every` per snapshot, since a long queue
     costs more to estimate than to decide about.
@@ -43,7 +44,9 @@ class Asking(Estimator):
         self._before: dict[str, tuple[Job, Estimate]] = {}
 
     def turn(self) -> None:
-        """Begin another snapshot. Jobs that are not in it are forgotten with the next one."""
+        """Begin another snapshot. Estimates of jobs that are not in it are dropped at the next
+        call.
+        """
         self._turn = (self._turn + 1) % self.every
         self._before, self._known = self._known, {}
 
@@ -217,7 +220,9 @@ def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
 
 
 def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
-    """Return why a policy that places GPUs can say nothing of a job; "" where it can."""
+    """Return as text why a policy that places only GPUs cannot handle a job. Return "" if
+    it can.
+    """
     if core.policy.capabilities.places_cpus:
         return ""
     if not job.gpus:
@@ -274,8 +279,10 @@ def _run(
 
 
 def _somewhere(job: SlurmJob, snapshot: ClusterSnapshot) -> Placement | None:
-    """Return as many free GPUs as a job has, of its types and on its nodes, since Slurm does
-    not number them. None where the policy is not `slurm`, or such a node is not known."""
+    """Return a placement on free GPUs of a running job's nodes, with its number of GPUs by type,
+    since Slurm does not state their indices. Return None if the policy does not imitate Slurm, or a
+    node is unknown.
+    """
     core, shape = snapshot.core, snapshot.shape
     found: Placement = []
     if (twin := twin_in(core.policy)) is None:

@@ -85,12 +85,11 @@ class Table:
         self.unread: list[str] = []  # records of which not even the job is known
 
     def jobs(self) -> list[SlurmJob]:
-        """Return every job the controller knows, as `Slurm.jobs` has it but for `admin_comment`;
-        one of which something cannot be read has that in `fault`, and the rest of it; `max_nodes`
-        is as many as it has tasks, and any number of a job that asks for several GPUs in all; a job
-        that has not changed is the same object again.
+        """Return all jobs that the controller knows, as `Slurm.jobs` does, without `admin_comment`.
 
-        Raises SlurmDown, SlurmError, ParseError.
+        `fault` names what cannot be read of a job. `max_nodes` is its number of tasks; it is
+        arbitrary for a job that asks for several GPUs in all. An unchanged job is the same object
+        as before. Raises SlurmDown, SlurmError, ParseError.
         """
         try:
             return self._read()
@@ -147,8 +146,9 @@ class Table:
         return jobs
 
     def _fill(self, fresh: Sequence[list[SlurmJob]], was: Mapping[str, SlurmJob]) -> None:
-        """Add its GPUs to each running job that was read again: those known before, or else
-        those that Slurm shows."""
+        """Add the indices of its GPUs to each running job that was read again: those known from
+        before, else those that Slurm shows.
+        """
         asked: list[list[SlurmJob]] = []
         for jobs in fresh:
             job = jobs[0]  # a record of several tasks is of such that wait

@@ -57,9 +57,9 @@ def _counts(job: Json) -> Json:
 
 
 def _moments(job: Json) -> Json:
-    """Return a job in JSON with plain moments and one state, as before v0.0.40. There moments
-    are objects like counts, and the state is a list with flags. Raise TypeError where it is
-    not."""
+    """Return a job in JSON with times as numbers and a single state, as before v0.0.40. Since then
+    times are objects and the state is a list. Raise TypeError if the state is not a list.
+    """
     plain = {name: _plain(job[name]) for name in _MOMENTS if name in job}
     states = job["job_state"]
     if not isinstance(states, list):
@@ -72,8 +72,8 @@ ADAPTERS = (Adapter((23, 11), _moments), Adapter((23, 2), _counts))
 
 
 def job_as_first(job: Json, release: Release) -> Json:
-    """Return a job in a release's JSON as 22.05 would print it. Raise KeyError, IndexError or
-    TypeError where it is none of that release.
+    """Return a job in the JSON form of release 22.05. Raise KeyError, IndexError or TypeError if
+    the job is not in the form of the given release.
     """
     for adapter in ADAPTERS:
         if release >= adapter.since:

@@ -41,7 +41,7 @@ class Free:
         return [has for has in self.gres if has == name or has.startswith(f"{name}:")]
 
     def left_of(self, name: str) -> int:
-        """Return how many of a GRES are free, over all its types that would do."""
+        """Return the free amount of a GRES, over all its types that suit."""
         return sum(self.gres[has] for has in self.gres_of(name))
 
     def copy(self) -> Free:
@@ -71,7 +71,9 @@ class Capacity:
                 self.free[share.node].take(share, sign)
 
     def later(self, names: Iterable[str]) -> Capacity:
-        """Return a copy of some nodes, from which runs can be taken off."""
+        """Return a copy of the free resources of some nodes, to be changed without effect on this
+        object.
+        """
         return Capacity({name: self.free[name].copy() for name in names})
 
 
@@ -192,8 +194,8 @@ def _with_so_many(
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a job could have of a node. `gpus` are those asked for on each node, or those available
-    there.
+    """The resources of a node that a job could get. `gpus` are those asked for per node, or those
+    available.
     """
 
     cpus: int
@@ -206,7 +208,7 @@ class Room:
 
 
 def _room(ask: Ask, free: Free, node: SiteNode) -> Room | None:
-    """Return what a job could have of a node, or None where it may have nothing there."""
+    """Return the resources of a node that a job could get. Return None if it can get none."""
     if any(free.left_of(name) < count for name, count in ask.gres):
         return None
     if ask.exclusive:
@@ -254,9 +256,10 @@ def _first(gpus: Iterable[tuple[str, int]], most: int) -> tuple[tuple[str, int],
 
 
 def _of_all_or_fewer(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[Share, ...] | None:
-    """Return where a job is placed on these nodes or, where nodes with little were in the way,
-    on some of them; None where it does not fit. A node that was taken in vain counts as no more
-    than what was taken of it."""
+    """Return the shares of nodes on which a job is placed; None if it does not fit. If it does not
+    fit when all nodes are tried, nodes with few CPUs are left out and the rest is tried again, as
+    Slurm does.
+    """
     much = {name: room.much for name, room in usable.items() if name not in ask.req_nodes}
     kept, little = dict(usable), 0
     while len(kept) >= max(1, ask.nodes):
@@ -276,7 +279,7 @@ def _of_all_or_fewer(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[
 
 
 class _Wanted:
-    """What is still to be found for a job, and the shares taken so far."""
+    """The resources still missing for a job, and the shares of nodes taken so far."""
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
@@ -339,7 +342,9 @@ class _Wanted:
 
 
 def _evaluate(ask: Ask, usable: Mapping[str, Room], site: Site) -> _Wanted:
-    """Return what is still to be found when these nodes have been taken as far as they help."""
+    """Take nodes for a job in Slurm's order as far as they help. Return what was taken and what is
+    still missing.
+    """
     wanted = _Wanted(ask)
     for name in sorted(ask.req_nodes, key=lambda n: site.order[n][1]):
         wanted.take(name, usable[name])
@@ -377,9 +382,10 @@ def _neighbours(names: Iterable[str], site: Site) -> list[list[str]]:
 def _best(
     runs: Sequence[list[str]], wanted: _Wanted, usable: Mapping[str, Room], site: Site
 ) -> list[str]:
-    """Return the run of neighbours to take nodes from next: that of the lowest weight; of
-    several the tightest that suffices, else the largest. The first one with a node asked for by
-    name goes before earlier ones."""
+    """Return the group of neighbouring nodes to take from next: that of the lowest weight, then the
+    smallest that suffices, else the largest. A group with a node that the job names goes before
+    groups without.
+    """
     required = wanted.ask.req_nodes
 
     def worth(run: list[str]) -> tuple[int, bool, int]:

@@ -76,8 +76,8 @@ class Clock:
         self.looped = now - self.rhythm.delay_s / 2
 
     def tries(self, vc: str) -> bool:
-        """Return whether this pass lies between Slurm's own, so that it says why jobs wait and
-        starts none. It is then counted as made.
+        """Return whether this pass lies between two passes of Slurm. Such a pass only gives
+        reasons, and starts no job. It then counts as made.
         """
         if self._seen is None or vc in self._known:
             return False
@@ -133,8 +133,9 @@ class Clock:
         return due
 
     def next(self, now: float, *, backfills: bool) -> float | None:
-        """Return when the next pass after `now` is due, or None where no pass is. Passes due by
-        now count as made, unless nothing waits there."""
+        """Return the time of the next pass after `now`, seconds since the epoch. Return None if
+        none is due.
+        """
         times = []
         if self._came:
             times.append(self._loop_at(now))

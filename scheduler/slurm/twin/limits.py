@@ -215,9 +215,10 @@ def _left(
     site: Site,
     now: float,
 ) -> Hit | None:
-    """Return the limit that a reason names on the minutes that running jobs have left, with what
-    they have, or None where it is none of this QOS or association. `minutes`: that the job asks
-    for."""
+    """Return the limit on remaining running minutes that a reason code names, with the amount in
+    use. Return None if it is not a limit of this QOS or association. `minutes`: the amount that the
+    job asks for.
+    """
     limits, of = one.limits, "QOS" if isinstance(one, Qos) else "Assoc"
     whose = f"QOS {one.name}" if isinstance(one, Qos) else _whose(one)[0]
     user, account = f"user {ask.user} in {whose}", f"account {ask.account} in {whose}"
@@ -360,8 +361,7 @@ def _qos_tres(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterato
 def _of_one_job(
     ask: Ask, partition: Partition, of: str, limits: Limits, whose: str
 ) -> Iterator[Hit]:
-    """Yield the limits on one job that a job breaks by what it asks for, whatever others
-    have."""
+    """Yield the limits per job that a job exceeds by its own request, whatever other jobs use."""
     per_job = "MaxTRESPerJob" if of == "QOS" else "MaxTRES"
     yield from _over(limits.max_tres, ask.tres, _Name(of, "Max", per_job, "PerJob"), whose)
     if limits.max_tres_mins:
@@ -432,8 +432,8 @@ def _minutes(ask: Ask, partition: Partition) -> Tres:
 
 
 def begin_to_age(waiting: Iterable[Ask], site: Site) -> list[str]:
-    """Return those of the given jobs, in order, whose age begins to count. In each limit only so
-    many jobs have an age.
+    """Return the ids of the given jobs whose age begins to count, in order. Limits allow only some
+    jobs to have an age.
     """
     asks = list(waiting)
     new = [ask.job_id for ask in asks if ask.accrue is None]
@@ -450,8 +450,9 @@ def begin_to_age(waiting: Iterable[Ask], site: Site) -> list[str]:
 
 
 def _ages(ask: Ask, site: Site) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield the limits on how many jobs have an age: the group in which they count, and how
-    many may."""
+    """Yield the limits on the number of waiting jobs whose age counts, as (group of jobs,
+    limit).
+    """
     part = site.partitions.get(next(iter(ask.partitions), ""))
     found: list[tuple[tuple[str, ...], int | None]] = []
     for name in dict.fromkeys((ask.qos, part.qos if part is not None else "")):
@@ -475,9 +476,9 @@ def is_limit(reason: str) -> bool:
 
 
 def is_kept(reason: str) -> bool:
-    """Return whether Slurm keeps a reason until the job's turn comes, though it may no longer hold.
-    It drops limits on jobs, CPUs, memory, nodes and time first, and does not recognise the others
-    as limits.
+    """Return whether Slurm keeps a reason code until the job's next turn, even if it no longer
+    holds. Slurm clears limits on jobs, CPUs, memory, nodes and time earlier. It does not recognise
+    the others as limits.
     """
     return is_limit(reason) and ("GRES" in reason or "License" in reason or "Billing" in reason)
 

@@ -43,7 +43,7 @@ CAPACITY = frozenset((RESOURCES, PRIORITY))
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A job in one of its partitions, with its priority there."""
+    """A job in one of its partitions, with its priority in that partition."""
 
     ask: Ask
     partition: Partition
@@ -69,8 +69,8 @@ class PendingReason:
 
 
 class Space:
-    """The nodes that planned jobs will have, by stretches of time. Nobody else then has any part of
-    them.
+    """The nodes reserved for planned jobs, by time. No other job may use any part of them at that
+    time.
     """
 
     def __init__(self, now: float, window_s: float, grain_s: float) -> None:
@@ -123,8 +123,8 @@ class Space:
         return [name for name in names if name in left], later
 
     def taken(self, at: float, until: float) -> set[str]:
-        """Return the nodes that are kept at some time in between, in whole steps, as a plan is
-        tested.
+        """Return the names of the nodes reserved for planned jobs at any time between `at` and
+        `until`.
         """
         begin, end = self._steps(at, until)
         return {n for b, e, nodes in self._slots if b < end and e > begin for n in nodes}
@@ -239,8 +239,8 @@ class Passes:
         return False
 
     def _blocked_by(self, ask: Ask, part: Partition) -> str:
-        """Return what keeps a job that has its turn from starting, whatever is free; "":
-        nothing.
+        """Return the code of the limit, licence or reservation that keeps the first job from
+        starting, however many nodes are free. Return "" if there is none.
         """
         if hit := first_hit(ask, part, self.site, self.usage, tres=False):
             return hit.reason
@@ -359,8 +359,9 @@ class Passes:
     def _will_run(
         self, ask: Ask, part: Partition, names: Sequence[str]
     ) -> tuple[float, tuple[Share, ...]] | None:
-        """Return when a job could start on some of these nodes, as runs make way or come to their
-        limits.
+        """Return when and where a job could start on some of these nodes, as running jobs are
+        preempted or reach their time limits. Return None if it never fits. As in Slurm, ends are
+        grouped: those within half a minute, then within twice as long each time.
 
         Slurm takes several ends at once: those of half a minute, then of twice as long each time.
         """
@@ -498,7 +499,9 @@ class Passes:
         return [n for n in self._there(part) if n not in shut and (only is None or n in only)]
 
     def _lacking(self, ask: Ask, part: Partition) -> str:
-        """Return why a job that had its turn does not fit now."""
+        """Return the reason code of a job that does not fit now: Resources if it would fit on empty
+        nodes, otherwise that its nodes are not available.
+        """
         names = self.nodes_of(ask, part, self.now)
         fits = choose(ask, self._empty, names, self.site) is not None
         return RESOURCES if fits else NOT_AVAILABLE
@@ -515,9 +518,9 @@ class Passes:
         return next((one.name for one in kept if one.name != ask.reservation), "")
 
     def would_do(self, ask: Ask, names: Iterable[str]) -> list[str]:
-        """Return those of these nodes that could do their part of a job if they were empty. For a
-        job that does not limit its nodes, these are the nodes that could run it alone, if its
-        partitions have one; ``--nodes=1`` looks the same.
+        """Return the given nodes that could run their part of a job if they were empty. For a job
+        without a limit of nodes, return those that could run the whole job, if its partitions have
+        any.
         """
         found = [name for name in names if self._does(ask, name)]
         if ask.nodes != 1 or ask.max_nodes:

@@ -108,18 +108,20 @@ class Slurm(Policy):
 
     @property
     def outlook(self) -> TwinOutlook:
-        """Return what is known of jobs that wait, beside decisions."""
+        """Return the twin's forecasts on waiting jobs."""
         return TwinOutlook(self)
 
     def see(
         self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None
     ) -> None:
-        """Decide by what Slurm prints. Called before any job is known.
+        """Set the site that this policy imitates, from Slurm's output. Called before any job is
+        known.
 
         Args:
             names: names of the core's nodes, in order.
-            asks: what each job asks for, or has.
-            now: when it was printed: priorities are Slurm's until it computes them again.
+            asks: request of each job, by id.
+            now: time of the output, seconds since the epoch. Until the next computation, priorities
+                are those printed.
         """
         self._look(site)
         preempts = not site.config.get("PreemptType", "none").endswith("none")
@@ -143,7 +145,7 @@ class Slurm(Policy):
             self._clock.see(now, site.backfilled)
 
     def expect(self, asks: Mapping[str, Ask]) -> None:
-        """Note what jobs ask for that come later."""
+        """Store the requests of jobs that will be submitted later."""
         self._asks.update(asks)
         late = _deadlines(asks.values())
         self._edges, self._keeps_deadlines = (
@@ -180,8 +182,9 @@ class Slurm(Policy):
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
-        """Take over everything known, and when backfill last ran. Return whether `before` is a
-        `slurm`, too; if not, do nothing. The policy has no settings of its own."""
+        """Take over the whole state of `before`, but not its settings. Return False, and change
+        nothing, if `before` is another policy.
+        """
         if not isinstance(before, Slurm):
             return False
         settings = self.settings
@@ -192,8 +195,8 @@ class Slurm(Policy):
     # --- what it knows of jobs ------------------------------------------------------------------
 
     def ask(self, job: Job) -> Ask:
-        """Return what a job asks for. A job that comes again in a simulated future asks for what it
-        did before.
+        """Return the request of a job in Slurm's terms. A job that is submitted again in a
+        simulated future keeps its former request.
         """
         found = self._asks.get(job.job_id)
         if found is None:
@@ -331,8 +334,9 @@ class Slurm(Policy):
             turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
 
     def _make_way(self, turn: Turn, ran: Running, blocker: str) -> None:
-        """Remove a job that the pass took off its nodes, or have it wait again, as its QOS or
-        partition has it."""
+        """Apply the preemption of a running job: cancel it, or let it wait again, as its QOS or
+        partition says.
+        """
         job_id, ask = ran.ask.job_id, self._asks[ran.ask.job_id]
         run, preemption = turn.cluster.runs[job_id], Preemption(self.site)
         self._shares.ran(ran, turn.now)
@@ -347,8 +351,9 @@ class Slurm(Policy):
         self._clock.came(run.vc)
 
     def _look_now(self, now: float, *, tries: bool) -> Passes:
-        """Return both passes, not yet run, over the queue of now. With `tries` they get copies,
-        so that running them changes nothing here."""
+        """Return Slurm's two passes over the present queue, not yet run. With `tries` they work on
+        copies, so that running them changes nothing here.
+        """
         capacity, usage, running = self._capacity, self._usage, self._running
         reasons = self._slurm_reasons
         if tries:
@@ -358,8 +363,8 @@ class Slurm(Policy):
         return Passes(*known, reasons=reasons, parts=self._parts)
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None:
-        """Return why a job waits, with the limit or the reservation that causes it, or None where
-        that is not known.
+        """Return why a job waits, with the limit or reservation that causes it. Return None if
+        unknown.
         """
         found, ask = self.reasons.get(job_id), self._asks.get(job_id)
         part = self.site.partitions.get(ask.partitions[0]) if ask and ask.partitions else None
@@ -424,7 +429,9 @@ class Slurm(Policy):
         return in_order(found)
 
     def _not_yet(self, ask: Ask, now: float) -> str:
-        """Return why Slurm does not look at a job at all; "": it does."""
+        """Return the reason code with which Slurm does not consider a job yet: a dependency or a
+        begin time. Return "" if it does.
+        """
         for job_id in ask.after:
             tasks = self._arrays.get(job_id, (job_id,))
             if any(task in self._asks and task not in self._over for task in tasks):
@@ -498,7 +505,9 @@ def _as_core_has_them(
 def _held(
     has: Mapping[str, SiteNode], names: Sequence[str], ask: Ask, run: Run
 ) -> tuple[Share, ...]:
-    """Return what a run holds, of which only its GPUs are known."""
+    """Return the shares of nodes of a run of which only the GPUs are known. CPUs are spread
+    evenly.
+    """
     cpus = -(-ask.cpus // max(1, len(run.nodes)))
     found = []
     for number, mask in zip(run.nodes, run.gpus, strict=True):
@@ -527,8 +536,9 @@ def _placement(
     shares: Iterable[Share],
     gpus: int,
 ) -> Placement:
-    """Return shares as a placement: which GPUs of which node. A job alone on a node has all of
-    its GPUs, but is given as many as it asked for (`gpus`): nobody else is put there."""
+    """Return the shares of nodes as a placement, with at most `gpus` GPUs. A job that has whole
+    nodes is given only as many GPUs as it asked for.
+    """
     numbers = {name: number for number, name in enumerate(names)}
     found: Placement = []
     for share in shares:

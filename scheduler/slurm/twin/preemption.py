@@ -19,7 +19,7 @@ _CREDENTIAL_S = 120  # AuthInfo's cred_expire, by default
 
 
 class Preemption:
-    """How jobs of a site make way for others."""
+    """The site's rules of preemption: which running jobs make way for which others, and how."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -86,8 +86,8 @@ class Preemption:
     def room(
         self, ask: Ask, candidates: Sequence[Running], capacity: Capacity, names: Sequence[str]
     ) -> tuple[tuple[Share, ...], list[Running]] | None:
-        """Return where a job fits on some of these nodes when some of these runs have ended, and
-        which runs those are. Return None where it does not fit even without all of them.
+        """Return the shares of nodes on which a job fits after some of the candidate runs are
+        preempted, and those runs. Return None if it does not fit even without all candidates.
         """
         found = self._first_fit(ask, candidates, capacity, names)
         if found is None or len(candidates) == 1:

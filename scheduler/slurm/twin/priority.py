@@ -176,8 +176,9 @@ def _as_computed(site: Site) -> dict[AssocKey, float]:
 def _levels(
     above: Assoc, siblings: list[Assoc], usage: Mapping[AssocKey, float]
 ) -> list[tuple[float, Assoc]]:
-    """Return each sibling with its LevelFS: its part of the shares over its part of the usage;
-    inf where it used nothing, 0 where it has no shares."""
+    """Return each sibling association with its LevelFS: its part of the shares divided by its part
+    of the usage. It is inf without usage, and 0 without shares.
+    """
     shares = sum(assoc.shares or 0 for assoc in siblings)
     own = [usage.get((assoc.account, assoc.user), 0.0) for assoc in siblings]
     total = max(usage.get((above.account, above.user), 0.0), sum(own))
@@ -190,7 +191,7 @@ def _levels(
 
 
 class Runs(Protocol):
-    """A running job, as far as it is charged for its usage."""
+    """A running job that is charged for its usage: its request, and its start."""
 
     @property
     def ask(self) -> Ask: ...

@@ -231,7 +231,9 @@ class Site:
 
     @cached_property
     def limits_ages(self) -> bool:
-        """Whether the age of some waiting jobs does not count because that of others does."""
+        """Whether a limit on ages holds: then the age of some waiting jobs does not count, because
+        that of others does.
+        """
         known = [one.limits for one in self.qos.values()]
         known += [one.limits for one in self.assocs.values()]
         return bool({"limits", "safe"} & self.enforced) and any(one.of_ages for one in known)
@@ -277,7 +279,7 @@ class Site:
 
     @cached_property
     def order(self) -> Mapping[str, tuple[int, int]]:
-        """Nodes ordered by weight, then as they stand in slurm.conf."""
+        """The sort key of each node, by name: (weight, position in slurm.conf)."""
         return {name: (node.weight, i) for i, (name, node) in enumerate(self.nodes.items())}
 
     @classmethod

@@ -55,7 +55,7 @@ class SlurmTwin(Protocol):
 
 
 def twin_in(policy: Policy) -> SlurmTwin | None:
-    """Return the policy as one that decides as Slurm does, or None where it does not
+    """Return the policy typed as one that imitates Slurm. Return None for any other policy
     (`Capabilities.twin`).
     """
     return cast(SlurmTwin, policy) if policy.capabilities.twin else None
@@ -68,7 +68,9 @@ class TwinOutlook:
     twin: SlurmTwin
 
     def never(self, job_id: str) -> Never | None:
-        """Return what keeps a job from ever starting; None: nothing that is known."""
+        """Return what prevents a job from ever starting. Return None if nothing is known to prevent
+        it.
+        """
         return next((why for why, is_so in _NEVER.items() if is_so(self.twin, job_id)), None)
 
     def latest(self, job_id: str) -> float:
@@ -95,13 +97,13 @@ class TwinOutlook:
 
 
 def refused(twin: SlurmTwin, job_id: str) -> bool:
-    """Return whether no partition takes a job as it is, whatever ends or comes up."""
+    """Return whether every partition refuses the job as it is, even with all nodes free and up."""
     return _never(twin, job_id, lambda ask, part: closed_to(ask, part) not in ("", DOWN))
 
 
 def limited(twin: SlurmTwin, job_id: str) -> bool:
-    """Return whether Slurm says that a limit keeps the job, and in each of its partitions it asks
-    for more than that limit allows when nobody uses any.
+    """Return whether the job exceeds a limit on its own in each of its partitions, and Slurm gives
+    that limit as the reason.
     """
     nobody = Usage()
     return _never(twin, job_id, lambda ask, part: _hit(ask, part, twin.site, nobody))

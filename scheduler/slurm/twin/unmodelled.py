@@ -65,7 +65,9 @@ class _Kind:
 
 
 def unmodelled_words(what: str, jobs: int) -> str:
-    """Return a line on one thing that is not modelled, and how many jobs it affects."""
+    """Return as text one feature of Slurm that the twin does not model, with the number of jobs
+    that use it.
+    """
     return f"Not modelled by the policy slurm: {what} ({count(jobs, 'job')})."
 
 

@@ -73,7 +73,7 @@ def _move(store: Transactions, table: Table, before: float, newest: list[int]) -
 
 
 def forget(connection: Connection, table: Table, seqs: Collection[int]) -> None:
-    """Delete the contents of some rows of a table from the archive; others keep their places."""
+    """Delete the contents of the given rows of a table from the archive. Other rows stay."""
     gone = set(map(str, seqs))
     mine = archive.c.name == table.name
     ends = select(archive.c.first, archive.c.last).where(mine)

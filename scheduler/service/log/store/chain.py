@@ -80,7 +80,9 @@ def digest_of(table: Table, row: Row) -> str:
 
 
 def head_of(before: str, content: str) -> str:
-    """Return the chain's head (a digest) after a link with this content, given the head before."""
+    """Return the head of the hash chain (a digest) after one more link: the hash of the previous
+    head and the link's content.
+    """
     return sha256(f"{before}\n{content}".encode()).hexdigest()
 
 
@@ -128,7 +130,9 @@ def change(
 
 
 def take_out(connection: Connection, table: Table, where: ColumnElement[bool]) -> int:
-    """Delete rows, and note that in the chain. Return how many were deleted."""
+    """Delete rows of a table, and record the deletion in the hash chain. Return the number of
+    deleted rows.
+    """
     found = connection.execute(select(*table.primary_key).where(where)).mappings().all()
     connection.execute(delete(table).where(where))
     gone(connection, table, [key_of(table, row) for row in found])
@@ -136,7 +140,7 @@ def take_out(connection: Connection, table: Table, where: ColumnElement[bool]) -
 
 
 def gone(connection: Connection, table: Table, keys: Sequence[str]) -> None:
-    """Note in the chain that rows were deleted, if they were there."""
+    """Record in the hash chain that rows were deleted, if it covers them."""
     if table in SEALED:
         unseal(connection, table, keys)
     if table in CHAINED:
@@ -152,7 +156,9 @@ def unseal(connection: Connection, table: Table, keys: Sequence[str]) -> None:
 
 
 def add_link(connection: Connection) -> None:
-    """Append what a transaction covered as one link. Called at its end."""
+    """Append the entries of a transaction to the hash chain, as one link. Called at the end of the
+    transaction.
+    """
     entries = connection.info.pop("chain", None)
     if not entries:
         return
@@ -166,7 +172,9 @@ def add_link(connection: Connection) -> None:
 
 
 def forget(connection: Connection) -> None:
-    """Drop what a transaction covered. Called after it ended, well or not."""
+    """Forget the pending chain entries of a transaction. Called after it has ended, successfully or
+    not.
+    """
     connection.info.pop("chain", None)
 
 

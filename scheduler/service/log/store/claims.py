@@ -113,8 +113,8 @@ def _stand(connection: Connection, job_ids: Collection[str]) -> set[tuple[str, s
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Delete claims made before a moment, and all but the latest `MOST`. Return how many were
-    deleted.
+    """Delete claims made before a time, and all but the latest `MOST`. Return the number of deleted
+    claims.
     """
     last = connection.execute(select(func.max(claims.c.id))).scalar() or 0
     old = or_(claims.c.made_at < before, claims.c.id <= last - MOST)
@@ -131,8 +131,9 @@ def void(connection: Connection, job_ids: Collection[str]) -> None:
 
 
 def refute(connection: Connection, kind: Kind, job_ids: Collection[str], now: float) -> None:
-    """Judge the open claims of a kind about some jobs as not held, because something
-    contradicts them before they are due."""
+    """Mark the open claims of a kind about some jobs as not held. Called when something contradicts
+    them before they are due.
+    """
     for job_id in job_ids:
         this = and_(claims.c.job_id == job_id, claims.c.kind == kind.value)
         query = update(claims).where(this, claims.c.judged_at.is_(None))
@@ -228,9 +229,10 @@ Values = Mapping[str, Any]  # columns to be set; none: nothing is known yet
 
 
 def _taken(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Return the columns that mark an offer as taken: the job's owner made the change. Return
-    {} where that may still happen; None where another change was made, the job started, or time
-    is up."""
+    """Return the columns that mark a suggestion as followed, if the job's owner has made the
+    change. Return {} if that may still happen. Return None if another change was made, the job
+    started, or time is up.
+    """
     offered = json.loads(row.change)
     for at, kind, body in _since(connection, row.job_id, row.seq, _CHANGES):
         made = kind == Happened.CHANGED and same_change(body, offered)
@@ -273,8 +275,9 @@ def _as_asked(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Return the columns with the verdict on a claim: whether it held, and when. Return {}
-    where it is still open, and None where it can never be judged."""
+    """Return the columns with the verdict on a claim: whether it came true, and when it was judged.
+    Return {} if it is still open, and None if it can never be judged.
+    """
     kind, over = Kind(row.kind), Phase(job.phase).over
     if kind is Kind.NEVER:
         return _never(connection, row, job, now)
@@ -385,7 +388,9 @@ def records(connection: Connection, now: float) -> list[Record]:
 
 
 def outcomes(connection: Connection) -> list[Record]:
-    """Return how the stored claims turned out, a record for each kind that there is."""
+    """Return one record for each kind of stored claim: how many came true, were judged, and are
+    open.
+    """
     of = claims.c
     counted = select(
         of.kind,
@@ -405,8 +410,9 @@ _ORDER = {kind.value: place for place, kind in enumerate(Kind)}
 
 
 def _first_forecasts(connection: Connection, now: float) -> list[Record]:
-    """Return how starts that were forecast at submission turned out: a record for forecasts of
-    a start at once, and one for others, where there are such.
+    """Return how many starts forecast at submission came true: one record for starts forecast at
+    once, and one for the others. An overdue start counts as false. Jobs that were held or changed
+    do not count.
 
     One that is overdue counts as not held. Jobs that were held or changed meanwhile do not count.
     """
@@ -441,7 +447,7 @@ def _first_forecasts(connection: Connection, now: float) -> list[Record]:
 
 
 def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
-    """Return how many claims of a kind held, and how many were judged."""
+    """Return how many claims of a kind came true, and how many were judged."""
     of = claims.c
     query = select(func.count().filter(of.held.is_(True)), func.count(of.held))
     held, judged = connection.execute(query.where(of.kind == kind.value)).one()

@@ -96,9 +96,10 @@ class Watch:
         return known and silent_s <= lease.for_s + late_s
 
     def _silent(self, lease: Lease, clock: Clock) -> tuple[float, bool]:
-        """Return the seconds since a holder was heard of, and whether they are known. They are
-        not until this process has seen a renewal: then they count from its first look at the
-        lease."""
+        """Return the seconds since the holder of a lease last renewed it, and whether that time is
+        exact. Until this process has seen a renewal, the seconds count from its first look at the
+        lease.
+        """
         now, mark = clock.monotonic(), (lease.term, lease.beats)
         if _of_this_boot(lease, clock):
             return now - lease.beat_at, True
@@ -109,8 +110,8 @@ class Watch:
 
 
 def lease_of(connection: Connection, name: str) -> Lease | None:
-    """Return the lease of a name, with who holds it or held it last, or None where nobody ever
-    did.
+    """Return the lease with this name, with its present or last holder. Return None if it was never
+    held.
     """
     query = select(*(leases.c[column] for column in Lease.__slots__)).where(leases.c.name == name)
     row = connection.execute(query).one_or_none()

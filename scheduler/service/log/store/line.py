@@ -30,8 +30,8 @@ class Turn:
 
 
 def line_of(url: URL) -> Line | None:
-    """Return the line of a database, or None where the database has its own, or nobody else can
-    open it.
+    """Return the file lock by which processes queue for a database. Return None if the database has
+    its own queue, or no other process can open it.
     """
     file = url.database if url.get_backend_name() == "sqlite" else None
     return Line(Path(f"{file}-line")) if file and file != ":memory:" else None

@@ -24,11 +24,12 @@ def held_meanwhile(
     now: float,
     sees: Callable[[RowMapping], bool],
 ) -> list[Held]:
-    """Return the jobs that had GPUs of a job's virtual cluster during some spells, alone or
-    sharing them, those of most GPU-time first. Jobs with less than a second of it are left out.
+    """Return the jobs that had GPUs of a job's virtual cluster during some spans of its wait, most
+    GPU-time first. Jobs that had GPUs for less than a second are left out.
 
     Args:
-        sees: whether the viewer sees the job of a row: others have no name.
+        sees: function that returns whether the viewer may see the job of a row. Other jobs get no
+            name.
     """
     if not spells:
         return []

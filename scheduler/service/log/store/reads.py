@@ -90,8 +90,7 @@ QUEUED = Phase.QUEUED.value
 
 
 class UnknownJob(LookupError):
-    """Raised where there is no such job, or the viewer may not see it: nobody can tell
-    which."""
+    """Raised if a job does not exist or the viewer may not see it. The two cases look the same."""
 
 
 class Chosen(NamedTuple):
@@ -153,15 +152,15 @@ class VisibleQueries(ShortRows):
         return job if command is None else replace(job, command=command)
 
     def keeps_decider(self) -> str:
-        """Return what has kept the decider busy for long, or "" where nothing has."""
+        """Return as text what has kept the decider busy for long. Return "" if nothing has."""
         with self._engine.connect() as connection:
             lease = lease_of(connection, "decider")
         return lease.doing if lease is not None else ""
 
     def task_of(self, job_id: str) -> str:
-        """Return the job meant by an id. For an array as a whole it is the viewer's first waiting
-        task, else a running one, else the last. For a heterogeneous job it is the first component.
-        Any other id stays as it is.
+        """Return the job id that an id stands for. An array stands for the viewer's first waiting
+        task, else a running one, else the last. A heterogeneous job stands for its first component.
+        Any other id is returned unchanged.
         """
         named = ARRAY.fullmatch(job_id)
         found = jobs.c.job_id, jobs.c.phase
@@ -216,9 +215,10 @@ class VisibleQueries(ShortRows):
         return Page(self._job_rows(rows), cursor(rows[-1]["submitted_seq"]) if more else None)
 
     def standing(self, job_id: str, priority: int | None = None) -> Standing | None:
-        """Return the place in line of the viewer's waiting job, or the place it would have with
-        another priority; None where it waits in no queue. Raise UnknownJob where the viewer may
-        not see it."""
+        """Return the position of the viewer's waiting job in its queue, or the position it would
+        have with another priority. Return None if it is in no queue. Raise UnknownJob if the viewer
+        may not see it.
+        """
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
         if row["phase"] != QUEUED:
@@ -366,10 +366,12 @@ class VisibleQueries(ShortRows):
         return [line for *_, line in sorted(lines, key=lambda entry: entry[:3])]
 
     def overtaken(self, job_id: str) -> dict[str, int]:
-        """Return how many jobs overtook the viewer's job, by the reason why they could. Overtaking
-        jobs were submitted later to its virtual cluster, and were given GPUs while it waited. A
-        profiling run counts if the job ended in it. Decisions taken after the start of the viewer's
-        job was decided do not count, even if it began a little later.
+        """Return how many jobs overtook the viewer's job, by reason. Such jobs were submitted later
+        to its virtual cluster, but got GPUs while it waited. A profiling run counts if the job
+        ended in it.
+
+        Decisions made after the decision to start the viewer's job do not count, even if the job
+        began a little later.
         """
         job = self._one(select(jobs).where(jobs.c.job_id == self.job(job_id).job_id))
         until = job["started_at"] or job["ended_at"]
@@ -413,8 +415,9 @@ class VisibleQueries(ShortRows):
         return by
 
     def _key(self, job: RowMapping) -> ColumnElement[float]:
-        """Return an SQL expression for the key that a waiting job had when a decision was
-        taken: its key changes whenever it is predicted again."""
+        """Return an SQL expression for the order value that a waiting job had at the time of a
+        decision. It changes at each new prediction.
+        """
         bodies = [line.body for line in self.decisions(job["job_id"])]
         known = [(body["event"], body.get("priority")) for body in bodies]
         keys = [(event, key) for event, key in known if key is not None] or [(0, job["key"])]

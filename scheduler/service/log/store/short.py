@@ -49,13 +49,15 @@ class Own(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """A job that is not over (or one that is, asked for by its ID), without what it runs.
+    """The fields of a job that a list shows. The job has not ended, or was asked for by its id.
 
     Attributes:
-        account, qos: billed for it, and limiting it; "" where there is no Slurm.
-        partition: or virtual cluster.
-        since: when it was submitted, held, started or over, whichever it stands at.
-        slurm: JSON of an `slurm.reason.SlurmReason`; "": no Slurm has it.
+        account, qos: Slurm account that is charged, and QOS that limits the job; "" without a
+            Slurm.
+        partition: partition or virtual cluster.
+        since: time of the last change of its phase: submitted, held, started or ended; seconds
+            since the epoch.
+        slurm: JSON of a `slurm.reason.SlurmReason`; "" without a Slurm.
     """
 
     job_id: str
@@ -145,8 +147,9 @@ class ShortRows(VisibleRows):
             return [Own(*row) for row in connection.execute(query.where(*_having(only))).all()]
 
     def how_many(self, *, gpus: bool) -> int:
-        """Return how many of the viewer's jobs have not ended. `gpus`: count those that ask for
-        GPUs; False: those that ask for none."""
+        """Return the number of the viewer's jobs that have not ended. `gpus`: count only jobs that
+        ask for GPUs; False: only jobs that ask for none.
+        """
         asked = jobs.c.gpus > 0 if gpus else jobs.c.gpus == 0
         return self._count(select(func.count()).where(live, asked, self._mine()))
 

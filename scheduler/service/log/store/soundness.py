@@ -71,8 +71,9 @@ class Soundness:
         return None if self.file is None else self.file.with_name(self.file.name + SUFFIX)
 
     def damage(self) -> Damage | None:
-        """Return the damage that was found; None where there is none, or nobody has looked
-        yet."""
+        """Return the damage found in the database. Return None if none was found, or the database
+        was not checked yet.
+        """
         if self._mark is None:
             return None
         try:
@@ -139,9 +140,10 @@ def _of_table(connection: sqlite3.Connection, table: str, pause: Callable[[], bo
 
 
 def _of_rows(connection: sqlite3.Connection, table: str, pause: Callable[[], bool]) -> str:
-    """Return what SQLite finds wrong with a large table, by reading all of its rows; "" where
-    nothing is, or it cannot be read so. No reader is open between two pieces, so that the
-    journal can be written back meanwhile."""
+    """Read all rows of a large table, and return SQLite's error as text. Return "" without an
+    error, or if the table cannot be read by row id. The rows are read in pieces, so that the
+    journal can be written back in between.
+    """
     after, name = -(2**63), _named(table)
     while not pause():
         try:

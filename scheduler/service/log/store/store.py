@@ -274,22 +274,21 @@ class Store:
             return leases.renew(connection, self.clock, lease)
 
     def let_go(self, lease: Lease) -> None:
-        """Give a lease up, so that a stand-by need not wait. Does nothing when it was lost
-        already.
+        """Give up a lease, so that a stand-by process can take it at once. Do nothing if the lease
+        was lost.
         """
         with self.writing() as connection:
             leases.let_go(connection, self.clock, lease)
 
     def holder(self, name: str) -> Lease | None:
-        """Return the lease of a name, with who holds it or held it last; None where nobody ever
-        did."""
+        """Return the lease with this name, with its present or last holder. Return None if it was
+        never held.
+        """
         with self.engine.connect() as connection:
             return leases.lease_of(connection, name)
 
     def go_on(self) -> None:
-        """Keep this process's time of day from lying before what other processes wrote, whatever
-        the host's clock is set to.
-        """
+        """Advance this process's clock to at least the latest time that any process has written."""
         with self.engine.connect() as connection:
             self.clock.not_before(leases.latest_time(connection, self.clock))
 
@@ -356,8 +355,9 @@ def _engine(url: str) -> Engine:
 
 
 def _carried_over(connection: PoolProxiedConnection) -> int:
-    """Write SQLite's journal back as far as nobody has to wait for that. Return how many pages
-    it held."""
+    """Write SQLite's journal (WAL) back to the database file without waiting for readers. Return
+    the number of pages in the journal.
+    """
     cursor = connection.cursor()
     cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
     [(_, pages, _)] = cursor.fetchall()
@@ -366,9 +366,9 @@ def _carried_over(connection: PoolProxiedConnection) -> int:
 
 
 def _of_ours(path: str) -> None:
-    """Make a SQLite file that only its owner may read, where there is none: it holds
-    everybody's commands, and its journal takes its mode. Raise StoreError where it is no
-    regular file, or cannot be made.
+    """Create an empty SQLite file that only its owner may read, if there is none, since it will
+    hold the commands of all users. An existing file is not opened, since closing it would release
+    the locks of other processes. Raise StoreError if it is no regular file, or cannot be created.
 
     A file that is there is not opened: closing it would take the locks of whoever has it open.
     """

@@ -21,7 +21,7 @@ SOMEBODY = "an operator"
 
 
 class Role(StrEnum):
-    """What a token allows. Each role may do what the one before it may."""
+    """The rights of a token. Each role has the rights of the one before it, and more."""
 
     VIEWER = "viewer"  # see the cluster, and jobs of its own name
     SUBMITTER = "submitter"  # submit, cancel and see jobs of its own
