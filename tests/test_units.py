@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -190,7 +189,7 @@ def ready(port: str) -> bool:
     try:
         with urlopen(f"http://127.0.0.1:{port}/ready") as answer:
             return bool(answer.status == 200)
-    except URLError:
+    except OSError:  # nobody listens yet, or it is not ready
         return False
 
 

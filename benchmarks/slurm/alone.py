@@ -25,7 +25,7 @@ from pathlib import Path
 import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
-LINGER_S = 20.0  # what ends by itself soon after the command is none that was left
+LINGER_S = 120.0  # what ends by itself after the command is none that was left; hosts are busy
 TIMED_OUT = 124  # as timeout(1) says it
 
 

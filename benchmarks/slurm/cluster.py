@@ -23,7 +23,14 @@ from typing import Any
 
 from benchmarks.slurm import accounting
 from benchmarks.slurm.config import SLURM_USER, UNIVERSITY, Own, Ports, Shape, write
-from benchmarks.slurm.processes import Processes, SlurmError, as_user, free_ports, until
+from benchmarks.slurm.processes import (
+    PATIENCE_S,
+    Processes,
+    SlurmError,
+    as_user,
+    free_ports,
+    until,
+)
 from scheduler.slurm.read.versions import job_as_first, release_of
 
 PREFIX = "pellucid-slurm-"  # of the folder's name; the process id follows
@@ -120,7 +127,7 @@ class SlurmCluster:
         *command: str,
         user: str | None = None,
         check: bool = True,
-        timeout_s: float = 30.0,
+        timeout_s: float = PATIENCE_S,
         stdin: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
@@ -201,7 +208,7 @@ class SlurmCluster:
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).stdout.splitlines()
         return dict(line.split() for line in lines)
 
-    def wait_idle(self, timeout_s: float = 30.0) -> None:
+    def wait_idle(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until every node is idle."""
         want = dict.fromkeys(self.nodes, "idle")
         until(lambda: self.node_states() == want, "idle nodes", timeout_s)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+PATIENCE_S = 120.0  # for daemons and commands; busy hosts are slow
 MARK = "PELLUCID_SLURM"  # in the environment of every daemon, with the cluster's folder
 
 
@@ -60,7 +61,7 @@ class Processes:
         daemon = self._running.get(name)
         return daemon is not None and daemon.poll() is None
 
-    def end(self, name: str, signal: int, timeout_s: float = 20.0) -> None:
+    def end(self, name: str, signal: int, timeout_s: float = PATIENCE_S) -> None:
         """Send a signal to one daemon and wait for its end. It is killed when it takes too long."""
         daemon = self._running.pop(name, None)
         if daemon is None or daemon.poll() is not None:
@@ -138,7 +139,7 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-def until(holds: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+def until(holds: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Wait for something to hold.
 
     Raises:

@@ -29,7 +29,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
 
 OPERATOR = "olga"
-START_S = 60.0  # longest time a service may take to be ready
+START_S = 300.0  # longest time a service may take to be ready, on a busy host too
 END_S = 20.0  # jobs and service may take so long to end
 BUNDLES = Path("data/bundle"), Path("data/prebuilt/bundle")  # the first that is there
 

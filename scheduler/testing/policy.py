@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from features.codec import decode, encode
 from scheduler.assembly import settings_of
 from scheduler.core.arrivals import RecentForecaster
+from scheduler.core.cluster import ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimator
@@ -31,7 +32,7 @@ from scheduler.core.profiling import ProfilingStage, Scaling, Stage, WaitingStag
 from scheduler.explain.reasons import sentence
 from scheduler.policies import build
 from scheduler.simulation.recorder import decision_table
-from scheduler.testing.builders import UserMeans, truth
+from scheduler.testing.builders import UserCurves, UserMeans, a_job, truth
 from scheduler.testing.shadow import Shadowed
 from scheduler.testing.worlds import (
     Remembered,
@@ -156,6 +157,25 @@ class PolicyContract:
             decided(lambda core, now: core.use_policy(self.policy(world), now)),
             decided(WatchedCore.wake),
         )
+
+    def test_counts_with_predictions_that_have_a_curve(self) -> None:
+        """Check that keys and terms of the order are numbers where a prediction is a record, as
+        that of a trained model is.
+        """
+        jobs = (a_job(str(i), gpus=1 + i % 4, for_=60.0 * (1 + i), at=float(i)) for i in range(8))
+        world = World(ClusterSpec({"vc": 2}, 4), tuple(jobs))
+        core = self.core(world)
+        decide = core.decide
+
+        def asking(now: float) -> list[Decision]:
+            for queued in core.queues["vc"]:
+                assert all(math.isfinite(s) for _, s in core.policy.order_terms(queued, now))
+            return decide(now)
+
+        core.decide = asking  # type: ignore[method-assign]
+        if not core.policy.capabilities.oracle:
+            core.estimator = UserCurves()
+        check_every_job_ends_once(watch(world, core))
 
     @settings(_common, max_examples=12)
     @given(world=worlds())

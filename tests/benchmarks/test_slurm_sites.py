@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -38,7 +39,7 @@ from scheduler.explain.whatif.memory import Memory
 from scheduler.slurm.twin.policy import Slurm
 from scheduler.slurm.twin.site import Ask
 from scheduler.slurm.twin.twin import twin_in
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 NOW = 1_800_000_000.0
 JOBS = (
@@ -188,22 +189,23 @@ def test_a_seed_is_a_site_and_what_ran_before_differs_from_what_is_submitted() -
 
 
 def test_a_command_that_is_told_to_end_leaves_no_process_and_no_file(tmp_path: Path) -> None:
-    script = (
-        "import os, subprocess, time; subprocess.Popen(['sleep', '98765'], start_new_session=1)"
-    )
+    own_s = 98_000_000 + os.getpid()  # no other run of this test on the host asks for it
+    script = "import os, subprocess, time; "
+    script += f"subprocess.Popen(['sleep', '{own_s}'], start_new_session=1)"
     script += "; open(os.environ['TMPDIR'] + '/kept', 'w'); print(os.environ['TMPDIR'], flush=True)"
     words = [sys.executable, "-m", "benchmarks.slurm.alone", sys.executable, "-c"]
     running = subprocess.Popen(
-        [*words, script + "; time.sleep(98765)"], stdout=subprocess.PIPE, text=True
+        [*words, script + f"; time.sleep({own_s})"], stdout=subprocess.PIPE, text=True
     )
     assert running.stdout is not None
     folder = Path(running.stdout.readline().strip())
     assert (folder / "kept").exists()
     running.send_signal(signal.SIGTERM)
-    assert running.wait(60) == 128 + signal.SIGTERM
+    assert running.wait(PATIENCE_S) == 128 + signal.SIGTERM
     assert not folder.exists()
     until(
-        lambda: subprocess.run(["pgrep", "-f", "sleep.?98765"], check=False).returncode, "the end"
+        lambda: subprocess.run(["pgrep", "-f", f"sleep.?{own_s}"], check=False).returncode,
+        "the end",
     )
 
 

@@ -15,16 +15,17 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
 
 WANTED = os.environ.get("PELLUCID_BROWSER") == "1"
+PATIENCE_MS = 1000 * PATIENCE_S
 SHOTS = Path("data/browser")
 collect_ignore_glob = [] if WANTED else ["test_*.py"]
 
@@ -52,16 +53,25 @@ if WANTED:
         Page,
         Request,
         Response,
+        expect,
         sync_playwright,
     )
 
-    from pipeline.demo.plan import plan
-    from pipeline.demo.run import OPERATOR, Running, feed, service
+    from pipeline.demo.plan import JOB, plan
+    from pipeline.demo.run import OPERATOR, Running, feed, service, unfinished
     from scheduler.service.log.store.schema import prepare
     from scheduler.service.log.store.store import Store
     from tests.scheduler.service.pages.conftest import begin, submit_many
 
     Enter = Callable[..., Page]
+
+    expect.set_options(timeout=PATIENCE_MS)  # for what is seen, however busy the machine
+
+    def window(browser: Browser, **options: Any) -> BrowserContext:
+        """A browser window that waits for its pages as long as every test waits for anything."""
+        context = browser.new_context(**options)
+        context.set_default_timeout(PATIENCE_MS)
+        return context
 
     @dataclass
     class Mortal:
@@ -105,6 +115,36 @@ if WANTED:
             finally:
                 told.set()
                 feeder.join()
+
+    @dataclass
+    class LinedUp:
+        """Ids of a job of ada's that waits, and of one of grace's."""
+
+        mine: str
+        strangers: str
+
+    @pytest.fixture
+    def lined_up(running: Running) -> Iterator[LinedUp]:
+        """More work than vision has GPUs, for as long as the test takes; then it is cancelled."""
+        ids = []
+        for user in ("ada", "ada", "grace", "ada", "grace", "ada"):
+            with running.client(user) as client:
+                command = [sys.executable, "-I", str(JOB), "--model", "resnet50"]
+                command += ["--seconds", "900"]
+                job = client.submit(command, gpus=8, vc="vision", name="waits-long", share=False)
+                ids.append((user, job["job_id"]))
+        with running.client(OPERATOR) as client:
+
+            def waiting() -> dict[str, str] | None:
+                queued = {job["job_id"] for job in client.jobs(phase="queued", vc="vision")}
+                found = {who: job_id for who, job_id in ids if job_id in queued}
+                return found if len(found) == 2 else None
+
+            found = until(waiting, "a job of each to wait")
+            assert found is not None
+            yield LinedUp(found["ada"], found["grace"])
+            for job_id in {job_id for _, job_id in ids} & set(unfinished(client)):
+                client.cancel(job_id)
 
     @pytest.fixture(scope="session")
     def browser() -> Iterator[Browser]:
@@ -174,8 +214,9 @@ if WANTED:
             at: Running = running,
             dies: bool = False,
         ) -> Page:
-            context = browser.new_context(
-                color_scheme=scheme,  # type: ignore[arg-type]
+            context = window(
+                browser,
+                color_scheme=scheme,
                 viewport={"width": width, "height": 844 if width < 600 else 900},
                 base_url=at.address,
                 reduced_motion="reduce",

@@ -15,17 +15,16 @@ from playwright.sync_api import Page, expect
 from pipeline.demo.plan import JOB
 from pipeline.demo.run import OPERATOR, Running
 from tests.browser.addresses import LIVE, addresses
-from tests.browser.conftest import Enter, Mortal, shoot
-from tests.browser.test_walk import _line_up, accessible, fits
+from tests.browser.conftest import Enter, LinedUp, Mortal, shoot
+from tests.browser.test_walk import accessible, fits
 from tests.waiting import until
 
 AS_OF = re.compile(r"as of \d\d:\d\d")
 FOCUSABLE = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
 
 
-def _pages(running: Running, who: str) -> Iterator[tuple[str, str]]:
+def _pages(running: Running, mine: str, who: str) -> Iterator[tuple[str, str]]:
     """Name and address of every page that somebody can open."""
-    mine, _ = _line_up(running)
     with running.client(who) as client:
         runs, ended = (
             until(lambda p=p: next(client.jobs(phase=p, limit=9), None), f"a job that is {p}")
@@ -38,13 +37,15 @@ OPERATORS = ("now", "vc-vision", "nodes", "waits", "settings", "drain")  # diffe
 
 
 @pytest.mark.parametrize("who", ["ada", OPERATOR])
-def test_each_page_on_a_phone_and_by_keyboard(running: Running, enter: Enter, who: str) -> None:
+def test_each_page_on_a_phone_and_by_keyboard(
+    running: Running, lined_up: LinedUp, enter: Enter, who: str
+) -> None:
     page = enter(who, "light", 390, dies=True)  # an answer of 403 is a page, too
-    for name, path in _pages(running, who):
+    for name, path in _pages(running, lined_up.mine, who):
         if who == OPERATOR and name not in OPERATORS:
             continue
         page.goto(path)
-        expect(page.locator(".live")).to_have_attribute("data-state", "live", timeout=10_000)
+        expect(page.locator(".live")).to_have_attribute("data-state", "live")
         where = f"{who} {name}"
         fits(page, where)
         accessible(page, where)
@@ -83,7 +84,7 @@ def _reached(page: Page, where: str) -> None:
 
 def test_a_page_says_when_its_service_is_gone(mortal: Mortal, enter: Enter) -> None:
     with mortal.running.client("ada") as client:
-        command = [sys.executable, "-I", str(JOB), "--model", "resnet50", "--seconds", "90"]
+        command = [sys.executable, "-I", str(JOB), "--model", "resnet50", "--seconds", "900"]
         asked = {"gpus": 8, "vc": "vision", "share": False, "profile": False}
         job = [client.submit(command, **asked)["job_id"] for _ in range(3)][-1]  # there are 16
     tabs: dict[str, Page] = {}
@@ -94,12 +95,12 @@ def test_a_page_says_when_its_service_is_gone(mortal: Mortal, enter: Enter) -> N
         page = enter(OPERATOR, at=mortal.running, dies=True) if fresh else page.context.new_page()
         tabs[path] = page
         page.goto(path)
-        expect(page.locator(".live")).to_have_text("live", timeout=15_000)
+        expect(page.locator(".live")).to_have_text("live")
     page.goto(f"/jobs/{job}/share")
     page.get_by_role("button", name="Make a link").click()
     link = page.locator("[data-link]").input_value()
     page.goto("/settings")
-    expect(page.locator(".live")).to_have_text("live", timeout=15_000)
+    expect(page.locator(".live")).to_have_text("live")
     guest = enter("", at=mortal.running, dies=True)
     guest.goto(link)
     expect(guest.locator("#gone")).to_be_hidden()
@@ -108,9 +109,7 @@ def test_a_page_says_when_its_service_is_gone(mortal: Mortal, enter: Enter) -> N
         "void htmx.ajax('GET', location.href, '#part-job').catch(() => 0)"
     )  # what it does every 20 s
     for path, page in (*tabs.items(), (link, guest)):
-        expect(page.locator("#gone")).to_contain_text(
-            re.compile(r"as of \d\d:\d\d"), timeout=20_000
-        )
+        expect(page.locator("#gone")).to_contain_text(re.compile(r"as of \d\d:\d\d"))
         expect(page.locator(".live")).to_have_text(re.compile(r"as of \d\d:\d\d"))
         assert "stale" in str(page.locator("body").get_attribute("class"))
         muted = page.evaluate(
@@ -122,7 +121,7 @@ def test_a_page_says_when_its_service_is_gone(mortal: Mortal, enter: Enter) -> N
     shoot(tabs["/"], "gone")
     mortal.start()
     for page in tabs.values():
-        expect(page.locator(".live")).to_have_text("live", timeout=60_000)
+        expect(page.locator(".live")).to_have_text("live")
         expect(page.locator("#gone")).to_be_hidden()
         assert "stale" not in str(page.locator("body").get_attribute("class"))
 
@@ -154,8 +153,10 @@ def test_five_thousand_waiting_jobs(crowded: Running, enter: Enter, width: int) 
     accessible(page, "a job of thousands")
 
 
-def test_a_shared_link_is_read_without_a_token(running: Running, enter: Enter) -> None:
-    mine, _ = _line_up(running)
+def test_a_shared_link_is_read_without_a_token(
+    running: Running, lined_up: LinedUp, enter: Enter
+) -> None:
+    mine = lined_up.mine
     page = enter("ada", "light", 390)
     page.goto(f"/jobs/{mine}")
     page.get_by_role("link", name="Share this answer").click()
@@ -175,8 +176,10 @@ def test_a_shared_link_is_read_without_a_token(running: Running, enter: Enter) -
     shoot(guest, "shared")
 
 
-def test_who_watches_is_told_when_it_is_over(running: Running, enter: Enter) -> None:
-    mine, _ = _line_up(running)
+def test_who_watches_is_told_when_it_is_over(
+    running: Running, lined_up: LinedUp, enter: Enter
+) -> None:
+    mine = lined_up.mine
     page = enter("ada")
     page.context.grant_permissions(["notifications"], origin=running.address)
     page.add_init_script(
@@ -191,7 +194,7 @@ def test_who_watches_is_told_when_it_is_over(running: Running, enter: Enter) -> 
     assert page.evaluate("told") == []
     with running.client("ada") as client:
         client.cancel(mine)
-    expect(page.locator("h1 .chip")).to_have_text("cancelled", timeout=15_000)
+    expect(page.locator("h1 .chip")).to_have_text("cancelled")
     page.wait_for_function("told.length > 0")  # the page looks once what was swapped has settled
     assert page.evaluate("told") == ["waits-long is over: cancelled"]
     expect(page).to_have_title(re.compile("^Cancelled - waits-long"))

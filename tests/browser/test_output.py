@@ -7,6 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, Route, expect
 
 import scheduler.service.pages
+from tests.browser.conftest import window
 
 STATIC = Path(scheduler.service.pages.__file__).parent / "static"
 SCRIPTS = ("vendor/htmx.min.js", "times.js", "app.js")
@@ -23,7 +24,7 @@ def part(lines: int) -> str:
 
 def test_output_is_seen_at_its_end_unless_its_reader_scrolled_up(browser: Browser) -> None:
     lines = [100]
-    page = browser.new_page()
+    page = window(browser).new_page()
 
     def answered(route: Route) -> None:
         name = route.request.url.removeprefix("http://pellucid.test/")
@@ -49,7 +50,7 @@ def test_output_is_seen_at_its_end_unless_its_reader_scrolled_up(browser: Browse
     page.locator(".output").evaluate("box => { box.scrollTop = 300; }")
     _again(page, 300)
     assert page.locator(".output").evaluate("box => box.scrollTop") == 300
-    page.close()
+    page.context.close()
 
 
 def _again(page: Page, lines: int) -> None:

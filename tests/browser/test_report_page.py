@@ -21,7 +21,7 @@ from pipeline.report.build import Inputs, build
 from pipeline.stages.common import read_params
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
-from tests.browser.conftest import shoot
+from tests.browser.conftest import shoot, window
 from tests.browser.test_each_page import _reached
 from tests.browser.test_walk import accessible, fits
 from tests.pipeline.test_replay import dump
@@ -77,8 +77,11 @@ def asked() -> list[str]:
 def page(request: pytest.FixtureRequest, browser: Browser, asked: list[str]) -> Iterator[Page]:
     """A window in which no script fails and no request leaves the page."""
     width, scheme = request.param
-    context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+    context = window(
+        browser,
+        viewport={"width": width, "height": 900},
+        color_scheme=scheme,
+        reduced_motion="reduce",
     )
     wrong: list[str] = []
 
@@ -279,7 +282,7 @@ def _tells(page: Page, each: Any, ids: list[str], i: int) -> None:
 
 
 def test_without_a_script_it_is_read_all_the_same(made: dict[str, Path], browser: Browser) -> None:
-    context = browser.new_context(java_script_enabled=False)
+    context = window(browser, java_script_enabled=False)
     page = context.new_page()
     page.goto(made["report"].as_uri())
     expect(page.locator("#gpu-counts-table")).to_be_visible()

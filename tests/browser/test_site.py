@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from tests.browser.conftest import window
 from tests.browser.test_walk import accessible, fits
 
 SITE = Path("docs/_build/html")
@@ -21,9 +22,10 @@ def test_the_site_was_built() -> None:
 def test_the_pages_of_the_site_are_accessible(
     browser: Browser, width: int, scheme: str, every: int
 ) -> None:
-    context = browser.new_context(
+    context = window(
+        browser,
         viewport={"width": width, "height": 900},
-        color_scheme=scheme,  # type: ignore[arg-type]
+        color_scheme=scheme,
         reduced_motion="reduce",
     )
     left: list[str] = []

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from pipeline.demo.plan import JOB, USERS
+from pipeline.demo.plan import USERS
 from pipeline.demo.run import OPERATOR, Running
-from tests.browser.conftest import Enter, shoot
+from tests.browser.conftest import Enter, LinedUp, shoot
 from tests.waiting import until
 
 MENU = ("Now", "Nodes", "History", "Fairness", "Models", "Forecasts")
@@ -32,7 +31,7 @@ def fits(page: Page, where: str) -> None:
 def drawn(page: Page) -> None:
     """Every chart of the page is drawn."""
     charts = page.locator("[data-chart]")
-    expect(page.locator("[data-chart] .plot svg.drawing").first).to_be_visible(timeout=15_000)
+    expect(page.locator("[data-chart] .plot svg.drawing").first).to_be_visible()
     for i in range(charts.count()):
         assert charts.nth(i).locator("svg.drawing").count(), charts.nth(i).get_attribute("id")
 
@@ -44,7 +43,7 @@ def test_an_operator_walks_through(enter: Enter, scheme: str, width: int) -> Non
     for name in MENU:
         page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
         expect(page.locator("nav a[aria-current=page]")).to_have_text(name)
-        expect(page.locator(".live")).to_have_attribute("data-state", "live", timeout=10_000)
+        expect(page.locator(".live")).to_have_attribute("data-state", "live")
         if name in ("History", "Models"):
             drawn(page)
         where = f"{name.lower()}-{scheme}-{width}"
@@ -61,8 +60,10 @@ def test_an_operator_walks_through(enter: Enter, scheme: str, width: int) -> Non
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_somebody_who_waits_finds_out_why(running: Running, enter: Enter, width: int) -> None:
-    mine, stranger = _line_up(running)
+def test_somebody_who_waits_finds_out_why(
+    running: Running, lined_up: LinedUp, enter: Enter, width: int
+) -> None:
+    mine, stranger = lined_up.mine, lined_up.strangers
     page = enter("ada", "light" if width > 600 else "dark", width)
     others = [name for name in USERS if name != "ada"]
     expect(page.get_by_role("heading", name="Who waits, and why")).to_be_visible()
@@ -82,7 +83,7 @@ def test_somebody_who_waits_finds_out_why(running: Running, enter: Enter, width:
     # what would help is asked, and stays on the page while the page lives on
     page.get_by_role("button", name="What would get it in sooner?").click()
     expect(page.locator("#part-answer")).to_contain_text(
-        re.compile("[Nn]eeds? |It waits|Unavailable"), timeout=30_000
+        re.compile("[Nn]eeds? |It waits|Unavailable")
     )
     answered = page.locator("#part-answer").inner_text()
     page.evaluate("htmx.trigger(document.body, 'changed-job')")
@@ -95,7 +96,7 @@ def test_somebody_who_waits_finds_out_why(running: Running, enter: Enter, width:
     page.evaluate("window.stillTheSame = true")
     with running.client("ada") as client:
         client.cancel(mine)
-    expect(page.locator("h1 .chip")).to_have_text("cancelled", timeout=15_000)
+    expect(page.locator("h1 .chip")).to_have_text("cancelled")
     assert page.evaluate("window.stillTheSame")
     shoot(page, f"ada-cancelled-{width}")
 
@@ -114,7 +115,7 @@ def test_an_operator_drains_a_node_and_opens_it(enter: Enter, width: int) -> Non
     shoot(page, f"operator-drains-{width}")
     page.get_by_role("button", name="Drain", exact=True).click()
     drained = f"drained by {OPERATOR}: fan broken"  # without loading the page again
-    expect(page.locator("tbody tr").first).to_contain_text(drained, timeout=10_000)
+    expect(page.locator("tbody tr").first).to_contain_text(drained)
     fits(page, "a drained node")
     accessible(page, "a drained node")
     page.goto("/")
@@ -126,7 +127,7 @@ def test_an_operator_drains_a_node_and_opens_it(enter: Enter, width: int) -> Non
     page.get_by_role("button", name="Open the selected").click()
     page.get_by_role("button", name="Open", exact=True).click()
     page.goto("/nodes?state=drained")
-    expect(page.get_by_text("No node matches.")).to_be_visible(timeout=10_000)
+    expect(page.get_by_text("No node matches.")).to_be_visible()
     page.get_by_role("link", name="Settings in force").click()
     expect(page.get_by_role("heading", name="Settings in force")).to_be_visible()
     fits(page, "settings")
@@ -136,9 +137,12 @@ def test_an_operator_drains_a_node_and_opens_it(enter: Enter, width: int) -> Non
 
 def test_a_job_that_shares_its_gpus(running: Running, enter: Enter) -> None:
     with running.client(OPERATOR) as client:
-        paired = [j for p in ("running", "ended") for j in client.jobs(phase=p, limit=100)]
-        shared = [j for j in paired if _packed(client, j["job_id"])]
-    assert shared, "in the demo's first wave somebody should have been packed"
+
+        def paired() -> list[dict[str, str]]:
+            begun = [j for p in ("running", "ended") for j in client.jobs(phase=p, limit=100)]
+            return [job for job in begun if _packed(client, job["job_id"])]
+
+        shared = until(paired, "somebody of the demo's first wave to be packed", every_s=1.0)
     page = enter()
     page.goto(f"/jobs/{shared[0]['job_id']}")
     expect(page.get_by_role("heading", name="Sharing its GPUs")).to_be_visible()
@@ -148,7 +152,7 @@ def test_a_job_that_shares_its_gpus(running: Running, enter: Enter) -> None:
     shoot(page, "operator-shares")
 
 
-def test_everything_is_reached_by_keyboard(running: Running, enter: Enter) -> None:
+def test_everything_is_reached_by_keyboard(lined_up: LinedUp, enter: Enter) -> None:
     page = enter()
     page.goto("/")
     page.keyboard.press("Tab")
@@ -181,7 +185,7 @@ def test_everything_is_reached_by_keyboard(running: Running, enter: Enter) -> No
     page.locator("#ended-table summary").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#ended-table table")).to_be_visible()
-    with page.expect_response(lambda answer: "/history" in answer.url, timeout=60_000):
+    with page.expect_response(lambda answer: "/history" in answer.url):
         page.evaluate("htmx.trigger(document.body, 'changed-history')")
     page.wait_for_timeout(300)
     expect(page.locator("#ended-table")).to_have_attribute("open", "")
@@ -190,7 +194,7 @@ def test_everything_is_reached_by_keyboard(running: Running, enter: Enter) -> No
 def test_a_broken_connection_is_said_and_mended(enter: Enter) -> None:
     page = enter()
     light = page.locator(".live")
-    expect(light).to_have_attribute("data-state", "live", timeout=10_000)
+    expect(light).to_have_attribute("data-state", "live")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     expect(light).to_have_text("live")
 
@@ -212,26 +216,6 @@ def test_the_door(running: Running, enter: Enter) -> None:
     page.wait_for_url("**/fairness")
     page.goto("/jobs/nothing-there")
     expect(page.get_by_role("heading", name="Not here")).to_be_visible()
-
-
-def _line_up(running: Running) -> tuple[str, str]:
-    """More work than vision has GPUs. Ids of a job of ada's that waits, and of one of grace's."""
-    ids = []
-    for user in ("ada", "ada", "grace", "ada", "grace", "ada"):
-        with running.client(user) as client:
-            command = [sys.executable, "-I", str(JOB), "--model", "resnet50", "--seconds", "40"]
-            job = client.submit(command, gpus=8, vc="vision", name="waits-long", share=False)
-            ids.append((user, job["job_id"]))
-    with running.client(OPERATOR) as client:
-
-        def waiting() -> dict[str, str] | None:
-            queued = {job["job_id"] for job in client.jobs(phase="queued", vc="vision")}
-            found = {who: job_id for who, job_id in ids if job_id in queued}
-            return found if len(found) == 2 else None
-
-        found = until(waiting, "a job of each to wait")
-        assert found is not None
-        return found["ada"], found["grace"]
 
 
 def _packed(client, job_id: str) -> bool:  # type: ignore[no-untyped-def]

@@ -13,6 +13,7 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.service.backends import open_backend
 from scheduler.service.log.header import LogHeader
 from scheduler.service.settings import Settings, SettingsError, read_settings
+from scheduler.testing.policy import PolicyContract
 from tests.docs.walk import commands, files, shell, walk, walked
 
 
@@ -26,6 +27,17 @@ def test_a_policy_in_a_file_of_its_own(tmp_path: Path) -> None:
     assert "weight=4.0 GPUs" in used
     assert " passed" in suite
     assert "failed" not in suite
+
+
+def test_the_policy_of_the_page_counts_with_predictions_that_have_a_curve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OfThePage(PolicyContract):
+        name = "aged:Aged"
+
+    (tmp_path / "aged.py").write_text(files("adding-a-policy.md")["aged.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    OfThePage().test_counts_with_predictions_that_have_a_curve()
 
 
 @walked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from benchmarks.slurm import SlurmCluster, SlurmError
 from tests.waiting import until
+
+OWN_S = 98_000_000 + os.getpid()  # what no other run on this host sleeps
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -41,7 +44,7 @@ def test_nodes_go_down_and_come_back(cluster: SlurmCluster) -> None:
 
 def test_nothing_is_left_of_a_cluster_whose_jobs_run() -> None:
     with SlurmCluster(nodes=1, gpus=2) as slurm:
-        hiding = "env -i setsid sleep 987654 & sleep 987653"
+        hiding = f"env -i setsid sleep {OWN_S}.5 & sleep {OWN_S}"
         slurm.run("sbatch", "--output=/dev/null", f"--wrap={hiding}")
         until(lambda: len(_sleepers()) == 2, "the job to run")
         folder = slurm.folder
@@ -68,8 +71,7 @@ def _sleepers() -> list[int]:
     return [
         process.pid
         for process in psutil.process_iter(["cmdline"])
-        if (process.info["cmdline"] or [])[-1:] in (["987653"], ["987654"])
-        and process.info["cmdline"][0] == "sleep"
+        if process.info["cmdline"] in (["sleep", f"{OWN_S}.5"], ["sleep", f"{OWN_S}"])
     ]
 
 

@@ -29,7 +29,7 @@ def file() -> Iterator[Path]:
 def ask(slurm: SlurmCluster, file: Path, *words: str, user: str = USER) -> tuple[int, Any, str]:
     """The exit status, the answer, and what is printed as an error."""
     command = (PYTHON, str(file), words[0], "--json", *words[1:])
-    done = slurm.run(*command, user=user, check=False, timeout_s=60.0)
+    done = slurm.run(*command, user=user, check=False)
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
 
 

@@ -10,12 +10,14 @@ from typing import Any
 
 from benchmarks.slurm import SlurmCluster
 from tests.slurm.test_serve import Serve, submit
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 def ready(serve: Serve) -> dict[str, Any]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{serve.port}/ready", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{serve.port}/ready", timeout=PATIENCE_S
+        ) as answer:
             return dict(json.load(answer), since=answer.headers["Pellucid-Slurm-Unread-Since"])
     except OSError:  # it begins
         return {"status": ""}

@@ -469,9 +469,9 @@ def test_a_zygote_that_cannot_be_called_is_called_again(
     monkeypatch.setattr(subprocess, "Popen", popen)
     monkeypatch.setattr(Reading, "warm", lambda _: None)
     backend = site.open()
-    files = os.listdir("/proc/self/fd")
+    files = {*os.listdir("/proc/self/fd")}  # some of other tests may be closed meanwhile
     backend.launch(a_launch(site.command(Does.ENDS)))
-    assert os.listdir("/proc/self/fd") == files, "no pipe is left open"
+    assert {*os.listdir("/proc/self/fd")} <= files, "no pipe is left open"
     assert last(hear(backend, site)).what is Happened.ENDED
     assert (refusals, site.begins("a")) == ([], 1)
 

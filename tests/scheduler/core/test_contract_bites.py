@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.decisions import Reason
 from scheduler.core.policy import Policy, in_order, skipping
@@ -139,6 +140,22 @@ def test_peeking_and_chance_are_found() -> None:
         contract.check_same(run(Peeking(WORLD)).decisions, run(Peeking(other)).decisions, until=3.0)
     with pytest.raises(AssertionError, match="other decisions"):
         contract.check_same(run(Restless()).decisions, run(Restless()).decisions)
+
+
+def test_one_that_counts_with_the_record_of_a_prediction_is_found() -> None:
+    class Counts(Policy):
+        capabilities = Capabilities(estimates=True)
+
+        def key(self, queued: QueuedJob, now: float) -> float:
+            return queued.estimate_s * queued.job.gpus  # type: ignore[operator]
+
+    class Held(contract.PolicyContract):
+        def policy(self, world: World) -> Policy:
+            return Counts()
+
+    assert run(Counts()).outcome.jobs
+    with pytest.raises(TypeError, match="'Predicted' and 'int'"):
+        Held().test_counts_with_predictions_that_have_a_curve()
 
 
 def test_an_honest_policy_is_not_accused() -> None:
