@@ -23,6 +23,7 @@ from statistics import NormalDist
 from typing import Any
 
 from benchmarks.explanations.asked import Asked, Told, ints, near, times
+from benchmarks.explanations.counted import counted
 from benchmarks.explanations.foreseen import (
     after_end,
     belief,
@@ -316,6 +317,8 @@ def order(a: Asked) -> str:
     bound = "submitted, of those past the bound" in terms
     if not bound and (models is None or abs(models - counts_s) > 1e-6 * counts_s + 1e-6):
         return f"the model says {models}, recorded {counts_s}"
+    if wrong := counted(a.moment, a.job_id):
+        return wrong
     alone = re.search(r"The model alone would say (.+?):", (a.told["belief"] or {}).get("text", ""))
     if alone and not near(times(alone[1])[0], predicted):
         return f"{alone[0]!r} beside {predicted:.1f} s in its place"

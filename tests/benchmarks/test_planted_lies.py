@@ -616,3 +616,20 @@ def test_no_kind_of_sentence_is_without_a_lie() -> None:
     assert planted == CHECKS.keys()
     assert len(LIES) >= 40
     assert Found("none").said == []
+
+
+def test_a_mean_that_the_recorded_durations_do_not_give_is_found(answers: list[Asked]) -> None:
+    """What the order says is what was recorded to count, and that was miscounted."""
+    found = []
+    for a in answers:
+        moment = deepcopy(a.moment)
+        moment.genesis = {**moment.genesis, "settings": [*moment.settings.items()]}
+        moment.genesis["settings"].append(("counted_s", 21_600.0))
+        rows = [r for r in moment.by_job[a.job_id] if r["body"].get("receipt")]
+        if not rows or "p90_s" not in dict(rows[-1]["body"]["evidence"]):
+            continue
+        body = rows[-1]["body"]
+        miscounted = ["counts_s", moment.last(a.job_id, "estimate_s")], ["counts_odds", 0.5]
+        body["evidence"] = [*body["evidence"], *miscounted]
+        found.append(CHECKS["order"](replace(a, moment=moment)))
+    assert any("by the durations recorded" in why for why in found), found

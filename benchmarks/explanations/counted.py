@@ -1,0 +1,95 @@
+"""How much of a job's duration counts in its place, worked out again from what was recorded.
+
+A decision records the mean that counts and the chance that counts beside the receipt of the
+durations that they are of. Both are made again here from the receipt's shares alone, without the
+code that made them. What a receipt holds is told in `scheduler.core.receipts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import expm1, log1p
+from typing import Any
+
+from benchmarks.explanations.log import Moment
+from features.survival import EDGES_S
+
+ALL_OVER_S = 1_209_600.0  # by then every job has ended
+LONG_S = 21_600.0
+POINTS = 64  # equally likely durations of one curve
+EXACT, CLAIMED = 1e-3, 0.1  # how far a figure may be off: nine digits are kept
+
+
+def counted(moment: Moment, job_id: str) -> str:
+    """Check the mean and the chance that count in a job's place, as they were recorded last, by
+    the durations recorded beside them. Return what is wrong, or "".
+
+    Claims are kept as they move the job's own durations among those of others: alone they move a
+    little more or less.
+    """
+    for row in reversed(moment.by_job.get(job_id, ())):
+        told, receipt = dict(row["body"].get("evidence", ())), row["body"].get("receipt")
+        if "counts_s" not in told or not receipt or not receipt[5]:
+            continue
+        own, most_s = own_durations(receipt), float(moment.settings["counted_s"])
+        mean = sum(weight * min(seconds, most_s) for seconds, weight in own)
+        odds = sum(weight for seconds, weight in own if seconds > LONG_S)
+        off = CLAIMED if receipt[7] else EXACT
+        if abs(told["counts_s"] - mean) > off * max(1.0, mean):
+            return f"{told['counts_s']:.1f} s count, by the durations recorded {mean:.1f}"
+        if abs(told["counts_odds"] - odds) > off:
+            return f"a chance of {told['counts_odds']:.4f} counts, recorded {odds:.4f}"
+        return ""
+    return ""
+
+
+Weighted = list[tuple[float, float]]  # seconds, and their share of all
+
+
+def own_durations(receipt: Sequence[Any]) -> Weighted:
+    """Return a job's own durations by a receipt, seconds, each with its share of all: without
+    those by which other predictions turned out.
+    """
+    outlived_s, _, most_s, _, _, ended, shift, claims = receipt
+    at = [expm1(log1p(edge) + shift) for edge in (0.0, *EDGES_S, ALL_OVER_S)]
+    passed = _share_at(at, ended, outlived_s) if outlived_s > 0 else 0.0
+    found = Weighted()
+    for i in range(POINTS):
+        level = passed + (1.0 - passed) * (i + 0.5) / POINTS
+        lower, upper = next(
+            one for one in pairwise(zip(at, ended, strict=True)) if one[1][1] >= level
+        )
+        part = (level - lower[1]) / (upper[1] - lower[1])
+        first, last = log1p(lower[0]), log1p(upper[0])
+        seconds = expm1(first + part * (last - first))
+        found.append((max(outlived_s, min(seconds, most_s)), 1.0 / POINTS))
+    for low_s, high_s, points, even in claims:
+        found = _claimed(found, max(low_s, outlived_s), high_s, points / POINTS, even=even)
+    return found
+
+
+def _share_at(at: Sequence[float], ended: Sequence[float], seconds: float) -> float:
+    """Return the share that has ended by some seconds."""
+    for (since, before), (until, after) in pairwise(zip(at, ended, strict=True)):
+        if seconds <= until:
+            whole = log1p(until) - log1p(since)
+            return before + (after - before) * max(0.0, log1p(seconds) - log1p(since)) / whole
+    return 1.0
+
+
+def _claimed(found: Weighted, low_s: float, high_s: float, share: float, *, even: bool) -> Weighted:
+    """Return durations of which so large a share lies between two: as those did that lay there,
+    or evenly in the logarithm.
+    """
+    within = [one for one in found if low_s <= one[0] <= high_s]
+    others = [one for one in found if not low_s <= one[0] <= high_s]
+    if even or not within:
+        least, most = log1p(low_s), log1p(high_s)
+        within = [(expm1(least + (most - least) * (i + 0.5) / POINTS), 1.0) for i in range(POINTS)]
+    return _weighing(within, share if others else 1.0) + _weighing(others, 1.0 - share)
+
+
+def _weighing(found: Weighted, share: float) -> Weighted:
+    whole = sum(weight for _, weight in found)
+    return [(seconds, weight * share / whole) for seconds, weight in found]
