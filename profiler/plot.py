@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 
 from features.files import replacing
 from features.given import arrow_file
+from features.plain import plain
 from profiler.result import ProfileResult
 from profiler.samplers import FIELDS
 from profiler.session import SAMPLES_NAME
@@ -56,8 +57,9 @@ def plot(result: ProfileResult, folder: Path, form: str = "svg") -> Path:
         axis.spines[["top", "right"]].set_visible(False)
     axes[-1].set_xlabel("seconds since the command started", fontsize=8)
     name = " ".join(result.command)
-    name = name if len(name) <= 80 else name[:77] + "..."
-    figure.suptitle(f"{name}: {result.ending.outcome.replace('_', ' ')}", fontsize=9)
+    name = plain(name if len(name) <= 80 else name[:77] + "...").replace("\n", " ")
+    outcome = result.ending.outcome.replace("_", " ")
+    figure.suptitle(f"{name}: {outcome}", fontsize=9, parse_math=False)  # "$A $B" is a shell's
     path = folder / f"profile.{form}"
     with replacing(path) as partial:
         figure.savefig(partial, format=form)

@@ -11,10 +11,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from features.plain import plain
 from features.survival import EDGES_S, History
 from models.bundle import AdditiveModel, Axis, Term
 
 MAX_LABELS = 12
+LONGEST_LABEL, LONGEST_TICK = 60, 24  # characters
+
+
+def as_written(text: str, most: int = LONGEST_LABEL) -> str:
+    """Return a name that others gave as a label may show it: without control characters, and cut
+    where it is long. It is not to be read as mathematics (`parse_math`).
+    """
+    shown = plain(text[:most]).replace("\n", " ")
+    return shown if len(text) <= most else f"{shown}..."
 
 
 def plot_shapes(model: AdditiveModel, path: str | Path, *, top: int = 24) -> Path:
@@ -34,7 +44,7 @@ def plot_shapes(model: AdditiveModel, path: str | Path, *, top: int = 24) -> Pat
         axes = [model.axes[i] for i in term.features]
         (_draw_main if len(axes) == 1 else _draw_pair)(ax, term, axes)
         note = "" if term.origin == "fit" else f" ({term.origin})"
-        ax.set_title(f"{model.term_names[k]}{note}", fontsize=9)
+        ax.set_title(as_written(f"{model.term_names[k]}{note}"), fontsize=9, parse_math=False)
     path = Path(path)
     figure.savefig(path, dpi=80)
     return path
@@ -57,7 +67,7 @@ def plot_histories(histories: Sequence[History], path: str | Path) -> Path:
         ax.set_ylabel("jobs", fontsize=8)
         ax.set_xscale("log")
         ax.set_xticks([10, 60, 600, 3600, 36_000, 345_600], _LASTED, fontsize=7)
-        ax.set_title(history.of, fontsize=9)
+        ax.set_title(as_written(history.of), fontsize=9, parse_math=False)
         alive = ax.twinx()
         for hazards, style in ((history.wider, ":"), (history.hazards, "-")):
             left = np.cumprod(1.0 - np.array(hazards[:-1]))
@@ -104,5 +114,7 @@ def _draw_pair(ax: Axes, term: Term, axes: list[Axis]) -> None:
 def _ticks(side: Any, axis: Axis) -> None:
     labels = axis.labels()
     shown = range(0, len(labels), max(1, math.ceil(len(labels) / MAX_LABELS)))
-    side.set_ticks(list(shown), [labels[i] for i in shown])
+    side.set_ticks(
+        list(shown), [as_written(labels[i], LONGEST_TICK) for i in shown], parse_math=False
+    )
     side.set_tick_params(labelsize=6, rotation=60 if side.axis_name == "x" else 0)

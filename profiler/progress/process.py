@@ -31,7 +31,9 @@ ONCE_S = 1.0  # processor time of one request; the kernel ends who takes more
 MOST_MIB = 1024
 MOST_TEXT = 2**20  # bytes of a script and a command
 FILES = 32
-NOBODY = 65_534
+# Its account is nobody's: not that of "nobody", as whom a job may run, and which could end it. Of
+# 65520 to 65533 none is given out, by Debian nor by systemd (https://systemd.io/UIDS-GIDS).
+READER = 65_533
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _CLONE_NEWNET, _CLONE_NEWIPC = 0x40000000, 0x08000000
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # the same on every architecture
@@ -149,8 +151,8 @@ def shut_in(parent: int) -> None:
     if os.geteuid() == 0:
         libc.unshare(_CLONE_NEWNET | _CLONE_NEWIPC)
         os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        os.setresgid(READER, READER, READER)
+        os.setresuid(READER, READER, READER)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_DUMPABLE, 0)
     _opens_nothing(libc)

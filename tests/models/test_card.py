@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 from features.job import Job
-from features.survival import HISTORIES
-from models.bundle import Bundle
+from features.survival import EDGES_S, HISTORIES, History
+from models.bundle import AdditiveModel, Bundle
 from models.training.card import effects, model_card, similar_rows, write_card
 from models.training.drift import DRIFTED, measure_drift
 from models.training.edits import Edits, apply_edits
 from models.training.errors import TrainingError
+from models.training.plots import LONGEST_LABEL, as_written, plot_histories, plot_shapes
 from scheduler.core.estimates import HistoriesEstimator
+from tests.scheduler.service.pages.bundle import small_bundle
+
+HOSTILE = (r"a$\frac{b$", "$$", "$A_{", "\ud800\x1b[2J\0", "two\nlines", "V" * 5000)
 
 
 class Tags(HTMLParser):
@@ -31,6 +36,28 @@ class Tags(HTMLParser):
 
     def handle_data(self, data):
         self.text += data
+
+
+@pytest.mark.parametrize("form", ["png", "svg"])
+def test_whatever_people_call_a_type_of_gpu_the_effects_are_drawn(form, tmp_path):
+    model = small_bundle().duration
+    axes = [replace(a, categories=HOSTILE) if a.categories else a for a in model.axes]
+    many = np.linspace(-1, 1, len(HOSTILE) + 2)
+    kind = replace(
+        model.terms[2], scores=many, weights=np.ones_like(many), spread=np.zeros_like(many)
+    )
+    drawn = AdditiveModel(axes, [kind], model.intercept, model.link)
+    assert plot_shapes(drawn, tmp_path / f"shapes.{form}").stat().st_size > 3000
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_people_call_things_is_drawn_in_one_short_line(text, tmp_path):
+    shown = as_written(text)
+    assert shown.isprintable()
+    assert len(shown) <= 10 * LONGEST_LABEL
+    curve = (0.1,) * (len(EDGES_S) + 1)
+    history = History("user", text, curve, curve, curve, curve)
+    assert plot_histories([history], tmp_path / "histories.png").stat().st_size > 3000
 
 
 def test_a_card_names_its_data_errors_slices_edits_and_limits(bundle, tmp_path):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -255,7 +256,35 @@ def test_it_holds_nothing_but_its_line(reading: Reading, tmp_path: Path) -> None
     it = psutil.Process(reading.pid)
     assert it.num_fds() <= 5
     if os.geteuid() == 0:
-        assert it.uids().real == process.NOBODY
+        assert it.uids().real == it.gids().real == process.READER
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another account's reader is made by root")
+def test_who_runs_as_nobody_can_neither_end_it_nor_slow_it(
+    reading: Reading, tmp_path: Path
+) -> None:
+    found = reading.follow(Asked(output=tmp_path / "output"))
+    looked(found, reading, 20.0)
+    it, child = reading.pid, os.fork()
+    assert it is not None
+    if not child:
+        status = 1
+        with suppress(BaseException):
+            os.setgroups([])
+            os.setresgid(65_534, 65_534, 65_534)
+            os.setresuid(65_534, 65_534, 65_534)
+            for attempt in (
+                lambda: os.kill(it, signal.SIGKILL),
+                lambda: os.setpriority(os.PRIO_PROCESS, it, 19),
+                lambda: os.listdir(f"/proc/{it}/fd"),
+            ):
+                with pytest.raises(PermissionError):
+                    attempt()
+            status = 0
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    looked(found, reading, 40.0)
+    assert found.unread == ""
 
 
 # --- when it dies ---------------------------------------------------------------------------------

@@ -164,7 +164,9 @@ def test_a_gpu_profile_is_what_the_scheduler_needs(tmp_path: Path) -> None:
         assert words in frames[-1]
     for words in ("stopped at limit", "not measured"):
         assert words in shown(view.table(result))
-    assert plot(result, tmp_path, "png").stat().st_size > 5000
+    for command in (result.command, ("sh", "-c", "echo $A_{ $B", "\udcff\x1b[1m\n")):
+        drawn = plot(replace(result, command=command), tmp_path, "svg")
+        assert drawn.stat().st_size > 5000
 
 
 def shown(what: Any) -> str:

@@ -11,6 +11,7 @@ import pwd
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from features.progress import Progress
@@ -19,8 +20,9 @@ from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.request import RequestError, script_of
 
+AT_ONCE = 64  # new ones a look, since Slurm is asked for the script of each
 OPTED_OUT = "pellucid:no-progress"  # in a job's comment: its output is not read
-MOST = 512  # jobs whose output is read at a time
+MOST = 512  # jobs whose output is read at a time, of each user as many as of any other
 LONGEST = 16_384  # characters of a line that submitted a job: of a longer one nothing is taken
 _PATTERN = re.compile(r"%(\d?)(.)")
 _GIVEN = re.compile(r"\$\{?[1-9@*]")  # in a script: what it is called with
@@ -63,12 +65,16 @@ class Outputs:
 
     def _take(self, jobs: Iterable[SlurmJob]) -> dict[_Run, SlurmJob]:
         running = {(job.id, job.start): job for job in jobs if _to_be_read(job)}
-        for run in [run for run in self._followed if run not in running]:
-            followed = self._followed.pop(run)
+        known = self._followed
+        no_use = {run for run, one in known.items() if one is None and run in running}
+        whose = {run: job.user for run, job in running.items() if run not in no_use}
+        dealt = _dealt({run: whose[run] for run in sorted(whose, key=lambda r: r not in known)})
+        kept = {*dealt, *no_use}
+        for run in [run for run in known if run not in kept]:
+            followed = known.pop(run)
             if followed is not None:
                 followed.drop()
-        room = MOST - sum(one is not None for one in self._followed.values())
-        new = [run for run in running if run not in self._followed][: max(0, room)]
+        new = [run for run in dealt if run not in known][:AT_ONCE]
         try:
             paths = self._slurm.outputs([run[0] for run in new]) if new else {}
         except (SlurmDown, SlurmError):  # one is over already: asked again at the next look
@@ -102,6 +108,17 @@ class Outputs:
         """
         lines = self._slurm.submit_lines(job_ids) if job_ids else {}
         return {job_id: submitted(line) for job_id, line in lines.items()}
+
+
+def _dealt(whose: Mapping[_Run, str]) -> list[_Run]:
+    """Return the runs whose output is read, given whose they are: all, or of each user the first
+    ones, as many as of any other user. The users take turns.
+    """
+    of = dict[str, list[_Run]]()
+    for run, user in whose.items():
+        of.setdefault(user, []).append(run)
+    turns = zip_longest(*of.values())
+    return list(islice((run for turn in turns for run in turn if run is not None), MOST))
 
 
 def _to_be_read(job: SlurmJob) -> bool:

@@ -16,6 +16,7 @@ from features.progress import Progress
 from profiler.progress import apart
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
+from scheduler.slurm.follow import outputs as outputs_of
 from scheduler.slurm.follow.outputs import LONGEST, OPTED_OUT, Outputs, filled_in, submitted
 from scheduler.slurm.read.client import Slurm
 from scheduler.slurm.read.parse import SlurmJob
@@ -67,6 +68,57 @@ def test_how_far_a_job_is_is_read_where_that_is_allowed(slurm: Told, tmp_path: P
     for path in (link, pipe, tmp_path, tmp_path / "none/7", Path("relative"), Path("/dev/null")):
         slurm.paths["7"] = str(path)
         assert not read(slurm, job()), path
+
+
+def test_whoever_runs_many_jobs_keeps_nobody_elses_from_being_read(
+    slurm: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs_of, "MOST", 3)
+    slurm.paths |= {number: str(tmp_path / number) for number in ("1", "2", "3", "4")}
+    many = [job(number, user="nobody") for number in ("1", "2", "3", "4")]
+    outputs, mine = Outputs(cast(Slurm, slurm)), Path(slurm.paths["7"])
+    outputs.look(many, NOW)
+    found = dict[str, Progress]()
+    for at in range(0, 601, 60):
+        with mine.open("a") as file:
+            file.write(f"step {at // 6}/1000\n")
+        found |= outputs.look([*many, job()], NOW + at)
+        assert outputs.reading.settle(30.0)
+    assert set(found | outputs.look([*many, job()], NOW + 600)) == {"7"}
+    outputs.close()
+
+
+def test_many_that_begin_at_once_hold_no_look_up(
+    slurm: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs_of, "AT_ONCE", 2)
+    whose = {"n": "nobody", "m": ME}
+    many = [job(f"{number}{of}", user=whose[of]) for of in whose for number in range(5)]
+    slurm.paths |= {one.id: str(tmp_path / one.id) for one in many}
+    asked = list[str]()
+
+    def script(number: str) -> str:
+        asked.append(number)
+        return ""
+
+    monkeypatch.setattr(slurm, "script", script)
+    outputs = Outputs(cast(Slurm, slurm))
+    for looks in range(1, 8):
+        outputs.look(many, NOW + looks)
+        assert len(asked) == min(2 * looks, len(many))
+    outputs.close()
+    assert {number[-1] for number in asked[:2]} == {"n", "m"}
+    assert len({*asked}) == len(many)
+
+
+def test_the_room_is_dealt_out_evenly_and_those_that_are_read_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outputs_of, "MOST", 5)
+    whose = {(f"a{n}", 0.0): "ann" for n in range(9)} | {("b0", 0.0): "bob", ("b1", 0.0): "bob"}
+    dealt = [run[0] for run in outputs_of._dealt(whose)]
+    assert dealt == ["a0", "b0", "a1", "b1", "a2"]
+    assert len(outputs_of._dealt(dict.fromkeys([*whose][:5], "ann"))) == 5
 
 
 def test_what_the_script_asks_for_is_known_of_a_job_of_slurm(slurm: Told) -> None:
