@@ -43,7 +43,9 @@ from scheduler.service.log.store.store import Store
 VERSION = 10
 OLDEST = 5  # of those before it a core decided with objects of its own, which no other can read
 MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
-    10: Migration(fields={"scheduler.policies.pellucid.learned:PellucidMemory": {"patience": None}}),
+    10: Migration(
+        fields={"scheduler.policies.pellucid.learned:PellucidMemory": {"patience": None}}
+    ),
     9: Migration(
         new={
             "features.job:Profile": dict.fromkeys(COUNTERS),
