@@ -18,13 +18,17 @@ DEEP = 3.0
 
 
 class Patience:
-    """Knows the virtual clusters whose queue is deep. There, the time waited does not count."""
+    """Knows the virtual clusters whose queue is deep. In these, the time waited does not count in
+    the order.
+    """
 
     def __init__(self, deep: Iterable[str] = ()) -> None:
         self._deep = set(deep)
 
     def remember(self) -> list[str]:
-        """Return the virtual clusters with a deep queue, as a plain record."""
+        """Return the names of the virtual clusters with a deep queue, as a plain record. A queue is
+        deep while more than `DEEP` times its GPUs are asked for.
+        """
         return sorted(self._deep)
 
     def counts(self, vc: str) -> bool:
