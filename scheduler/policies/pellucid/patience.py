@@ -26,8 +26,8 @@ class Patience:
         self._deep = set(deep)
 
     def remember(self) -> list[str]:
-        """Return the names of the virtual clusters with a deep queue, as a plain record. A queue is
-        deep while more than `DEEP` times its GPUs are asked for.
+        """Return the names of the virtual clusters with a deep queue, as a plain record. A queue
+        becomes deep when at least `DEEP` times its GPUs are asked for, and stops when they suffice.
         """
         return sorted(self._deep)
 
