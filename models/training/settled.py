@@ -60,7 +60,7 @@ def settled_model(model: AdditiveModel) -> AdditiveModel:
 
 
 def on_grid(values: Any) -> Floats:
-    """Return the values rounded to the grid; zero has no sign."""
+    """Return the values rounded to multiples of `GRID`. Zero has no sign."""
     return np.asarray(np.round(np.asarray(values, dtype=np.float64) / GRID) * GRID + 0.0)
 
 

@@ -251,7 +251,9 @@ class Policy:
         """Called when a run ended."""
 
     def watched(self, job: Job, profile: Profile) -> None:
-        """Called when a job was profiled, or was watched for as long where it runs alone."""
+        """Called when the profile of a job is known: it was profiled, or ran alone on its GPUs for
+        as long as profiling takes.
+        """
 
     def pair_speed_observed(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
         """Called when a job was measured at `speed` of its speed alone, beside another job."""

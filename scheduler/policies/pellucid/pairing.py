@@ -282,7 +282,9 @@ class Pairing:
         return observations, self.distribution.refreshed
 
     def falls_until(self, turn: Turn, run: Run) -> float:
-        """Return the time until which the expected rest of a run only falls."""
+        """Return the time until which the expected time left of a run only decreases, seconds since
+        the epoch. After it, a longer run makes a longer rest likelier.
+        """
         job_id = run.job.job_id
         until = self._until.get(job_id)
         if until is None:
