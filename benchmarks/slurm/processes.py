@@ -100,7 +100,7 @@ class Processes:
                 continue
         return [process for process in found if process.pid not in own]
 
-    def sweep(self, patience_s: float = 5.0) -> list[str]:
+    def sweep(self, patience_s: float = PATIENCE_S) -> list[str]:
         """Kill what is left. Return one line for each process that outlived SIGKILL."""
         end = time.monotonic() + patience_s
         while left := self.strays():

@@ -17,7 +17,7 @@ OWN_S = 98_000_000 + os.getpid()  # what no other run on this host sleeps
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_jobs_outlive_their_controller(cluster: SlurmCluster, killed: bool) -> None:
-    job = int(cluster.run("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 60").stdout)
+    job = int(cluster.run("sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 900").stdout)
     until(lambda: cluster.jobs()[job]["job_state"] == "RUNNING", "it to run")
     if killed:
         state, runs = cluster.folder / "state" / "job_state", time.time()

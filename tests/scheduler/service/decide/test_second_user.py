@@ -33,6 +33,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 NOBODY, VICTIM = 65_534, "games"
 SECRET = "canary-of-the-victim"
 PTRACE_SEIZE = 0x4206
+JOB = ["/bin/sleep", str(98_000_000 + os.getpid())]  # no other run on this host has its like
 
 
 @dataclass
@@ -73,12 +74,14 @@ def host(open_folder: Callable[[], Path]) -> Iterator[Host]:
         [port] = {line["port"] for line in _lines(log, "listening")}
         with Client(f"http://127.0.0.1:{port}", secret) as victim:
             more = {"gpus": 1, "vc": "vc", "workdir": "/", "profile": False, "name": "private"}
-            job_id = victim.submit(
-                ["/bin/sleep", "600"], environment={"WANDB_API_KEY": SECRET}, **more
-            )["job_id"]
+            job_id = victim.submit(JOB, environment={"WANDB_API_KEY": SECRET}, **more)["job_id"]
             _wait_for(log, "started", 1)
-            job = [p.pid for p in psutil.process_iter() if p.pid not in before and runs_it(p)]
-            assert job
+            job = until(
+                lambda: [
+                    p.pid for p in psutil.process_iter() if p.pid not in before and runs_it(p)
+                ],
+                "the job's process",
+            )
             service = [one.pid for one in family(process.pid)]
             yield Host(folder, port, service, job, job_id, secret)
             victim.cancel(job_id)
@@ -87,7 +90,7 @@ def host(open_folder: Callable[[], Path]) -> Iterator[Host]:
 
 def runs_it(process: psutil.Process) -> bool:
     try:
-        return process.cmdline() == ["/bin/sleep", "600"]
+        return process.cmdline() == JOB
     except psutil.Error:
         return False
 
