@@ -713,7 +713,7 @@ def known_words(history: Known) -> str:
         return "None of them was seen yet: it says what the wider group says."
     runs = max(0.0, history.reached - history.ended)
     going = f", and {runs:.1f} that run" if runs >= 0.05 else ""
-    return f"{history.ended:.1f} ended jobs{going}, the older ones counting less."
+    return f"{history.ended:.1f} jobs ended by now{going}, the older ones counting less."
 
 
 SHOWN_ODDS = 0.005  # below it, and above the rest, a chance is not written
