@@ -372,7 +372,7 @@ class Gains:
                 more = count(len(names) - SHOWN_GROUPS, "other group")
                 names = [*names[:SHOWN_GROUPS], more]
             if names:
-                text.append(f"Beyond chance {how}, on the mean: {listed(names)}.")
+                text.append(f"{how.capitalize()} beyond chance: {listed(names)}.")
         if len(text) == 1 and any(g.found is not None and g.found.verdict for g in groups):
             text.append("No size and no virtual cluster gains or loses beyond chance.")
         return text
@@ -383,7 +383,7 @@ class Gains:
         if not self.most_later:
             return ""
         by = roughly(self.later_s)
-        return f" (half of them by over {by}; most often {' and '.join(self.most_later)})"
+        return f" (half by over {by}; most often {', and '.join(self.most_later)})"
 
 
 def gains(c: Comparison) -> list[Gains]:
