@@ -553,9 +553,9 @@ def _group(group: Group, at: float) -> str:
     text = _who(group)
     if group.kind != RUN:
         return text
-    last = "the last " * (group.count > 1)
     late = "past its prediction, " * bool(group.past_s)
-    return f"{text} ({late}{last}should end in {roughly(group.ends_in_s or 0.0)})"
+    last = ("the last, " if late else "the last ") * (group.count > 1)
+    return f"{text} ({last}{late}should end in {roughly(group.ends_in_s or 0.0)})"
 
 
 def node_words(one: InTheWay, at: float) -> str:
