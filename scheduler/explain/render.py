@@ -702,13 +702,13 @@ def cause_words(cause: Cause) -> str:
 
 
 def rests_on(history: Known) -> str:
-    """Return "ada's jobs named like train: 4.2 ended jobs ... Of the next, half last over 25 min
-    ..."."""
+    """Return "ada's jobs named like train: 4.2 jobs ended by now ... Of the next, half last over 25
+    min ..."."""
     return f"{history.of}: {known_words(history)} {next_words(history.next)}"
 
 
 def known_words(history: Known) -> str:
-    """Return how much a history knows: "18 ended jobs, the older ones counting less."."""
+    """Return how much a history knows: "18 jobs ended by now, the older ones counting less."."""
     if history.ended < 0.05 and history.reached < 0.05:
         return "None of them was seen yet: it says what the wider group says."
     runs = max(0.0, history.reached - history.ended)
