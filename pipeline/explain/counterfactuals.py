@@ -257,11 +257,9 @@ def _line(outcome: Outcome, at: float) -> str:
     elif outcome.stopped:
         text += f"; its time limit would have stopped it {duration(end - at)} later, unfinished"
     else:
-        text += f"; it was to end {duration(end - at)} after that moment"
+        text += f"; its end was foreseen after {duration(end - at)}"
     if end is not None and outcome.costs_s is not None and abs(outcome.costs_s) >= MINUTE_S:
-        way = "later" if outcome.costs_s > 0 else "sooner"
-        was = duration(end - outcome.costs_s - at)
-        text += f", {duration(abs(outcome.costs_s))} {way} than as it was ({was})"
+        text += f" instead of {duration(end - outcome.costs_s - at)}"
     assumed = f" Assumed: {'; '.join(outcome.assumed)}." if outcome.assumed else ""
     return f"{text}.{assumed}"
 

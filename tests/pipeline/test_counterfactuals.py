@@ -113,7 +113,7 @@ def test_an_end_counts_from_the_moment_asked_about_and_a_stop_is_none() -> None:
         change=Change({"gpus": 2}), now=StartForecast(9.0), then=then, starts_now=True, gain_s=None,
         earlier=0, futures=0, costs_s=1200.0,
     )  # fmt: skip
-    ends = "it was to end 1 h after that moment, 20 min later than as it was (40 min)."
+    ends = "its end was foreseen after 1 h instead of 40 min."
     assert _line(outcome, 9.0).endswith(ends)
     stopped = _line(replace(outcome, stopped=True, costs_s=None), 9.0)
     assert stopped.endswith("its time limit would have stopped it 1 h later, unfinished.")
