@@ -214,6 +214,9 @@ def effect_lines(answer: WhatIfAnswer, now: float) -> list[str]:
         if gain > 0 and 2 * (answer.earlier or 0) < (answer.futures or 0):
             by = "No clear change"  # the medians differ by the luck of the draw
         lines.append(f"{by} (earlier in {answer.earlier} of {answer.futures} futures).")
+    end = answer.then.end_p50 if answer.then is not None else None
+    if answer.stopped and end is not None:
+        lines.append(f"Its time limit would stop it {between(now, end)} from now, unfinished.")
     for one in answer.moved:
         word = "later" if one.by_s > 0 else "earlier"
         by = between(0.0, abs(one.by_s))

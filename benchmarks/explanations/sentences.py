@@ -211,7 +211,7 @@ def ends(a: Asked) -> str:
     if not _runs(a):
         return ""
     last = max(_runs(a), key=lambda one: one["ends_in_s"])
-    text = r"(past its prediction, )?(?:the last )?should end in ([^,)]+)\)"
+    text = r"(?:the last,? )?(past its prediction, )?should end in ([^,)]+)\)"
     found = re.search(text, a.analysis["in_the_way"])
     if found is None or not near((times(found[2]) or [-1.0])[0], last["ends_in_s"]):
         return f"{a.analysis['in_the_way']!r}, the last in {last['ends_in_s']:.0f} s"

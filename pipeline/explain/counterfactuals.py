@@ -252,10 +252,14 @@ def _line(outcome: Outcome, at: float) -> str:
     elif outcome.speed is not None:
         text += ", on GPUs of its own"
     end = outcome.then.end_p50
-    text += "; its end was not known" if end is None else f"; predicted end {duration(end - at)} on"
-    if outcome.costs_s is not None and abs(outcome.costs_s) >= MINUTE_S:
-        way = "later" if outcome.costs_s > 0 else "sooner"
-        text += f", {duration(abs(outcome.costs_s))} {way} than foreseen"
+    if end is None:
+        text += "; its end was not known"
+    elif outcome.stopped:
+        text += f"; its time limit would have stopped it {duration(end - at)} later, unfinished"
+    else:
+        text += f"; its end was foreseen after {duration(end - at)}"
+    if end is not None and outcome.costs_s is not None and abs(outcome.costs_s) >= MINUTE_S:
+        text += f" instead of {duration(end - outcome.costs_s - at)}"
     assumed = f" Assumed: {'; '.join(outcome.assumed)}." if outcome.assumed else ""
     return f"{text}.{assumed}"
 

@@ -335,7 +335,7 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
     if t and t.kind == "synthetic":
         text.append("The trace is synthetic: calibrated to published statistics, no real cluster.")
     if c:
-        text.append("The schedules are simulated: what the policies would have done, not what ran.")
+        text.append("The schedules are simulated: nothing of them ran.")
         if len(c.seeds) == 1:
             text.append(
                 "One draw: nothing shows how sure a difference is; small ones mean nothing."

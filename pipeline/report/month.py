@@ -14,6 +14,7 @@ COMMAND = (
     "pellucid compare --trace data/venus --track honest --seeds 16 "
     "--policies fifo,fifo-skip,tiresias,lucid,pellucid,srtf"
 )
+INSTALL = "make install"
 OWN = (
     "sacct -X -a -D -P -S 2026-01-01 -o ALL > dump.txt && "
     ".venv/bin/pellucid replay --sacct dump.txt"

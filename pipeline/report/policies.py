@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -9,6 +10,7 @@ from math import log
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pipeline.report.comparison import Comparison, PolicyRun
 from pipeline.report.interactive import GPU_GROUPS, PolicyResult, colours, gpu_group
@@ -17,13 +19,14 @@ from pipeline.tables import Floats, floats, means, of_jobs, sizes
 from pipeline.worlds import TRACKS
 from scheduler.charts.chart import Chart, Trace, line
 from scheduler.core.plural import count
-from scheduler.explain.words import HOUR_S, duration, listed, number, percent
+from scheduler.explain.words import HOUR_S, duration, listed, number, percent, roughly
 
 SHOWN_VCS = 12
 SHOWN_GROUPS = 2  # that gain or lose, in words
 RIVALS = ("lucid", "fifo-skip", "fifo")  # whom the sentences are about, where they are there
 GAINS = 2  # of them, for which the jobs that gain and lose are shown
 JCT, SPENT = "avg_jct_s", "time from submission to end"
+LEAST_SHARE = 0.01  # of all jobs: a smaller group is not named
 MOVED_S = 1.0  # of a job's end, from which on it is sooner or later
 RATIOS = (
     (0.02, "−98 %"), (0.05, "−95 %"), (0.1, "−90 %"), (0.2, "−80 %"), (0.5, "−50 %"),
@@ -339,12 +342,16 @@ class Gains:
 
     Attributes:
         sooner, later: shares of all jobs of all draws, by when they ended.
+        later_s: by how much the later ones end later, at the median, seconds.
+        most_later: the size and the virtual cluster of which the largest share ends later.
         by_size, by_vc: groups of jobs.
     """
 
     rival: str
     sooner: float
     later: float
+    later_s: float
+    most_later: Sequence[str]
     by_size: Sequence[Group]
     by_vc: Sequence[Group]
 
@@ -354,7 +361,7 @@ class Gains:
         beyond chance."""
         text = [
             f"Against {self.rival}, {percent(self.sooner)} of the jobs end sooner and "
-            f"{percent(self.later)} later."
+            f"{percent(self.later)} later{self._who}."
         ]
         groups = [*self.by_size, *self.by_vc]
         for verdict, how in ((AHEAD, "sooner"), (BEHIND, "later")):
@@ -367,10 +374,18 @@ class Gains:
                 more = count(len(names) - SHOWN_GROUPS, "other group")
                 names = [*names[:SHOWN_GROUPS], more]
             if names:
-                text.append(f"Beyond chance {how}, on the mean: {listed(names)}.")
+                text.append(f"{how.capitalize()} beyond chance: {listed(names)}.")
         if len(text) == 1 and any(g.found is not None and g.found.verdict for g in groups):
             text.append("No size and no virtual cluster gains or loses beyond chance.")
         return text
+
+    @property
+    def _who(self) -> str:
+        """Who ends later and by how much, in words; "" where nobody does."""
+        if not self.most_later:
+            return ""
+        by = roughly(self.later_s)
+        return f" (half by over {by}; most often {', and '.join(self.most_later)})"
 
 
 def gains(c: Comparison) -> list[Gains]:
@@ -380,21 +395,45 @@ def gains(c: Comparison) -> list[Gains]:
 
 
 def _gains(c: Comparison, rival: PolicyRun) -> Gains:
-    less: list[Floats] = []
-    for ours, theirs in zip(c.own.draws, rival.draws, strict=True):
-        gap = floats(of_jobs(theirs, ours["job_id"])["jct_s"]) - floats(ours["jct_s"])
-        less.append(gap[np.isfinite(gap)])
-    gap = np.concatenate(less)
-    moved = (float((gap > MOVED_S).mean()), float((gap < -MOVED_S).mean())) if len(gap) else (0, 0)
+    each = [
+        floats(of_jobs(theirs, ours["job_id"])["jct_s"]) - floats(ours["jct_s"])
+        for ours, theirs in zip(c.own.draws, rival.draws, strict=True)
+    ]
+    ended = np.isfinite(np.concatenate(each))
+    gap = np.concatenate(each)[ended]
+    late = gap < -MOVED_S
+    moved = (float((gap > MOVED_S).mean()), float(late.mean())) if len(gap) else (0, 0)
     vcs = sizes(pa.concat_tables(c.own.draws)["vc"])
     shown = dict(islice(vcs.items(), SHOWN_VCS))
+    labels = [
+        np.concatenate([np.asarray(of(draw).to_pylist(), object) for draw in c.own.draws])[ended]
+        for of in (_size, _vc)
+    ]
     return Gains(
         rival=rival.name,
         sooner=moved[0],
         later=moved[1],
+        later_s=float(np.median(-gap[late])) if late.any() else 0.0,
+        most_later=[_most(of, late) for of in labels] if late.any() else [],
         by_size=list(_groups(c, rival, _size, [gpu_group(low, high) for low, high in GPU_GROUPS])),
-        by_vc=list(_groups(c, rival, lambda draw: draw["vc"], list(shown))),
+        by_vc=list(_groups(c, rival, _vc, list(shown))),
     )
+
+
+def _most(labels: NDArray[np.object_], late: NDArray[np.bool_]) -> str:
+    """Return the group of which the largest share is late, with that share, in words. A group of
+    few jobs is none."""
+    jobs = Counter(labels.tolist())
+    least = min(LEAST_SHARE * len(labels), max(jobs.values()))
+    shares = {
+        str(name): float(late[labels == name].mean()) for name, n in jobs.items() if n >= least
+    }
+    name = max(shares, key=lambda one: shares[one])
+    return f"{name}, {percent(shares[name])}"
+
+
+def _vc(draw: pa.Table) -> pa.ChunkedArray:
+    return draw["vc"]
 
 
 def _size(draw: pa.Table) -> pa.ChunkedArray:

@@ -23,7 +23,7 @@ from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.life import Phase
 from scheduler.explain.story import Story
 from scheduler.explain.terms import Step, drawn, thought_waterfall
-from scheduler.explain.words import duration, number
+from scheduler.explain.words import duration, moment, number
 
 EVENTS = 8
 BESIDE, MOST_BESIDE = (
@@ -31,7 +31,7 @@ BESIDE, MOST_BESIDE = (
     2,
 )  # whom a job is shown under beside the policy explained
 LEAST_S = 60.0  # of a wait that is worth a story
-HOLDERS = 4
+HOLDERS = 3  # as many as are named
 TRIED = 3  # changes,
 FUTURES, ENOUGH_S = 16, 120.0  # each in all of these: the same inputs give the same page
 ROOM = 0.25  # of a wait, that is drawn before and after it
@@ -255,6 +255,7 @@ def _tried(run: PolicyRun, stories: Sequence[Story]) -> dict[str, Sequence[str]]
             assert played is not None
             asked = played.ask(story, at, most=TRIED, samples=FUTURES, budget_s=ENOUGH_S)
             _, in_the_way, *helped = lines(asked)
+            in_the_way = f"At {moment(at)}: {in_the_way}"
             found[job_id] = (in_the_way, *helped[: len(helped) - len(asked.wait.not_examined)])
     except RunError as error:
         text = str(error).replace(str(run.folder.folder), "this run")

@@ -23,7 +23,7 @@ TICKS_S = (60, 300, 900, HOUR_S, 3 * HOUR_S, 6 * HOUR_S, DAY_S, 2 * DAY_S, 7 * D
 ALONE, SHARED, PROFILED, HOLDS, OWN = "alone", "pair", "probe", "holds", "own"
 LEGEND = {
     OWN: "this job",
-    HOLDS: "jobs that had GPUs while it waited",
+    HOLDS: "ran while it waited, named below",
     ALONE: "a job alone on its GPUs",
     SHARED: "two jobs on the same GPUs",
     PROFILED: "a job being profiled",

@@ -275,9 +275,9 @@ def odds_words(odds: Mapping[str, float]) -> str:
 def rests_on_words(ended_here: int) -> str:
     """Return how little a prediction rests on, as a sentence."""
     if not ended_here:
-        return "That is a guess: no job has ended here yet."
+        return "That is a guess: when it was made, no job had ended here."
     others = count(ended_here, "other")
-    return f"No job of its owner has ended here yet: it is taken to be like {others}."
+    return f"No job of its owner had ended when that was predicted: it is taken as like {others}."
 
 
 def is_open(found: Belief) -> bool:

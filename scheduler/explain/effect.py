@@ -79,6 +79,7 @@ class WhatIfAnswer:
     beside: bool = _about("It shares the GPUs of another job: decided, or in most futures.", False)
     speed: float | None = _about("Its speed there; 1: its GPUs are its own.")
     costs_s: float | None = _about("Seconds by which it ends later; earlier: below 0.")
+    stopped: bool = _about("Its time limit would end it before its work is done.", False)
     guessed: bool = _about("That speed is of jobs as usual: one of the two was not watched.", False)
     held: int = _about("Offers of this kind that were taken, and held.", 0)
     judged: int = _about("Offers of this kind that were taken.", 0)
@@ -120,6 +121,8 @@ class WhatIfAnswer:
         end = self.then.end_p50 if self.then is not None else None
         if end is None:
             return "; when it ends is not known"
+        if self.stopped:
+            return f"; its time limit would stop it about {clock_time(end, now)}, unfinished"
         text = f"; ends about {clock_time(end, now)}"
         late = self.then.end_p90 if self.then is not None else None
         if late is not None and late >= end + MINUTE_S:

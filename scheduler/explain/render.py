@@ -580,9 +580,9 @@ def _group(group: Group, at: float) -> str:
     text = _who(group)
     if group.kind != RUN:
         return text
-    last = "the last " * (group.count > 1)
     late = "past its prediction, " * bool(group.past_s)
-    return f"{text} ({late}{last}should end in {roughly(group.ends_in_s or 0.0)})"
+    last = ("the last, " if late else "the last ") * (group.count > 1)
+    return f"{text} ({last}{late}should end in {roughly(group.ends_in_s or 0.0)})"
 
 
 def node_words(one: InTheWay, at: float) -> str:
@@ -742,21 +742,21 @@ def cause_words(cause: Cause) -> str:
 
 
 def rests_on(history: Known) -> str:
-    """Return as text the history behind a prediction: "ada's jobs named like train: 4.2 ended jobs
-    ... Of the next, half last over 25 min ...".
+    """Return as text the history behind a prediction: "ada's jobs named like train: 4.2 jobs ended
+    by now ... Of the next, half last over 25 min ...".
     """
     return f"{history.of}: {known_words(history)} {next_words(history.next)}"
 
 
 def known_words(history: Known) -> str:
-    """Return as text how many ended jobs a history holds, weighted by age: "18 ended jobs, the
-    older ones counting less.".
+    """Return as text how many ended jobs a history holds, weighted by age: "18 jobs ended by now,
+    the older ones counting less.".
     """
     if history.ended < 0.05 and history.reached < 0.05:
         return "None of them was seen yet: it says what the wider group says."
     runs = max(0.0, history.reached - history.ended)
     going = f", and {runs:.1f} that run" if runs >= 0.05 else ""
-    return f"{history.ended:.1f} ended jobs{going}, the older ones counting less."
+    return f"{history.ended:.1f} jobs ended by now{going}, the older ones counting less."
 
 
 SHOWN_ODDS = 0.005  # below it, and above the rest, a chance is not written

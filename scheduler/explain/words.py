@@ -298,7 +298,7 @@ def gain_words(of: Gains) -> str:
     own, other = duration(of.left_s), duration(of.partner_left_s)
     price = f", and that costs others {duration(of.costs_s)} of waiting in sum"
     return (
-        f"Alone this job would run {own} more on average, the other {other}; sharing, both ends "
+        f"Alone this job has {own} left on average, the other {other}; sharing, both ends "
         f"are in sum {duration(of.gain_s)} sooner than one after the other"
         f"{price if of.costs_s else ''}. {MEANS}"
     )

@@ -422,7 +422,7 @@ LIES: dict[str, tuple[str, Lie]] = {
     "ends in another unit": ("ends", _ends(lambda s: s * 60.0 + 9e5, "9 d")),
     "ends in another unit, in words": (
         "ends", _words("in_the_way", r"(should end in [\d.]+) (s|min|h)", r"\1 d")),
-    "not late, in words": ("ends", _words("in_the_way", r"\(past its prediction, ", "(")),
+    "not late, in words": ("ends", _words("in_the_way", r"past its prediction, ", "")),
     "another would do as well": ("otherwise", _false_alternative),
     "many would do as well": ("otherwise", _more_ways),
     "what does not help": ("helps", _no_help),

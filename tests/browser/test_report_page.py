@@ -129,7 +129,8 @@ def test_the_report_is_short(demo: Path, page: Page) -> None:
     assert height <= {1400: 4_000, 390: 6_000}[wide]
     first = page.evaluate("document.querySelector('#jobs').getBoundingClientRect().top")
     assert first <= {1400: 720, 390: 980}[wide]
-    own = page.locator(".own code")
+    expect(page.locator(".own .install")).to_have_text(month.INSTALL)
+    own = page.locator(".own code:not(.install)")
     expect(own).to_have_text(month.OWN)
     expect(own).to_be_in_viewport(ratio=1)
     fits(page, "demo")

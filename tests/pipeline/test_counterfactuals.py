@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,18 @@ def test_a_line_says_beside_whom_and_how_fast(beside: bool, speed: float | None,
         earlier=0, futures=0, beside=beside, speed=speed,
     )  # fmt: skip
     assert said in _line(outcome, 9.0)
+
+
+def test_an_end_counts_from_the_moment_asked_about_and_a_stop_is_none() -> None:
+    then = StartForecast(9.0, 9.0, 9.0, 3609.0, 3609.0)
+    outcome = Outcome(
+        change=Change({"gpus": 2}), now=StartForecast(9.0), then=then, starts_now=True, gain_s=None,
+        earlier=0, futures=0, costs_s=1200.0,
+    )  # fmt: skip
+    ends = "its end was foreseen after 1 h instead of 40 min."
+    assert _line(outcome, 9.0).endswith(ends)
+    stopped = _line(replace(outcome, stopped=True, costs_s=None), 9.0)
+    assert stopped.endswith("its time limit would have stopped it 1 h later, unfinished.")
 
 
 def test_no_change_is_offered_that_was_foreseen_later_than_it_began(

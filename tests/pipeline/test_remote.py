@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import UserError
 from pipeline.remote import connect, effect_lines
-from scheduler.explain.effect import WhatIfAnswer
+from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
 
 
 def test_only_a_small_regular_file_of_ones_own_holds_a_token(tmp_path: Path) -> None:
@@ -42,3 +43,10 @@ def test_a_start_is_earlier_only_where_most_futures_have_it_so(
 ) -> None:
     answer = WhatIfAnswer("a", {}, gain_s=gain_s, earlier=earlier, futures=64)
     assert line in effect_lines(answer, now=0.0)
+
+
+def test_what_the_time_limit_would_stop_is_said() -> None:
+    answer = WhatIfAnswer("a", {}, then=ExpectedTimes(0.0, 0.0, 0.0, 300.0, 300.0), starts_now=True)
+    stop = "Its time limit would stop it 5 min from now, unfinished."
+    assert stop not in effect_lines(answer, now=0.0)
+    assert stop in effect_lines(replace(answer, stopped=True), now=0.0)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -48,7 +49,7 @@ from pipeline.report.samples import samples
 from pipeline.report.schedule import Gantt, read_schedule
 from pipeline.tables import of_jobs
 from pipeline.worlds import open_scenario
-from scheduler.explain.words import duration
+from scheduler.explain.words import duration, roughly
 
 CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "worlds" / "clusters" / "small.yaml"
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -484,6 +485,27 @@ def test_who_gains_and_who_loses_is_counted_job_by_job(comparison: Comparison) -
     single = [row["jct_s"] for row in ours.to_pylist() if row["gpus"] == 1]
     group = next(g for g in found.by_size if g.name == "1 GPU")
     assert (group.jobs, group.ours_s) == (len(single), pytest.approx(np.mean(single)))
+    late = [-gap for gap in gaps if gap < -1]
+    if late:
+        half = roughly(float(np.median(late)))
+        assert f"later (half by over {half}; most often " in found.sentences[0]
+
+
+def test_who_ends_later_is_the_group_of_the_largest_share_and_no_small_one() -> None:
+    labels = np.array(["a"] * 120 + ["b"] * 80 + ["c"], object)
+    late = np.zeros(201, bool)
+    late[:30] = late[120:160] = late[200] = True
+    assert policies._most(labels, late) == "b, 50 %"  # of c, all; but it is one job of 201
+    assert policies._most(labels[120:160], late[120:160]) == "b, 100 %"
+    gains = policies.Gains(
+        rival="lucid", sooner=0.3, later=0.1, later_s=600.0, most_later=["1 GPU, 9.1 %", "b, 50 %"],
+        by_size=[], by_vc=[],
+    )  # fmt: skip
+    assert gains.sentences == [
+        "Against lucid, 30 % of the jobs end sooner and 10 % later (half by over 10 min; most "
+        "often 1 GPU, 9.1 %, and b, 50 %)."
+    ]
+    assert replace(gains, most_later=[]).sentences[0].endswith("10 % later.")
 
 
 def test_curves_say_what_they_mean() -> None:
@@ -494,7 +516,7 @@ def test_curves_say_what_they_mean() -> None:
         weights = np.array([1.0] * (1 + len(scores)) + [0.0] * bool(names))
         return meaning(axis, Term((0,), held, weights, held * 0))
 
-    rising = "The higher, the longer a job is taken to run: from ×0.50 to ×2.00."
+    rising = "The higher, the longer: from ×0.50 to ×2.00."
     assert of([-0.693, 0.0, 0.693], (60.0, 3600.0)) == rising
     assert "shorter" in of([0.693, 0.0, -0.693], (60.0, 3600.0))
     assert of([0.01, 0.02, -0.01], (60.0, 3600.0)).startswith("It hardly matters")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import floor, inf, isfinite, sqrt
 from statistics import median
 from types import MappingProxyType
+from typing import NamedTuple
 
 from features.job import Job
 from scheduler.core.cluster import same_type
@@ -55,6 +56,22 @@ Predict = Callable[[Job], Duration | None]  # what is believed of a job
 AsShown = Callable[[str, StartForecast], StartForecast]
 
 
+class _Expected(NamedTuple):
+    """What is expected of a job that is changed.
+
+    Attributes:
+        predicted: what the core would believe of its duration; None: as before.
+        lasts: how long it is taken to last, within its limit.
+        needs: how long its work takes, with no limit.
+        assumed: what is taken for granted with it.
+    """
+
+    predicted: Duration | None
+    lasts: Duration | None
+    needs: Duration | None
+    assumed: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Moved:
     """A job whose start moves, by so many seconds at the median over the futures; above 0 is
@@ -79,6 +96,7 @@ class Outcome:
         speed: at which it runs, 1 where its GPUs are its own, at the median; None: nobody knows.
         guessed: that speed is one of its owner's usual jobs: one of the two was not watched yet.
         costs_s: how much later it ends than as it is; below 0 is earlier; None: not known.
+        stopped: its time limit would end it, at even odds, before its work is done.
         moved: others whose start moves by a minute or more.
         examined: how many others were examined, and `waiting` how many wait.
         assumed: what was taken for granted.
@@ -101,6 +119,7 @@ class Outcome:
     speed: float | None = None
     costs_s: float | None = None
     guessed: bool = False
+    stopped: bool = False
 
     @property
     def costs(self) -> bool:
@@ -114,8 +133,10 @@ class Outcome:
     @property
     def helps(self) -> bool:
         """Whether the job starts at once, or earlier by a minute or more, and not by chance: in
-        each of the futures, and at all odds near even ones.
+        each of the futures, and at all odds near even ones. What its limit would stop is no help.
         """
+        if self.stopped:
+            return False
         gain = self.gain_s is not None and self.gain_s >= MINUTE_S and self.futures >= LEAST
         always = self.earlier == self.futures
         return self.starts_now or (gain and always and self._earlier_near_even_odds)
@@ -169,7 +190,8 @@ class WhatIf:
         """
         futures = self.futures
         job = futures.core.jobs[job_id].job
-        predicted, lasts_s, assumed = self._predicted(job, change)
+        expected = self._predicted(job, change)
+        predicted, lasts_s, assumed = expected.predicted, expected.lasts, expected.assumed
         otherwise = {}
         if change.shape:
             limit = change.job(job).time_limit_s
@@ -182,7 +204,7 @@ class WhatIf:
         queue = trial.core.queues[queued.job.vc]
         position = place_of(futures, queued) if queued in queue else None
         if start is None and self._is_behind(job_id, queued):
-            return self._by_work(job_id, change, queued=queued, lasts_s=lasts_s, assumed=assumed)
+            return self._by_work(job_id, change, queued=queued, expected=expected)
         waiting = self._others(job_id, change)
         beside = waiting[:CHANCES] if others else []
         watched = [job_id, *beside]
@@ -199,23 +221,27 @@ class WhatIf:
             is_now = replace(as_shown, starts=is_now.starts)
             if gain_s is not None and is_now.start_p50 and then.start_p50:
                 gain_s = is_now.start_p50 - then.start_p50
+        shares, speed = _company(start, made, job_id)
+        stopped = self._is_stopped(job, change, expected, speed=speed if shares else 1.0)
         return Outcome(
-            change,
-            is_now,
-            then,
-            started,
-            gain_s,
-            sum(gain > 0 for gain in gains),
-            len(made),
-            position,
-            queued.reason.value if queued.reason and not started else "",
-            tuple(_moved(futures, base, made, beside)),
-            len(beside),
-            self._waiting(job_id, change),
-            assumed + left_out(futures),
-            *_company(start, made, job_id),
-            _costs(is_now, then),
-            _guessed(start) if start is not None else queued.profile is None,
+            change=change,
+            now=is_now,
+            then=then,
+            starts_now=started,
+            gain_s=gain_s,
+            earlier=sum(gain > 0 for gain in gains),
+            futures=len(made),
+            position=position,
+            reason=queued.reason.value if queued.reason and not started else "",
+            moved=tuple(_moved(futures, base, made, beside)),
+            examined=len(beside),
+            waiting=self._waiting(job_id, change),
+            assumed=assumed + left_out(futures),
+            beside=shares,
+            speed=speed,
+            costs_s=None if stopped else _costs(is_now, then),
+            guessed=_guessed(start) if start is not None else queued.profile is None,
+            stopped=stopped,
         )
 
     def _is_behind(self, job_id: str, changed: QueuedJob) -> bool:
@@ -230,12 +256,12 @@ class WhatIf:
         job_id: str,
         change: Change,
         queued: QueuedJob,
-        lasts_s: Duration | None,
-        assumed: tuple[str, ...],
+        expected: _Expected,
     ) -> Outcome:
         """Return the outcome for a job in a line too long to be followed, from the work ahead
         of it."""
-        futures = self.futures
+        futures, lasts_s = self.futures, expected.lasts
+        stopped = self._is_stopped(futures.core.jobs[job_id].job, change, expected)
         was, then = by_work(futures, futures.core.jobs[job_id], queued)
         if lasts_s is not None and then.start_p50 is not None:
             then = replace(then, end_p50=then.start_p50 + seconds_of(lasts_s))
@@ -257,9 +283,10 @@ class WhatIf:
             position=place_of(futures, queued),
             reason=queued.reason.value if queued.reason else "",
             waiting=self._waiting(job_id, change),
-            assumed=(*assumed, *by_work_alone(futures)),
-            costs_s=_costs(is_now, then),
+            assumed=(*expected.assumed, *by_work_alone(futures)),
+            costs_s=None if stopped else _costs(is_now, then),
             guessed=queued.profile is None,
+            stopped=stopped,
         )
 
     def _waiting(self, job_id: str, change: Change) -> int:
@@ -299,7 +326,7 @@ class WhatIf:
                 continue
             if start is None:
                 others.append(change)
-            else:
+            elif not self._is_stopped(job, change, self._predicted(job, change), _speed(start)):
                 at_once.append(change)
                 begun.append(start)
         found = [self._at_once(job_id, *one) for one in zip(at_once, begun, strict=True)][:most]
@@ -322,7 +349,8 @@ class WhatIf:
         future is simulated for it."""
         futures, now = self.futures, self.futures.now
         job, speed = futures.core.jobs[job_id].job, _speed(start)
-        _, lasts_s, assumed = self._predicted(job, change)
+        expected = self._predicted(job, change)
+        lasts_s = expected.lasts
         if lasts_s is None:
             lasts_s = futures.beliefs.jobs[job_id].predicted_s
         then, pace = StartForecast(now, now, now), speed or UNKNOWN_SPEED
@@ -344,7 +372,7 @@ class WhatIf:
             gain_s=None,
             earlier=0,
             futures=0,
-            assumed=assumed,
+            assumed=expected.assumed,
             beside=start.action is Action.PACK,
             speed=speed,
             costs_s=None if shown is None else _costs(shown, then),
@@ -372,8 +400,8 @@ class WhatIf:
         NotPossible.
         """
         futures, core = self.futures, self.futures.core
-        predicted, _, _ = self._predicted(core.jobs[job_id].job, change)
-        alter = changed(job_id, change, predicted)
+        expected = self._predicted(core.jobs[job_id].job, change)
+        alter = changed(job_id, change, expected.predicted)
         if len(core.jobs) > MANY:  # who does not start with nobody beside it does not at all
             alone = Trial(self._alone(job_id), futures.now, alter).decide()
             if alone.begins(job_id) is None:
@@ -388,34 +416,51 @@ class WhatIf:
             self._alones[job_id] = CoreCopy(core.restricted_to(kept), self.futures.now)
         return self._alones[job_id].restore(Believed({job_id: core.jobs[job_id].estimate_s}))
 
-    def _predicted(
-        self, job: Job, change: Change
-    ) -> tuple[Duration | None, Duration | None, tuple[str, ...]]:
-        """Return for a changed job: the duration that the core would predict, the duration that the
-        simulation uses, and the assumptions behind it as texts. With fewer GPUs, the amount of work
-        is assumed to stay the same.
+    def _predicted(self, job: Job, change: Change) -> _Expected:
+        """Return what is expected of the duration of a changed job. With fewer GPUs, the amount of
+        work is assumed to stay the same.
         """
+        before = self.futures.beliefs.jobs[job.job_id].predicted_s
         if not change.shape:
-            return None, None, ()
+            return _Expected(None, None, before)
         asked = change.job(job)
         limit = asked.time_limit_s
-        before = self.futures.beliefs.jobs[job.job_id].predicted_s
         heard = self.futures.core.waiting.to_estimate(asked, job)
         found = self.predict(heard) if self.predict is not None else None
         found = before if found is None else found
-        lasts, assumed = found, []
+        needs, assumed = found, []
         if asked.gpus < job.gpus and before is not None:
             times = job.gpus / max(1, asked.gpus)
             longer_s = seconds_of(before) * times
-            lasts = longer_s if found is None or longer_s > seconds_of(found) else found
+            needs = longer_s if found is None or longer_s > seconds_of(found) else found
             assumed.append(f"its work is the same: it takes {times:g} times as long")
         elif asked.gpus != job.gpus:
             assumed.append("it lasts as long as it would with the GPUs it asks for now")
         if change.to.get("time_limit_s") is not None:
             assumed.append("it can be done within that limit")
+        lasts = needs
         if limit is not None:
-            found, lasts = (_at_most(one, limit) for one in (found, lasts))
-        return found, lasts, tuple(assumed)
+            found, lasts = (_at_most(one, limit) for one in (found, needs))
+        return _Expected(found, lasts, needs, tuple(assumed))
+
+    def _is_stopped(
+        self, job: Job, change: Change, expected: _Expected, speed: float | None = 1.0
+    ) -> bool:
+        """Return whether the time limit of the changed job would end it, at even odds, before its
+        work is done, by what the change makes longer or the limit shorter.
+
+        Args:
+            speed: at which it runs; None: nobody knows.
+        """
+        limit, was = change.job(job).time_limit_s, job.time_limit_s
+        needs = expected.needs
+        if limit is None or needs is None:
+            return False
+        slower = speed is None or speed < 1.0
+        if not (slower or "gpus" in change.to or was is None or limit < was):
+            return False
+        usual_s = at_level(self.futures.durations.quantiles(needs), 0.5)
+        return max(seconds_of(needs), usual_s) / (speed or UNKNOWN_SPEED) > limit
 
     def _others(self, job_id: str, change: Change) -> list[str]:
         """Return the ids of the other jobs that wait in the job's virtual cluster, and in the one
@@ -697,6 +742,7 @@ def answer_of(outcome: Outcome, job_id: str, owner: str, *, names: bool = False)
         speed=outcome.speed,
         costs_s=outcome.costs_s,
         guessed=outcome.beside and outcome.guessed,
+        stopped=outcome.stopped,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+from math import inf
 
 import numpy as np
 
@@ -70,9 +71,14 @@ class Fairness:
     cut: bool  # quantiles are of the latest jobs only
 
 
-def fairness(view: PageQueries, start: float) -> Fairness:
+def fairness(view: PageQueries, start: float, least: str = "") -> Fairness:
     """Return GPU-time and waits since `start`, of every virtual cluster and of the users that may
     be seen.
+
+    Args:
+        least: of what the users who used the smallest share come first: util (of their GPUs) or
+            time (of their limits); those of whom it is not known come last. Else those of most
+            GPU-time come first.
     """
     ended = view.outcomes(start)
     rows = view.fairness(start)
@@ -105,7 +111,18 @@ def fairness(view: PageQueries, start: float) -> Fairness:
     charts = [_waits_chart(vcs, ended)] if vcs else []
     if len(users) > 1:
         charts.append(_users_chart(users[:25]))
+    if least in LEAST:
+        users.sort(key=lambda p: _used(p, least))
     return Fairness(vcs, users, charts, len(ended) == FIGURES)
+
+
+LEAST = ("util", "time")  # what the users who used the least of come first by
+
+
+def _used(portion: Portion, of: str) -> float:
+    """Return the share that a user's jobs used of what they asked for; inf where it is unknown."""
+    share = None if portion.used is None else getattr(portion.used, of)
+    return inf if share is None else float(share)
 
 
 def _quantiles(values: Sequence[float], *levels: float) -> list[float | None]:

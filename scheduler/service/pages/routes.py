@@ -392,12 +392,12 @@ def history(
 
 
 @router.get("/fairness")
-def fairness(request: Request, viewer: Asking, period: str = "week") -> Response:
+def fairness(request: Request, viewer: Asking, period: str = "week", least: str = "") -> Response:
     """Show who used how many GPUs, and who waited how long."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        page = figures.fairness(queries, figures.since(period, queries.now()))
-        return {"f": page, "periods": figures.PERIODS, "period": period}
+        page = figures.fairness(queries, figures.since(period, queries.now()), least)
+        return {"f": page, "periods": figures.PERIODS, "period": period, "least": least}
 
     return show(request, viewer, template="fairness.html", here="/fairness", build=build)
 

@@ -13,10 +13,10 @@ from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import GIVES_GPUS, Decision, Reason
 from scheduler.core.estimates import TableEstimator
-from scheduler.explain.answer import Analysis
+from scheduler.explain.answer import Analysis, Group
 from scheduler.explain.blockers import Blockers, Holder, Kind, find_blockers
 from scheduler.explain.findings import LISTED, analysis, compared
-from scheduler.explain.render import dominant, in_the_way, promise
+from scheduler.explain.render import _group, dominant, in_the_way, promise
 from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import Fifo, FifoSkip
@@ -196,6 +196,12 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     assert found.holders[0].past_s == pytest.approx(HOUR)
     said = in_the_way(found)
     assert "(past its prediction, should end in " in said
+    late = Group(kind="running job", count=2, ends_in_s=60.0, past_s=HOUR)
+    assert (
+        _group(late, now)
+        == "2 running jobs of others (the last, past its prediction, should end in 1 min)"
+    )
+    assert "(the last should end in" in _group(replace(late, past_s=None), now)
     assert "overdue" not in said
     assert "scattered" not in said
     apart = replace(found, reason=Reason.GPUS_FRAGMENTED, free=8)

@@ -24,7 +24,7 @@ from scheduler.explain.whatif.counterfactuals import (
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.pellucid.pairing import ASSUMED
-from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
+from scheduler.testing.builders import Desk, Likes, Sample, a_job, cluster_of, pellucid
 from tests.scheduler.explain.test_forecast import Sure
 
 
@@ -132,6 +132,57 @@ def test_an_offer_for_later_names_the_speed_that_its_futures_have() -> None:
     assert _company(None, worlds, "c") == (True, 0.6)
     assert _company(None, worlds[:1] + worlds[5:], "c") == (False, 1.0)
     assert _company(None, [{"c": (inf, inf, False, None)}], "c") == (False, None)
+
+
+def limited(job_id: str, gpus: int, limit_s: float | None) -> Sample:
+    sample = a_job(job_id, gpus=gpus, at=1.0)
+    return replace(sample, job=replace(sample.job, time_limit_s=limit_s, share=False))
+
+
+def waiting(limit_s: float | None) -> WhatIf:
+    """Return the questions of a desk where b, of 8 GPUs, waits: a shares at 60 % of its speed,
+    2 GPUs are free, and so is all of another virtual cluster. Each job is to last 600 s."""
+    likes = Likes(speeds={("b", "a"): (0.6, 0.9)})
+    desk = Desk(pellucid(likes), cluster_of(nodes={"vc": 2, "other": 1}))
+    memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
+    desk.submit(a_job("a", gpus=8), a_job("c", gpus=6))
+    desk.core.jobs["a"].profile = a_job().work.profile
+    desk.submit(limited("b", 8, limit_s), now=1.0)
+    desk.core.jobs["b"].profile = a_job().work.profile
+    return WhatIf(Futures(desk.core, memory, 10.0), samples=9)
+
+
+@pytest.mark.parametrize(
+    ("to", "limit_s", "stopped"),
+    [
+        ({"gpus": 2}, 2000.0, True),  # it takes 2,400 s there
+        ({"gpus": 2}, 2500.0, False),
+        ({"gpus": 2}, None, False),
+        ({"share": True}, 900.0, True),  # 1,000 s at 60 % of its speed
+        ({"share": True}, 1100.0, False),
+        ({"time_limit_s": 300.0}, 3600.0, True),
+        ({"time_limit_s": 300.0}, None, True),
+        ({"time_limit_s": 900.0}, 3600.0, False),
+        ({"vc": "other"}, 700.0, False),
+        ({"vc": "other"}, 300.0, False),  # as it is, too
+    ],
+)
+def test_what_the_time_limit_would_stop_is_no_offer_and_has_no_end(
+    to: dict[str, object], limit_s: float | None, stopped: bool
+) -> None:
+    asking, change = waiting(limit_s), Change(to)
+    found = asking.ask("b", change)
+    assert found.stopped is stopped
+    offers = [one.change for one in asking.suggestions("b", ["other"], most=9)]
+    if stopped:
+        assert change not in offers
+        assert not found.helps
+        assert found.costs_s is None
+    elif found.starts_now:
+        assert change in offers
+    told = answer_of(found, "b", "user").contract(10.0)
+    assert ("its time limit would stop it about" in told) is stopped
+    assert ("; ends about" in told) is not stopped
 
 
 def test_a_share_whose_end_is_not_known_is_no_offer_for_nothing() -> None:

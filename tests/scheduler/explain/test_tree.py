@@ -109,7 +109,7 @@ def test_sentences_beside_whose_values_they_would_stand_are_made_when_they_are_s
     texts = [row.text for row in rows]
     assert "3 later jobs started first: 2 smaller and 1 older." in texts
     assert (
-        "Alone this job would run 1 h more on average, the other 30 min; sharing, both ends are "
+        "Alone this job has 1 h left on average, the other 30 min; sharing, both ends are "
         "in sum 10 min sooner than one after the other, and that costs others 2 min of waiting in "
         "sum. These averages, lifted by the few such jobs that last long, decide on sharing; the "
         "predicted duration is a typical one."

@@ -78,13 +78,13 @@ def test_a_first_job_is_said_to_rest_on_nothing(store: Store, tmp_path: Path) ->
     desk.submit("first")
     of_first = [d for d in desk.turn(0.0) if d.job_id == "first"]
     text = _text(of_first)
-    assert "That is a guess: no job has ended here yet." in text
+    assert "That is a guess: when it was made, no job had ended here." in text
     desk.until_idle()
     desk.submit("hers")
     assert "guess" not in _text([d for d in desk.turn(0.0) if d.job_id == "hers"])
     desk.submit("his", owner="bob")
     text = _text([d for d in desk.turn(0.0) if d.job_id == "his"])
-    assert "No job of its owner has ended here yet: it is taken to be like 1 other." in text
+    assert "No job of its owner had ended when that was predicted: it is taken as like 1" in text
 
 
 def _text(decisions: list[Decision]) -> str:

@@ -232,6 +232,12 @@ def test_what_people_used_of_what_they_asked_for_stands_beside_their_waits(lived
     assert 'href="/list?owner=ada.byron"' in fair
     grace = efficiency(one for one in used if one.owner == "grace.hopper")
     assert grace.time is None
+    assert grace.util is not None
+    least = sorted({use: "ada.byron", grace.util: "grace.hopper"}.items())
+    for asked_for, first in (("util", least[0][1]), ("time", "ada.byron"), ("", "ada.byron")):
+        fair = lived.browser("olga").get(f"/fairness?period=all&least={asked_for}").text
+        assert re.findall(r'/list\?owner=([a-z.]+)"', fair)[0] == first
+        assert ('aria-sort="ascending"' in fair) is bool(asked_for)
     mine = PageQueries(lived.store, lived.viewer("grace.hopper")).used()
     assert {one.owner for one in mine} == {"grace.hopper"}
     assert "ada.byron" not in lived.browser("grace.hopper").get("/fairness?period=all").text
