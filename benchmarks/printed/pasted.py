@@ -1,6 +1,6 @@
-"""Further trainings in the shapes of logs that people pasted into public trackers, drawn in the order
-in which a search gave them, after the reader was done. It is judged by them, and was not changed for
-them.
+"""Further trainings in the shapes of logs that people pasted into public trackers, in the order in which
+a search gave them. The reader was judged by them first: 28 of 62 logs were read well, none was wrong by
+more than 2 and sure; what it did not read then, it was taught by kind.
 """
 
 from __future__ import annotations
