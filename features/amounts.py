@@ -21,9 +21,11 @@ _COUNTED = {
     "epochs": "epochs? epoches epoch_(num|size) (max|num)_epoch_num train(ing)?_epochs n_?epochs? "
     "nb_epochs? (num|max|total|number_of|max_num)_epochs? (num|max|total)_train(ing)?_epochs? "
     "scheduled_epochs after_epochs (n|num)?_?passes",
-    "steps": "steps iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
+    "steps": "steps it iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
     "|num_training|total_train|total_training|total_optimization)_(steps?|iters?|iterations?)"
-    " max_updates? total_num_update num_boost_round n_estimators max_num_(steps|iterations)"
+    " max_updates? lr_anneal_steps total_num_update num_boost_round n_estimators"
+    " max_num_(steps|iterations) (max_)?number_of_(steps|iterations) nb_steps"
+    " (max|num|total|train)_batches"
     " after_batches stop_iters kimg num_updates n_?gen (max_)?generations",
     "frames": "total_timesteps total_env_steps num_env_steps max_env_steps total_frames "
     "num_timesteps train_for_env_steps",

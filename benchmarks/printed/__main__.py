@@ -2,7 +2,7 @@
 
     python -m benchmarks.printed --json [--half chosen|reported] [--draws 2] [--only NAME]
 
-Each log is drawn from a shape (`shapes.py`, `more.py`, `field.py`), played at its own speed through the product's follower,
+Each log is drawn from a shape (`shapes.py`, `more.py`, `field.py`, `public.py`, `pasted.py`), played at its own speed,
 and looked at as a service does, with what its command asks for and without. What stands at 10, 30, 60
 and 90 % of the run is judged: a forecast is good if it is within a quarter of the truth or its interval
 of nine in ten holds it. The reader is worked on with the half `chosen`; `reported`, which is judged,
@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from benchmarks.calibration import program
-from benchmarks.printed import field, kept, more, shapes
+from benchmarks.printed import field, kept, more, pasted, public, shapes
 from benchmarks.printed.case import Case
 from features.amounts import Amount, of_command
 from features.progress import Progress
@@ -34,7 +34,7 @@ MOMENTS = 0.1, 0.3, 0.6, 0.9  # shares of a run
 NEAR = 1.25  # a total within this factor is good whatever its interval
 NARROW = 0.35  # standard error of ln(total), below which being off by FAR is the worst there is
 FAR = 2.0
-KNOWN = shapes.CASES + more.CASES + field.CASES
+KNOWN = shapes.CASES + more.CASES + field.CASES + public.CASES + pasted.CASES
 HALVES = {"chosen": (1, KNOWN), "reported": (3, KNOWN + kept.CASES)}
 
 

@@ -16,15 +16,6 @@ CASES = (
         MANY,
     ),
     Case(
-        "Ignite",
-        "python main.py --max_epochs {epochs}",
-        by_epoch(
-            "[{n}/{epochs}][{k}/{steps}] loss: {loss:.4f}",
-            end="Epoch[{n}] Complete. Time taken: 00:12:03",
-        ),
-        SOME,
-    ),
-    Case(
         "Catalyst",
         "python train.py --num_epochs {epochs}",
         by_epoch(
@@ -42,35 +33,11 @@ CASES = (
         SOME,
     ),
     Case(
-        "guided diffusion",
-        "mpiexec -n 8 python image_train.py --lr_anneal_steps {total}",
-        by_step(
-            "----------------------------\n| grad_norm    | 0.512     |\n| loss         | {loss:.4f}    |\n| step         | {h:<9} |\n| samples      | {rows:<9} |\n----------------------------"
-        ),
-    ),
-    Case(
         "Horovod",
         "horovodrun -np 4 python main.py --epochs {epochs}",
         tqdm_epochs("Train Epoch     #{n}", "Validate Epoch  #1", "loss={loss:.3f}, accuracy=51.2"),
         SOME,
         BARS,
-    ),
-    Case(
-        "Sockeye",
-        "sockeye-train -d a -o b --max-num-epochs {epochs}",
-        by_epoch(
-            "[INFO:sockeye.training] Epoch[{n}] Batch [{h}] Speed: 9143.12 samples/sec 91431.20 tokens/sec 3.12 updates/sec lr=0.000200 ppl=45.2"
-        ),
-        SOME,
-    ),
-    Case(
-        "GluonCV",
-        "python train.py --num-epochs {epochs}",
-        by_epoch(
-            "Epoch[{e}] Batch [{i}]\tSpeed: 914.312 samples/sec\taccuracy=0.512\tlr=0.100000",
-            end="[Epoch {e}] training: accuracy=0.512034\n[Epoch {e}] speed: 914 samples/sec\ttime cost: 120.341",
-        ),
-        SOME,
     ),
     Case(
         "ms-swift",
@@ -143,11 +110,5 @@ CASES = (
         by_epoch(end="Epoch {n} | train {loss:.4f} | val {loss:.4f} | best 0.3 at 3"),
         (25, 90),
         stops=(0.3, 0.95),
-    ),
-    Case(
-        "resumed",
-        "python train.py --total_iters {total} --resume",
-        by_step("Iter {h}/{total}  loss {loss:.4f}  lr 1.0e-4  {per_s:.2f} it/s"),
-        resumes=True,
     ),
 )

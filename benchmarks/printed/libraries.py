@@ -1,11 +1,13 @@
 """How long real trainings by real libraries will take, as the reader says it, and as it turned out.
 
-    python -m benchmarks.printed.libraries --json [--only keras lightning] [--seconds 60]
+    python -m benchmarks.printed.libraries --json [--only keras lightning] [--seconds 60] [--clock cpu]
 
 Trains with each library of `trainings.py` that is installed, and plays what it printed, with the times
 at which it did, through the product's follower. Judged: what is said once a third of the run is over
 (a profiling pass sees less of a longer job), and what is said of a second run with another amount at
-its submission, from the first one. Those that are not installed are named.
+its submission, from the first one. Those that are not installed are named. `--clock cpu` times what is
+printed by the processor time of the training, which neighbours on the machine hardly change; `--keep`
+keeps what was printed in a folder, and plays from there what is there already.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import sys
 import time
 from importlib.util import find_spec
 from math import log
+from pathlib import Path
 from typing import Any
 
 from benchmarks.printed.__main__ import play
@@ -34,7 +37,9 @@ PROGRAM = [sys.executable, "-m", "benchmarks.printed.trainings"]
 NAMED = {"torch_plain": "torch", "torch_tqdm": "torch", "sklearn": "sklearn", "boosting": "sklearn"}
 
 
-def trained(name: str, amount: int, rows: int) -> tuple[list[str], list[tuple[float, str]], float]:
+def trained(
+    name: str, amount: int, rows: int, clock: str
+) -> tuple[list[str], list[tuple[float, str]], float]:
     """Train. Return the command, what was printed with its seconds, and how long it took."""
     option, _ = AMOUNTS.get(name, EPOCHS)
     options = [name, option, str(amount), "--rows", str(rows)]
@@ -47,11 +52,19 @@ def trained(name: str, amount: int, rows: int) -> tuple[list[str], list[tuple[fl
     ) as process:
         assert process.stdout is not None
         while piece := os.read(process.stdout.fileno(), 65536):
-            parts.append((time.monotonic() - begun, piece.decode(errors="replace")))
-    took_s = time.monotonic() - begun
+            at = _processor_s(process.pid) if clock == "cpu" else time.monotonic() - begun
+            parts.append((at, piece.decode(errors="replace")))
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        at = _processor_s(process.pid) if clock == "cpu" else 0.0
+    took_s = at or time.monotonic() - begun
     if process.returncode:
         raise SystemExit(f"{name} failed:\n" + "".join(text for _, text in parts)[-2000:])
     return ["python", "trainings.py", *options], parts, took_s
+
+
+def _processor_s(pid: int) -> float:
+    """Return the processor time of a process so far; it may have ended, but not been waited for."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def _an_epoch_s(name: str, rows: int) -> float:
@@ -60,20 +73,32 @@ def _an_epoch_s(name: str, rows: int) -> float:
     cpu_s = []
     for epochs in (TRIAL_EPOCHS, 3 * TRIAL_EPOCHS):
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        trained(name, epochs * many, rows)
+        trained(name, epochs * many, rows, "wall")
         cpu_s.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
     return max(0.05, (cpu_s[1] - cpu_s[0]) / (2 * TRIAL_EPOCHS))
 
 
-def row(name: str, seconds: float, rows: int) -> dict[str, Any]:
-    """Return what was said of two runs by a library: one of about so many seconds, and a second."""
+def run_twice(wanted: argparse.Namespace, name: str) -> Any:
+    """Return the amount and both runs by a library: one of about so many seconds, and a second."""
+    kept = Path(wanted.keep, f"{name}.json") if wanted.keep else None
+    if kept is not None and kept.exists():
+        return json.loads(kept.read_text("utf-8"))
     _, many = AMOUNTS.get(name, EPOCHS)
-    amount = many * max(4, round(seconds / _an_epoch_s(name, rows)))
-    command, parts, took_s = trained(name, amount, rows)
+    amount = many * max(4, round(wanted.seconds / _an_epoch_s(name, wanted.rows)))
+    runs = [
+        trained(name, some, wanted.rows, wanted.clock) for some in (amount, round(SECOND * amount))
+    ]
+    if kept is not None:
+        kept.write_text(json.dumps([amount, *runs]), "utf-8")
+    return [amount, *runs]
+
+
+def row(wanted: argparse.Namespace, name: str) -> dict[str, Any]:
+    """Return what was said of two runs by a library, and how long they took."""
+    amount, (command, parts, took_s), (again, _, again_s) = run_twice(wanted, name)
     played = play(parts, took_s, of_command(command))
     bare = play(parts, took_s, None)
     seen, unasked = played.at(SEEN), bare.at(SEEN)
-    again, _, again_s = trained(name, round(SECOND * amount), rows)
     first, second = Work.of(command), Work.of(again)
     assert first is not None
     assert second is not None
@@ -108,12 +133,14 @@ def main() -> None:
         default=4000,
         help=("number of rows of the data set; more rows make an epoch longer"),
     )
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser.add_argument("--keep", default="", help="folder of what was printed")
     wanted = parser.parse_args()
     missing = [name for name in wanted.only if find_spec(NAMED.get(name, name)) is None]
     rows = list[dict[str, Any]]()
     for name in wanted.only:
         if name not in missing:
-            rows.append(row(name, wanted.seconds, wanted.rows))
+            rows.append(row(wanted, name))
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     figures = {
         "libraries": len(rows),

@@ -73,8 +73,8 @@ def heading(line: str) -> Columns | None:
         return None
     bare = _bare(line)
     names = [name.strip().lower() for name in bare.split("  ") if name.strip()]
-    if len(names) < 2 and "," in bare:
-        names = bare.replace(",", " ").lower().split()
+    if bare.count(",") >= max(1, len(names) - 2):
+        names = [name for part in bare.lower().split(",") for name in part.split()]
     if not 2 <= len(names) <= MOST or not any(_MEASURED.search(name) for name in names[1:]):
         return None
     if any(not name.strip("-=+ ") or name[:1].isdigit() for name in names):

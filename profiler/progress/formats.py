@@ -70,7 +70,7 @@ _PREFIX = re.compile(
 _PROMISING = re.compile(
     r"\d ?[/%]|EPOCH|frames|hours|Ep\.|^tick|\d of \d|poch|"
     r"[Ss]tep|[Ii]ter|pdate|eta:|ETA|eta \d|remaining|left|[Ff]old|FOLD|[Ss]eed"
-    r"|[Tt]rial|new study|\"progress\"|^\[?\d|\bep[ =:]|^Train loss|\d[ms]\s*+$"
+    r"|[Tt]rial|new study| done|\"progress\"|^\[?\d|\bep[ =:]|^Train loss|\d[ms]\s*+$"
 )
 LINE = 1000  # characters of a line that are looked at
 

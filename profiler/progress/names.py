@@ -16,12 +16,13 @@ TABLE = "table"  # rows under a heading
 DOUBTED = (EARLY, REPEATS, CONTRADICTED)
 SOURCES = (
     "its own words", "eta", "fold", "epoch", "step", "percent", "epoch and step", "boosting",
-    "CLU", "CatBoost", "Cellpose", "Composer", "Coqui TTS", "DINOv2", "Darknet", "Detectron2",
-    "ESPnet", "Hugging Face", "Keras", "Lightning", "MLPerf", "MMEngine", "Marian", "Megatron",
-    "Optuna", "PaddleDetection", "PaddleOCR", "ParlAI", "PyTorch ImageNet", "PyTorch MNIST",
+    "CLU", "CatBoost", "Cellpose", "Composer", "Coqui TTS", "DINOv2", "Darknet", "darkflow",
+    "Detectron2", "ESPnet", "Hugging Face", "Ignite", "Keras", "Keras-RL", "Lightning", "MLPerf",
+    "MMEngine", "MXNet", "Marian", "Megatron", "Optuna", "PaddleDetection", "PaddleOCR", "ParlAI",
+    "PyTorch ImageNet", "PyTorch MNIST", "PyTorch language model", "PyTorch seq2seq", "RetinaFace",
     "RLlib", "Sample Factory", "Stable-Baselines3", "StyleGAN", "Swin", "Tacotron", "Ultralytics",
-    "fairseq", "fastText", "fastai", "gensim", "nanoGPT", "nerfstudio", "rl_games", "timm", "tqdm",
-    TABLE,
+    "faceswap", "fairseq", "fastText", "fastai", "gensim", "key and value", "nanoGPT",
+    "nerfstudio", "rl_games", "timm", "tqdm", TABLE,
 )  # fmt: skip
 COMPLAINTS = (
     "",

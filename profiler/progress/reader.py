@@ -274,7 +274,7 @@ class Reader:
         steps = [c for c in alive if c.mark.unit in ("step", "percent")]
         whole = [c for c in steps if self._whole(c, bool(hugging), epochs)]
         within = [c for c in steps if c not in whole and c.of()]
-        for counter in sorted(whole, key=lambda c: (-(c.mark.of or 0), -c.seen_s)):
+        for counter in sorted(whole, key=lambda c: (-(self._of(c) or 0), -c.seen_s)):
             yield Structure(counter)
         inner = max(within, key=_seen, default=None)
         for fold in (c for c in alive if c.mark.unit == "fold" and not c.resets):
@@ -287,7 +287,8 @@ class Reader:
         known = [c for c in epochs if not c.resets and c.mark.format != _HF]
         known.sort(key=lambda c: (c.mark.label == "counted", len(c.points), c.seen_s))
         for one in reversed(known):
-            yield self._first_epoch(one, inner) or Structure(one, inner)
+            passes = self._may_be_passes(one, steps)
+            yield self._first_epoch(one, inner) or Structure(one, inner, FIRST if passes else 1.0)
         if not epochs and (cycled := self._cycled(within)) is not None:
             yield cycled
         if hugging or not epochs:
@@ -356,7 +357,8 @@ class Reader:
             return False
         if hugging:
             return counter.mark.format == "tqdm" and counter.mark.of == self._longest()
-        if counter.mark.of is None and not epochs:
+        unsaid = all(c.mark.of is None for c in epochs) and self._amount("epochs") is None
+        if counter.mark.of is None and unsaid and (not epochs or self._amount("steps")):
             return True  # its end is what the command asks for
         # an epoch has passed and it went on
         begun = counter.points[0][0]
@@ -388,13 +390,21 @@ class Reader:
         elif sum(c.mark.format == "tqdm" for c in self._counters.values()) == 1:
             yield from _alone(main, epochs)
 
+    def _may_be_passes(self, epochs: Counter, steps: list[Counter]) -> bool:
+        """Return whether epochs may be passes over what one of the steps collected that the command
+        asks for: no step has ended since it was seen.
+        """
+        asked = self._amount("steps") is not None and self._amount("epochs") is None
+        passed = epochs.resets or any(c.points[1:] or c.resets for c in steps)
+        return asked and epochs.mark.of is not None and not passed
+
     def _first_epoch(self, epochs: Counter, bar: Counter | None) -> Structure | None:
         """Return the structure of a run in its first epoch that shows an unlabelled bar beside the
         number of the epoch. The bar's length decides whether it counts one epoch or all. Return
         None without such a bar.
         """
         of = self._amount("epochs") or self._of(epochs)
-        if of is None or of <= 1.0 or bar is None or bar.mark.format != "tqdm":
+        if of is None or of <= 1.0 or bar is None:
             return None
         if bar.mark.scope or bar.resets or bar.n >= (bar.mark.of or 0.0):
             return None
@@ -496,10 +506,11 @@ class Reader:
         if self._tested_s < main.seen_s:
             return 0.0
         each = self._epoch_of(main, of)
+        begun = main.done_at(main.points[0][1])
         if each < of or self._amount("epochs") == 1.0:
-            begun = main.done_at(main.points[0][1])
             return UNSEEN if main.done < (begun // each + 1.02) * each else 0.0
-        return UNSEEN * max(0.0, 1.0 - 2.0 * main.done / of)
+        own = max(1.0, of - begun)  # without what an earlier run has done
+        return UNSEEN * own / of * max(0.0, 1.0 - 2.0 * (main.done - begun) / own)
 
     def _epoch_of(self, main: Counter, of: float) -> float:
         """Return the number of units of the run in one epoch. Return all units if the number of
@@ -553,7 +564,8 @@ class Reader:
         on so.
         """
         etas = self._etas[len(self._etas) // 3 :]
-        if len(self._etas) < 3 or self._promised_s < 0 or not self._of_run(etas[0][0]):
+        least = 1 if self._eta_scope == "run" else 3  # a trainer's own is of the run
+        if len(self._etas) < least or self._promised_s < 0 or not self._of_run(etas[0][0]):
             return None
         (first_s, first), (at, eta) = etas[0], etas[-1]
         slowness = 1.0
