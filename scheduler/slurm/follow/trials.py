@@ -30,7 +30,7 @@ SAMPLES, BUDGET_S = 16, 5.0  # futures of one trial, processor seconds
 QUESTION_S = 8.0  # of processor, after which no other trial of a question begins
 PATIENT = 2.0  # times as long on a busy host: polls wait for this process, and whoever asked
 AT_ONCE = "it would start at once"
-ASKING_S, MOST_ASKED = 0.8, 4  # for asking Slurm, of so many offers: as many as are shown
+ASKING_S, MOST_ASKED = 1.2, 4  # for asking Slurm, of so many offers: as many as are shown
 SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not shown
 
 
@@ -53,7 +53,8 @@ class Means:
         budget_s: processor seconds of one trial.
         question_s: processor seconds after which no trial begins.
         against: returns the jobs that start here but that Slurm does not start, with that in words.
-        asks: has `sbatch --test-only` try options for a user, and returns what it prints.
+        asks: has `sbatch --test-only` try options for a user, and returns what it prints within so
+            many seconds.
     """
 
     draw: Draw
@@ -63,7 +64,7 @@ class Means:
     budget_s: float = BUDGET_S
     question_s: float = QUESTION_S
     against: Mapping[str, str] = field(default_factory=dict)
-    asks: Callable[[Sequence[str], str], str] | None = None
+    asks: Callable[[Sequence[str], str, float], str] | None = None
 
 
 class Trials:
@@ -190,13 +191,13 @@ class Trials:
         the queue already, of which it is a part.
         """
         until = self._clock.monotonic() + ASKING_S
-        as_it_is = self._asked(job)
+        as_it_is = self._asked(job, until)
         if not as_it_is.anything:
             return list(found), []
         kept, refused = list[Tried](), list[str]()
         for one in found:
             then = changed[one.command]
-            verdict = Verdict() if self._asked_enough(kept, until) else self._asked(then)
+            verdict = Verdict() if self._asked_enough(kept, until) else self._asked(then, until)
             if verdict.refuses and as_it_is.refuses:
                 verdict = Verdict()
             back_s = self.put_back_s(verdict.partition or then.partition)
@@ -216,13 +217,14 @@ class Trials:
         no time is left."""
         return self._clock.monotonic() >= until or sum(one.by_slurm for one in kept) >= MOST_ASKED
 
-    def _asked(self, job: SlurmJob) -> Verdict:
+    def _asked(self, job: SlurmJob, until: float) -> Verdict:
         """Return what `sbatch --test-only` says of a job like this one; an empty verdict where
-        it is not asked."""
-        if self._means.asks is None:
+        it is not asked, or does not answer by then."""
+        left_s = until - self._clock.monotonic()
+        options = None if self._means.asks is None else options_of(job, self.site, self.now)
+        if self._means.asks is None or options is None or left_s <= 0:
             return Verdict()
-        options = options_of(job, self.site, self.now)
-        return Verdict() if options is None else Verdict.of(self._means.asks(options, job.user))
+        return Verdict.of(self._means.asks(options, job.user, left_s))
 
     def _drawn(self, job: SlurmJob) -> ClusterSnapshot:
         others = [other for other in self.jobs if other.id != job.id]
