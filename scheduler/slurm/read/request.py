@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 from features.clock import LAST_S
 from scheduler.slurm.read import parse
 from scheduler.slurm.read.parse import SlurmJob
-from scheduler.slurm.read.site import defaults_of
+from scheduler.slurm.read.site import defaults_in
 from scheduler.slurm.read.tres import gpu_types, mib, other_gres
 from scheduler.slurm.twin.priority import duration_s
 from scheduler.slurm.twin.site import Site
@@ -300,7 +300,7 @@ def _job(
     if unknown:
         raise RequestError(f"there is no partition {unknown[0] or '(none is the default)'}")
     named = site.partitions[parts.partition(",")[0]]
-    defaults = {**defaults_of(site.config), **named.defaults}
+    defaults = defaults_in(site.config, named)
     size = _size(args, int(defaults.get("DefCpuPerGPU", 0)))
     least, per = _memory(args, defaults, size)
     cpus = size.cpus
