@@ -368,8 +368,8 @@ class Follower:
         )
         try:
             if kind == ETA:
-                eta = trials.eta([str(word) for word in asked["options"]], str(asked["user"]))
-                return asdict(eta)
+                of = [str(word) for word in asked["options"]], str(asked["user"])
+                return asdict(trials.against_slurm(trials.eta(*of), *of))
             return asdict(self._offered(trials, str(asked["job_id"])))
         except Refused as refused:
             return {"refused": str(refused)}

@@ -15,11 +15,17 @@ from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, t
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.trial import begins
 from scheduler.slurm.follow.changes import Change, changes
-from scheduler.slurm.follow.checks import Verdict, put_back_s
+from scheduler.slurm.follow.checks import Verdict, against_trial, put_back_s
 from scheduler.slurm.follow.partitions import closed_to_user
 from scheduler.slurm.follow.reasons import by_own_policy, expected
 from scheduler.slurm.read.parse import SlurmJob
-from scheduler.slurm.read.request import RequestError, options_of, refusal, request
+from scheduler.slurm.read.request import (
+    RequestError,
+    array_of,
+    options_of,
+    refusal,
+    request,
+)
 from scheduler.slurm.read.snapshot import ClusterSnapshot, without_start
 from scheduler.slurm.reason import own_policy, sentence
 from scheduler.slurm.twin.site import Site
@@ -133,6 +139,14 @@ class Trials:
             own=self._own(job),
         )
 
+    def against_slurm(self, found: Eta, options: Sequence[str], user: str) -> Eta:
+        """Return an answer to `eta` without what `sbatch --test-only` contradicts. It is given
+        what was understood of the options, nothing else of them."""
+        job = request(options, self.site, user, job_id=NEW, now=self.now)
+        until = self._clock.monotonic() + ASKING_S
+        verdict = self._asked(job, until, array=array_of(options))
+        return against_trial(found, verdict, self.put_back_s)
+
     def _own(self, job: SlurmJob) -> str:
         """Return what Pellucid's own policy would do with a job; "" where that is not asked."""
         if self._means.own is None:
@@ -217,13 +231,14 @@ class Trials:
         no time is left."""
         return self._clock.monotonic() >= until or sum(one.by_slurm for one in kept) >= MOST_ASKED
 
-    def _asked(self, job: SlurmJob, until: float) -> Verdict:
+    def _asked(self, job: SlurmJob, until: float, array: str = "") -> Verdict:
         """Return what `sbatch --test-only` says of a job like this one; an empty verdict where
         it is not asked, or does not answer by then."""
         left_s = until - self._clock.monotonic()
         options = None if self._means.asks is None else options_of(job, self.site, self.now)
         if self._means.asks is None or options is None or left_s <= 0:
             return Verdict()
+        options += [f"--array={array}"] * bool(array)
         return Verdict.of(self._means.asks(options, job.user, left_s))
 
     def _drawn(self, job: SlurmJob) -> ClusterSnapshot:

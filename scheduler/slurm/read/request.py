@@ -242,6 +242,19 @@ def refusal(options: Sequence[str], site: Site, user: str) -> str:
     return f"there is no QOS {wrong[0][:64]} that {user} may use" if wrong and allowed else ""
 
 
+_ARRAY = re.compile(r"[0-9,:%-]{1,200}")
+
+
+def array_of(options: Sequence[str]) -> str:
+    """Return the tasks of an array that options ask for, ``1-137%4``; "" for none.
+
+    Raises:
+        RequestError: as `request`.
+    """
+    found = _ARRAY.fullmatch(_parsed(options).array or "")
+    return found[0] if found else ""
+
+
 _PLACES = attrgetter(
     "partition", "account", "qos", "time_limit_s", "num_nodes", "cpus", "min_cpus", "least_mib",
     "per", "gpus", "gpu_types", "gpus_per_node", "gres", "features", "licences", "req_nodes",

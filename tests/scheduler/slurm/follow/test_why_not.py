@@ -15,7 +15,7 @@ from pipeline.printed.why import sooner_lines
 from scheduler.explain.effect import Eta, Sooner, Tried
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.service.log.questions import ETA, NODES, TRIED
-from scheduler.slurm.follow.checks import against_trial, put_back_s
+from scheduler.slurm.follow.checks import Verdict, against_trial, put_back_s
 from scheduler.slurm.follow.reasons import _limit
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.site import QOS
@@ -489,7 +489,7 @@ def test_what_sbatch_test_only_contradicts_is_withdrawn(
     start: float | None, said: str, words: str
 ) -> None:
     before = _eta(start)
-    found = against_trial(before, said, lambda _: 1800.0)
+    found = against_trial(before, Verdict.of(said), lambda _: 1800.0)
     assert found.tried[1] == before.tried[1]
     if not words:
         assert found == before
