@@ -496,3 +496,15 @@ def test_what_sbatch_test_only_contradicts_is_withdrawn(
         return
     assert words in found.tried[0].why
     assert (found.tried[0].start_p50, found.tried[0].reason) == (None, "")
+
+
+def test_a_job_that_waits_in_a_partition_without_gpus_does_not_end_a_look() -> None:
+    scene = twin(None)
+    plain = replace(scene.slurm.has[1], gpus=0, types=(), partitions=("plain",))
+    scene.slurm.has = [scene.slurm.has[0], plain]
+    shown = "PartitionName=main Nodes=n1 State=UP\nPartitionName=plain Nodes=n2 State=UP"
+    scene.slurm.says["scontrol -a show partition"] = shown
+    of = {"partition": "plain", "gpus": 0, "cpus": 8, "min_cpus": 8, "time_limit_s": 3600.0}
+    runs = scene.job(1, "RUNNING", start=NOW, nodes=("n2",), **of)
+    scene.look(runs, scene.job(2, reason="Resources", **of), scene.job(3, reason="Priority", **of))
+    assert {scene.follower.reasons[j].code for j in ("2", "3")} == {"Resources", "Priority"}
