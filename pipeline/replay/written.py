@@ -17,7 +17,8 @@ from scheduler.slurm.twin.site import GPU
 # of slurm.conf, whose names are in letters of either size, those that are read
 _NAMES = (
     "AccountingStorageEnforce", "AccountingStorageTRES", "AccountingStorageType", "AllowAccounts",
-    "AllowGroups", "AllowQos", "AuthInfo", "ClusterName", "CPUs", "CoresPerSocket", "Default",
+    "AllowGroups", "AllowQos", "AuthInfo", "ClusterName", "CPUs", "CoresPerSocket",
+    "CoreSpecCount", "Default",
     "DefaultTime", "DefCpuPerGPU", "DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode",
     "DenyAccounts", "DenyQos",
     "Exclusive", "Feature", "Gres", "Hidden", "Licenses", "MaxMemPerCPU", "MaxMemPerNode",
@@ -138,12 +139,18 @@ def _cpus(row: Record) -> int:
 def _node(name: str, row: Record, parts: Mapping[str, Sequence[str]]) -> str:
     state = row.get("State", "UNKNOWN").upper()
     return (
-        f"NodeName={name} CPUTot={_cpus(row)} RealMemory={row.get('RealMemory', 1)} "
-        f"MemSpecLimit={row.get('MemSpecLimit', 0)} Gres={row.get('Gres', '(null)')} "
-        f"ActiveFeatures={row.get('Feature', '(null)')} Weight={row.get('Weight', 1)} "
-        f"State={'IDLE' if state == 'UNKNOWN' else state} "
+        f"NodeName={name} CPUTot={_cpus(row)} CPUEfctv={_for_jobs(row)} "
+        f"RealMemory={row.get('RealMemory', 1)} MemSpecLimit={row.get('MemSpecLimit', 0)} "
+        f"Gres={row.get('Gres', '(null)')} ActiveFeatures={row.get('Feature', '(null)')} "
+        f"Weight={row.get('Weight', 1)} State={'IDLE' if state == 'UNKNOWN' else state} "
         f"Partitions={','.join(one for one, has in parts.items() if name in has)}"
     )
+
+
+def _for_jobs(row: Record) -> int:
+    """Return the CPUs of a node without those of the cores that it keeps for the system."""
+    kept = int(row.get("CoreSpecCount", 0)) * int(row.get("ThreadsPerCore", 1))
+    return max(0, _cpus(row) - kept)
 
 
 def _tres(has: Sequence[Record], counted: Sequence[str]) -> str:

@@ -96,7 +96,11 @@ class HolderCache:
 
 
 def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holding:
-    """Return the runs whose end, expected soonest, frees enough GPUs for a job of so many."""
+    """Return the runs whose end, expected soonest, frees enough GPUs for a job of so many. A job
+    without GPUs, or in a pool without any, waits for nobody's.
+    """
+    if not gpus or not pool.per_node:
+        return NOBODY
     runs = list(runs)
     on: dict[int, list[tuple[float, int, int, str]]] = {}  # node -> (left, order, GPUs, job)
     for run in runs:

@@ -21,7 +21,7 @@ from scheduler.explain.share import Shares
 from scheduler.explain.stories import names_of_terms
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.explain.why import explain
-from scheduler.slurm.follow.checks import against_slurm, against_trial
+from scheduler.slurm.follow.checks import Verdict, against_slurm, against_trial
 from scheduler.slurm.follow.histories import Histories
 from scheduler.slurm.follow.planner import LINE, Planner, TwinAlone, nearby
 from scheduler.slurm.follow.promises import Promises
@@ -162,7 +162,7 @@ class Direct:
             found = trials.eta(options, self.user)
         except Refused as error:
             raise SlurmError(str(error)) from None
-        return against_trial(found, self._slurm.tried(options), trials.put_back_s)
+        return against_trial(found, Verdict.of(self._slurm.tried(options)), trials.put_back_s)
 
     def queue(self, *, everybody: bool = False) -> list[JobRow]:
         """Return the user's jobs that have not ended, latest first; with `everybody`, all that

@@ -75,6 +75,13 @@ def test_what_slurm_conf_says_by_default_and_elsewhere_counts(tmp_path: Path) ->
             given(tmp_path, conf=wrong)
 
 
+def test_cores_that_a_node_keeps_for_the_system_are_no_jobs(tmp_path: Path) -> None:
+    """Slurm refuses a job of all 56 CPUs; it was to start at once."""
+    conf = "ClusterName=a\nNodeName=n1 Sockets=2 CoresPerSocket=28 CoreSpecCount=2\n"
+    (node,) = given(tmp_path, conf=f"{conf}PartitionName=p Nodes=n1").nodes
+    assert node.cpus == 54
+
+
 def test_what_no_site_has_is_refused_in_a_line(tmp_path: Path) -> None:
     """Files that include each other, and more GPUs than any node has."""
     with pytest.raises(UserError, match="include each other"):

@@ -16,8 +16,10 @@ from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import Request as Body
-from scheduler.service.log.questions import ETA, LEASE, NODES, PATIENCE_S, TRIED
-from scheduler.service.log.store.reads import VisibleQueries
+from scheduler.service.log.questions import ETA, LEASE, LOOK, NODES, PATIENCE_S, TRIED
+from scheduler.service.log.store.reads import UnknownJob, VisibleQueries
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.unread import Unread, read_at
 from scheduler.service.settings import Settings
 
 router = APIRouter(tags=["jobs"])
@@ -79,3 +81,33 @@ async def _ask(request: Request, view: VisibleQueries, kind: str, body: Json) ->
         raise Problem(409, "not-followed", "this service decides itself: ask `pellucid whatif`")
     questions: Questions = request.app.state.questions
     return await questions.ask(kind, body, view.viewer.name, whom=LEASE, answer_s=PATIENCE_S)
+
+
+FRESH_S, KNOWN_S = 8.0, 1.0  # ages of a read of the queue that will do: of a known job, or another
+LOOK_S = 3.0  # for which a new one is waited for
+
+
+async def up_to_date(request: Request, view: VisibleQueries, job_id: str) -> None:
+    """Have the followed queue read again where a job is not known, as just after `sbatch`, or what
+    is known of it is old. Do nothing where this service decides itself, or Slurm is silent.
+    """
+    settings: Settings = request.app.state.settings
+    unread: Unread = request.app.state.unread
+    if not settings.follows or unread.silent().slurm is not None:
+        return
+    questions: Questions = request.app.state.questions
+    if await run_in_threadpool(_is_old, request.app.state.store, view, job_id):
+        await questions.ask(LOOK, {}, view.viewer.name, whom=LEASE, answer_s=LOOK_S)
+
+
+def _is_old(store: Store, view: VisibleQueries, job_id: str) -> bool:
+    """Return whether the queue was read too long ago to speak of a job."""
+    at = read_at(store)
+    if at is None:
+        return False
+    try:
+        view.job(view.task_of(job_id))
+        enough_s = FRESH_S
+    except UnknownJob:
+        enough_s = KNOWN_S
+    return store.clock.now() - at > enough_s

@@ -21,6 +21,7 @@ from scheduler.explain.why import forecast_of
 from scheduler.explain.words import duration
 from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.changes import Changes
+from scheduler.service.api.followed import up_to_date
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import (
@@ -198,6 +199,7 @@ async def explanation(
     and a next step. For an array of Slurm's, its first waiting task answers, or else a running one.
     """
     changes: Changes = request.app.state.changes
+    await up_to_date(request, view, job_id)
     job_id = await run_in_threadpool(view.task_of, job_id)
     found = await run_in_threadpool(explained, view, job_id, changes.now())
     if not analyse or found.hold or not Phase(found.phase).waits:

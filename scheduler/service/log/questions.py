@@ -4,4 +4,5 @@ from __future__ import annotations
 
 LEASE = "decider"  # of who answers: place and the follower exclude each other
 ETA, TRIED, NODES, SHARES = "slurm_eta", "slurm_what_if", "slurm_nodes", "slurm_shares"
+LOOK = "slurm_look"  # read the queue again
 PATIENCE_S = 30.0  # whoever asked longer ago has left

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
@@ -71,13 +72,26 @@ def silent(store: Store) -> Silent:
     """Return which parts of Slurm did not answer at the last poll. Return an empty record if that
     is unknown.
     """
+    since, last = _last(store)
+    return Silent(since if last.get("failed") else None, last.get("database_since"))
+
+
+def read_at(store: Store) -> float | None:
+    """Return when the followed queue was read last, seconds since the epoch; None where nobody
+    knows."""
+    return _last(store)[0]
+
+
+def _last(store: Store) -> tuple[float | None, Mapping[str, Any]]:
+    """Return when the follower read the queue last, and what it wrote of that."""
     of_looks = select(events.c.body, events.c.at).where(events.c.kind == Kind.ADVISED.value)
     try:
         with store.engine.connect() as connection:
             row = connection.execute(of_looks.order_by(events.c.seq.desc()).limit(1)).first()
     except SQLAlchemyError:
-        return Silent()
-    last = json.loads(row.body) if row is not None else {}
+        return None, {}
+    if row is None:
+        return None, {}
+    last = json.loads(row.body)
     # a follower that began while Slurm was down has read nothing: known since it noticed
-    since = float(last.get("unread_since") or row.at) if row is not None else None
-    return Silent(since if last.get("failed") else None, last.get("database_since"))
+    return float(last.get("unread_since") or row.at), last

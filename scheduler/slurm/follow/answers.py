@@ -5,26 +5,30 @@ the analyst.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 from sqlalchemy import select, update
 
 from features.codec import Json
 from scheduler.backends.events import canonical
-from scheduler.service.log.questions import ETA, NODES, PATIENCE_S, SHARES, TRIED
+from scheduler.service.log.questions import ETA, LOOK, NODES, PATIENCE_S, SHARES, TRIED
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import questions
 
+AT_ONCE = ETA, NODES, SHARES, TRIED  # kinds that are answered from the last read of the queue
+KINDS = (*AT_ONCE, LOOK)
 log = structlog.get_logger()
 
 
-def answer_questions(store: Store, answer: Callable[[str, Json], Json]) -> None:
-    """Answer the questions that wait for an answer."""
+def answer_questions(
+    store: Store, answer: Callable[[str, Json], Json], kinds: Sequence[str] = KINDS
+) -> None:
+    """Answer the questions of these kinds that wait for an answer."""
     since = store.clock.now() - PATIENCE_S
     waits = (
         select(questions.c.id, questions.c.kind, questions.c.body, questions.c.actor)
-        .where(questions.c.answer.is_(None), questions.c.kind.in_((ETA, TRIED, NODES, SHARES)))
+        .where(questions.c.answer.is_(None), questions.c.kind.in_(kinds))
         .where(questions.c.asked_at >= since)
     )
     with store.engine.connect() as connection:

@@ -71,17 +71,16 @@ def put_back_s(site: Site, jobs: Iterable[SlurmJob], partition: str) -> float:
     return sum(size * limit for size, limit in zip(sizes, longest, strict=True)) / cpus
 
 
-def against_trial(found: Eta, printed: str, put_back: Callable[[str], float]) -> Eta:
+def against_trial(found: Eta, verdict: Verdict, put_back: Callable[[str], float]) -> Eta:
     """Return an answer without what `sbatch --test-only` contradicts.
 
     Slurm's trial takes running jobs to use all of their time limits: an earlier forecast is no
     contradiction, but that a job starts at once is one.
 
     Args:
-        printed: what it printed for a job that names the same partitions.
+        verdict: what it says of a job that names the same partitions.
         put_back: gives the seconds that it may add to a start in a partition; see `put_back_s`.
     """
-    verdict = Verdict.of(printed)
     at, where = verdict.starts, verdict.partition
     one = [t for t in found.tried if t.partition in found.asked]
     if verdict.refuses:

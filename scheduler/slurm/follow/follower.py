@@ -43,7 +43,7 @@ from scheduler.service.log.fold import encoded
 from scheduler.service.log.forecasts import never
 from scheduler.service.log.forecasts import write as write_forecasts
 from scheduler.service.log.header import LogHeader, followed_header
-from scheduler.service.log.questions import ETA, LEASE, NODES, SHARES, TRIED
+from scheduler.service.log.questions import ETA, LEASE, LOOK, NODES, SHARES, TRIED
 from scheduler.service.log.store import chain
 from scheduler.service.log.store.claims import record_of, refute
 from scheduler.service.log.store.decided import write_decisions
@@ -52,7 +52,8 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.settings import Settings
-from scheduler.slurm.follow.answers import answer_questions
+from scheduler.slurm.follow.again import Again
+from scheduler.slurm.follow.answers import AT_ONCE, answer_questions
 from scheduler.slurm.follow.audit import Audit, Held
 from scheduler.slurm.follow.checks import against_slurm
 from scheduler.slurm.follow.claims import Claims
@@ -91,7 +92,8 @@ NODES_EVERY = 10  # polls of the queue per poll of the nodes
 FORECAST_JOBS = 64  # waiting jobs, first in line, whose start is forecast
 SAMPLES = 24  # futures
 BUDGET_S = 6.0  # processor seconds for them: fewer are too few for a line of some sixty jobs
-OFFER_S, OFFERS_S = 0.4, 2.0  # processor seconds of one offer; after which no other is tried
+# processor seconds of one offer, and after which no other is tried
+LESS = {TRIED: {"budget_s": 0.3, "question_s": 1.0}}
 REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
 NICE = 19
 PING_S = 8.0  # between looks, from question to question whether Slurm is there
@@ -152,6 +154,7 @@ class Follower:
         self._seen_last: Json = {}  # what the last whole look wrote of itself
         self._orders = Orders(slurm)
         self._database = Database(slurm)
+        self._again = Again(self.clock.monotonic)
         self._begin()
 
     def _begin(self) -> None:
@@ -270,12 +273,12 @@ class Follower:
         line. Starts are left out for a while after they took long."""
         core, now = snapshot.core, snapshot.now
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in snapshot.running}
-        if not first or self.clock.monotonic() < self._foresee_at:
+        if not first or self._again.asked or self.clock.monotonic() < self._foresee_at:
             return made
         began = time.process_time()
         futures = self._planner.futures(snapshot, first, self._before(), self._looks)
         found = futures.forecast(
-            first[:FORECAST_JOBS], samples=SAMPLES, budget_s=BUDGET_S, between=self._renew
+            first[:FORECAST_JOBS], samples=SAMPLES, budget_s=BUDGET_S, between=self._meanwhile
         )
         made |= {job_id: self._promises.put_off(one) for job_id, one in found.items()}
         self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
@@ -334,6 +337,8 @@ class Follower:
         It holds `unavailable`, the reason, where Slurm was not read or does not answer, and
         `refused` where Slurm would not take the job.
         """
+        if kind == LOOK and self._again.may():
+            self._watch()
         planner = self._planner
         if self._last is None or planner.site is None:
             return {"unavailable": "Slurm was not read yet, or is followed by another policy"}
@@ -341,6 +346,8 @@ class Follower:
             since = clock_time(self._last[0].now, self.clock.now())
             return {"unavailable": f"Slurm does not answer; it was read last at {since}"}
         snapshot, first = self._last
+        if kind == LOOK:
+            return {"read_at": snapshot.now}
         twin = twin_in(snapshot.core.policy)
         if kind == SHARES:
             return asdict(of_site(planner.site, str(asked["user"])))
@@ -348,10 +355,8 @@ class Follower:
             return asdict(Accounts(twin, snapshot.now).by_node(str(asked["job_id"])))
         means = Means(
             planner.trial, planner.own, self._renew, self._promises.put_off,
-            against=self._against, asks=self.slurm.tried,
+            against=self._against, asks=self.slurm.tried, **LESS.get(kind, {}),
         )  # fmt: skip
-        if kind == TRIED:
-            means = replace(means, budget_s=OFFER_S, question_s=OFFERS_S)
         jobs = nearby(snapshot, first)
         trials = Trials(
             site=planner.site,
@@ -363,8 +368,8 @@ class Follower:
         )
         try:
             if kind == ETA:
-                eta = trials.eta([str(word) for word in asked["options"]], str(asked["user"]))
-                return asdict(eta)
+                of = [str(word) for word in asked["options"]], str(asked["user"])
+                return asdict(trials.against_slurm(trials.eta(*of), *of))
             return asdict(self._offered(trials, str(asked["job_id"])))
         except Refused as refused:
             return {"refused": str(refused)}
@@ -561,8 +566,9 @@ class Follower:
         error.
         """
         try:
-            self.slurm.ping()  # one that hangs would keep the commands of a look waiting for longer
-            self.look()
+            with self._again:
+                self.slurm.ping()  # one that hangs would keep a look's commands waiting for longer
+                self.look()
             self._is_ready()
             self._failed = ""
         except LeaseLost:
@@ -610,6 +616,13 @@ class Follower:
         """Note in the lease that this follower has looked at Slurm once."""
         if self.store is not None and self.lease is not None and not self.lease.ready:
             self.lease = self.store.renew(replace(self.lease, ready=True))
+
+    def _meanwhile(self) -> None:
+        """Called between two futures of many: renews the lease, and answers who asks, since all of
+        them take seconds."""
+        self._renew()
+        if self.store is not None and self._again.due():
+            answer_questions(self.store, self.answer, AT_ONCE)
 
     def _renew(self) -> None:
         if self.store is None or self.lease is None:

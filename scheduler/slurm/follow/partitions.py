@@ -7,7 +7,7 @@ from dataclasses import replace
 from scheduler.core.plural import count
 from scheduler.explain.words import duration
 from scheduler.slurm.read.parse import SlurmJob
-from scheduler.slurm.read.site import asks_of, defaults_of, takes
+from scheduler.slurm.read.site import asks_of, defaults_in, takes
 from scheduler.slurm.twin.capacity import Capacity, choose, suits
 from scheduler.slurm.twin.passes import closed_to
 from scheduler.slurm.twin.site import Partition, Site
@@ -57,6 +57,6 @@ def _beyond(job: SlurmJob, part: Partition, site: Site) -> str:
     enforced = all_known and site.enforced & {"associations", "limits", "safe", "qos"}
     if enforced and site.key(job.account, job.user, part.name) not in site.assocs:
         return f"takes no jobs of {job.user} in account {job.account}"
-    most = part.defaults.get("MaxMemPerNode", defaults_of(site.config).get("MaxMemPerNode"))
+    most = defaults_in(site.config, part).get("MaxMemPerNode")
     each = (job.memory_mib or 0.0) / max(1, job.num_nodes)
     return f"gives {most:g} MiB of a node at most" if most and each > most else ""

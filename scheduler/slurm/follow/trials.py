@@ -15,11 +15,17 @@ from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, t
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.trial import begins
 from scheduler.slurm.follow.changes import Change, changes
-from scheduler.slurm.follow.checks import Verdict, put_back_s
+from scheduler.slurm.follow.checks import Verdict, against_trial, put_back_s
 from scheduler.slurm.follow.partitions import closed_to_user
 from scheduler.slurm.follow.reasons import by_own_policy, expected
 from scheduler.slurm.read.parse import SlurmJob
-from scheduler.slurm.read.request import RequestError, options_of, refusal, request
+from scheduler.slurm.read.request import (
+    RequestError,
+    array_of,
+    options_of,
+    refusal,
+    request,
+)
 from scheduler.slurm.read.snapshot import ClusterSnapshot, without_start
 from scheduler.slurm.reason import own_policy, sentence
 from scheduler.slurm.twin.site import Site
@@ -30,7 +36,7 @@ SAMPLES, BUDGET_S = 16, 5.0  # futures of one trial, processor seconds
 QUESTION_S = 8.0  # of processor, after which no other trial of a question begins
 PATIENT = 2.0  # times as long on a busy host: polls wait for this process, and whoever asked
 AT_ONCE = "it would start at once"
-ASKING_S, MOST_ASKED = 0.8, 4  # for asking Slurm, of so many offers: as many as are shown
+ASKING_S, MOST_ASKED = 1.2, 4  # for asking Slurm, of so many offers: as many as are shown
 SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not shown
 
 
@@ -53,7 +59,8 @@ class Means:
         budget_s: processor seconds of one trial.
         question_s: processor seconds after which no trial begins.
         against: returns the jobs that start here but that Slurm does not start, with that in words.
-        asks: has `sbatch --test-only` try options for a user, and returns what it prints.
+        asks: has `sbatch --test-only` try options for a user, and returns what it prints within so
+            many seconds.
     """
 
     draw: Draw
@@ -63,7 +70,7 @@ class Means:
     budget_s: float = BUDGET_S
     question_s: float = QUESTION_S
     against: Mapping[str, str] = field(default_factory=dict)
-    asks: Callable[[Sequence[str], str], str] | None = None
+    asks: Callable[[Sequence[str], str, float], str] | None = None
 
 
 class Trials:
@@ -132,6 +139,14 @@ class Trials:
             own=self._own(job),
         )
 
+    def against_slurm(self, found: Eta, options: Sequence[str], user: str) -> Eta:
+        """Return an answer to `eta` without what `sbatch --test-only` contradicts. It is given
+        what was understood of the options, nothing else of them."""
+        job = request(options, self.site, user, job_id=NEW, now=self.now)
+        until = self._clock.monotonic() + ASKING_S
+        verdict = self._asked(job, until, array=array_of(options))
+        return against_trial(found, verdict, self.put_back_s)
+
     def _own(self, job: SlurmJob) -> str:
         """Return as text what Pellucid's own policy would do with a job. Return "" if that was not
         asked for.
@@ -192,13 +207,13 @@ class Trials:
         the queue already, of which it is a part.
         """
         until = self._clock.monotonic() + ASKING_S
-        as_it_is = self._asked(job)
+        as_it_is = self._asked(job, until)
         if not as_it_is.anything:
             return list(found), []
         kept, refused = list[Tried](), list[str]()
         for one in found:
             then = changed[one.command]
-            verdict = Verdict() if self._asked_enough(kept, until) else self._asked(then)
+            verdict = Verdict() if self._asked_enough(kept, until) else self._asked(then, until)
             if verdict.refuses and as_it_is.refuses:
                 verdict = Verdict()
             back_s = self.put_back_s(verdict.partition or then.partition)
@@ -218,14 +233,15 @@ class Trials:
         no time is left."""
         return self._clock.monotonic() >= until or sum(one.by_slurm for one in kept) >= MOST_ASKED
 
-    def _asked(self, job: SlurmJob) -> Verdict:
-        """Return the verdict of `sbatch --test-only` on a job like this one. Return an empty
-        verdict if Slurm is not asked.
-        """
-        if self._means.asks is None:
+    def _asked(self, job: SlurmJob, until: float, array: str = "") -> Verdict:
+        """Return what `sbatch --test-only` says of a job like this one; an empty verdict where
+        it is not asked, or does not answer by then."""
+        left_s = until - self._clock.monotonic()
+        options = None if self._means.asks is None else options_of(job, self.site, self.now)
+        if self._means.asks is None or options is None or left_s <= 0:
             return Verdict()
-        options = options_of(job, self.site, self.now)
-        return Verdict() if options is None else Verdict.of(self._means.asks(options, job.user))
+        options += [f"--array={array}"] * bool(array)
+        return Verdict.of(self._means.asks(options, job.user, left_s))
 
     def _drawn(self, job: SlurmJob) -> ClusterSnapshot:
         others = [other for other in self.jobs if other.id != job.id]

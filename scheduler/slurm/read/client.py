@@ -182,7 +182,9 @@ class Slurm:
         rows = (row.split(f"|{mark}|") for row in text.split(f"|{mark}.\n")[:-1])
         return {job_id: (number, path) for job_id, number, path in rows}
 
-    def tried(self, options: Sequence[str], user: str = "") -> str:
+    def tried(
+        self, options: Sequence[str], user: str = "", patience_s: float = TRY_PATIENCE_S
+    ) -> str:
         """Return what `sbatch --test-only` says of a job with these options: nothing is submitted.
 
         Slurm judges it with the rights of this account, or of `user`, for whom only root may ask.
@@ -197,7 +199,7 @@ class Slurm:
         try:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, env=self._environment, capture_output=True,
-                encoding="utf-8", errors="replace", timeout=TRY_PATIENCE_S, check=False,
+                encoding="utf-8", errors="replace", timeout=patience_s, check=False,
             )  # fmt: skip
         except (subprocess.TimeoutExpired, OSError):
             return ""

@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 from features.clock import LAST_S
 from scheduler.slurm.read import parse
 from scheduler.slurm.read.parse import SlurmJob
-from scheduler.slurm.read.site import defaults_of
+from scheduler.slurm.read.site import defaults_in
 from scheduler.slurm.read.tres import gpu_types, mib, other_gres
 from scheduler.slurm.twin.priority import duration_s
 from scheduler.slurm.twin.site import Site
@@ -242,6 +242,19 @@ def refusal(options: Sequence[str], site: Site, user: str) -> str:
     return f"there is no QOS {wrong[0][:64]} that {user} may use" if wrong and allowed else ""
 
 
+_ARRAY = re.compile(r"[0-9,:%-]{1,200}")
+
+
+def array_of(options: Sequence[str]) -> str:
+    """Return the tasks of an array that options ask for, ``1-137%4``; "" for none.
+
+    Raises:
+        RequestError: as `request`.
+    """
+    found = _ARRAY.fullmatch(_parsed(options).array or "")
+    return found[0] if found else ""
+
+
 _PLACES = attrgetter(
     "partition", "account", "qos", "time_limit_s", "num_nodes", "cpus", "min_cpus", "least_mib",
     "per", "gpus", "gpu_types", "gpus_per_node", "gres", "features", "licences", "req_nodes",
@@ -300,7 +313,7 @@ def _job(
     if unknown:
         raise RequestError(f"there is no partition {unknown[0] or '(none is the default)'}")
     named = site.partitions[parts.partition(",")[0]]
-    defaults = {**defaults_of(site.config), **named.defaults}
+    defaults = defaults_in(site.config, named)
     size = _size(args, int(defaults.get("DefCpuPerGPU", 0)))
     least, per = _memory(args, defaults, size)
     cpus = size.cpus

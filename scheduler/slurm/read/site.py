@@ -241,6 +241,17 @@ def defaults_of(row: Mapping[str, str]) -> dict[str, float]:
     return {name: float(given[name]) for name in _DEFAULTS if given.get(name, "").isdecimal()}
 
 
+_ONE_OF = {"DefMemPerCPU", "DefMemPerNode"}, {"MaxMemPerCPU", "MaxMemPerNode"}
+
+
+def defaults_in(config: Mapping[str, str], part: Partition) -> dict[str, float]:
+    """Return the same in a partition: where it has its own memory, by CPU or by node, that of the
+    configuration does not count, by whichever of the two it is."""
+    hidden = {name for both in _ONE_OF if both & part.defaults.keys() for name in both}
+    of_all = {name: n for name, n in defaults_of(config).items() if name not in hidden}
+    return {**of_all, **part.defaults}
+
+
 def takes(user: str, groups: Collection[str] | None) -> bool:
     """Return whether a partition of these groups takes jobs of a user, as far as this host knows
     both. An unknown user or group is not turned away.

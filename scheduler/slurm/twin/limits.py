@@ -136,6 +136,7 @@ def _hits(ask: Ask, partition: Partition, site: Site, usage: Usage, *, tres: boo
     if not {"limits", "safe"} & site.enforced:
         return
     of_qos, of_assoc = (_qos_tres, _assoc_tres) if tres else (_qos_jobs, _assoc_jobs)
+    ask = _on_whole_nodes(ask, partition, site) if tres and ask.exclusive else ask
     found: Iterator[Hit | None]
     for one in _levels(ask, partition, site):
         if isinstance(one, Qos):
@@ -143,6 +144,15 @@ def _hits(ask: Ask, partition: Partition, site: Site, usage: Usage, *, tres: boo
         else:
             found = of_assoc(ask, partition, one, usage)
         yield from filter(None, found)
+
+
+def _on_whole_nodes(ask: Ask, partition: Partition, site: Site) -> Ask:
+    """Return a job that shares no node as limits count it: with all CPUs of its nodes, of the
+    smallest that it could have."""
+    names = ask.req_nodes & partition.nodes or partition.nodes
+    least = min((site.nodes[name].cpus for name in names if name in site.nodes), default=0)
+    cpus = max(ask.tres.get("cpu", 0.0), least * max(1, ask.nodes))
+    return replace(ask, tres={**ask.tres, "cpu": cpus})
 
 
 def _levels(ask: Ask, partition: Partition, site: Site) -> Iterator[Qos | Assoc]:

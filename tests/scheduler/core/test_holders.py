@@ -84,3 +84,13 @@ def test_a_reckoning_holds_while_the_gpus_it_is_about_are_as_they_were() -> None
     assert kept.get(vc, 4, cluster, 61.0) is None
     cluster.start(a_job("s", gpus=1).job, vc, pool.place(1) or [], 1.0)
     assert kept.get(vc, 4, cluster, 10.0) is None
+
+
+def test_in_a_pool_without_gpus_nobody_is_waited_for() -> None:
+    """A look at a Slurm with a job that waits in a partition without GPUs ended in a division by
+    zero: nothing was said of any job."""
+    desk = Desk(Fifo(), cluster_of(nodes=1, gpus=8))
+    pool = desk.core.cluster.pools["vc"]
+    pool.per_node = 0
+    for gpus in (0, 1):
+        assert soonest(pool, gpus, [], lambda *_: 60.0).jobs == ()

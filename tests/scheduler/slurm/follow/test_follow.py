@@ -96,7 +96,7 @@ class Told:
     def outputs(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         return {job_id: (job_id, self.paths.get(job_id, "")) for job_id in job_ids}
 
-    def tried(self, options: Sequence[str], user: str = "") -> str:
+    def tried(self, options: Sequence[str], user: str = "", patience_s: float = 3.0) -> str:
         self.asked += [(user, list(options))] * bool(user)
         return self.judge(options) if user else self.says.get(f"sbatch {' '.join(options)}", "")
 

@@ -270,3 +270,17 @@ def test_a_change_whose_nine_in_ten_comes_later_is_not_sooner() -> None:
     assert not trials._sooner(as_it_is, as_it_is, 0.0)
     assert trials._sooner(replace(changed, start_p90=3000.0), as_it_is, 0.0)
     assert trials._sooner(changed, Tried(), 0.0)
+
+
+def test_what_sbatch_would_refuse_is_told_of_no_start_before_submission() -> None:
+    """A limit on jobs submitted is no limit of the queue: an array of more tasks than it allows
+    was to start at once."""
+    scene = twin(None)
+    scene.look(job(scene, 1, 1, 1.0))
+    refused = "allocation failure: Job violates accounting/QOS policy (job submit limit)"
+    for array, said in (("--array=1-137", refused), ("--array=1-5", "")):
+        scene.slurm.judge = lambda options, said=said: said if "137" in " ".join(options) else ""  # type: ignore[misc]
+        (told,) = eta(scene, "ada", "-p", "main", array)["tried"]
+        assert (told["start_p50"] is None) is bool(said), told
+        assert ("violates" in told["why"]) is bool(said)
+    assert all("--wrap" not in options for _, options in scene.slurm.asked)

@@ -15,7 +15,7 @@ from pipeline.printed.why import sooner_lines
 from scheduler.explain.effect import Eta, Sooner, Tried
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.service.log.questions import ETA, NODES, TRIED
-from scheduler.slurm.follow.checks import against_trial, put_back_s
+from scheduler.slurm.follow.checks import Verdict, against_trial, put_back_s
 from scheduler.slurm.follow.reasons import _limit
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.site import QOS
@@ -489,10 +489,22 @@ def test_what_sbatch_test_only_contradicts_is_withdrawn(
     start: float | None, said: str, words: str
 ) -> None:
     before = _eta(start)
-    found = against_trial(before, said, lambda _: 1800.0)
+    found = against_trial(before, Verdict.of(said), lambda _: 1800.0)
     assert found.tried[1] == before.tried[1]
     if not words:
         assert found == before
         return
     assert words in found.tried[0].why
     assert (found.tried[0].start_p50, found.tried[0].reason) == (None, "")
+
+
+def test_a_job_that_waits_in_a_partition_without_gpus_does_not_end_a_look() -> None:
+    scene = twin(None)
+    plain = replace(scene.slurm.has[1], gpus=0, types=(), partitions=("plain",))
+    scene.slurm.has = [scene.slurm.has[0], plain]
+    shown = "PartitionName=main Nodes=n1 State=UP\nPartitionName=plain Nodes=n2 State=UP"
+    scene.slurm.says["scontrol -a show partition"] = shown
+    of = {"partition": "plain", "gpus": 0, "cpus": 8, "min_cpus": 8, "time_limit_s": 3600.0}
+    runs = scene.job(1, "RUNNING", start=NOW, nodes=("n2",), **of)
+    scene.look(runs, scene.job(2, reason="Resources", **of), scene.job(3, reason="Priority", **of))
+    assert {scene.follower.reasons[j].code for j in ("2", "3")} == {"Resources", "Priority"}

@@ -12,7 +12,7 @@ from features.clock import LAST_S
 from scheduler.slurm.read import parse
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.request import RequestError, options_of, request
-from scheduler.slurm.read.site import asks_of
+from scheduler.slurm.read.site import asks_of, defaults_in
 from scheduler.slurm.twin.site import Assoc, Partition, Site
 
 SITE = Site({}, {"gpu": Partition("gpu", frozenset(), default=True)})
@@ -138,6 +138,17 @@ def test_what_a_job_does_not_say_is_its_partitions() -> None:
     assert made("-p", "gpu", "--gpus=3", "--mem=1G", "-c", "4", "-A", "a") == (4, 1024.0, "a")
     assert made("-p", "gpu", "-n", "2") == (2, 200.0, "b")
     assert made("-p", "cpu", "--gpus=3") == (1, 100.0, "b")
+
+
+def test_memory_that_a_partition_gives_by_the_node_hides_the_sites_by_the_cpu() -> None:
+    """A job that sbatch refuses, since it gets more memory than any node has, was to start at
+    once."""
+    own = Partition("own", frozenset(), defaults={"DefMemPerNode": 9e5, "DefCpuPerGPU": 2.0})
+    config = {"DefMemPerCPU": "100", "MaxMemPerCPU": "4000"}
+    site = Site({}, {"own": own, "all": Partition("all", frozenset())}, config=config)
+    jobs = [request(["-p", name], site, "al", "1", 0.0) for name in ("own", "all")]
+    assert [(job.least_mib, job.per) for job in jobs] == [(9e5, "node"), (100.0, "cpu")]
+    assert defaults_in(config, own)["MaxMemPerCPU"] == 4000.0
 
 
 @pytest.mark.parametrize(

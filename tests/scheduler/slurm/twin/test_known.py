@@ -70,6 +70,17 @@ def test_limits_have_slurms_names(of: str, limits: Limits, reason: str, ever: bo
     assert not is_set(reason, ASK, PART, SITE)
 
 
+@pytest.mark.parametrize("of", ["qos", "assoc"])
+def test_a_job_that_shares_no_node_counts_as_all_of_its_cpus(of: str) -> None:
+    """One CPU on a node of 32 by itself was to start at once under a limit of four."""
+    few = site(Limits(grp_tres={"cpu": 4}), of)
+    one = replace(ASK, nodes=1, tres={"cpu": 1.0, "node": 1.0})
+    assert first_hit(one, PART, few, Usage()) is None
+    hit = first_hit(replace(one, exclusive=True), PART, few, Usage())
+    assert hit is not None
+    assert (hit.reason[-11:], hit.asked, hit.ever) == ("GrpCpuLimit", 32.0, False)
+
+
 def test_every_name_that_can_be_made_is_one_of_slurms() -> None:
     known, tres = set(limit_codes()), ("cpu", "mem", "node", "billing", "gres/gpu:a", "license/x")
     of_all = {
