@@ -72,7 +72,7 @@ def wait(a: Asked) -> str:
     """Check the whole wait: how long, for what by share, who had how many GPU hours, who went
     first, and the bound if it has passed. Return what is wrong, or "".
     """
-    text, asked = a.told["wait"], a.moment.asked[a.job_id]
+    text, asked = a.told["wait"]["text"], a.moment.asked[a.job_id]
     if text.endswith(JUST_CAME):
         late_s = a.answered_at - asked["submitted_at"] - slack(a)
         return f"{text!r}, {late_s:.0f} s after it was" if late_s > 1.0 else ""

@@ -15,7 +15,7 @@ from scheduler.core.decisions import Reason
 from scheduler.explain.answer import Analysis
 from scheduler.explain.belief import alike_words
 from scheduler.explain.explanation import Explanation
-from scheduler.explain.render import Depth, says
+from scheduler.explain.render import Depth, says, waited_words
 
 _COLUMNS = {*(spec.name for spec in FEATURES), *PACKING_FEATURES, *PAIR_FEATURES}
 RAW_NAMES = sorted(name for name in _COLUMNS if "_" in name)
@@ -66,6 +66,8 @@ def with_words(told: Mapping[str, Any]) -> dict[str, Any]:
         evidence = "" if alike is None else alike_words(alike)
         words = {"text": says(found)["belief"], "evidence": evidence}
         answer["belief"] = {**answer["belief"], **words}
+    if found.wait is not None:
+        answer["wait"] = {**answer["wait"], "text": waited_words(found, found.wait)}
     return answer
 
 

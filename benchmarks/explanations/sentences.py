@@ -429,7 +429,7 @@ def lines(a: Asked) -> str:
     """Check that the command line prints what the API gave. Return what is wrong, or ""."""
     parts = ("in_the_way", "place", "promise", "sharing", "otherwise", "changed")
     said = [a.analysis[name] for name in parts]
-    said += [(a.told["belief"] or {}).get("text", ""), a.told["wait"]]
+    said += [(a.told["belief"] or {}).get("text", ""), a.told["wait"]["text"]]
     return next((f"not printed: {text!r}" for text in said if text and text not in a.lines), "")
 
 
@@ -472,7 +472,8 @@ def page_wait(a: Asked) -> str:
     wrong, or "".
     """
     found, after = re.search(r"<p>(Job [^<]+)</p>", a.page), a.after or a.told
-    shown, *told = map(_made_of, (found[1] if found else "", a.told["wait"], after["wait"]))
+    by_api = (a.told["wait"]["text"], after["wait"]["text"])
+    shown, *told = map(_made_of, (found[1] if found else "", *by_api))
     before, later = map(set, told)
     right = shown in told or before & later <= set(shown) <= before | later
     return "" if shown and right else f"on the page {shown}, by the API {told}"

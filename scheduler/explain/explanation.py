@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from scheduler.core.receipts import Receipt
 from scheduler.explain.answer import Analysis, OrderTerm
 from scheduler.explain.belief import Belief
+from scheduler.explain.life import Held
 from scheduler.slurm.reason import SlurmReason
 
 
@@ -88,11 +89,36 @@ class PredictionReason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathStep:
+    """A step on the way to a pair's speeds, or to a sharing score.
+
+    Attributes:
+        of_partner: it is about the job that was there, and not about the one that came.
+        score, speed: what it led to, at the end of the way; `corrected`: by pairs that ran.
+        feature: what was compared with `cut`, and `at_most` whether it is no more; value None: it
+            is not known, or `withheld` from whoever asks.
+        note: the step as it was written, where it compares nothing.
+    """
+
+    of_partner: bool = False
+    score: int | None = None
+    speed: float | None = None
+    corrected: bool = False
+    feature: str = ""
+    value: float | None = None
+    withheld: bool = False
+    at_most: bool = False
+    cut: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
     """Why a job shares its GPUs, by the numbers that the policy decided by.
 
     Attributes:
-        tree_path: the steps to the predicted speeds, or to the sharing score.
+        newcomer: whether it came to the other's GPUs, or the other to its own.
+        path: the steps to the predicted speeds, or to the sharing score.
         speed, partner_speed: of alone, that both were predicted.
         gain_s: seconds that both ends, summed up, are expected to be sooner by sharing; worked out
             from the speeds and `left_s`, `partner_left_s`: what either had left to run alone.
@@ -100,9 +126,10 @@ class Packing:
     """
 
     partner: str
-    tree_path: list[str]
+    path: list[PathStep]
     speed: float | None
     partner_speed: float | None
+    newcomer: bool = True
     gain_s: float | None = None
     left_s: float | None = None
     partner_left_s: float | None = None
@@ -185,17 +212,80 @@ class Order:
     unavailable: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitedFor:
-    """All the waiting for one reason: its `share` of the whole, in how many `spells`, and the
-    `text` of the longest.
+    """All the waiting for one reason: its `share` of the whole, in how many `spells`, and what was
+    decided as the longest began.
+
+    Attributes:
+        action: what was decided; "": that is not recorded.
+        need, free, limit: GPUs asked for, free and there; closed: how many of those were closed.
+        position: place in line, from 1.
+        blocker, partner: the job in the way, and the one that GPUs are shared with.
+        held_by: the jobs it waited for, gone within `gone_in_s`, nine in ten.
     """
 
     reason: str
-    text: str
     seconds: float
     share: float
     spells: int
+    action: str = ""
+    need: int | None = None
+    free: int | None = None
+    limit: int | None = None
+    closed: float | None = None
+    position: int | None = None
+    blocker: str | None = None
+    partner: str | None = None
+    held_by: list[str] = field(default_factory=list)
+    gone_in_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedBound:
+    """What followed when a wait passed the policy's bound on waiting.
+
+    Attributes:
+        in_force: whether the job went before all others that had not passed it.
+        kept_after_s: GPUs were kept for it so long after its submission; None: none were.
+        started_after_s: and it waited so long for the jobs on them; None: it still does.
+        kept_for: the job that GPUs were kept for meanwhile, one at a time; None: for none.
+        costs_s, times: where the bound is not in force: what going first was predicted to cost
+            the others, and how many times the GPUs that it may run on were asked for.
+    """
+
+    bound_s: float
+    in_force: bool = False
+    kept_after_s: float | None = None
+    started_after_s: float | None = None
+    kept_for: str | None = None
+    costs_s: float | None = None
+    times: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """What a wait was made of, or is so far, besides its reasons and who went first.
+
+    Attributes:
+        seconds: in all; still: it goes on.
+        live: told while the job is in a queue or runs, and not of a record of old.
+        came: it was neither started nor ended yet. refused: it never was in a queue.
+        meanwhile: jobs that had GPUs of its virtual cluster, those of most GPU-time first.
+        held: seconds that it was held, which are no waiting, by reason.
+        bound: None: it has not passed the bound on waiting, or nobody recorded it.
+    """
+
+    gpus: int
+    vc: str | None = None
+    seconds: float = 0.0
+    still: bool = False
+    live: bool = True
+    came: bool = False
+    refused: bool = False
+    meanwhile: list[Held] = field(default_factory=list)
+    held: dict[str, float] = field(default_factory=dict)
+    bound: PassedBound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +319,8 @@ class Explanation:
         curve: what its durations and odds are made of; None: that was not kept.
         waited_s: seconds that it has waited, or had when it started; without those it was held or
             profiled. None: not known.
-        wait: what its wait was made of, or is so far, in words: reasons by share, who had how many
-            GPU hours meanwhile, who went first, the bound on waiting. "": of a job of Slurm's.
-        waits: what it waited for, the longest first, in the words of then; the seconds sum to its
+        wait: what its wait was made of, or is so far; None: of a job of Slurm's.
+        waits: what it waited for, the longest first, by the numbers of then; the seconds sum to its
             waiting time, in front of Slurm to what of it was seen.
         overtaken: None: by nobody.
         forecast: None: no estimate yet. `promised`: the one made when it was submitted.
@@ -267,7 +356,7 @@ class Explanation:
     held_by: str = ""
     held_at: float | None = None
     slurm: SlurmReason | None = None
-    wait: str = ""
+    wait: Waited | None = None
     intercept: float | None = None
     predicted_s: float | None = None
     curve: Receipt | None = None

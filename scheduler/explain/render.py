@@ -12,6 +12,14 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import NodesLookedAt
 from scheduler.core.phase import OVER
 from scheduler.core.plural import are, count, were
+from scheduler.core.tree_steps import (
+    MISSING,
+    SCORES,
+    WITHHELD,
+    TreeStep,
+    corrected_step,
+    speed_step,
+)
 from scheduler.explain.answer import (
     Analysis,
     Cause,
@@ -27,13 +35,23 @@ from scheduler.explain.answer import (
 from scheduler.explain.belief import belief_words
 from scheduler.explain.causes import Causes
 from scheduler.explain.effect import ByNode, Eta, Tried, WhatIfAnswer
-from scheduler.explain.explanation import Compared, Explanation, StartForecastRow
+from scheduler.explain.explanation import (
+    Compared,
+    Explanation,
+    Packing,
+    PathStep,
+    StartForecastRow,
+    Waited,
+    WaitedFor,
+)
 from scheduler.explain.reasons import SHARING, sentence
+from scheduler.explain.waited import wait_words
 from scheduler.explain.words import (
     AT_ONCE_S,
     bound_words,
     clock_time,
     closed_words,
+    comparison,
     drained_words,
     duration,
     gain_words,
@@ -334,8 +352,42 @@ def _latest(about: _About) -> _Rows:
 
 
 def _waited(about: _About) -> _Rows:
-    if about.job is not None and about.in_slurm is None:
-        yield "Its wait", about.job.wait
+    if about.job is not None and about.job.wait is not None and about.in_slurm is None:
+        yield "Its wait", waited_words(about.job, about.job.wait)
+
+
+def waited_words(job: Explanation, found: Waited) -> str:
+    """Return what a job's wait was made of, or is so far."""
+    began = said_words(job.waits[0], job.job_id) if job.waits else ""
+    overtaken = job.overtaken.why if job.overtaken is not None else {}
+    return wait_words(job.job_id, found, job.waits, overtaken, began)
+
+
+def said_words(one: WaitedFor, job_id: str) -> str:
+    """Return what was decided as the longest wait for a reason began; of a reason that only a newer
+    service knows, its name."""
+    if not one.action:
+        return "in the queue, no reason recorded yet"
+    if one.reason not in {*Reason} or one.action not in {*Action}:
+        return phrase(one.reason)
+    evidence = (("closed_gpus", one.closed), ("gone_in_s", one.gone_in_s))
+    decided = Decision(
+        seq=0,
+        time=0.0,
+        action=Action(one.action),
+        reason=Reason(one.reason),
+        job_id=job_id,
+        vc="",
+        need=one.need,
+        free=one.free,
+        limit=one.limit,
+        position=one.position,
+        blocker=one.blocker,
+        partner=one.partner,
+        held_by=tuple(one.held_by),
+        evidence=tuple((name, value) for name, value in evidence if value is not None),
+    )
+    return sentence_of(decided)
 
 
 def _promised(about: _About) -> _Rows:
@@ -432,8 +484,30 @@ def _packed(about: _About) -> _Rows:
         alone = f"predicted speed {found.speed:.0%} of alone"
         text += f": {alone}, of the other {found.partner_speed:.0%}"
     yield "Shares GPUs", f"{text}."
-    for why in (gain_words(found), *found.tree_path):
+    for why in (gain_words(found), *path_words(found)):
         yield " because", why
+
+
+def path_words(found: Packing) -> list[str]:
+    """Return the steps to what was predicted of a pair, in words; on the side of the job that was
+    there they say whose they are."""
+    whose = ("", "partner: ") if found.newcomer else ("newcomer: ", "this job: ")
+    return [comparison(_step_of(one), *whose) for one in found.path]
+
+
+def _step_of(one: PathStep) -> TreeStep:
+    if one.score is not None:
+        text = f"sharing score {one.score} ({SCORES[one.score]})"
+        return TreeStep(one.of_partner, text, score=one.score)
+    if one.speed is not None:
+        text = corrected_step(one.speed) if one.corrected else speed_step(one.speed)
+        return TreeStep(one.of_partner, text, speed=one.speed)
+    if one.cut is None:
+        return TreeStep(one.of_partner, one.note)
+    value = WITHHELD if one.withheld else MISSING if one.value is None else f"{one.value:.6g}"
+    text = f"{one.feature} {value} {'<=' if one.at_most else '>'} {one.cut:.6g}"
+    compared = (one.feature, one.value, one.at_most, one.cut)
+    return TreeStep(one.of_partner, text, compared=compared)
 
 
 def _left_out(about: _About) -> _Rows:

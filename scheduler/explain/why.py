@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from scheduler.core.curves import Curve
 from scheduler.core.decisions import STARTS, Action, Decision, Reason
 from scheduler.core.durations import LONG_S
 from scheduler.core.phase import Phase
 from scheduler.core.receipts import Receipt
+from scheduler.core.tree_steps import CORRECTED, WITHHELD, TreeStep
 from scheduler.explain.belief import Belief, Runs, belief
 from scheduler.explain.dossier import Dossier, Stands
 from scheduler.explain.explanation import (
@@ -17,6 +19,7 @@ from scheduler.explain.explanation import (
     Finding,
     Overtaken,
     Packing,
+    PathStep,
     PredictionReason,
     StartForecastRow,
     Times,
@@ -79,10 +82,10 @@ def explain(of: Dossier) -> Explanation:
         waits=[
             WaitedFor(
                 reason=w.reason.value,
-                text=w.sentence,
                 seconds=w.seconds,
                 share=w.share,
                 spells=w.spells,
+                **said_of(w.said),
             )
             for w in waits
         ],
@@ -92,7 +95,7 @@ def explain(of: Dossier) -> Explanation:
         held_by=job.held_by,
         held_at=job.held_at,
         slurm=job.slurm,
-        wait="" if job.slurm is not None else story.wait,
+        wait=None if job.slurm is not None else story.waited,
         intercept=score.intercept if score and score.adds_up else None,
         predicted_s=score.seconds if score and score.adds_up else None,
         curve=receipt_of(stands, story),
@@ -258,6 +261,47 @@ def _end(job: JobRow, story: Story, now: float, latest: Finding | None) -> Findi
     return Finding(job.state or job.phase, text, job.ended_at, next_step=next_step)
 
 
+def said_of(d: Decision | None) -> dict[str, Any]:
+    """Return the values of a decision that its sentence names, by the fields of `WaitedFor`;
+    nothing where none is recorded."""
+    if d is None:
+        return {}
+    evidence = dict(d.evidence)
+    closed, gone_in_s = evidence.get("closed_gpus"), evidence.get("gone_in_s")
+    return {
+        "action": d.action.value,
+        "need": d.need,
+        "free": d.free,
+        "limit": d.limit,
+        "closed": None if closed is None else float(closed),
+        "position": d.position,
+        "blocker": d.blocker,
+        "partner": d.partner,
+        "held_by": list(d.held_by),
+        "gone_in_s": None if gone_in_s is None else float(gone_in_s),
+    }
+
+
+def path_step(step: TreeStep) -> PathStep:
+    """Return a step through a packing tree, as it was recorded, as values."""
+    if step.ends:
+        corrected = step.text.startswith(CORRECTED)
+        return PathStep(
+            of_partner=step.of_partner, score=step.score, speed=step.speed, corrected=corrected
+        )
+    if step.compared is None:
+        return PathStep(of_partner=step.of_partner, note=step.text)
+    name, value, at_most, cut = step.compared
+    return PathStep(
+        of_partner=step.of_partner,
+        feature=name,
+        value=value,
+        withheld=WITHHELD in step.text,
+        at_most=at_most,
+        cut=cut,
+    )
+
+
 def _packing(story: Story) -> Packing | None:
     if not story.sharing:
         return None
@@ -265,7 +309,8 @@ def _packing(story: Story) -> Packing | None:
     speed, partner_speed = last.speeds or (None, None)
     return Packing(
         partner=last.partner,
-        tree_path=list(last.tree_path),
+        newcomer=last.newcomer,
+        path=[path_step(TreeStep.of(step)) for step in last.steps],
         speed=speed,
         partner_speed=partner_speed,
         gain_s=last.gain_s,

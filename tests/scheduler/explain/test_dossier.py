@@ -146,9 +146,6 @@ WORDED = {
     "forecast.no_latest",
     "prediction.text",
     "contributions.text",
-    "packing.tree_path",
-    "wait",
-    "waits.text",
 }
 
 
@@ -165,12 +162,15 @@ def test_an_answer_holds_values_where_it_is_not_listed_that_it_holds_words() -> 
         evidence=spread,
     )
     start = replace(WAITS, seq=2, time=30.0, action=Action.START, reason=Reason.EXCLUSIVE_GPUS)
+    packs = replace(start, action=Action.PACK, reason=Reason.PARTNER_FOUND, partner="p",
+                    tree_path=("gpu_util_pct 14 <= 43.58", "sharing score 0 (tiny)"))  # fmt: skip
     runs = replace(ROW, phase="running", started_at=30.0)
     missing = Bound(missing="1 job before it has no time limit")
     found = set[str]()
     for of in (
         a_dossier(own=(joins, WAITS), alike=[30.0, 40.0], bound=missing),
         a_dossier(runs, own=(joins, WAITS, start), forecast=FORECAST),
+        a_dossier(runs, own=(joins, WAITS, packs), forecast=FORECAST),
         a_dossier(replace(runs, phase="ended", state="failed", exit_code=1, ended_at=50.0),
                   own=(joins, WAITS, start)),
         a_dossier(replace(ROW, hold="owner", held_by="ada", held_at=5.0), own=(joins, WAITS)),
@@ -179,7 +179,7 @@ def test_an_answer_holds_values_where_it_is_not_listed_that_it_holds_words() -> 
         assert told.belief is not None
         found |= set(_worded(encode(told)))
     assert found <= WORDED | {"belief.asks"}, "a command is a value"
-    assert {"principal.text", "wait", "forecast.no_latest"} <= found
+    assert {"principal.text", "forecast.no_latest"} <= found
 
 
 def _worded(value: Any, path: str = "") -> Iterator[str]:

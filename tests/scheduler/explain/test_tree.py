@@ -11,7 +11,14 @@ import pytest
 from pipeline.printed.why import tree_lines
 from scheduler.core.findings import NodesLookedAt
 from scheduler.explain.answer import Analysis, Group, Kept
-from scheduler.explain.explanation import Explanation, Overtaken, Packing, Standing, Times
+from scheduler.explain.explanation import (
+    Explanation,
+    Overtaken,
+    Packing,
+    PathStep,
+    Standing,
+    Times,
+)
 from scheduler.explain.render import Depth, Reader, render
 from scheduler.explain.tree import Finding, tree_of
 from scheduler.slurm.reason import SlurmReason
@@ -94,7 +101,7 @@ def test_the_nodes_are_counted_by_what_keeps_a_job_from_them() -> None:
 def test_sentences_beside_whose_values_they_would_stand_are_made_when_they_are_shown() -> None:
     pair = Packing(
         partner="b",
-        tree_path=["both are small"],
+        path=[PathStep(note="both are small"), PathStep(of_partner=True, speed=0.8)],
         speed=0.9,
         partner_speed=0.8,
         gain_s=600.0,
@@ -108,6 +115,7 @@ def test_sentences_beside_whose_values_they_would_stand_are_made_when_they_are_s
     rows = render(job, Depth.WHOLE, Reader.TERMINAL, 100.0)
     texts = [row.text for row in rows]
     assert "3 later jobs started first: 2 smaller and 1 older." in texts
+    assert {"both are small", "partner: predicted speed 80 % of alone"} <= set(texts)
     assert (
         "Alone this job would run 1 h more on average, the other 30 min; sharing, both ends are "
         "in sum 10 min sooner than one after the other, and that costs others 2 min of waiting in "
