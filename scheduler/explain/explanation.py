@@ -46,19 +46,62 @@ class StartForecastRow:
     stated: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One reason with its numbers, as they were when it began to hold at `since` (seconds since the
-    epoch).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a decision said of a job: the values that its sentence names.
+
+    Attributes:
+        action: what was decided; "": nothing was, or that is not recorded.
+        need, free, limit: GPUs asked for, free and there; closed: how many of those were closed.
+        position: place in line, from 1.
+        blocker, partner: the job in the way, and the one that GPUs are shared with.
+        held_by: the jobs it waited for, gone within `gone_in_s`, nine in ten.
     """
 
     reason: str
-    text: str
-    since: float
+    action: str = ""
     need: int | None = None
     free: int | None = None
     limit: int | None = None
-    next_step: str = ""
+    closed: float | None = None
+    position: int | None = None
+    blocker: str | None = None
+    partner: str | None = None
+    held_by: list[str] = field(default_factory=list)
+    gone_in_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """With whom a job that runs has its GPUs now.
+
+    Attributes:
+        partner: with that job, for `seconds`; None: with nobody.
+        came: whether it came to another's GPUs, and `to` whose.
+    """
+
+    partner: str | None = None
+    seconds: float = 0.0
+    came: bool = False
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(Said):
+    """One reason with its numbers, as they were when it began to hold at `since` (seconds since the
+    epoch).
+
+    Attributes:
+        reason: why, or how the job ended; Slurm's own word, where that decides.
+        decided: of a job that is over, the reason of the decision that says how; "": none does.
+        remedy: the reason whose remedy would help (`docs/reasons.md`); "": nothing would.
+        shares: of a job that runs, in the first of its findings.
+    """
+
+    since: float
+    decided: str = ""
+    remedy: str = ""
+    shares: Shares | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,32 +256,14 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitedFor:
+class WaitedFor(Said):
     """All the waiting for one reason: its `share` of the whole, in how many `spells`, and what was
     decided as the longest began.
-
-    Attributes:
-        action: what was decided; "": that is not recorded.
-        need, free, limit: GPUs asked for, free and there; closed: how many of those were closed.
-        position: place in line, from 1.
-        blocker, partner: the job in the way, and the one that GPUs are shared with.
-        held_by: the jobs it waited for, gone within `gone_in_s`, nine in ten.
     """
 
-    reason: str
     seconds: float
     share: float
     spells: int
-    action: str = ""
-    need: int | None = None
-    free: int | None = None
-    limit: int | None = None
-    closed: float | None = None
-    position: int | None = None
-    blocker: str | None = None
-    partner: str | None = None
-    held_by: list[str] = field(default_factory=list)
-    gone_in_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +333,7 @@ class Explanation:
     """Why a job is where it is.
 
     Attributes:
-        dominant: the reason, in a sentence; the first of `principal`.
+        reason: that of the first of `principal`.
         principal: at most four, in order of precedence; reasons that held earlier come last.
         contributions: terms behind `predicted_s`, largest first; `bundle` names the model.
         intercept: what every job starts at, log-seconds: ln(1 + predicted_s) is its sum with the
@@ -319,13 +344,16 @@ class Explanation:
         curve: what its durations and odds are made of; None: that was not kept.
         waited_s: seconds that it has waited, or had when it started; without those it was held or
             profiled. None: not known.
-        wait: what its wait was made of, or is so far; None: of a job of Slurm's.
+        whole_wait: what its wait was made of, or is so far; None: of a job of Slurm's.
         waits: what it waited for, the longest first, by the numbers of then; the seconds sum to its
             waiting time, in front of Slurm to what of it was seen.
         overtaken: None: by nobody.
         forecast: None: no estimate yet. `promised`: the one made when it was submitted.
         analysis: when it was asked for, of a job that waits.
         detail: what the backend says of it.
+        at: the moment of the answer. gpus: that it asks for.
+        state, exit_code: how it ended, as the backend says; "" and None: it has not.
+        busy: what keeps the decider from deciding about it; "": nothing.
         hold: "owner" or "operator", who may release it; held_by, held_at: by whom and since when it
             is held. "": it is not.
         slurm: of a job of a followed Slurm: why that has it waiting, or had until it started it.
@@ -334,8 +362,6 @@ class Explanation:
     job_id: str
     phase: str
     reason: str
-    dominant: str
-    next_step: str
     principal: list[Finding]
     standing: Standing | None
     forecast: StartForecastRow | None
@@ -356,7 +382,12 @@ class Explanation:
     held_by: str = ""
     held_at: float | None = None
     slurm: SlurmReason | None = None
-    wait: Waited | None = None
+    whole_wait: Waited | None = None
     intercept: float | None = None
     predicted_s: float | None = None
     curve: Receipt | None = None
+    at: float = 0.0
+    gpus: int = 0
+    state: str = ""
+    exit_code: int | None = None
+    busy: str = ""

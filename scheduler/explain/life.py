@@ -81,7 +81,8 @@ class Event:
 
     Attributes:
         free_pass: taken in a free profiling pass, whose time the job was not charged for.
-        sentence, next_step: in words; `next_step` empty when nothing helps.
+        sentence, next_step: in words; `next_step` empty when nothing helps. remedy: the reason
+            whose remedy that is.
         evidence: the numbers behind the sentence, by name.
     """
 
@@ -91,6 +92,7 @@ class Event:
     next_step: str
     evidence: Json
     free_pass: bool = False
+    remedy: Reason | None = None
 
     @property
     def void(self) -> bool:
@@ -409,6 +411,7 @@ def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
         next_step=step_of(d),
         evidence=evidence,
         free_pass=free_pass,
+        remedy=d.reason if step_of(d) else None,
     )
 
 

@@ -10,7 +10,7 @@ from enum import Enum, IntEnum, auto
 
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import NodesLookedAt
-from scheduler.core.phase import OVER
+from scheduler.core.phase import OVER, Phase
 from scheduler.core.plural import are, count, were
 from scheduler.core.tree_steps import (
     MISSING,
@@ -38,13 +38,14 @@ from scheduler.explain.effect import ByNode, Eta, Tried, WhatIfAnswer
 from scheduler.explain.explanation import (
     Compared,
     Explanation,
+    Finding,
     Packing,
     PathStep,
+    Said,
     StartForecastRow,
     Waited,
-    WaitedFor,
 )
-from scheduler.explain.reasons import SHARING, sentence
+from scheduler.explain.reasons import SHARING, next_step, sentence
 from scheduler.explain.waited import wait_words
 from scheduler.explain.words import (
     AT_ONCE_S,
@@ -55,7 +56,9 @@ from scheduler.explain.words import (
     drained_words,
     duration,
     gain_words,
+    has_gpus,
     hold_words,
+    how_it_ended,
     listed,
     overtaken_words,
     phrase,
@@ -66,7 +69,7 @@ from scheduler.explain.words import (
     starts,
     stated_words,
 )
-from scheduler.slurm.reason import SlurmReason
+from scheduler.slurm.reason import SlurmReason, headline
 from scheduler.slurm.reason import rows as slurm_rows
 
 
@@ -207,7 +210,7 @@ def _first(about: _About) -> _Rows:
         yield "", f"{job.job_id} is {job.phase}{place}: {why}.{code}"
         return
     stands = "over" if about.over else _STANDS.get(job.phase, job.phase)
-    why = job.dominant if wait is None else dominant(wait)
+    why = first_words(job) if wait is None else dominant(wait)
     yield "", f"{job.job_id} is {stands}: {why}{code}"
 
 
@@ -280,7 +283,7 @@ def _detail(about: _About) -> _Rows:
     job = about.job
     if job is None or about.over or about.in_slurm is not None:
         return
-    if job.detail not in ("", job.dominant):
+    if job.detail not in ("", first_words(job)):
         yield "Detail", job.detail
 
 
@@ -352,29 +355,30 @@ def _latest(about: _About) -> _Rows:
 
 
 def _waited(about: _About) -> _Rows:
-    if about.job is not None and about.job.wait is not None and about.in_slurm is None:
-        yield "Its wait", waited_words(about.job, about.job.wait)
+    if about.job is not None and about.job.whole_wait is not None and about.in_slurm is None:
+        yield "Its wait", waited_words(about.job, about.job.whole_wait)
 
 
 def waited_words(job: Explanation, found: Waited) -> str:
     """Return what a job's wait was made of, or is so far."""
     began = said_words(job.waits[0], job.job_id) if job.waits else ""
     overtaken = job.overtaken.why if job.overtaken is not None else {}
-    return wait_words(job.job_id, found, job.waits, overtaken, began)
+    return wait_words(job.job_id, found, job.waits, overtaken=overtaken, began=began)
 
 
-def said_words(one: WaitedFor, job_id: str) -> str:
-    """Return what was decided as the longest wait for a reason began; of a reason that only a newer
-    service knows, its name."""
-    if not one.action:
+def said_words(one: Said, job_id: str) -> str:
+    """Return what a decision said of a job; of a reason that only a newer service knows, its
+    name."""
+    if not one.action and one.reason == Reason.NOT_YET_EVALUATED:
         return "in the queue, no reason recorded yet"
-    if one.reason not in {*Reason} or one.action not in {*Action}:
+    action = one.action or Action.WAIT  # an older service tells none
+    if one.reason not in {*Reason} or action not in {*Action}:
         return phrase(one.reason)
     evidence = (("closed_gpus", one.closed), ("gone_in_s", one.gone_in_s))
     decided = Decision(
         seq=0,
         time=0.0,
-        action=Action(one.action),
+        action=Action(action),
         reason=Reason(one.reason),
         job_id=job_id,
         vc="",
@@ -404,7 +408,7 @@ def _promised(about: _About) -> _Rows:
 def _overtaken(about: _About) -> _Rows:
     job = about.job if about.in_slurm is None else None
     found = job.overtaken if job is not None else None
-    if job is not None and found is not None and (about.depth is Depth.BRIEF or not job.wait):
+    if job is not None and found is not None and (about.depth is Depth.BRIEF or not job.whole_wait):
         yield "Overtaken", overtaken_words(found.why)
 
 
@@ -439,7 +443,7 @@ def _earlier(about: _About) -> _Rows:
     if job is not None and (job.standing is not None or job.hold or about.over):
         label = "Last decided" if about.over else "Earlier"
         for one in job.principal[1:]:
-            yield label, f"{_between(one.since, about.now)} ago: {one.text}"
+            yield label, f"{_between(one.since, about.now)} ago: {finding_words(job, one)}"
 
 
 BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
@@ -453,12 +457,18 @@ def _could(about: _About) -> _Rows:
     if about.wait is not None:
         best = about.wait.suggestions[: BRIEFLY if brief else None]
         offers = [offer_words(one, about.now) for one in best]
-        never = [f"{job.next_step}."] * about.never
+        never = [f"{_remedy(job)}."] * about.never
         texts = offers if brief else [f"{one}." for one in offers]
         for text in [*texts, *never] if brief else [*never, *texts]:
             yield "You could", text
-    elif job.next_step and not job.hold and about.in_slurm is None:
-        yield "You could", job.next_step
+    elif not job.hold and about.in_slurm is None:
+        yield "You could", _remedy(job)
+
+
+def _remedy(job: Explanation) -> str:
+    """Return what would help a job; "" where nothing does, or only a newer service knows it."""
+    code = job.principal[0].remedy if job.principal else ""
+    return next_step(Reason(code)) if code in {*Reason} else ""
 
 
 def offer_words(one: WhatIfAnswer, now: float) -> str:
@@ -544,6 +554,43 @@ _SAYS: tuple[tuple[str, Depth, Callable[[_About], _Rows]], ...] = (
     ("packing", Depth.WHOLE, _packed),
     ("not_examined", Depth.WHOLE, _left_out),
 )
+
+
+def first_words(job: Explanation) -> str:
+    """Return where a job stands, and why: the first of its findings, in a sentence."""
+    return finding_words(job, job.principal[0]) if job.principal else ""
+
+
+def finding_words(job: Explanation, one: Finding) -> str:
+    """Return a finding of a job in a sentence without its subject."""
+    over = job.times.ended_at is not None and job.phase != Phase.REFUSED
+    if over and one is job.principal[0]:
+        detail = job.detail if job.slurm is None or job.slurm.code else ""
+        return f"{_ended(job, one)}{f' ({detail})' if detail else ''}"
+    if job.slurm is not None and not over:
+        return headline(job.slurm, job.job_id, job.at)
+    if one.reason == Reason.NOT_YET_EVALUATED and not one.action:
+        busy = f": the decider {job.busy}" if job.busy else ""
+        return job.detail or f"not evaluated yet{busy}"
+    text = said_words(one, job.job_id)
+    return text if one.shares is None else has_gpus(text, one.shares)
+
+
+def _ended(job: Explanation, one: Finding) -> str:
+    if one.decided:
+        return said_words(replace(one, reason=one.decided), job.job_id)
+    times = job.times
+    ran_s = None
+    if times.started_at is not None and times.ended_at is not None:
+        ran_s = max(times.ended_at - times.started_at, 0.0)
+    return how_it_ended(
+        phase=job.phase,
+        state=job.state,
+        ran_s=ran_s,
+        waited_s=job.waited_s or 0.0,
+        gpus=job.gpus,
+        exit_code=job.exit_code,
+    )
 
 
 def dominant(found: Analysis) -> str:

@@ -110,7 +110,7 @@ def build_story(
         job=job, own=main, spans=lived, waits=waits, recorded=recorded, live=until is not None
     )
     began = waits[0].sentence if waits else ""
-    wait = wait_words(job.job_id, made_of, waits, recorded.overtaken, began)
+    wait = wait_words(job.job_id, made_of, waits, overtaken=recorded.overtaken, began=began)
     return Story(
         job=job,
         policy=recorded.policy,

@@ -104,6 +104,7 @@ def wait_words(
     job_id: str,
     found: Waited,
     waits: Sequence[Waits],
+    *,
     overtaken: Mapping[str, int],
     began: str,
 ) -> str:

@@ -28,7 +28,7 @@ from scheduler.explain.life import JobFacts
 from scheduler.explain.reasons import sentence
 from scheduler.explain.render import path_words, said_words
 from scheduler.explain.story import build_story
-from scheduler.explain.why import path_step, said_of
+from scheduler.explain.why import path_step, said_of, shares_of
 from scheduler.explain.words import (
     clock_time,
     comparison,
@@ -176,7 +176,9 @@ def test_a_running_job_is_said_to_have_its_gpus_as_it_has_them_now(
 ) -> None:
     reason = Reason.EXCLUSIVE_GPUS if action is Action.START else Reason.PARTNER_FOUND
     start = Decision(0, 0.0, action, reason, "1", "vc", need=4, partner=then)
-    assert has_gpus(sentence(start), [start], now, 30.0) == wanted
+    shares = shares_of([start], now, 30.0)
+    assert shares is not None
+    assert has_gpus(sentence(start), shares) == wanted
 
 
 @pytest.mark.parametrize("state", [*State, "", "some_new_state"])

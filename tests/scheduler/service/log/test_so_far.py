@@ -43,8 +43,8 @@ def test_who_had_the_gpus_is_summed_and_named_to_who_may_see_it(
     def said(viewer: Viewer) -> str:
         view = PageQueries(store, viewer)
         found = explained(view, "waits", desk.world.now())
-        assert found.wait is not None
-        told = waited_words(found, found.wait)
+        assert found.whole_wait is not None
+        told = waited_words(found, found.whole_wait)
         assert told == page_of(view, "waits").drawn.story.wait
         return told
 
