@@ -72,7 +72,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class GpusNow:
     """With whom a job that runs has its GPUs now.
 
     Attributes:
@@ -101,7 +101,7 @@ class Finding(Said):
     since: float
     decided: str = ""
     remedy: str = ""
-    shares: Shares | None = None
+    shares: GpusNow | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from scheduler.explain.explanation import (
     Contribution,
     Explanation,
     Finding,
+    GpusNow,
     Overtaken,
     Packing,
     PathStep,
     PredictionReason,
-    Shares,
     StartForecastRow,
     Times,
     WaitedFor,
@@ -247,13 +247,13 @@ def _finding(event: Event) -> Finding:
     )
 
 
-def shares_of(given: Sequence[Decision], partner: str | None, shared_s: float) -> Shares | None:
+def shares_of(given: Sequence[Decision], partner: str | None, shared_s: float) -> GpusNow | None:
     """Return with whom a running job has its GPUs now; None where nothing gave it any."""
     if not given:
         return None
     came = given[-1].action is Action.PACK
     to = given[-1].partner if came else None
-    return Shares(partner=partner, seconds=shared_s, came=came, to=to)
+    return GpusNow(partner=partner, seconds=shared_s, came=came, to=to)
 
 
 def _end(job: JobRow, latest: Finding | None) -> Finding:
