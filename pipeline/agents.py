@@ -47,6 +47,9 @@ _TRIED = "the twin, with this change, in the same futures"
 # of the longest beginning of a field's path; each number of an answer has one (a test)
 SOURCES: dict[str, dict[str, str]] = {
     "why": {
+        "at": "the look",
+        "gpus": _SQUEUE,
+        "exit_code": _SQUEUE,
         "times": _SQUEUE,
         "principal": _RULES,
         "standing": "squeue: those who wait in its partition, by priority",

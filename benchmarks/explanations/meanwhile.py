@@ -73,7 +73,7 @@ def wait(a: Asked) -> str:
     hours of other jobs, jobs that started first, and the bound on waiting if it has passed. Return
     the error in words, or "".
     """
-    text, asked = a.told["wait"], a.moment.asked[a.job_id]
+    text, asked = a.told["wait"]["text"], a.moment.asked[a.job_id]
     if text.endswith(JUST_CAME):
         late_s = a.answered_at - asked["submitted_at"] - slack(a)
         return f"{text!r}, {late_s:.0f} s after it was" if late_s > 1.0 else ""

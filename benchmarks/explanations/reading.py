@@ -15,7 +15,7 @@ from scheduler.core.decisions import Reason
 from scheduler.explain.answer import Analysis
 from scheduler.explain.belief import alike_words
 from scheduler.explain.explanation import Explanation
-from scheduler.explain.render import Depth, says
+from scheduler.explain.render import Depth, first_words, says, waited_words
 
 _COLUMNS = {*(spec.name for spec in FEATURES), *PACKING_FEATURES, *PAIR_FEATURES}
 RAW_NAMES = sorted(name for name in _COLUMNS if "_" in name)
@@ -38,8 +38,6 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
         "job_id": job["job_id"],
         "phase": "queued",
         "reason": told["reason"],
-        "dominant": told["dominant"],
-        "next_step": "",
         "principal": [],
         "standing": {"position": told["position"], "waiting": told["waiting"]},
         "forecast": {"made_at": now, "end_p50": None, "end_p90": None, **job["forecast"]},
@@ -67,6 +65,9 @@ def with_words(told: Mapping[str, Any]) -> dict[str, Any]:
         evidence = "" if alike is None else alike_words(alike)
         words = {"text": says(found)["belief"], "evidence": evidence}
         answer["belief"] = {**answer["belief"], **words}
+    answer["dominant"] = first_words(found)
+    if found.whole_wait is not None:
+        answer["wait"] = {"text": waited_words(found, found.whole_wait)}
     return answer
 
 

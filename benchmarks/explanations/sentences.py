@@ -434,7 +434,7 @@ def lines(a: Asked) -> str:
     """
     parts = ("in_the_way", "place", "promise", "sharing", "otherwise", "changed")
     said = [a.analysis[name] for name in parts]
-    said += [(a.told["belief"] or {}).get("text", ""), a.told["wait"]]
+    said += [(a.told["belief"] or {}).get("text", ""), a.told["wait"]["text"]]
     return next((f"not printed: {text!r}" for text in said if text and text not in a.lines), "")
 
 
@@ -477,7 +477,8 @@ def page_wait(a: Asked) -> str:
     words, or "".
     """
     found, after = re.search(r"<p>(Job [^<]+)</p>", a.page), a.after or a.told
-    shown, *told = map(_made_of, (found[1] if found else "", a.told["wait"], after["wait"]))
+    by_api = (a.told["wait"]["text"], after["wait"]["text"])
+    shown, *told = map(_made_of, (found[1] if found else "", *by_api))
     before, later = map(set, told)
     right = shown in told or before & later <= set(shown) <= before | later
     return "" if shown and right else f"on the page {shown}, by the API {told}"

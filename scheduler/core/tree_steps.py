@@ -16,8 +16,10 @@ OF_BOTH = (
 )
 _NUMBER = r"-?\d[\d.e+-]*"
 _PARTNER = "partner: "
+CORRECTED = "corrected by pairs that ran: "
+SCORES = ("tiny", "medium", "jumbo")  # the sharing scores, 0 to 2
 _SCORE = re.compile(r"sharing score (\d) \(\w+\)")
-_SPEED = re.compile(rf"(?:corrected by pairs that ran: )?speed ({_NUMBER})")
+_SPEED = re.compile(rf"(?:{CORRECTED})?speed ({_NUMBER})")
 _COMPARED = re.compile(rf"(\w+) ({_NUMBER}|{MISSING}|{WITHHELD}) (<=|>) ({_NUMBER})")
 
 
@@ -81,4 +83,4 @@ def corrected_step(speed: float) -> str:
     """Return the last step of a path whose speed was corrected by what pairs were measured to run
     at.
     """
-    return f"corrected by pairs that ran: {speed_step(speed)}"
+    return f"{CORRECTED}{speed_step(speed)}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from scheduler.core.receipts import Receipt
 from scheduler.explain.answer import Analysis, OrderTerm
 from scheduler.explain.belief import Belief
+from scheduler.explain.life import Held
 from scheduler.slurm.reason import SlurmReason
 
 
@@ -45,19 +46,62 @@ class StartForecastRow:
     stated: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One reason with its numbers, as they were when it began to hold at `since` (seconds since the
-    epoch).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a decision said of a job: the values that its sentence names.
+
+    Attributes:
+        action: what was decided; "": nothing was, or that is not recorded.
+        need, free, limit: GPUs asked for, free and there; closed: how many of those were closed.
+        position: place in line, from 1.
+        blocker, partner: the job in the way, and the one that GPUs are shared with.
+        held_by: the jobs it waited for, gone within `gone_in_s`, nine in ten.
     """
 
     reason: str
-    text: str
-    since: float
+    action: str = ""
     need: int | None = None
     free: int | None = None
     limit: int | None = None
-    next_step: str = ""
+    closed: float | None = None
+    position: int | None = None
+    blocker: str | None = None
+    partner: str | None = None
+    held_by: list[str] = field(default_factory=list)
+    gone_in_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpusNow:
+    """With whom a job that runs has its GPUs now.
+
+    Attributes:
+        partner: with that job, for `seconds`; None: with nobody.
+        came: whether it came to another's GPUs, and `to` whose.
+    """
+
+    partner: str | None = None
+    seconds: float = 0.0
+    came: bool = False
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(Said):
+    """One reason with its numbers, as they were when it began to hold at `since` (seconds since the
+    epoch).
+
+    Attributes:
+        reason: why, or how the job ended; Slurm's own word, where that decides.
+        decided: of a job that is over, the reason of the decision that says how; "": none does.
+        remedy: the reason whose remedy would help (`docs/reasons.md`); "": nothing would.
+        shares: of a job that runs, in the first of its findings.
+    """
+
+    since: float
+    decided: str = ""
+    remedy: str = ""
+    shares: GpusNow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +132,36 @@ class PredictionReason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathStep:
+    """A step on the way to a pair's speeds, or to a sharing score.
+
+    Attributes:
+        of_partner: it is about the job that was there, and not about the one that came.
+        score, speed: what it led to, at the end of the way; `corrected`: by pairs that ran.
+        feature: what was compared with `cut`, and `at_most` whether it is no more; value None: it
+            is not known, or `withheld` from whoever asks.
+        note: the step as it was written, where it compares nothing.
+    """
+
+    of_partner: bool = False
+    score: int | None = None
+    speed: float | None = None
+    corrected: bool = False
+    feature: str = ""
+    value: float | None = None
+    withheld: bool = False
+    at_most: bool = False
+    cut: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
     """Why a job shares its GPUs, by the numbers that the policy decided by.
 
     Attributes:
-        tree_path: the steps to the predicted speeds, or to the sharing score.
+        newcomer: whether it came to the other's GPUs, or the other to its own.
+        path: the steps to the predicted speeds, or to the sharing score.
         speed, partner_speed: of alone, that both were predicted.
         gain_s: seconds that both ends, summed up, are expected to be sooner by sharing; worked out
             from the speeds and `left_s`, `partner_left_s`: what either had left to run alone.
@@ -100,9 +169,10 @@ class Packing:
     """
 
     partner: str
-    tree_path: list[str]
+    path: list[PathStep]
     speed: float | None
     partner_speed: float | None
+    newcomer: bool = True
     gain_s: float | None = None
     left_s: float | None = None
     partner_left_s: float | None = None
@@ -185,17 +255,62 @@ class Order:
     unavailable: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitedFor:
-    """All the waiting for one reason: its `share` of the whole, in how many `spells`, and the
-    `text` of the longest.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitedFor(Said):
+    """All the waiting for one reason: its `share` of the whole, in how many `spells`, and what was
+    decided as the longest began.
     """
 
-    reason: str
-    text: str
     seconds: float
     share: float
     spells: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedBound:
+    """What followed when a wait passed the policy's bound on waiting.
+
+    Attributes:
+        in_force: whether the job went before all others that had not passed it.
+        kept_after_s: GPUs were kept for it so long after its submission; None: none were.
+        started_after_s: and it waited so long for the jobs on them; None: it still does.
+        kept_for: the job that GPUs were kept for meanwhile, one at a time; None: for none.
+        costs_s, times: where the bound is not in force: what going first was predicted to cost
+            the others, and how many times the GPUs that it may run on were asked for.
+    """
+
+    bound_s: float
+    in_force: bool = False
+    kept_after_s: float | None = None
+    started_after_s: float | None = None
+    kept_for: str | None = None
+    costs_s: float | None = None
+    times: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """What a wait was made of, or is so far, besides its reasons and who went first.
+
+    Attributes:
+        seconds: in all; still: it goes on.
+        live: told while the job is in a queue or runs, and not of a record of old.
+        came: it was neither started nor ended yet. refused: it never was in a queue.
+        meanwhile: jobs that had GPUs of its virtual cluster, those of most GPU-time first.
+        held: seconds that it was held, which are no waiting, by reason.
+        bound: None: it has not passed the bound on waiting, or nobody recorded it.
+    """
+
+    gpus: int
+    vc: str | None = None
+    seconds: float = 0.0
+    still: bool = False
+    live: bool = True
+    came: bool = False
+    refused: bool = False
+    meanwhile: list[Held] = field(default_factory=list)
+    held: dict[str, float] = field(default_factory=dict)
+    bound: PassedBound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +333,7 @@ class Explanation:
     """Why a job is where it is.
 
     Attributes:
-        dominant: the reason, in a sentence; the first of `principal`.
+        reason: that of the first of `principal`.
         principal: at most four, in order of precedence; reasons that held earlier come last.
         contributions: terms behind `predicted_s`, largest first; `bundle` names the model.
         intercept: what every job starts at, log-seconds: ln(1 + predicted_s) is its sum with the
@@ -229,14 +344,16 @@ class Explanation:
         curve: what its durations and odds are made of; None: that was not kept.
         waited_s: seconds that it has waited, or had when it started; without those it was held or
             profiled. None: not known.
-        wait: what its wait was made of, or is so far, in words: reasons by share, who had how many
-            GPU hours meanwhile, who went first, the bound on waiting. "": of a job of Slurm's.
-        waits: what it waited for, the longest first, in the words of then; the seconds sum to its
+        whole_wait: what its wait was made of, or is so far; None: of a job of Slurm's.
+        waits: what it waited for, the longest first, by the numbers of then; the seconds sum to its
             waiting time, in front of Slurm to what of it was seen.
         overtaken: None: by nobody.
         forecast: None: no estimate yet. `promised`: the one made when it was submitted.
         analysis: when it was asked for, of a job that waits.
         detail: what the backend says of it.
+        at: the moment of the answer. gpus: that it asks for.
+        state, exit_code: how it ended, as the backend says; "" and None: it has not.
+        busy: what keeps the decider from deciding about it; "": nothing.
         hold: "owner" or "operator", who may release it; held_by, held_at: by whom and since when it
             is held. "": it is not.
         slurm: of a job of a followed Slurm: why that has it waiting, or had until it started it.
@@ -245,8 +362,6 @@ class Explanation:
     job_id: str
     phase: str
     reason: str
-    dominant: str
-    next_step: str
     principal: list[Finding]
     standing: Standing | None
     forecast: StartForecastRow | None
@@ -267,7 +382,12 @@ class Explanation:
     held_by: str = ""
     held_at: float | None = None
     slurm: SlurmReason | None = None
-    wait: str = ""
+    whole_wait: Waited | None = None
     intercept: float | None = None
     predicted_s: float | None = None
     curve: Receipt | None = None
+    at: float = 0.0
+    gpus: int = 0
+    state: str = ""
+    exit_code: int | None = None
+    busy: str = ""

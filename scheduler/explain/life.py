@@ -82,6 +82,7 @@ class Event:
     Attributes:
         free_pass: made in a free profiling pass, whose time does not count for the job.
         sentence, next_step: text of the decision, and what would help; "" if nothing.
+        remedy: the reason whose remedy the next step is.
         evidence: numbers behind the sentence, by name.
     """
 
@@ -91,6 +92,7 @@ class Event:
     next_step: str
     evidence: Json
     free_pass: bool = False
+    remedy: Reason | None = None
 
     @property
     def void(self) -> bool:
@@ -106,7 +108,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """All the waiting for one reason."""
+    """All the waiting for one reason; `said`: what was decided as the longest spell began."""
 
     reason: Reason
     seconds: float
@@ -114,6 +116,7 @@ class Wait:
     spells: int
     sentence: str
     next_step: str
+    said: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class Sharing:
         newcomer: whether this job came to the other's GPUs, or the other to this job's.
         speeds: predicted relative speed of this job and of the partner; None: not predicted.
         tree_path: the comparisons behind what decided, the newcomer's first; on the host's side
-            they say whose they are.
+            they say whose they are. steps: the same as they were recorded.
         gain_s: seconds that both ends, summed up, are expected to be sooner by it; None: the policy
             does not count it. left_s, partner_left_s: what it rests on, seconds that this job and
             the partner were expected to run on alone.
@@ -143,6 +146,7 @@ class Sharing:
     left_s: float | None = None
     partner_left_s: float | None = None
     costs_s: float | None = None
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +250,7 @@ def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]
                 spells=len(mine),
                 sentence=sentence_of(last) if last else "in the queue, no reason recorded yet",
                 next_step=step_of(last) if last else "",
+                said=last,
             )
         )
     return sorted(waits, key=lambda w: -w.seconds)
@@ -331,7 +336,10 @@ def sharing_of(
         if d.action is Action.PACK and d.partner is not None:
             end = _first_end(job.end_time, ends.get(d.partner))
             path = tuple(comparison(TreeStep.of(step)) for step in d.tree_path)
-            found.append(Sharing(d.partner, True, d.time, end, d.speeds, path, *_rests_on(d)))
+            rests = _rests_on(d)
+            found.append(
+                Sharing(d.partner, True, d.time, end, d.speeds, path, *rests, steps=d.tree_path)
+            )
     for d in joined:
         if d.action is Action.PACK:
             end = _first_end(job.end_time, ends.get(d.job_id))
@@ -351,6 +359,7 @@ def sharing_of(
                     left_s=mine_s,
                     partner_left_s=theirs_s,
                     costs_s=costs_s,
+                    steps=d.tree_path,
                 )
             )
     return sorted(found, key=lambda s: s.start)
@@ -403,6 +412,7 @@ def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
         next_step=step_of(d),
         evidence=evidence,
         free_pass=free_pass,
+        remedy=d.reason if step_of(d) else None,
     )
 
 

@@ -10,8 +10,16 @@ from enum import Enum, IntEnum, auto
 
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import NodesLookedAt
-from scheduler.core.phase import OVER
+from scheduler.core.phase import OVER, Phase
 from scheduler.core.plural import are, count, were
+from scheduler.core.tree_steps import (
+    MISSING,
+    SCORES,
+    WITHHELD,
+    TreeStep,
+    corrected_step,
+    speed_step,
+)
 from scheduler.explain.answer import (
     Analysis,
     Cause,
@@ -27,17 +35,30 @@ from scheduler.explain.answer import (
 from scheduler.explain.belief import belief_words
 from scheduler.explain.causes import Causes
 from scheduler.explain.effect import ByNode, Eta, Tried, WhatIfAnswer
-from scheduler.explain.explanation import Compared, Explanation, StartForecastRow
-from scheduler.explain.reasons import SHARING, sentence
+from scheduler.explain.explanation import (
+    Compared,
+    Explanation,
+    Finding,
+    Packing,
+    PathStep,
+    Said,
+    StartForecastRow,
+    Waited,
+)
+from scheduler.explain.reasons import SHARING, next_step, sentence
+from scheduler.explain.waited import wait_words
 from scheduler.explain.words import (
     AT_ONCE_S,
     bound_words,
     clock_time,
     closed_words,
+    comparison,
     drained_words,
     duration,
     gain_words,
+    has_gpus,
     hold_words,
+    how_it_ended,
     listed,
     overtaken_words,
     phrase,
@@ -48,7 +69,7 @@ from scheduler.explain.words import (
     starts,
     stated_words,
 )
-from scheduler.slurm.reason import SlurmReason
+from scheduler.slurm.reason import SlurmReason, headline
 from scheduler.slurm.reason import rows as slurm_rows
 
 
@@ -197,7 +218,7 @@ def _first(about: _About) -> _Rows:
         yield "", f"{job.job_id} is {job.phase}{place}: {why}.{code}"
         return
     stands = "over" if about.over else _STANDS.get(job.phase, job.phase)
-    why = job.dominant if wait is None else dominant(wait)
+    why = first_words(job) if wait is None else dominant(wait)
     yield "", f"{job.job_id} is {stands}: {why}{code}"
 
 
@@ -274,7 +295,7 @@ def _detail(about: _About) -> _Rows:
     job = about.job
     if job is None or about.over or about.in_slurm is not None:
         return
-    if job.detail not in ("", job.dominant):
+    if job.detail not in ("", first_words(job)):
         yield "Detail", job.detail
 
 
@@ -349,8 +370,43 @@ def _latest(about: _About) -> _Rows:
 
 
 def _waited(about: _About) -> _Rows:
-    if about.job is not None and about.in_slurm is None:
-        yield "Its wait", about.job.wait
+    if about.job is not None and about.job.whole_wait is not None and about.in_slurm is None:
+        yield "Its wait", waited_words(about.job, about.job.whole_wait)
+
+
+def waited_words(job: Explanation, found: Waited) -> str:
+    """Return what a job's wait was made of, or is so far."""
+    began = said_words(job.waits[0], job.job_id) if job.waits else ""
+    overtaken = job.overtaken.why if job.overtaken is not None else {}
+    return wait_words(job.job_id, found, job.waits, overtaken=overtaken, began=began)
+
+
+def said_words(one: Said, job_id: str) -> str:
+    """Return what a decision said of a job; of a reason that only a newer service knows, its
+    name."""
+    if not one.action and one.reason == Reason.NOT_YET_EVALUATED:
+        return "in the queue, no reason recorded yet"
+    action = one.action or Action.WAIT  # an older service tells none
+    if one.reason not in {*Reason} or action not in {*Action}:
+        return phrase(one.reason)
+    evidence = (("closed_gpus", one.closed), ("gone_in_s", one.gone_in_s))
+    decided = Decision(
+        seq=0,
+        time=0.0,
+        action=Action(action),
+        reason=Reason(one.reason),
+        job_id=job_id,
+        vc="",
+        need=one.need,
+        free=one.free,
+        limit=one.limit,
+        position=one.position,
+        blocker=one.blocker,
+        partner=one.partner,
+        held_by=tuple(one.held_by),
+        evidence=tuple((name, value) for name, value in evidence if value is not None),
+    )
+    return sentence_of(decided)
 
 
 def _promised(about: _About) -> _Rows:
@@ -368,7 +424,7 @@ def _promised(about: _About) -> _Rows:
 def _overtaken(about: _About) -> _Rows:
     job = about.job if about.in_slurm is None else None
     found = job.overtaken if job is not None else None
-    if job is not None and found is not None and (about.depth is Depth.BRIEF or not job.wait):
+    if job is not None and found is not None and (about.depth is Depth.BRIEF or not job.whole_wait):
         yield "Overtaken", overtaken_words(found.why)
 
 
@@ -404,7 +460,7 @@ def _earlier(about: _About) -> _Rows:
     if job is not None and (job.standing is not None or job.hold or about.over):
         label = "Last decided" if about.over else "Earlier"
         for one in job.principal[1:]:
-            yield label, f"{_between(one.since, about.now)} ago: {one.text}"
+            yield label, f"{_between(one.since, about.now)} ago: {finding_words(job, one)}"
 
 
 BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
@@ -418,12 +474,18 @@ def _could(about: _About) -> _Rows:
     if about.wait is not None:
         best = about.wait.suggestions[: BRIEFLY if brief else None]
         offers = [offer_words(one, about.now) for one in best]
-        never = [f"{job.next_step}."] * about.never
+        never = [f"{_remedy(job)}."] * about.never
         texts = offers if brief else [f"{one}." for one in offers]
         for text in [*texts, *never] if brief else [*never, *texts]:
             yield "You could", text
-    elif job.next_step and not job.hold and about.in_slurm is None:
-        yield "You could", job.next_step
+    elif not job.hold and about.in_slurm is None:
+        yield "You could", _remedy(job)
+
+
+def _remedy(job: Explanation) -> str:
+    """Return what would help a job; "" where nothing does, or only a newer service knows it."""
+    code = job.principal[0].remedy if job.principal else ""
+    return next_step(Reason(code)) if code in {*Reason} else ""
 
 
 def offer_words(one: WhatIfAnswer, now: float) -> str:
@@ -451,8 +513,30 @@ def _packed(about: _About) -> _Rows:
         alone = f"predicted speed {found.speed:.0%} of alone"
         text += f": {alone}, of the other {found.partner_speed:.0%}"
     yield "Shares GPUs", f"{text}."
-    for why in (gain_words(found), *found.tree_path):
+    for why in (gain_words(found), *path_words(found)):
         yield " because", why
+
+
+def path_words(found: Packing) -> list[str]:
+    """Return the steps to what was predicted of a pair, in words; on the side of the job that was
+    there they say whose they are."""
+    whose = ("", "partner: ") if found.newcomer else ("newcomer: ", "this job: ")
+    return [comparison(_step_of(one), *whose) for one in found.path]
+
+
+def _step_of(one: PathStep) -> TreeStep:
+    if one.score is not None:
+        text = f"sharing score {one.score} ({SCORES[one.score]})"
+        return TreeStep(one.of_partner, text, score=one.score)
+    if one.speed is not None:
+        text = corrected_step(one.speed) if one.corrected else speed_step(one.speed)
+        return TreeStep(one.of_partner, text, speed=one.speed)
+    if one.cut is None:
+        return TreeStep(one.of_partner, one.note)
+    value = WITHHELD if one.withheld else MISSING if one.value is None else f"{one.value:.6g}"
+    text = f"{one.feature} {value} {'<=' if one.at_most else '>'} {one.cut:.6g}"
+    compared = (one.feature, one.value, one.at_most, one.cut)
+    return TreeStep(one.of_partner, text, compared=compared)
 
 
 def _left_out(about: _About) -> _Rows:
@@ -489,6 +573,43 @@ _SAYS: tuple[tuple[str, Depth, Callable[[_About], _Rows]], ...] = (
     ("packing", Depth.WHOLE, _packed),
     ("not_examined", Depth.WHOLE, _left_out),
 )
+
+
+def first_words(job: Explanation) -> str:
+    """Return where a job stands, and why: the first of its findings, in a sentence."""
+    return finding_words(job, job.principal[0]) if job.principal else ""
+
+
+def finding_words(job: Explanation, one: Finding) -> str:
+    """Return a finding of a job in a sentence without its subject."""
+    over = job.times.ended_at is not None and job.phase != Phase.REFUSED
+    if over and one is job.principal[0]:
+        detail = job.detail if job.slurm is None or job.slurm.code else ""
+        return f"{_ended(job, one)}{f' ({detail})' if detail else ''}"
+    if job.slurm is not None and not over:
+        return headline(job.slurm, job.job_id, job.at)
+    if one.reason == Reason.NOT_YET_EVALUATED and not one.action:
+        busy = f": the decider {job.busy}" if job.busy else ""
+        return job.detail or f"not evaluated yet{busy}"
+    text = said_words(one, job.job_id)
+    return text if one.shares is None else has_gpus(text, one.shares)
+
+
+def _ended(job: Explanation, one: Finding) -> str:
+    if one.decided:
+        return said_words(replace(one, reason=one.decided), job.job_id)
+    times = job.times
+    ran_s = None
+    if times.started_at is not None and times.ended_at is not None:
+        ran_s = max(times.ended_at - times.started_at, 0.0)
+    return how_it_ended(
+        phase=job.phase,
+        state=job.state,
+        ran_s=ran_s,
+        waited_s=job.waited_s or 0.0,
+        gpus=job.gpus,
+        exit_code=job.exit_code,
+    )
 
 
 def dominant(found: Analysis) -> str:

@@ -17,7 +17,7 @@ from scheduler.explain.job import JobRow, Line
 from scheduler.explain.reasons import next_step, sentence
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
-from scheduler.explain.words import duration, ended, hold_words
+from scheduler.explain.words import CANCELLED, LOST, duration, hold_words, how_it_ended
 
 if TYPE_CHECKING:
     from models.bundle import Bundle
@@ -33,30 +33,32 @@ def story_of(of: Dossier) -> Story:
     In front of Slurm, decisions of this service have no effect. The story of a job that Slurm
     started leaves them out.
     """
-    now, own, step = of.stands, list(of.own), ""
+    now, own, remedy = of.stands, list(of.own), None
     if now is not None and own and Phase(now.row.phase).waits:
         # recorded when its reason changed: the line moves on, and so do others' jobs
         position = now.standing.position if now.standing else None
         counts = counting(lambda: now.nodes)
-        own[-1], step = _with_counts(counts, now.row, own[-1], position)
+        own[-1], remedy = _with_counts(counts, now.row, own[-1], position)
     story = build_story(of.facts, own, of.joined, recorded=of.beside, until=of.until)
-    if not step:
+    if remedy is None:
         return story
-    return replace(story, events=(*story.events[:-1], replace(story.events[-1], next_step=step)))
+    last = replace(story.events[-1], remedy=remedy, next_step=next_step(remedy))
+    return replace(story, events=(*story.events[:-1], last))
 
 
 def where_it_stands(job: JobRow, story: Story, now: float) -> str:
     """Return the present state of a job as a sentence without its subject: "has waited 3 h"."""
     ran = max((job.ended_at or now) - job.started_at, 0.0) if job.started_at is not None else 0.0
-    waited, state = duration(waited_s(job, story)), ended(job.state or "")
-    if job.phase == Phase.ENDED:
-        if job.started_at is None:
-            return f"{state} after {waited}, before it ran"
-        status = f"; exit status {job.exit_code}" if job.exit_code else ""
-        where = " on GPUs" if job.gpus else ""
-        return f"{state} after {duration(ran)}{where}; it had waited {waited}{status}"
-    if job.phase == Phase.CANCELLED and job.started_at is not None:
-        return f"was cancelled after running {duration(ran)}; it had waited {waited}"
+    waited = duration(waited_s(job, story))
+    if job.phase == Phase.ENDED or (job.phase == Phase.CANCELLED and job.started_at is not None):
+        return how_it_ended(
+            phase=job.phase,
+            state=job.state or "",
+            ran_s=ran if job.started_at is not None else None,
+            waited_s=waited_s(job, story),
+            gpus=job.gpus,
+            exit_code=job.exit_code,
+        )
     if job.hold:
         held = duration(max(0.0, now - (job.held_at or now)))
         return f"is {hold_words(job.hold, job.held_by)}, for {held} now"
@@ -78,9 +80,9 @@ _STANDS = {
     Phase.PROFILING: "is being profiled on a GPU for a few minutes",
     Phase.STARTING: "has its GPUs and is being started",
     Phase.RUNNING: "has run for {ran} after waiting {waited}",
-    Phase.CANCELLED: "was cancelled after waiting {waited}",
+    Phase.CANCELLED: CANCELLED,
     Phase.REFUSED: "was refused: it can never run here",
-    Phase.LOST: "was lost: how it ended is unknown, and it is not run again",
+    Phase.LOST: LOST,
 }
 
 
@@ -145,21 +147,21 @@ def sentence_now(counts: Counting, job: JobRow, line: Line, position: int | None
 
 def _with_counts(
     counts: Counting, job: JobRow, last: Decision, position: int | None
-) -> tuple[Decision, str]:
-    """Return the last decision about a waiting job with the present numbers, and a next step for
-    its owner. The next step is "" unless closed GPUs block the job.
+) -> tuple[Decision, Reason | None]:
+    """Return the last decision about a waiting job with the present numbers, and the reason whose
+    remedy would help its owner. The reason is None unless closed GPUs block the job.
     """
     if last.reason is Reason.BEHIND_HIGHER_PRIORITY:
         if position in (None, last.position):
-            return last, ""
-        return replace(last, position=position, blocker=None, held_by=()), ""
+            return last, None
+        return replace(last, position=position, blocker=None, held_by=()), None
     if last.action is not Action.WAIT or last.free is None:
-        return last, ""
+        return last, None
     profiling = last.reason is Reason.AWAITING_PROFILE
     there = counts(job.vc, job.gpus, job.gpu_type, profiling)
     evidence = tuple((k, v) for k, v in last.evidence if k != "closed_gpus")
     if there.closed:
         evidence += (("closed_gpus", there.closed),)
-    step = next_step(Reason.NODE_DRAINED) if there.obstacle is Obstacle.CLOSED else ""
+    remedy = Reason.NODE_DRAINED if there.obstacle is Obstacle.CLOSED else None
     now = replace(last, free=there.free, limit=there.limit, held_by=(), evidence=evidence)
-    return now, step
+    return now, remedy

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.plural import count
 from scheduler.explain.dossier import NOTHING_ELSE, Recorded
+from scheduler.explain.explanation import Waited
 from scheduler.explain.life import (
     Event,
     Held,
@@ -25,7 +26,7 @@ from scheduler.explain.life import (
     waits_of,
 )
 from scheduler.explain.terms import Breakdown, breakdowns
-from scheduler.explain.waited import as_predicted, wait_words
+from scheduler.explain.waited import as_predicted, wait_words, waited
 from scheduler.explain.words import (
     duration,
     gain_words,
@@ -44,7 +45,8 @@ class Story:
 
     Attributes:
         policy: policy that took the decisions; "" when not recorded.
-        wait: what its wait was made of, or is so far; headline: the story in a sentence or two.
+        wait: what its wait was made of, or is so far; `waited`: the same as values.
+        headline: the story in a sentence or two.
         waits: reasons, the longest first. Their seconds sum to the waiting time.
         held: jobs that had GPUs while it waited for some, those of most GPU-time first.
         overtaken: later jobs that were given GPUs first, counted by why they could.
@@ -57,6 +59,7 @@ class Story:
     job: JobFacts
     policy: str
     wait: str
+    waited: Waited
     headline: str
     events: tuple[Event, ...]
     spans: tuple[Span, ...]
@@ -103,13 +106,16 @@ def build_story(
     scores = breakdowns(main, recorded.bundles)
     problems = _problems(job=job, spans=spans, free_pass=free_pass, scores=scores, decisions=main)
     events = tuple(event_of(job, d, i < len(free_pass)) for i, d in enumerate(own))
-    wait = wait_words(
+    made_of = waited(
         job=job, own=main, spans=lived, waits=waits, recorded=recorded, live=until is not None
     )
+    began = waits[0].sentence if waits else ""
+    wait = wait_words(job.job_id, made_of, waits, overtaken=recorded.overtaken, began=began)
     return Story(
         job=job,
         policy=recorded.policy,
         wait=wait,
+        waited=made_of,
         headline=_headline(wait, job, sharing),
         events=events,
         spans=tuple(spans),

@@ -1,12 +1,14 @@
-"""What the whole of a wait consisted of, in a sentence or two."""
+"""What the whole of a wait consisted of: as values, and in a sentence or two."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from scheduler.core.decisions import AHEAD, ANOTHER, STARTS, Action, Decision, Reason
 from scheduler.core.plural import count
 from scheduler.explain.dossier import Recorded
+from scheduler.explain.explanation import PassedBound, Waited
 from scheduler.explain.life import Held, JobFacts, Phase, Span, Wait
 from scheduler.explain.words import (
     AT_ONCE_S,
@@ -22,22 +24,35 @@ NAMED = 2  # of those that had GPUs meanwhile
 LEAST_SHARE = 0.01  # of a wait, that its reason is named
 
 
-def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
+class Waits(Protocol):
+    """All the waiting for one reason."""
+
+    @property
+    def reason(self) -> str: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def share(self) -> float: ...
+    @property
+    def spells(self) -> int: ...
+
+
+def _over_time(found: Waited, waits: Sequence[Waits], overtaken: Mapping[str, int]) -> str:
     """Return as text the parts of a wait: each reason with its share, the jobs that had GPUs
     meanwhile, and the jobs that started first.
     """
     parts = [w for w in waits if w.share >= LEAST_SHARE]
     why = listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
-    needed = gpu_hours(job.gpus * sum(w.seconds for w in waits))
-    named = [one for one in recorded.held if one.job_id != ANOTHER][:NAMED]
+    needed = gpu_hours(found.gpus * found.seconds)
+    named = [one for one in found.meanwhile if one.job_id != ANOTHER][:NAMED]
     holders = [f"job {one.job_id} had {gpu_hours(one.gpu_s)}{as_predicted(one)}" for one in named]
-    if rest := [one for one in recorded.held if one not in named]:
+    if rest := [one for one in found.meanwhile if one not in named]:
         had = "" if holders else "had "
         hours = gpu_hours(sum(one.gpu_s for one in rest))
         holders.append(f"{count(len(rest), 'other job' if holders else 'job')} {had}{hours}")
-    text = f", {needed} of its {count(job.gpus, 'GPU')} ({why})."
+    text = f", {needed} of its {count(found.gpus, 'GPU')} ({why})."
     text += f" Meanwhile {listed(holders)}." if holders else ""
-    return " ".join(filter(None, (text, overtaken_words(recorded.overtaken))))
+    return " ".join(filter(None, (text, overtaken_words(overtaken))))
 
 
 def as_predicted(one: Held) -> str:
@@ -59,7 +74,7 @@ def gpu_hours(gpu_s: float) -> str:
     return f"{hours} GPU hour{'s' * (hours != '1')}"
 
 
-def wait_words(
+def waited(
     job: JobFacts,
     own: Sequence[Decision],
     spans: Sequence[Span],
@@ -67,75 +82,130 @@ def wait_words(
     recorded: Recorded,
     *,
     live: bool,
+) -> Waited:
+    """Return what the job's wait consisted of, or has so far."""
+    held: dict[str, float] = {}
+    for span in spans:
+        if span.phase is Phase.HELD and span.seconds:
+            held[span.reason] = held.get(span.reason, 0.0) + span.seconds
+    return Waited(
+        gpus=job.gpus,
+        vc=job.vc,
+        seconds=sum(w.seconds for w in waits),
+        still=job.end_time is None
+        and bool(spans)
+        and spans[-1].phase in (Phase.WAITING, Phase.HELD),
+        live=live,
+        came=job.start_time is None and job.end_time is None,
+        refused=bool(job.refused),
+        meanwhile=list(recorded.held),
+        held=held,
+        bound=passed_bound(job, own),
+    )
+
+
+def wait_words(
+    job_id: str,
+    found: Waited,
+    waits: Sequence[Waits],
+    *,
+    overtaken: Mapping[str, int],
+    began: str,
 ) -> str:
-    """Return what the job's wait consisted of, or has so far, in words."""
-    who = f"Job {job.job_id} ({count(job.gpus, 'GPU')}{f', {job.vc}' if job.vc else ''})"
-    if job.refused:
+    """Return what a job's wait consisted of, or has so far, in words.
+
+    Args:
+        waits: what it waited for, the longest first; `began`: the words of the first as it began.
+        overtaken: later jobs that were given GPUs first, by why they could.
+    """
+    of_vc = f", {found.vc}" if found.vc else ""
+    who = f"Job {job_id} ({count(found.gpus, 'GPU')}{of_vc})"
+    if found.refused:
         return f"{who} was refused."
-    if all(w.reason is Reason.NOT_YET_EVALUATED and 0 < w.seconds < AT_ONCE_S for w in waits):
-        came = live and job.start_time is None and job.end_time is None
-        held = _held_back(spans)
+    held = _held_back(found.held)
+    if all(w.reason == Reason.NOT_YET_EVALUATED and 0 < w.seconds < AT_ONCE_S for w in waits):
         says = "has not waited" if held else "was submitted a moment ago"
+        came = found.live and found.came
         return f"{who} {says if came else 'did not have to wait'}. {held}".rstrip()
-    waited = sum(w.seconds for w in waits)
-    still = job.end_time is None and spans[-1].phase in (Phase.WAITING, Phase.HELD)
-    text = f"{who} {'has ' if still else ''}waited {duration(waited)}" if waited else f"{who} waits"
-    summed = waited and (recorded.held or live)
-    text += _over_time(job, waits, recorded) if summed else _began(waits)
-    return " ".join(filter(None, (text, bound_words(job, own, still=still), _held_back(spans))))
+    long = duration(found.seconds)
+    text = (
+        f"{who} {'has ' if found.still else ''}waited {long}" if found.seconds else f"{who} waits"
+    )
+    summed = found.seconds and (found.meanwhile or found.live)
+    text += _over_time(found, waits, overtaken) if summed else _began(waits, began)
+    return " ".join(filter(None, (text, bound_words(found.bound, still=found.still), held)))
 
 
-def bound_words(job: JobFacts, own: Sequence[Decision], *, still: bool) -> str:
-    """Return a sentence where a wait passed the policy's bound on waiting, and what followed; ""
-    where that is not recorded.
+def passed_bound(job: JobFacts, own: Sequence[Decision]) -> PassedBound | None:
+    """Return what followed where a wait passed the policy's bound on waiting; None where that is
+    not recorded.
     """
     late = next((found for d in reversed(own) if "bound_s" in (found := dict(d.evidence))), None)
     if late is None:
-        return ""
-    text = f"It passed the bound on waiting ({duration(float(late['bound_s']))})"
+        return None
     kept = next((d.time for d in own if d.action is Action.RESERVE), None)
+    bound_s, costs = float(late["bound_s"]), ("bound_costs_s", "bound_times")
     if kept is not None:
-        after = f": {duration(kept - job.submit_time)} after its submission GPUs were kept for it"
         on = next((d.time for d in own if d.action in STARTS and d.time >= kept), None)
-        waited = "" if on is None else f" {duration(on - kept)}"
-        waits = f"it {'waits' if still else 'waited'}{waited} for the jobs that ran on them"
+        return PassedBound(
+            bound_s=bound_s,
+            kept_after_s=kept - job.submit_time,
+            started_after_s=None if on is None else on - kept,
+        )
+    costs_s, times = (float(late[name]) if name in late else None for name in costs)
+    in_force = not float(late["bound_left_s"])
+    others = (d for d in reversed(own) if d.reason is Reason.RESERVED_FOR_STARVING_JOB)
+    kept_for = next((d.blocker or next(iter(d.held_by), None) for d in others), None)
+    return PassedBound(
+        bound_s=bound_s, in_force=in_force, kept_for=kept_for, costs_s=costs_s, times=times
+    )
+
+
+def bound_words(found: PassedBound | None, *, still: bool) -> str:
+    """Return a sentence where a wait passed the policy's bound on waiting, and what followed; ""
+    where it did not.
+    """
+    if found is None:
+        return ""
+    text = f"It passed the bound on waiting ({duration(found.bound_s)})"
+    if found.kept_after_s is not None:
+        after = f": {duration(found.kept_after_s)} after its submission GPUs were kept for it"
+        on = "" if found.started_after_s is None else f" {duration(found.started_after_s)}"
+        waits = f"it {'waits' if still else 'waited'}{on} for the jobs that ran on them"
         return f"{text}{after}, and {waits}."
-    if not float(late["bound_left_s"]):
-        return f"{text}, and went before all others that had not{_kept_for(own)}."
+    if found.in_force:
+        return f"{text}, and went before all others that had not{_kept_for(found.kept_for)}."
     binds = f"{text}, which {'has' if still else 'had'} not come into force: "
-    if "bound_costs_s" in late:
-        costs = duration(float(late["bound_costs_s"]))
+    if found.costs_s is not None:
+        costs = duration(found.costs_s)
         return f"{binds}going first was predicted to cost the others {costs} of waiting in sum."
-    if "bound_times" in late:
-        times = f"{number(float(late['bound_times']))} times the GPUs it may run on were asked for"
+    if found.times is not None:
+        times = f"{number(found.times)} times the GPUs it may run on were asked for"
         return f"{binds}{times}, which makes it longer."
     return f"{binds}what going first would cost the others had not been worked out."
 
 
-def _kept_for(own: Sequence[Decision]) -> str:
+def _kept_for(job: str | None) -> str:
     """Return a clause that names the job for which GPUs were kept meanwhile; "" where none
     were."""
-    others = (d for d in reversed(own) if d.reason is Reason.RESERVED_FOR_STARVING_JOB)
-    job = next((d.blocker or next(iter(d.held_by), None) for d in others), None)
     who = "another" if job in (ANOTHER, AHEAD) else f"job {job}"
     return "" if job is None else f"; GPUs were kept for {who}, for one at a time"
 
 
-def _held_back(spans: Sequence[Span]) -> str:
+def _held_back(by: Mapping[str, float]) -> str:
     """Return a sentence on how long the job was held, by reason; "" where it was not."""
-    by: dict[str, float] = {}
-    for span in spans:
-        if span.phase is Phase.HELD and span.seconds:
-            by[phrase(span.reason)] = by.get(phrase(span.reason), 0.0) + span.seconds
-    held = listed([f"{duration(seconds)} {why}" for why, seconds in by.items()])
+    words: dict[str, float] = {}
+    for reason, seconds in by.items():
+        words[phrase(reason)] = words.get(phrase(reason), 0.0) + seconds
+    held = listed([f"{duration(seconds)} {why}" for why, seconds in words.items()])
     return f"Besides, {held}: that is no waiting." if held else ""
 
 
-def _began(waits: Sequence[Wait]) -> str:
+def _began(waits: Sequence[Waits], sentence: str) -> str:
     """Return as text the reason of the longest part of a wait, with the numbers at its beginning.
     Used if it is unknown which jobs had GPUs since.
     """
     first = waits[0]
     share = f", {percent(first.share)} of it" if 0.0 < first.share < 0.995 else ""
     began = f"the longest of {first.spells} such waits began" if first.spells > 1 else "it began"
-    return f"{share} because, as {began}: {first.sentence}."
+    return f"{share} because, as {began}: {sentence}."

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from scheduler.core.curves import Curve
 from scheduler.core.decisions import STARTS, Action, Decision, Reason
 from scheduler.core.durations import LONG_S
 from scheduler.core.phase import Phase
 from scheduler.core.receipts import Receipt
+from scheduler.core.tree_steps import CORRECTED, WITHHELD, TreeStep
 from scheduler.explain.belief import Belief, Runs, belief
 from scheduler.explain.dossier import Dossier, Stands
 from scheduler.explain.explanation import (
     Contribution,
     Explanation,
     Finding,
+    GpusNow,
     Overtaken,
     Packing,
+    PathStep,
     PredictionReason,
     StartForecastRow,
     Times,
@@ -24,12 +29,11 @@ from scheduler.explain.explanation import (
 )
 from scheduler.explain.job import JobRow
 from scheduler.explain.life import Event
-from scheduler.explain.stories import story_of, waited_s, where_it_stands
+from scheduler.explain.stories import story_of, waited_s
 from scheduler.explain.story import PRINCIPAL_REASONS, Story
 from scheduler.explain.terms import factor_of, seconds_of
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, WhyNot, still_waiting
-from scheduler.explain.words import has_gpus
-from scheduler.slurm.reason import headline, whole
+from scheduler.slurm.reason import whole
 
 
 def explain(of: Dossier) -> Explanation:
@@ -43,15 +47,13 @@ def explain(of: Dossier) -> Explanation:
     waits = () if slurms else story.waits
     if job.slurm is not None:  # what was so before the first look is not "no reason"
         waits = tuple(w for w in waits if w.reason is not Reason.NOT_YET_EVALUATED)
-    findings = _findings(job, story, now, stands.busy)
+    findings = _findings(job, story, now)
     score = story.scores[-1] if story.scores else None
     first = findings[0]
     return Explanation(
         job_id=job.job_id,
         phase=job.phase,
         reason=first.reason,
-        dominant=first.text,
-        next_step=first.next_step,
         principal=findings,
         standing=stands.standing,
         forecast=forecast,
@@ -79,10 +81,10 @@ def explain(of: Dossier) -> Explanation:
         waits=[
             WaitedFor(
                 reason=w.reason.value,
-                text=w.sentence,
                 seconds=w.seconds,
                 share=w.share,
                 spells=w.spells,
+                **said_of(w.said),
             )
             for w in waits
         ],
@@ -92,10 +94,15 @@ def explain(of: Dossier) -> Explanation:
         held_by=job.held_by,
         held_at=job.held_at,
         slurm=job.slurm,
-        wait="" if job.slurm is not None else story.wait,
+        whole_wait=None if job.slurm is not None else story.waited,
         intercept=score.intercept if score and score.adds_up else None,
         predicted_s=score.seconds if score and score.adds_up else None,
         curve=receipt_of(stands, story),
+        at=now,
+        gpus=job.gpus,
+        state=job.state or "",
+        exit_code=job.exit_code,
+        busy=stands.busy,
     )
 
 
@@ -202,10 +209,9 @@ def _overtaken(story: Story) -> Overtaken | None:
     return Overtaken(sum(by.values()), by) if by else None
 
 
-def _findings(job: JobRow, story: Story, now: float, busy: str = "") -> list[Finding]:
+def _findings(job: JobRow, story: Story, now: float) -> list[Finding]:
     """Return the reasons why a job is in its state, the present one first, then earlier reasons of
-    its wait by precedence. For an ended job, its end comes first, then the last decision on it.
-    `busy`: what takes the decider long, as text.
+    its wait by precedence.
 
     Of a job that is over, how it ended comes first, then the last that was decided about it,
     unless that it waits.
@@ -218,19 +224,17 @@ def _findings(job: JobRow, story: Story, now: float, busy: str = "") -> list[Fin
     if job.slurm is not None and not over:
         began = (job.started_at if job.slurm.started else None) or job.submitted_at
         code = Action.START.value if job.slurm.started else job.slurm.code
-        return [Finding(code, headline(job.slurm, job.job_id, now), began)]
+        return [Finding(reason=code, since=began)]
     if not found and not over:
-        reason = Reason.NOT_YET_EVALUATED
-        why = f"not evaluated yet: the decider {busy}" if busy else "not evaluated yet"
-        return [Finding(reason.value, job.detail or why, job.submitted_at)]
+        return [Finding(reason=Reason.NOT_YET_EVALUATED.value, since=job.submitted_at)]
     *earlier, latest = map(_finding, found.values()) if found else [None]
     if latest is not None and job.phase == Phase.RUNNING:
         shared_s = now - story.sharing[-1].start if story.sharing else 0.0
         given = [e.decision for e in story.events if e.decision.action in STARTS]
-        latest = replace(latest, text=has_gpus(latest.text, given, job.partner, shared_s))
+        latest = replace(latest, shares=shares_of(given, job.partner, shared_s))
     if over:
         waited = story.events and story.events[-1].decision.action is Action.WAIT
-        return [_end(job, story, now, latest), *([latest] if latest and not waited else [])]
+        return [_end(job, latest), *([latest] if latest and not waited else [])]
     waits = {e.decision.reason for e in story.events if e.decision.action is Action.WAIT}
     order = [reason.value for reason in Reason if reason in waits]
     before = [f for f in earlier if f is not None and f.reason in order]
@@ -242,25 +246,69 @@ def _finding(event: Event) -> Finding:
     d = event.decision
     return Finding(
         reason=d.reason.value,
-        text=event.sentence,
         since=d.time,
-        need=d.need,
-        free=d.free,
-        limit=d.limit,
-        next_step=event.next_step,
+        remedy=event.remedy.value if event.remedy is not None else "",
+        **said_of(d),
     )
 
 
-def _end(job: JobRow, story: Story, now: float, latest: Finding | None) -> Finding:
-    """Return how a job ended, with what the backend reported."""
+def shares_of(given: Sequence[Decision], partner: str | None, shared_s: float) -> GpusNow | None:
+    """Return with whom a running job has its GPUs now; None where nothing gave it any."""
+    if not given:
+        return None
+    came = given[-1].action is Action.PACK
+    to = given[-1].partner if came else None
+    return GpusNow(partner=partner, seconds=shared_s, came=came, to=to)
+
+
+def _end(job: JobRow, latest: Finding | None) -> Finding:
+    """Return how a job ended; where the core says it, with what that said."""
     assert job.ended_at is not None
-    text, next_step = where_it_stands(job, story, now), ""
+    how = job.state or job.phase
     if latest is not None and latest.reason in (Reason.NOT_STARTED, Reason.LOST):
-        text, next_step = latest.text, latest.next_step  # the core says it
-    detail = detail_of(job, now) if job.slurm is None or job.slurm.code else ""
-    if detail:
-        text += f" ({detail})"
-    return Finding(job.state or job.phase, text, job.ended_at, next_step=next_step)
+        return replace(latest, reason=how, since=job.ended_at, decided=latest.reason)
+    return Finding(reason=how, since=job.ended_at)
+
+
+def said_of(d: Decision | None) -> Mapping[str, Any]:
+    """Return the values of a decision that its sentence names, by the fields of `Said`;
+    nothing where none is recorded."""
+    if d is None:
+        return {}
+    evidence = dict(d.evidence)
+    closed, gone_in_s = evidence.get("closed_gpus"), evidence.get("gone_in_s")
+    return {
+        "action": d.action.value,
+        "need": d.need,
+        "free": d.free,
+        "limit": d.limit,
+        "closed": None if closed is None else float(closed),
+        "position": d.position,
+        "blocker": d.blocker,
+        "partner": d.partner,
+        "held_by": list(d.held_by),
+        "gone_in_s": None if gone_in_s is None else float(gone_in_s),
+    }
+
+
+def path_step(step: TreeStep) -> PathStep:
+    """Return a step through a packing tree, as it was recorded, as values."""
+    if step.ends:
+        corrected = step.text.startswith(CORRECTED)
+        return PathStep(
+            of_partner=step.of_partner, score=step.score, speed=step.speed, corrected=corrected
+        )
+    if step.compared is None:
+        return PathStep(of_partner=step.of_partner, note=step.text)
+    name, value, at_most, cut = step.compared
+    return PathStep(
+        of_partner=step.of_partner,
+        feature=name,
+        value=value,
+        withheld=WITHHELD in step.text,
+        at_most=at_most,
+        cut=cut,
+    )
 
 
 def _packing(story: Story) -> Packing | None:
@@ -270,7 +318,8 @@ def _packing(story: Story) -> Packing | None:
     speed, partner_speed = last.speeds or (None, None)
     return Packing(
         partner=last.partner,
-        tree_path=list(last.tree_path),
+        newcomer=last.newcomer,
+        path=[path_step(TreeStep.of(step)) for step in last.steps],
         speed=speed,
         partner_speed=partner_speed,
         gain_s=last.gain_s,

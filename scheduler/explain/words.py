@@ -12,6 +12,7 @@ from typing import Protocol
 from features.clock import LAST_S
 from features.progress import Progress
 from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
+from scheduler.core.phase import Phase
 from scheduler.core.plural import count
 from scheduler.core.tree_steps import WITHHELD, TreeStep
 from scheduler.explain.reasons import fields_in_sentence, next_step, sentence
@@ -179,25 +180,65 @@ def _named(d: Decision) -> set[str]:
     return {job for job in (d.blocker, d.partner) if job not in (None, AHEAD, ANOTHER)}
 
 
-def has_gpus(began: str, given: Sequence[Decision], partner: str | None, shared_s: float) -> str:
-    """Return as text why a running job has its GPUs, and which job shares them now.
+CANCELLED = "was cancelled after waiting {waited}"
+LOST = "was lost: how it ended is unknown, and it is not run again"
+
+
+def how_it_ended(
+    phase: str,
+    state: str,
+    *,
+    ran_s: float | None,
+    waited_s: float,
+    gpus: int,
+    exit_code: int | None,
+) -> str:
+    """Return how a job ended, in a sentence without its subject.
 
     Args:
-        began: the sentence on its start.
-        given: the decisions that gave GPUs to the job, in order.
-        partner: id of the job that shares the GPUs now; None: no job does.
-        shared_s: seconds since both share the GPUs.
+        ran_s: seconds that it ran; None: it never did.
     """
-    named = ANOTHER if partner in (ANOTHER, None) else f"job {partner}"
-    if not given:
-        return began
-    if given[-1].action is not Action.PACK:
-        since = f"{began} when it started; {named} has shared them for {duration(shared_s)}"
-        return began if partner is None else since
-    if partner is None:
+    waited = duration(waited_s)
+    if phase == Phase.LOST:
+        return LOST
+    if phase == Phase.CANCELLED:
+        if ran_s is None:
+            return CANCELLED.format(waited=waited)
+        return f"was cancelled after running {duration(ran_s)}; it had waited {waited}"
+    if ran_s is None:
+        return f"{ended(state)} after {waited}, before it ran"
+    status = f"; exit status {exit_code}" if exit_code else ""
+    where = " on GPUs" if gpus else ""
+    return f"{ended(state)} after {duration(ran_s)}{where}; it had waited {waited}{status}"
+
+
+class SharesGpus(Protocol):
+    """With whom a job that runs has its GPUs now: for `seconds` with `partner`, None: with nobody.
+    If it `came` to another's, then `to` that job's."""
+
+    @property
+    def partner(self) -> str | None: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def came(self) -> bool: ...
+    @property
+    def to(self) -> str | None: ...
+
+
+def has_gpus(began: str, now: SharesGpus) -> str:
+    """Return why a running job has its GPUs, and with which job it shares them now.
+
+    Args:
+        began: the words of its start.
+    """
+    named = ANOTHER if now.partner in (ANOTHER, None) else f"job {now.partner}"
+    if not now.came:
+        since = f"{began} when it started; {named} has shared them for {duration(now.seconds)}"
+        return began if now.partner is None else since
+    if now.partner is None:
         return "joined another job on its GPUs, and has had them alone since that left"
-    same = partner == given[-1].partner or given[-1].partner is None
-    return began if same else f"shares its GPUs with {named}"
+    return began if now.to in (None, now.partner) else f"shares its GPUs with {named}"
 
 
 NAMED = 3  # jobs in a sentence

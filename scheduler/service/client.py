@@ -2,7 +2,7 @@
 
     with Client("http://127.0.0.1:8400", token) as pellucid:
         job = pellucid.submit(["python", "train.py"], gpus=2, vc="vision")
-        print(pellucid.explain(job["job_id"])["dominant"])
+        print(pellucid.explain(job["job_id"])["reason"])
 
 Answers are what the API sends (its OpenAPI document says what that is), as plain dictionaries.
 """

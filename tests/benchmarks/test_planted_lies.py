@@ -310,8 +310,9 @@ def _whole(old: str, new: str) -> Lie:
     """What its wait was made of is another, in words."""
 
     def lie(told: Said, a: Asked) -> object:
-        was, told["wait"] = told["wait"], re.sub(old, new, told["wait"], count=1)
-        return bool(told["wait"] != was)
+        was = told["wait"]["text"]
+        told["wait"]["text"] = re.sub(old, new, was, count=1)
+        return bool(told["wait"]["text"] != was)
 
     return lie
 

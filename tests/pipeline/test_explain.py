@@ -46,7 +46,7 @@ from scheduler.explain.life import (
 from scheduler.explain.remarks import remarks
 from scheduler.explain.story import Story, build_story, held_words
 from scheduler.explain.terms import breakdowns
-from scheduler.explain.waited import wait_words
+from scheduler.explain.waited import wait_words, waited
 from scheduler.explain.words import clock, duration, fields_worded, number, sentence_of
 from scheduler.simulation.recorder import Recorder
 from scheduler.simulation.results import JOB_SCHEMA
@@ -654,7 +654,8 @@ def test_a_wait_lasts_to_the_last_end_and_is_a_wait_where_nothing_followed(tmp_p
     assert "waits because, as it began: needs 4 GPUs" in alone.headline
     nothing = read_story(a_run(tmp_path, [], a_job()), "j")
     assert "did not have to wait" not in nothing.headline
-    came = wait_words(nothing.job, [], [], [], NOTHING_ELSE, live=True)
+    made_of = waited(nothing.job, [], [], [], NOTHING_ELSE, live=True)
+    came = wait_words("j", made_of, [], overtaken={}, began="")
     assert came == "Job j (4 GPUs, research) was submitted a moment ago."
 
 

@@ -11,12 +11,17 @@ from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 
 from features.codec import Json, decode
-from scheduler.core.decisions import STARTS
+from scheduler.core.decisions import STARTS, Action
 from scheduler.core.limits import PRINTABLE, composed
 from scheduler.explain.answer import Analysis
 from scheduler.explain.effect import NewJob, WhatIfAnswer
-from scheduler.explain.explanation import Compared, Explanation, Order, Standing
-from scheduler.explain.render import dominant
+from scheduler.explain.explanation import (
+    Compared,
+    Explanation,
+    Finding,
+    Order,
+    Standing,
+)
 from scheduler.explain.why import forecast_of
 from scheduler.explain.words import duration
 from scheduler.service.api.auth import Seen, only_asks
@@ -195,8 +200,8 @@ async def explanation(
         bool, Query(description="Also try, on a copy of the core, what blocks and what helps.")
     ] = False,
 ) -> Explanation:
-    """Explain why a job waits: one dominant reason, at most four principal ones with their numbers,
-    and a next step. For an array of Slurm's, its first waiting task answers, or else a running one.
+    """Explain why a job waits: at most four reasons with their numbers, the first of which is why
+    now. For an array of Slurm's, its first waiting task answers, or else a running one.
     """
     changes: Changes = request.app.state.changes
     await up_to_date(request, view, job_id)
@@ -207,19 +212,20 @@ async def explanation(
     made = await analysis(job_id, request, view)
     if made.unavailable or not found.principal:
         return replace(found, analysis=made)
-    says = dominant(made)  # the numbers of one answer are those of one moment
-    first = replace(
-        found.principal[0],
+    first = Finding(  # the numbers of one answer are those of one moment
         reason=made.reason,
-        text=says,
+        since=found.principal[0].since,
+        remedy=found.principal[0].remedy,
+        action=Action.WAIT.value,
         need=made.need,
         free=made.free,
         limit=made.limit,
+        closed=made.closed,
+        position=made.position,
     )
     return replace(
         found,
         reason=made.reason,
-        dominant=says,
         principal=[first, *found.principal[1:]],
         standing=found.standing
         if made.position is None or made.waiting is None

@@ -10,7 +10,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import Promise
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import build_story
-from scheduler.explain.waited import bound_words
+from scheduler.explain.waited import bound_words, passed_bound
 
 HOUR_S = 3600.0
 WAITS = Decision(0, 4 * HOUR_S, Action.WAIT, Reason.GPUS_BUSY, "a", "vc")
@@ -53,14 +53,15 @@ def test_what_is_recorded_of_the_bound_and_said_of_it(
     assert dict(late) == evidence
     kept = replace(WAITS, reason=Reason.RESERVED_FOR_STARVING_JOB, blocker="first")
     own = [kept, replace(kept, blocker="second"), replace(WAITS, evidence=late)]
-    told = bound_words(JobFacts("a", 1, 0.0, 0.0), own, still=True)
+    told = bound_words(passed_bound(JobFacts("a", 1, 0.0, 0.0), own), still=True)
     assert told == (words and f"It passed the bound on waiting {words}")
 
 
 def test_what_came_of_it_where_gpus_were_kept_for_it() -> None:
     kept = replace(WAITS, action=Action.RESERVE, evidence=(("bound_s", HOUR_S),))
     began = replace(WAITS, time=6 * HOUR_S, action=Action.START)
-    assert bound_words(JobFacts("a", 1, HOUR_S, 0.0), [kept, began], still=False) == (
+    found = passed_bound(JobFacts("a", 1, HOUR_S, 0.0), [kept, began])
+    assert bound_words(found, still=False) == (
         "It passed the bound on waiting (1 h): 3 h after its submission GPUs were kept for it, "
         "and it waited 2 h for the jobs that ran on them."
     )

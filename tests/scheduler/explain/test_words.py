@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in
+from features.codec import decode, encode
 from features.schema import State
 from features.state import FEATURES
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES
 from models.bundle.tree import Node, Tree
 from scheduler.backends.events import Kind
-from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
-from scheduler.core.tree_steps import TreeStep
+from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
+from scheduler.core.tree_steps import (
+    MISSING,
+    WITHHELD,
+    TreeStep,
+    corrected_step,
+    speed_step,
+)
+from scheduler.explain.explanation import Packing, WaitedFor
 from scheduler.explain.life import JobFacts
 from scheduler.explain.reasons import sentence
+from scheduler.explain.render import path_words, said_words
 from scheduler.explain.story import build_story
+from scheduler.explain.why import path_step, said_of, shares_of
 from scheduler.explain.words import (
     clock_time,
     comparison,
@@ -54,6 +66,49 @@ def test_no_step_through_a_packing_tree_holds_a_raw_name(name: str) -> None:
         (sharing,) = build_story(JobFacts("a", 1, 0.0, 0.0), own).sharing
         assert all(map(plain, sharing.tree_path))
         assert sharing.tree_path[-1] == "sharing score 0 (tiny)"
+
+
+@pytest.mark.parametrize("newcomer", [True, False])
+@pytest.mark.parametrize(
+    "step",
+    [
+        *(f"{name} 14 <= 43.58" for name in dict.fromkeys([*PACKING_FEATURES, *PAIR_FEATURES])),
+        "gpu_util_pct 1.5e-05 <= 43.58",
+        f"gpu_mem_mib {MISSING} > 1e+04",
+        f"gpu_util_sum_pct {WITHHELD} > 95.125",
+        "sharing score 0 (tiny)",
+        "sharing score 2 (jumbo)",
+        speed_step(0.8125),
+        corrected_step(0.75),
+        "as like jobs",
+    ],
+)
+def test_a_step_is_worded_from_its_values_as_from_what_was_recorded(
+    step: str, newcomer: bool
+) -> None:
+    written = (step, f"partner: {step}")
+    d = Decision(0, 0.0, Action.PACK, Reason.PARTNER_FOUND, "a", "vc", partner="p",
+                 tree_path=written)  # fmt: skip
+    own, joined = ([d], []) if newcomer else ([], [replace(d, job_id="p", partner="a")])
+    (sharing,) = build_story(JobFacts("a", 1, 0.0, 0.0), own, joined).sharing
+    path = [path_step(TreeStep.of(one)) for one in sharing.steps]
+    told = decode(Packing, json.loads(json.dumps(encode(
+        Packing(partner="p", path=path, speed=None, partner_speed=None, newcomer=newcomer)
+    ))))  # fmt: skip
+    assert path_words(told) == list(sharing.tree_path)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_decision_is_worded_from_its_values_as_from_itself(reason: Reason) -> None:
+    whole = Decision(0, 0.0, Action.WAIT, reason, "a_3", "vc", partner="p", need=2, free=1,
+                     limit=8, position=3, blocker="a_1", held_by=("x", ANOTHER, "z"),
+                     evidence=(("closed_gpus", 2.0), ("gone_in_s", 600.0)))  # fmt: skip
+    bare = Decision(0, 0.0, Action.WAIT, reason, "a_3", "vc")
+    for d in (whole, bare, replace(whole, need=0), replace(whole, blocker=AHEAD, partner=ANOTHER),
+              replace(whole, action=Action.START), replace(whole, held_by=("a_1",))):  # fmt: skip
+        spell = WaitedFor(reason=d.reason.value, seconds=1.0, share=1.0, spells=1, **said_of(d))
+        told = decode(WaitedFor, json.loads(json.dumps(encode(spell))))
+        assert said_words(told, "a_3") == sentence_of(d)
 
 
 def test_a_step_reads_as_a_comparison() -> None:
@@ -121,7 +176,9 @@ def test_a_running_job_is_said_to_have_its_gpus_as_it_has_them_now(
 ) -> None:
     reason = Reason.EXCLUSIVE_GPUS if action is Action.START else Reason.PARTNER_FOUND
     start = Decision(0, 0.0, action, reason, "1", "vc", need=4, partner=then)
-    assert has_gpus(sentence(start), [start], now, 30.0) == wanted
+    shares = shares_of([start], now, 30.0)
+    assert shares is not None
+    assert has_gpus(sentence(start), shares) == wanted
 
 
 @pytest.mark.parametrize("state", [*State, "", "some_new_state"])

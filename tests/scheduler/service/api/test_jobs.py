@@ -13,11 +13,14 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import insert, update
 
+from features.codec import decode
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
+from scheduler.explain.explanation import Explanation
+from scheduler.explain.render import first_words
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.limits import Limits
@@ -232,7 +235,7 @@ def test_an_explanation_has_one_dominant_reason_with_its_numbers(service: Servic
     told = service.by("alice").get(f"{JOBS}/{job}/explain").json()
     assert told["reason"] in ("GpusBusy", "GpusFragmented")
     assert 1 <= len(told["principal"]) <= 4
-    assert told["principal"][0]["text"] == told["dominant"]
+    assert told["principal"][0]["reason"] == told["reason"]
     assert (told["principal"][0]["need"], told["principal"][0]["free"]) == (4, 2)
     assert told["standing"] == {"position": 1, "waiting": 1}
     made = told["forecast"]  # no future was drawn, and what bounds the start is answered
@@ -258,7 +261,10 @@ def test_a_place_in_line_is_that_of_now_and_names_nobody(store: Store, tmp_path:
             service.by("bob.noyce").post(f"{JOBS}/{gone}/cancel")
         service.turn(2)
         told = alice.get(f"{JOBS}/{job}/explain").json()
-        assert (told["reason"], told["dominant"]) == ("BehindHigherPriority", place)
+        assert (told["reason"], first_words(decode(Explanation, told))) == (
+            "BehindHigherPriority",
+            place,
+        )
         page = alice.get(f"/jobs/{job}").text
         assert place in page
         assert not [word for word in (first, second, "secret", "bob") if word in page + str(told)]

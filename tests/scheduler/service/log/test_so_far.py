@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from scheduler.backends.events import Kind
+from scheduler.explain.render import waited_words
 from scheduler.service.log.store.dossiers import explained
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -41,7 +42,9 @@ def test_who_had_the_gpus_is_summed_and_named_to_who_may_see_it(
 
     def said(viewer: Viewer) -> str:
         view = PageQueries(store, viewer)
-        told = explained(view, "waits", desk.world.now()).wait
+        found = explained(view, "waits", desk.world.now())
+        assert found.whole_wait is not None
+        told = waited_words(found, found.whole_wait)
         assert told == page_of(view, "waits").drawn.story.wait
         return told
 

@@ -24,7 +24,7 @@ from scheduler.assembly import CoreSpec
 from scheduler.backends.simulated import JobOutcome
 from scheduler.core.decisions import Reason
 from scheduler.explain.explanation import Explanation
-from scheduler.explain.render import says
+from scheduler.explain.render import first_words, says
 from scheduler.explain.stories import _read_bundle, names_of_terms
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import COOKIE
@@ -285,7 +285,9 @@ def test_the_board_counts_free_gpus_as_why_does(
     lived.app.state.changes.cancel(lived.viewer("olga"), view.job(runs[0]))
     lived.settle(90)
     line = view.decisions(waits)[-1]
-    why = lived.browser("olga").get(f"/api/v1/jobs/{waits}/explain").json()["dominant"]
+    why = first_words(
+        decode(Explanation, lived.browser("olga").get(f"/api/v1/jobs/{waits}/explain").json())
+    )
     page = unescape(lived.browser("olga").get("/").text)
     assert (line.body["free"], "2 of 4 are free" in why) == (0, True), "recorded earlier"
     assert why in page

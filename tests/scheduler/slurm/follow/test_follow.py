@@ -23,6 +23,7 @@ from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.reasons import sentence
+from scheduler.explain.render import first_words
 from scheduler.explain.stories import story_of
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.explain.words import clock_time, duration
@@ -224,7 +225,7 @@ def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(stor
         scene.look(scene.job(7, "COMPLETED", start=NOW, end=began), runs, after_s=after_s)
     queries = scene.pages()
     told = explained(queries, "5", scene.now)
-    assert told.dominant.startswith(
+    assert first_words(told).startswith(
         "Slurm started it; at the last look before that it said Priority"
     )
     assert told.waits == []
@@ -235,10 +236,10 @@ def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(stor
     ]  # fmt: skip
     scene.look(scene.job(5, "COMPLETED", start=began, end=began + 60.0), after_s=40.0)
     over = explained(queries, "5", scene.now)
-    assert over.dominant.startswith("completed after 60 s on GPUs; it had waited ")
-    assert duration(began - (NOW - 100)) in over.dominant
+    assert first_words(over).startswith("completed after 60 s on GPUs; it had waited ")
+    assert duration(began - (NOW - 100)) in first_words(over)
     seen_to_run = explained(queries, "7", scene.now)
-    assert f"it had waited {duration(100.0)}" in seen_to_run.dominant
+    assert f"it had waited {duration(100.0)}" in first_words(seen_to_run)
 
 
 def test_of_a_job_that_is_over_nothing_is_said_as_if_it_waited(store: Store) -> None:
@@ -792,7 +793,7 @@ def test_who_begins_beyond_any_calendar_ends_no_look_of_others(store: Store, far
         scene.job(6, reason="Priority"),
     )
     everybody = scene.pages()
-    assert "Dec 9999" in explained(everybody, "5", scene.now).dominant
+    assert "Dec 9999" in first_words(explained(everybody, "5", scene.now))
     assert explained(everybody, "6", scene.now).reason == "Priority"
 
 
