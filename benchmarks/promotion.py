@@ -2,7 +2,10 @@
 demo's trace.
 
 `python -m benchmarks.promotion --seeds 9100:9107` prints a line per draw and candidate, then how
-many were refused and promoted. A draw takes about a minute of a core.
+many were refused and promoted. A draw takes some minutes of a core. A candidate that is neither
+better nor worse is judged again a week later, on the jobs that ended in all weeks since, `LOOKS`
+times at most, as by the service; who is not better by then is not promoted. `--looks 1`: the first
+week decides. `--draws 0`: by the jobs alone, a minute; a replayed week takes 14 s with both models.
 
 - shuffled: learned from durations that were dealt out among the jobs.
 - broken: one feature, by lot, was dealt out among the jobs it was trained on.
@@ -33,11 +36,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from features.rows import DAY_S, Rows, training_rows
 from models.bundle import AdditiveModel, Bundle
 from models.training.duration import fit_at
-from models.training.judging import Paired, better_in_all, drawn_again, judge, paired
+from models.training.judging import (
+    LOOKS,
+    Paired,
+    better_in_all,
+    drawn_again,
+    judge,
+    paired,
+    undecided,
+)
 from models.training.metrics import LN10
 from models.training.settled import settled
 from pipeline.promotion import judged, seen_until
@@ -161,16 +173,28 @@ def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, i
     return None, jobs
 
 
-def compared(draw: Draw, candidate: Bundle, champion: Bundle, draws: int) -> tuple[Paired, ...]:
-    """Return all figures. Where those on rows alone refuse the candidate, the weeks are not
-    replayed.
+def compared(
+    draw: Draw, candidate: Bundle, champion: Bundle, *, draws: int, looks: int
+) -> Iterator[tuple[Paired, ...]]:
+    """Yield all figures after each week, until they say better or worse. Where those on rows alone
+    refuse the candidate, the weeks are not replayed.
     """
-    figures = judged(candidate, champion, draw.trace).figures
-    if any(figure.verdict == "worse" for figure in figures):
-        return figures
-    since = seen_until(candidate, champion)
-    spec = read_cluster(CLUSTER)
-    return figures + replayed(candidate, champion, draw.trace, spec, since, draws=draws).figures
+    since, spec = seen_until(candidate, champion), read_cluster(CLUSTER)
+    for look in range(1, looks + 1):
+        trace = ended_by(draw.trace, draw.cut + 7 * look * DAY_S)
+        figures = judged(candidate, champion, trace).figures
+        if draws and not any(figure.verdict == "worse" for figure in figures):
+            figures += replayed(candidate, champion, trace, spec, since, draws=draws).figures
+        yield figures
+        if not undecided(figures):
+            return
+
+
+def ended_by(trace: pa.Table, moment: float) -> pa.Table:
+    """Return the jobs of a trace that had ended by then: those that a service judges on."""
+    since = pc.cast(trace.column("submit_time").cast(pa.int64()), pa.float64())
+    ended = pc.add(pc.divide(since, 1000.0), trace.column("duration_s"))
+    return trace.filter(pc.fill_null(pc.less_equal(ended, moment), False))
 
 
 def later(seed: int, preset: str) -> dict[str, Any]:
@@ -211,24 +235,26 @@ def turned_round(one: Paired) -> Paired:
     )
 
 
-def outcomes(draw: Draw, kinds: list[str], draws: int) -> Iterator[dict[str, Any]]:
+def outcomes(draw: Draw, kinds: list[str], *, draws: int, looks: int) -> Iterator[dict[str, Any]]:
     """Yield the fate of each candidate."""
     whole = draw.fitted(draw.rows)
     half = draw.half() if {"half", "twice"} & set(kinds) else whole
-    twice: tuple[Paired, ...] = ()
+    twice: list[tuple[Paired, ...]] = []
     for kind in sorted(kinds, key=lambda kind: kind == "half"):
-        if kind == "twice":
-            figures = twice = compared(draw, whole, half, draws)
-        elif kind == "half" and twice:
-            figures = tuple(map(turned_round, twice))
+        if kind == "half" and twice:  # the same pair, each in the other's place
+            found = [tuple(map(turned_round, figures)) for figures in twice]
         else:
-            worse = half if kind == "half" else getattr(draw, kind)()
-            figures = compared(draw, worse, whole, draws)
+            candidate = half if kind == "half" else getattr(draw, kind, lambda: whole)()
+            champion = half if kind == "twice" else whole
+            found = list(compared(draw, candidate, champion, draws=draws, looks=looks))
+        twice = found if kind == "twice" else twice
         yield {
             "seed": draw.seed,
             "kind": kind,
-            "promoted": better_in_all(figures),
-            "figures": {figure.title: figure.document() for figure in figures},
+            "promoted": better_in_all(found[-1]),
+            "worse": any(figure.verdict == "worse" for figure in found[-1]),
+            "looks": len(found),
+            "figures": {figure.title: figure.document() for figure in found[-1]},
         }
 
 
@@ -239,7 +265,10 @@ def main() -> None:
         "--seeds", default="9100:9107", help="first seed, and the one after the last: FIRST:AFTER"
     )
     parser.add_argument("--kinds", default="shuffled,broken,half,twice")
-    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument(
+        "--draws", type=int, default=DRAWS, help="of the replays; 0: the jobs alone decide"
+    )
+    parser.add_argument("--looks", type=int, default=LOOKS, help="weeks, at most")
     parser.add_argument("--preset", default="fast", help="preset of the fits")
     parser.add_argument("--watch", action="store_true")
     parser.add_argument("--later", action="store_true")
@@ -267,11 +296,13 @@ def main() -> None:
             print(f"{seed} twice, a good one: returned after {count} of {jobs}", flush=True)
         return
     counts = Counter[tuple[str, bool]]()
+    kinds = wanted.kinds.split(",")
     for seed in range(first, after):
-        for found in outcomes(Draw(seed, wanted.preset), wanted.kinds.split(","), wanted.draws):
+        draw = Draw(seed, wanted.preset, weeks=wanted.looks - 1)
+        for found in outcomes(draw, kinds, draws=wanted.draws, looks=wanted.looks):
             counts[found["kind"], found["promoted"]] += 1
             print(json.dumps(found), flush=True)
-    for kind in wanted.kinds.split(","):
+    for kind in kinds:
         yes, no = counts[kind, True], counts[kind, False]
         print(f"{kind}: promoted {yes}, refused {no}")
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from features.rows import Rows
+from features.rows import DAY_S, Rows
 from models.bundle import AdditiveModel
 from models.training.errors import TrainingError
 from models.training.metrics import LN10
@@ -28,9 +29,13 @@ from models.training.metrics import LN10
 Floats = NDArray[np.float64]
 
 RESAMPLES = 1000
+# A candidate that is neither better nor worse is judged again a week later, on the jobs of all
+# weeks since, this often at most: to tell two good models apart takes weeks.
+LOOKS = 5
 # Of the intervals of all figures together: rows and replays have six kinds of them, and among so
-# many one is above chance now and then.
-LEVEL, TOGETHER = 0.95, 6
+# many one is above chance now and then. Eleven and not six, so that a model that is as good is
+# promoted by chance in fewer than 5 of 100, all figures and all looks together.
+LEVEL, TOGETHER = 0.95, 11
 LEAST_ROWS = 200
 LEAST_USERS = 8
 HOUR_S = 3600.0
@@ -63,6 +68,15 @@ class Paired:
         """Return "better" or "worse" when that is beyond chance, else "as good"."""
         return "better" if self.low > 0 else "worse" if self.high < 0 else "as good"
 
+    @property
+    def times_more(self) -> float | None:
+        """Return how many times as many jobs it takes to tell the candidate's lead from chance, if
+        the lead stays; 1 where it is told already, None where there is no lead.
+        """
+        if self.gain <= 0:
+            return None
+        return max(1.0, ((self.gain - self.low) / self.gain) ** 2)
+
     def __str__(self) -> str:
         shape, unit = (",.0f", f" {self.unit}") if self.unit else (".4f", "")
         return (
@@ -86,6 +100,24 @@ def better_in_all(figures: Sequence[Paired]) -> bool:
     return "better" in verdicts and "worse" not in verdicts
 
 
+def undecided(figures: Sequence[Paired]) -> bool:
+    """Return whether a candidate is better in no figure, and worse in none: there is too little
+    evidence either way.
+    """
+    return bool(figures) and {figure.verdict for figure in figures} == {"as good"}
+
+
+def weeks_more(figures: Sequence[Paired], days: float) -> int | None:
+    """Return how many weeks more it takes until the candidate is better in one figure, if it stays
+    as far ahead; None where it is ahead in none.
+
+    Args:
+        days: how long the jobs came on which the figures are.
+    """
+    ahead = [figure.times_more for figure in figures if figure.times_more is not None]
+    return max(1, ceil((min(ahead) - 1.0) * days / 7.0)) if ahead else None
+
+
 def most_telling(figures: Sequence[Paired]) -> Paired:
     """Return the first figure that is worse; if none is, the first that is better."""
     order = {"worse": 0, "better": 1, "as good": 2}
@@ -99,11 +131,13 @@ class Judgement:
     Attributes:
         figures: the figures that decide.
         rows, users: number of rows, and of their users.
+        days: how long they came.
     """
 
     figures: tuple[Paired, ...]
     rows: int
     users: int
+    days: float
 
     @property
     def better(self) -> bool:
@@ -118,7 +152,10 @@ class Judgement:
     def document(self) -> dict[str, Any]:
         """Return the whole judgement as plain JSON."""
         figures = {one.title: one.document() for one in self.figures}
-        return {"rows": self.rows, "users": self.users, "level": LEVEL, "figures": figures}
+        return {
+            "rows": self.rows, "users": self.users, "days": self.days, "level": LEVEL,
+            "figures": figures,
+        }  # fmt: skip
 
 
 def judge(
@@ -152,7 +189,8 @@ def judge(
         paired("RMSE of log10", [_rmse(score, rows.y, weights) for score in scores], sign=-1.0),
     ]
     known = tuple(figure for figure in figures if figure is not None)
-    return Judgement(figures=known, rows=len(rows), users=users)
+    days = float(rows.time.max() - rows.time.min()) / DAY_S
+    return Judgement(figures=known, rows=len(rows), users=users, days=days)
 
 
 def drawn_again(units: int, draw: np.random.Generator) -> Floats:
@@ -184,7 +222,7 @@ def paired(
     if not np.isfinite(gain[0]) or len(spread) < RESAMPLES / 2:
         return None
     outside = (1 - LEVEL) / TOGETHER / among / 2
-    low, high = np.quantile(spread, [outside, 1 - outside]).tolist()
+    low, high = np.quantile(spread, [outside, 1 - outside], method="weibull").tolist()
     return Paired(
         title=title,
         candidate=float(candidate[0]),
