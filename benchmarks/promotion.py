@@ -52,7 +52,7 @@ from models.training.judging import (
 )
 from models.training.metrics import LN10
 from models.training.settled import settled
-from pipeline.promotion import judged, seen_until
+from pipeline.promotion import seen_until
 from pipeline.replaying import DRAWS, replayed
 from pipeline.stages.common import test_from
 from pipeline.traces.synthetic import generate as synthetic
@@ -78,6 +78,18 @@ class Draw:
         self.cut = test_from(self.trace.column("submit_time"), TEST_DAYS + 7.0 * weeks)
         self.rows = training_rows(self.trace, families=FAMILIES)
         self.draw = np.random.default_rng(seed)
+        ids, users = self.trace.column("job_id").to_pylist(), self.trace.column("user").to_pylist()
+        self.user = dict(zip(ids, users, strict=True))
+
+    def judged(self, candidate: Bundle, champion: Bundle, moment: float) -> tuple[Paired, ...]:
+        """Return how both compare on the jobs that came since they learned, and had ended by then:
+        as `pipeline.promotion.judged`, with features made once.
+        """
+        since = seen_until(candidate, champion)
+        known = (self.rows.time > since) & (self.rows.end_time <= moment)
+        rows = self.rows.where(known & np.isfinite(self.rows.y))
+        who = [self.user[job] for job in rows.job_id]
+        return judge(candidate.duration, champion.duration, rows, who).figures
 
     def fitted(self, rows: Rows) -> Bundle:
         """Return a bundle fitted on what had ended when the test days begin."""
@@ -147,18 +159,15 @@ def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, i
     The second number is how many jobs of the first day there are. The promoted ones are judged
     beforehand, as by `pellucid promote`: those judged worse are left sooner.
     """
-    figures = judged(promoted, former, draw.trace).figures
-    doubted = any(figure.verdict == "worse" for figure in figures)
+    doubted = any(figure.verdict == "worse" for figure in draw.judged(promoted, former, np.inf))
     day = (draw.rows.time >= draw.cut) & (draw.rows.time < draw.cut + DAY_S)
     after = draw.rows.where((draw.rows.time >= draw.cut) & np.isfinite(draw.rows.y))
     jobs = int(day.sum())
-    ids, users = draw.trace.column("job_id").to_pylist(), draw.trace.column("user").to_pylist()
-    user = dict(zip(ids, users, strict=True))
     names = [spec.name for spec in promoted.duration.features]
     columns = {name: after.X[name].tolist() for name in names}
     known = [
         Began(
-            user=user[after.job_id[i]],
+            user=draw.user[after.job_id[i]],
             inputs=tuple(_text(columns[name][i]) for name in names),
             job_id=after.job_id[i],
             started=float(after.end_time[i] - after.y[i]),
@@ -181,9 +190,10 @@ def compared(
     """
     since, spec = seen_until(candidate, champion), read_cluster(CLUSTER)
     for look in range(1, looks + 1):
-        trace = ended_by(draw.trace, draw.cut + 7 * look * DAY_S)
-        figures = judged(candidate, champion, trace).figures
+        moment = draw.cut + 7 * look * DAY_S
+        figures = draw.judged(candidate, champion, moment)
         if draws and not any(figure.verdict == "worse" for figure in figures):
+            trace = ended_by(draw.trace, moment)
             figures += replayed(candidate, champion, trace, spec, since, draws=draws).figures
         yield figures
         if not undecided(figures):
@@ -203,14 +213,12 @@ def later(seed: int, preset: str) -> dict[str, Any]:
     """
     draw = Draw(seed, preset, weeks=WEEKS_AFTER)
     whole, half = draw.fitted(draw.rows).duration, draw.half().duration
-    ids, users = draw.trace.column("job_id").to_pylist(), draw.trace.column("user").to_pylist()
-    user = dict(zip(ids, users, strict=True))
     week = draw.cut + 7 * DAY_S
     found: dict[str, Any] = {"seed": seed}
     for name, since, until in (("week", draw.cut, week), ("after", week, np.inf)):
         asked = (draw.rows.time >= since) & (draw.rows.time < until) & np.isfinite(draw.rows.y)
         rows = draw.rows.where(asked)
-        who = [user[job] for job in rows.job_id]
+        who = [draw.user[job] for job in rows.job_id]
         _, place = np.unique(who, return_inverse=True)
         truth = np.log1p(rows.y)
         misses = [np.abs(model.score_batch(rows.X) - truth) / LN10 for model in (whole, half)]
