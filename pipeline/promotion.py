@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -166,43 +166,6 @@ def proposed(
             candidate=candidate, champion=present, judgement=judgement, why_not=str(error)
         )
     return Proposal(candidate=candidate, champion=present, judgement=judgement, replay=replay)
-
-
-def known(
-    candidate: Version, champion: Version | None, evidence: Mapping[str, Any]
-) -> Proposal | None:
-    """Return the proposal of which `Proposal.evidence` told, or None if that was of another
-    candidate, beside another champion, or cannot be read.
-    """
-    try:
-        told, replay = evidence["judgement"], evidence["replay"]
-        former = None if champion is None else champion.digest
-        if (evidence["bundle"], evidence["former"]["digest"]) != (candidate.digest, former):
-            return None
-        return Proposal(
-            candidate=candidate,
-            champion=champion,
-            judgement=Judgement(
-                figures=_figures(told), rows=told["rows"], users=told["users"], days=told["days"]
-            ),
-            replay=Replay(
-                figures=_figures(replay),
-                jobs=replay["jobs"],
-                users=replay["users"],
-                draws=replay["draws"],
-                days=replay["days"],
-            ),
-        )
-    except (LookupError, TypeError):
-        return None
-
-
-def _figures(told: Mapping[str, Any]) -> tuple[Paired, ...]:
-    names = [field.name for field in fields(Paired) if field.name != "title"]
-    return tuple(
-        Paired(title=title, **{name: one[name] for name in names if name in one})
-        for title, one in told["figures"].items()
-    )
 
 
 def judged(candidate: Bundle, champion: Bundle, trace: pa.Table) -> Judgement:

@@ -70,13 +70,6 @@ def promote(
     by: Annotated[
         str | None, typer.Option(help="Who asks, kept likewise; by default the account.")
     ] = None,
-    judged: Annotated[
-        Path | None,
-        typer.Option(
-            help="What --preview --json printed of the same models: they are not judged again.",
-            metavar="FILE",
-        ),
-    ] = None,
     trace: Annotated[
         Path,
         typer.Option(help="Dataset to judge on, or a Parquet file of a service's finished jobs."),
@@ -143,8 +136,6 @@ def promote(
             raise UserError(f"version {candidate.number} is champion already")
         if back:
             proposal = Proposal(candidate=candidate, champion=present, why_not=BACK)
-        elif (told := _known(judged, candidate, present)) is not None:
-            proposal = told
         else:
             with step("judging, and replaying", as_json):
                 proposal = proposed(
@@ -167,20 +158,6 @@ def promote(
     typer.echo(
         f"Version {candidate.number} is champion; {out} holds {made.digest[:12]}.", err=as_json
     )
-
-
-def _known(path: Path | None, candidate: Version, present: Version | None) -> Proposal | None:
-    """Return the proposal that a file of evidence tells of, if it is of the same models."""
-    from features.given import read_text
-    from pipeline.promotion import known
-
-    if path is None:
-        return None
-    try:
-        found = json.loads(read_text(path))
-    except (OSError, ValueError):
-        return None
-    return known(candidate, present, found) if isinstance(found, dict) else None
 
 
 def _jobs(path: Path) -> pa.Table:

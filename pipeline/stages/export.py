@@ -33,7 +33,7 @@ def run(params: Params, shown: Shown = unseen) -> str:
     if present is None or (automatic and present.digest != candidate.digest):
         cluster = read_cluster(params.cluster)
         proposal = proposed(version, registry, read_dataset(TRACE), cluster)
-        noted = "; ".join(("", proposal.reason, *filter(None, [proposal.outlook])))
+        noted = f"; {proposal.reason}"
         if proposal.better:
             carried_out(proposal, proposal.reason, registry, BUNDLE, by="dvc repro")
             present = version

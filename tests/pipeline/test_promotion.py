@@ -33,7 +33,6 @@ from models.training.judging import (
     LIMITS_S,
     LOOKS,
     TOGETHER,
-    Judgement,
     Paired,
     judge,
     undecided,
@@ -54,8 +53,7 @@ from pipeline import promotion, replaying
 from pipeline.app import app
 from pipeline.commands.promote import _jobs
 from pipeline.errors import UserError
-from pipeline.promotion import accepted, carried_out, judged, known, proposed
-from pipeline.replaying import Replay
+from pipeline.promotion import accepted, carried_out, judged, proposed
 from pipeline.stages import common
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds.cluster_file import read_cluster
@@ -304,13 +302,8 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     assert "needs --why" in asked("--anyway", "--yes")[1]
     assert read_doubts(tmp_path / "bundle", good.digest) == []
     assert champion(registry) == one
-    evidence = asked("--preview", "--json")[1]
-    assert json.loads(evidence)["better"] is False
-    (tmp_path / "evidence.json").write_text(evidence)
-    with monkeypatch.context() as once:
-        once.setattr(promotion, "judged", None)  # it is judged already
-        given = ("--judged", str(tmp_path / "evidence.json"))
-        assert asked("--anyway", "--why", "a trial", "--yes", *given)[0] == 0
+    assert json.loads(asked("--preview", "--json")[1])["better"] is False
+    assert asked("--anyway", "--why", "a trial", "--yes")[0] == 0
     assert (champion(registry), former_champion(registry)) == (two, one)
     assert Bundle.load(tmp_path / "bundle").digest == bad.digest
     doubts = BundleStore(tmp_path / "kept").body(tmp_path / "bundle", bad.digest)["doubts"]
@@ -357,26 +350,6 @@ def test_a_candidate_that_nothing_tells_from_the_champion_waits_for_more_jobs(
     assert told_more["outlook"] == (
         "Not enough evidence yet: about 3 weeks more, if it stays as far ahead."
     )
-
-
-def test_what_was_judged_is_known_again_of_the_same_models_only() -> None:
-    one, two, three = (Version(number=n, run_id="", digest=n * 64) for n in "123")
-    found = promotion.Proposal(
-        candidate=two,
-        champion=one,
-        judgement=Judgement(figures=(told(1.0, 0.1, 2.0),), rows=300, users=9, days=7.0),
-        replay=Replay(
-            figures=(replace(told(5.0, -3.0, 9.0), title="mean JCT", unit="s"),),
-            jobs=300, users=9, draws=3, days=7.0,
-        ),
-    )  # fmt: skip
-    kept = json.loads(json.dumps(dict(found.evidence(version="2", better=True))))
-    assert known(two, one, kept) == found
-    assert known(three, one, kept) is None
-    assert known(two, three, kept) is None
-    assert known(two, None, kept) is None
-    for damaged in ({}, {**kept, "replay": None}, {**kept, "judgement": {"figures": {"AUC": {}}}}):
-        assert known(two, one, damaged) is None
 
 
 def test_the_jobs_to_judge_on_are_such_as_a_service_exports(

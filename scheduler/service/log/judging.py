@@ -45,7 +45,7 @@ from scheduler.service.log.store.store import Store
 POLL_S = 2.0
 LONGEST_S = 4 * 3600.0  # of one judgement
 LEAST_JOBS, LEAST_USERS = 200, 8  # of ours that are judged on; fewer: those of the pipeline
-JOBS, EVIDENCE = "jobs.parquet", "evidence.json"
+JOBS = "jobs.parquet"
 TRACE = Path("data/trace")  # of the pipeline, beside its parameters
 LOG = "judging"
 TRACK_EVERY = 150  # turns: five minutes
@@ -175,29 +175,20 @@ def _judged(
 ) -> Judged | None:
     asked = ["--bundle", str(one.folder / BUNDLE), "--preview", "--why", one.proposed.why]
     trace = judged_on(store, one, desk)
-    asked += ["--by", one.proposed.by, "--trace", str(trace)]
-    return _previewed(desk, asked, clock, stopping, kept=one.folder / EVIDENCE)
+    return _previewed(
+        desk, [*asked, "--by", one.proposed.by, "--trace", str(trace)], clock, stopping
+    )
 
 
 def _previewed(
-    desk: Desk,
-    asked: Sequence[str],
-    clock: Callable[[], float],
-    stopping: Stopping,
-    *,
-    kept: Path | None = None,
+    desk: Desk, asked: Sequence[str], clock: Callable[[], float], stopping: Stopping
 ) -> Judged | None:
-    """Return how models compare with the champion, and keep what was printed of that; None where
-    a stop broke it off.
-    """
     ran = _promote(desk, asked, stopping)
     if ran is None:
         return None
     status, text, problem = ran
     try:
         found: Mapping[str, Any] = json.loads(text)
-        if kept is not None:
-            write_whole(kept, text)
         return Judged(
             at=clock(),
             version=str(found["version"]),
@@ -234,8 +225,6 @@ def _promoted(
         own = one.folder / JOBS
         asked += [judged.version, "--trace", str(own if own.exists() else _of_pipeline(desk))]
         asked += ["--anyway"] if one.wanted.anyway else []
-        evidence = one.folder / EVIDENCE  # of the judgement: the same is not replayed twice
-        asked += ["--judged", str(evidence)] if evidence.exists() else []
     ran = _promote(desk, asked, stopping)
     if ran is None:
         return None

@@ -107,8 +107,6 @@ def test_a_proposal_is_judged_then_promoted(store: Store, tmp_path: Path) -> Non
     assert promote[promote.index("--by") + 1] == "oleg"
     assert "7" in promote
     assert "--anyway" not in promote
-    evidence = Path(promote[promote.index("--judged") + 1])
-    assert json.loads(evidence.read_text()) == BETTER, "it is not replayed twice"
     with pytest.raises(NoProposal, match="promoted already"):
         kept.promote(one.name, by="oleg", why="", anyway=False, now=1.7e9)
 
