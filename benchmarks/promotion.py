@@ -2,7 +2,10 @@
 demo's trace.
 
 `python -m benchmarks.promotion --seeds 9100:9107` prints a line per draw and candidate, then how
-many were refused and promoted. A draw takes about a minute of a core.
+many were refused and promoted. A draw takes some minutes of a core. A candidate that is neither
+better nor worse is judged again a week later, on the jobs that ended in all weeks since, `LOOKS`
+times at most, as by the service; who is not better by then is not promoted. `--looks 1`: the first
+week decides. `--draws 0`: by the jobs alone, a minute; a replayed week takes 14 s with both models.
 
 - shuffled: learned from durations that were dealt out among the jobs.
 - broken: one feature, by lot, was dealt out among the jobs it was trained on.
@@ -33,14 +36,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from features.rows import DAY_S, Rows, training_rows
 from models.bundle import AdditiveModel, Bundle
 from models.training.duration import fit_at
-from models.training.judging import Paired, better_in_all, drawn_again, judge, paired
+from models.training.judging import (
+    LOOKS,
+    Paired,
+    better_in_all,
+    drawn_again,
+    judge,
+    paired,
+    undecided,
+)
 from models.training.metrics import LN10
 from models.training.settled import settled
-from pipeline.promotion import judged, seen_until
+from pipeline.promotion import seen_until
 from pipeline.replaying import DRAWS, replayed
 from pipeline.stages.common import test_from
 from pipeline.traces.synthetic import generate as synthetic
@@ -66,6 +78,18 @@ class Draw:
         self.cut = test_from(self.trace.column("submit_time"), TEST_DAYS + 7.0 * weeks)
         self.rows = training_rows(self.trace, families=FAMILIES)
         self.draw = np.random.default_rng(seed)
+        ids, users = self.trace.column("job_id").to_pylist(), self.trace.column("user").to_pylist()
+        self.user = dict(zip(ids, users, strict=True))
+
+    def judged(self, candidate: Bundle, champion: Bundle, moment: float) -> tuple[Paired, ...]:
+        """Return how both compare on the jobs that came since they learned, and had ended by then:
+        as `pipeline.promotion.judged`, with features made once.
+        """
+        since = seen_until(candidate, champion)
+        known = (self.rows.time > since) & (self.rows.end_time <= moment)
+        rows = self.rows.where(known & np.isfinite(self.rows.y))
+        who = [self.user[job] for job in rows.job_id]
+        return judge(candidate.duration, champion.duration, rows, who).figures
 
     def fitted(self, rows: Rows) -> Bundle:
         """Return a bundle fitted on what had ended when the test days begin."""
@@ -136,18 +160,15 @@ def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, i
     The second number is how many jobs of the first day there are. The promoted ones are judged
     beforehand, as by `pellucid promote`: those judged worse are left sooner.
     """
-    figures = judged(promoted, former, draw.trace).figures
-    doubted = any(figure.verdict == "worse" for figure in figures)
+    doubted = any(figure.verdict == "worse" for figure in draw.judged(promoted, former, np.inf))
     day = (draw.rows.time >= draw.cut) & (draw.rows.time < draw.cut + DAY_S)
     after = draw.rows.where((draw.rows.time >= draw.cut) & np.isfinite(draw.rows.y))
     jobs = int(day.sum())
-    ids, users = draw.trace.column("job_id").to_pylist(), draw.trace.column("user").to_pylist()
-    user = dict(zip(ids, users, strict=True))
     names = [spec.name for spec in promoted.duration.features]
     columns = {name: after.X[name].tolist() for name in names}
     known = [
         Began(
-            user=user[after.job_id[i]],
+            user=draw.user[after.job_id[i]],
             inputs=tuple(_text(columns[name][i]) for name in names),
             job_id=after.job_id[i],
             started=float(after.end_time[i] - after.y[i]),
@@ -162,16 +183,29 @@ def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, i
     return None, jobs
 
 
-def compared(draw: Draw, candidate: Bundle, champion: Bundle, draws: int) -> tuple[Paired, ...]:
-    """Return all figures. Where those on rows alone refuse the candidate, the weeks are not
-    replayed.
+def compared(
+    draw: Draw, candidate: Bundle, champion: Bundle, *, draws: int, looks: int
+) -> Iterator[tuple[Paired, ...]]:
+    """Yield all figures after each week, until they say better or worse. Where those on rows alone
+    refuse the candidate, the weeks are not replayed.
     """
-    figures = judged(candidate, champion, draw.trace).figures
-    if any(figure.verdict == "worse" for figure in figures):
-        return figures
-    since = seen_until(candidate, champion)
-    spec = read_cluster(CLUSTER)
-    return figures + replayed(candidate, champion, draw.trace, spec, since, draws=draws).figures
+    since, spec = seen_until(candidate, champion), read_cluster(CLUSTER)
+    for look in range(1, looks + 1):
+        moment = draw.cut + 7 * look * DAY_S
+        figures = draw.judged(candidate, champion, moment)
+        if draws and not any(figure.verdict == "worse" for figure in figures):
+            trace = ended_by(draw.trace, moment)
+            figures += replayed(candidate, champion, trace, spec, since, draws=draws).figures
+        yield figures
+        if not undecided(figures):
+            return
+
+
+def ended_by(trace: pa.Table, moment: float) -> pa.Table:
+    """Return the jobs of a trace that had ended by then: those that a service judges on."""
+    since = pc.cast(trace.column("submit_time").cast(pa.int64()), pa.float64())
+    ended = pc.add(pc.divide(since, 1000.0), trace.column("duration_s"))
+    return trace.filter(pc.fill_null(pc.less_equal(ended, moment), False))
 
 
 def later(seed: int, preset: str) -> dict[str, Any]:
@@ -180,14 +214,12 @@ def later(seed: int, preset: str) -> dict[str, Any]:
     """
     draw = Draw(seed, preset, weeks=WEEKS_AFTER)
     whole, half = draw.fitted(draw.rows).duration, draw.half().duration
-    ids, users = draw.trace.column("job_id").to_pylist(), draw.trace.column("user").to_pylist()
-    user = dict(zip(ids, users, strict=True))
     week = draw.cut + 7 * DAY_S
     found: dict[str, Any] = {"seed": seed}
     for name, since, until in (("week", draw.cut, week), ("after", week, np.inf)):
         asked = (draw.rows.time >= since) & (draw.rows.time < until) & np.isfinite(draw.rows.y)
         rows = draw.rows.where(asked)
-        who = [user[job] for job in rows.job_id]
+        who = [draw.user[job] for job in rows.job_id]
         _, place = np.unique(who, return_inverse=True)
         truth = np.log1p(rows.y)
         misses = [np.abs(model.score_batch(rows.X) - truth) / LN10 for model in (whole, half)]
@@ -212,24 +244,26 @@ def turned_round(one: Paired) -> Paired:
     )
 
 
-def outcomes(draw: Draw, kinds: list[str], draws: int) -> Iterator[dict[str, Any]]:
+def outcomes(draw: Draw, kinds: list[str], *, draws: int, looks: int) -> Iterator[dict[str, Any]]:
     """Yield the fate of each candidate."""
     whole = draw.fitted(draw.rows)
     half = draw.half() if {"half", "twice"} & set(kinds) else whole
-    twice: tuple[Paired, ...] = ()
+    twice: list[tuple[Paired, ...]] = []
     for kind in sorted(kinds, key=lambda kind: kind == "half"):
-        if kind == "twice":
-            figures = twice = compared(draw, whole, half, draws)
-        elif kind == "half" and twice:
-            figures = tuple(map(turned_round, twice))
+        if kind == "half" and twice:  # the same pair, each in the other's place
+            found = [tuple(map(turned_round, figures)) for figures in twice]
         else:
-            worse = half if kind == "half" else getattr(draw, kind)()
-            figures = compared(draw, worse, whole, draws)
+            candidate = half if kind == "half" else getattr(draw, kind, lambda: whole)()
+            champion = half if kind == "twice" else whole
+            found = list(compared(draw, candidate, champion, draws=draws, looks=looks))
+        twice = found if kind == "twice" else twice
         yield {
             "seed": draw.seed,
             "kind": kind,
-            "promoted": better_in_all(figures),
-            "figures": {figure.title: figure.document() for figure in figures},
+            "promoted": better_in_all(found[-1]),
+            "worse": any(figure.verdict == "worse" for figure in found[-1]),
+            "looks": len(found),
+            "figures": {figure.title: figure.document() for figure in found[-1]},
         }
 
 
@@ -240,7 +274,10 @@ def main() -> None:
         "--seeds", default="9100:9107", help="range of seeds, FIRST:AFTER. Seed AFTER is not used"
     )
     parser.add_argument("--kinds", default="shuffled,broken,half,twice")
-    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument(
+        "--draws", type=int, default=DRAWS, help="number of replays; 0: the jobs alone decide"
+    )
+    parser.add_argument("--looks", type=int, default=LOOKS, help="number of weeks judged, at most")
     parser.add_argument("--preset", default="fast", help="effort of fitting a model: fast or full")
     parser.add_argument("--watch", action="store_true")
     parser.add_argument("--later", action="store_true")
@@ -268,11 +305,13 @@ def main() -> None:
             print(f"{seed} twice, a good one: returned after {count} of {jobs}", flush=True)
         return
     counts = Counter[tuple[str, bool]]()
+    kinds = wanted.kinds.split(",")
     for seed in range(first, after):
-        for found in outcomes(Draw(seed, wanted.preset), wanted.kinds.split(","), wanted.draws):
+        draw = Draw(seed, wanted.preset, weeks=wanted.looks - 1)
+        for found in outcomes(draw, kinds, draws=wanted.draws, looks=wanted.looks):
             counts[found["kind"], found["promoted"]] += 1
             print(json.dumps(found), flush=True)
-    for kind in wanted.kinds.split(","):
+    for kind in kinds:
         yes, no = counts[kind, True], counts[kind, False]
         print(f"{kind}: promoted {yes}, refused {no}")
 

@@ -23,7 +23,15 @@ from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import check
 from models.bundle.doubts import DOUBTS_NAME, write_doubts
 from models.training.errors import TrainingError
-from models.training.judging import Judgement, Paired, better_in_all, judge, most_telling
+from models.training.judging import (
+    Judgement,
+    Paired,
+    better_in_all,
+    judge,
+    most_telling,
+    undecided,
+    weeks_more,
+)
 from models.training.tracking import (
     Registry,
     TrainedOn,
@@ -83,6 +91,30 @@ class Proposal:
         return (self.judgement if telling in self.judgement.figures else self.replay).reason
 
     @property
+    def undecided(self) -> bool:
+        """Return whether the jobs are too few to say that the candidate is better, or worse."""
+        return self.judgement is not None and self.replay is not None and undecided(self.figures)
+
+    @property
+    def weeks_more(self) -> int | None:
+        """Return how many weeks of jobs more it takes to tell that the candidate is better, if it
+        stays as far ahead; None where it is ahead in nothing, or that is decided.
+        """
+        if self.judgement is None or not self.undecided:
+            return None
+        return weeks_more(self.figures, self.judgement.days)
+
+    @property
+    def outlook(self) -> str:
+        """Return in words what more jobs would tell; "" where it is decided."""
+        if not self.undecided:
+            return ""
+        if self.weeks_more is None:
+            return "Not enough evidence yet, and it is ahead in nothing."
+        weeks = "a week" if self.weeks_more == 1 else f"{self.weeks_more} weeks"
+        return f"Not enough evidence yet: about {weeks} more, if it stays as far ahead."
+
+    @property
     def doubts(self) -> list[str]:
         """Return the figures in which the candidate is worse beyond chance, a line each."""
         return [str(figure) for figure in self.figures if figure.verdict == "worse"]
@@ -97,6 +129,9 @@ class Proposal:
             "replay": None if self.replay is None else self.replay.document(),
             "compared": [str(figure) for figure in self.figures],
             "reason": self.reason,
+            "undecided": self.undecided,
+            "weeks_more": self.weeks_more,
+            "outlook": self.outlook,
             **more,
         }
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from features.rows import Rows
+from features.rows import DAY_S, Rows
 from models.bundle import AdditiveModel
 from models.training.errors import TrainingError
 from models.training.metrics import LN10
@@ -28,12 +29,17 @@ from models.training.metrics import LN10
 Floats = NDArray[np.float64]
 
 RESAMPLES = 1000
+# A candidate that is neither better nor worse is judged again a week later, on the jobs of all
+# weeks since, this often at most: to tell two good models apart takes weeks.
+LOOKS = 5
 # Of the intervals of all figures together: rows and replays have six kinds of them, and among so
-# many one is above chance now and then.
-LEVEL, TOGETHER = 0.95, 6
+# many one is above chance now and then. Eleven and not six, so that a model that is as good is
+# promoted by chance in fewer than 5 of 100, all figures and all looks together.
+LEVEL, TOGETHER = 0.95, 11
 LEAST_ROWS = 200
 LEAST_USERS = 8
 HOUR_S = 3600.0
+WIDTH = 2048  # scores whose pairs are counted at once
 # Who runs longer is asked at each of these, from jobs that fail at once to those of days.
 LIMITS_S = 60.0, 300.0, 1800.0, HOUR_S, 4 * HOUR_S, 6 * HOUR_S, 24 * HOUR_S
 
@@ -65,6 +71,15 @@ class Paired:
         """
         return "better" if self.low > 0 else "worse" if self.high < 0 else "as good"
 
+    @property
+    def times_more(self) -> float | None:
+        """Return how many times as many jobs it takes to tell the candidate's lead from chance, if
+        the lead stays; 1 where it is told already, None where there is no lead.
+        """
+        if self.gain <= 0:
+            return None
+        return max(1.0, ((self.gain - self.low) / self.gain) ** 2)
+
     def __str__(self) -> str:
         shape, unit = (",.0f", f" {self.unit}") if self.unit else (".4f", "")
         return (
@@ -88,6 +103,24 @@ def better_in_all(figures: Sequence[Paired]) -> bool:
     return "better" in verdicts and "worse" not in verdicts
 
 
+def undecided(figures: Sequence[Paired]) -> bool:
+    """Return whether a candidate is better in no figure, and worse in none: there is too little
+    evidence either way.
+    """
+    return bool(figures) and {figure.verdict for figure in figures} == {"as good"}
+
+
+def weeks_more(figures: Sequence[Paired], days: float) -> int | None:
+    """Return how many weeks more it takes until the candidate is better in one figure, if it stays
+    as far ahead; None where it is ahead in none.
+
+    Args:
+        days: how long the jobs came on which the figures are.
+    """
+    ahead = [figure.times_more for figure in figures if figure.times_more is not None]
+    return max(1, ceil((min(ahead) - 1.0) * days / 7.0)) if ahead else None
+
+
 def most_telling(figures: Sequence[Paired]) -> Paired:
     """Return the first figure that is worse; if none is, the first that is better."""
     order = {"worse": 0, "better": 1, "as good": 2}
@@ -101,11 +134,13 @@ class Judgement:
     Attributes:
         figures: the figures that decide.
         rows, users: number of rows, and of their users.
+        days: how long they came.
     """
 
     figures: tuple[Paired, ...]
     rows: int
     users: int
+    days: float
 
     @property
     def better(self) -> bool:
@@ -120,7 +155,10 @@ class Judgement:
     def document(self) -> dict[str, Any]:
         """Return the whole judgement as plain JSON."""
         figures = {one.title: one.document() for one in self.figures}
-        return {"rows": self.rows, "users": self.users, "level": LEVEL, "figures": figures}
+        return {
+            "rows": self.rows, "users": self.users, "days": self.days, "level": LEVEL,
+            "figures": figures,
+        }  # fmt: skip
 
 
 def judge(
@@ -146,15 +184,15 @@ def judge(
             f"{len(rows)} jobs of {users} users that neither model saw: to compare them takes "
             f"{LEAST_ROWS} of {LEAST_USERS}"
         )
-    weights = drawn_again(users, np.random.default_rng(seed))[:, who]
-    weights *= _alone(who, rows.time)
+    drawn = _Drawn(who, _alone(who, rows.time), drawn_again(users, np.random.default_rng(seed)))
     scores = [model.score_batch(rows.X) for model in (candidate, champion)]
     figures = [
-        paired("AUC of order", [_order(score, rows.y, weights) for score in scores], sign=1.0),
-        paired("RMSE of log10", [_rmse(score, rows.y, weights) for score in scores], sign=-1.0),
+        paired("AUC of order", [_order(score, rows.y, drawn) for score in scores], sign=1.0),
+        paired("RMSE of log10", [_rmse(score, rows.y, drawn) for score in scores], sign=-1.0),
     ]
     known = tuple(figure for figure in figures if figure is not None)
-    return Judgement(figures=known, rows=len(rows), users=users)
+    days = float(rows.time.max() - rows.time.min()) / DAY_S
+    return Judgement(figures=known, rows=len(rows), users=users, days=days)
 
 
 def drawn_again(units: int, draw: np.random.Generator) -> Floats:
@@ -188,7 +226,7 @@ def paired(
     if not np.isfinite(gain[0]) or len(spread) < RESAMPLES / 2:
         return None
     outside = (1 - LEVEL) / TOGETHER / among / 2
-    low, high = np.quantile(spread, [outside, 1 - outside]).tolist()
+    low, high = np.quantile(spread, [outside, 1 - outside], method="weibull").tolist()
     return Paired(
         title=title,
         candidate=float(candidate[0]),
@@ -209,32 +247,63 @@ def _alone(who: NDArray[np.intp], time: Floats) -> Floats:
     return np.asarray(1.0 / np.sqrt(count[place.ravel()]))
 
 
-def _rmse(score: Floats, duration_s: Floats, weights: Floats) -> Floats:
-    miss = ((score - np.log1p(duration_s)) / LN10) ** 2
-    return np.asarray(np.sqrt(np.array([w @ miss for w in weights]) / weights.sum(axis=1)))
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """Rows, (n,), whose users are drawn again and again.
 
+    A figure is made of sums over the rows of a user, or of two, that are made once.
 
-def _order(score: Floats, duration_s: Floats, weights: Floats) -> Floats:
-    """Return the AUC of running longer than a limit for each row of weights, (n,): the mean over
-    the limits for which it is defined; NaN if it is for none.
+    Attributes:
+        who: user of each row; weight: how much the row counts.
+        times: how often each user is drawn, (draws, users).
     """
-    each = np.array([_auc(score, duration_s > limit, weights) for limit in LIMITS_S])
+
+    who: NDArray[np.intp]
+    weight: Floats
+    times: Floats
+
+    def totals(self, values: Floats) -> Floats:
+        """Return the weighted total of the values in each draw, (draws,)."""
+        users = self.times.shape[1]
+        return np.asarray(self.times @ np.bincount(self.who, self.weight * values, users))
+
+    def by_user(self, place: NDArray[np.intp], of: NDArray[np.bool_], width: int) -> Floats:
+        """Return the weight of each user's rows `of` at each place, (users, width)."""
+        users = self.times.shape[1]
+        at = self.who[of] * width + place[of]
+        found = np.bincount(at, self.weight[of], users * width).astype(np.float64)
+        return np.asarray(found.reshape(users, width))
+
+
+def _rmse(score: Floats, duration_s: Floats, drawn: _Drawn) -> Floats:
+    miss = ((score - np.log1p(duration_s)) / LN10) ** 2
+    return np.asarray(np.sqrt(drawn.totals(miss) / drawn.totals(np.ones(len(miss)))))
+
+
+def _order(score: Floats, duration_s: Floats, drawn: _Drawn) -> Floats:
+    """Return the AUC of running longer than a limit in each draw, (draws,): the mean over the
+    limits for which it is defined; NaN if it is for none.
+    """
+    _, place = np.unique(score, return_inverse=True)
+    each = np.array([_auc(place.ravel(), duration_s > limit, drawn) for limit in LIMITS_S])
     known = np.isfinite(each)
     total = np.where(known, each, 0.0).sum(axis=0)
     with np.errstate(invalid="ignore"):
         return np.asarray(total / known.sum(axis=0))
 
 
-def _auc(score: Floats, positive: NDArray[np.bool_], weights: Floats) -> Floats:
-    """Return the AUC (`metrics.auc`) for each row of weights, (n,), counting each job as often
-    as its weight; NaN where all weight is on one class.
+def _auc(place: NDArray[np.intp], positive: NDArray[np.bool_], drawn: _Drawn) -> Floats:
+    """Return the AUC (`metrics.auc`) in each draw, (draws,), of rows in the order of their
+    places; NaN where all weight is on one class.
     """
-    values, place = np.unique(score, return_inverse=True)
-    found = np.full(len(weights), np.nan)
-    for i, w in enumerate(weights):
-        up = np.bincount(place, w * positive, len(values))
-        down = np.bincount(place, w * ~positive, len(values))
-        pairs = up.sum() * down.sum()
-        if pairs:
-            found[i] = up @ (np.cumsum(down) - down / 2) / pairs
-    return found
+    users = drawn.times.shape[1]
+    right, below = np.zeros((users, users)), np.zeros(users)
+    for first in range(0, int(place.max()) + 1, WIDTH):
+        here = (place >= first) & (place < first + WIDTH)
+        up = drawn.by_user(place - first, here & positive, WIDTH)
+        down = drawn.by_user(place - first, here & ~positive, WIDTH)
+        right += up @ (below[:, None] + np.cumsum(down, axis=1) - down / 2).T
+        below += down.sum(axis=1)
+    pairs = drawn.totals(positive.astype(np.float64)) * drawn.totals((~positive).astype(np.float64))
+    found = ((drawn.times @ right) * drawn.times).sum(axis=1)
+    return np.asarray(np.divide(found, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0))

@@ -106,9 +106,10 @@ def promote(
     replay of them, the last four weeks at most. A figure counts as better where the interval of the
     difference says so (95 % for all together): users are drawn again and again, with their jobs.
     Better in one figure and worse in none promotes; otherwise the exit status is 1, and --anyway
-    with --why promotes all the same. The service's own check of a bundle comes first. Evidence is
-    kept with the version in MLflow. A service that watches --out takes the bundle; dvc repro then
-    plays the schedules again.
+    with --why promotes all the same. One that is neither better nor worse is judged again when more
+    jobs have ended: how many weeks that takes is printed. The service's own check of a bundle comes
+    first. Evidence is kept with the version in MLflow. A service that watches --out takes the
+    bundle; dvc repro then plays the schedules again.
 
     Examples:
 
@@ -249,6 +250,8 @@ def _tell(proposal: Proposal, as_json: bool) -> None:
         typer.echo(f"  in {replay.about}; intervals of 95 %, all together")
     if judgement is None or replay is None:
         typer.echo(f"  {proposal.reason}")
+    if proposal.outlook:
+        typer.echo(f"  {proposal.outlook}")
 
 
 def _agreed(candidate: Version) -> bool:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import mlflow
@@ -26,7 +27,17 @@ from models.bundle.doubts import DOUBTS_NAME, read_doubts
 from models.training.duration import fit_at
 from models.training.edits import EditError, Edits, apply_edits
 from models.training.errors import TrainingError
-from models.training.judging import HOUR_S, LIMITS_S, judge
+from models.training.judging import (
+    HOUR_S,
+    LEVEL,
+    LIMITS_S,
+    LOOKS,
+    TOGETHER,
+    Paired,
+    judge,
+    undecided,
+    weeks_more,
+)
 from models.training.metrics import auc
 from models.training.settled import settled
 from models.training.tracking import (
@@ -213,6 +224,34 @@ def test_of_models_with_other_features_each_is_given_its_own(
     assert found.rows > 2000
 
 
+def told(gain: float, low: float, high: float) -> Paired:
+    return Paired(title="AUC", candidate=gain, champion=0.0, gain=gain, low=low, high=high)
+
+
+def test_what_is_neither_better_nor_worse_says_how_many_weeks_more_it_takes() -> None:
+    ahead, behind, better = told(1.0, -1.0, 3.0), told(-1.0, -3.0, 1.0), told(1.0, 0.1, 1.9)
+    assert undecided([ahead, behind])
+    assert not undecided([ahead, better])
+    assert not undecided([ahead, told(-1.0, -1.9, -0.1)])
+    assert not undecided([])
+    # twice as wide as it may be: four times as many jobs, of which a week is there
+    assert weeks_more([ahead, behind], days=7.0) == 3
+    assert weeks_more([ahead, told(1.0, -0.5, 2.5)], days=7.0) == 2  # the one that is told first
+    assert weeks_more([told(1.0, -0.01, 2.0)], days=7.0) == 1
+    assert weeks_more([behind], days=7.0) is None
+
+
+def test_who_is_as_good_is_promoted_in_fewer_than_five_of_a_hundred_at_all_looks_together() -> None:
+    """Sums of as many normal draws as weeks: what a figure is where there is no difference."""
+    draw = np.random.default_rng(0).standard_normal((200_000, LOOKS))
+    at = np.cumsum(draw, axis=1) / np.sqrt(np.arange(1, LOOKS + 1))
+    figures, of_one = 6, (1 - LEVEL) / TOGETHER / 2
+    ahead = (at.max(axis=1) > NormalDist().inv_cdf(1 - of_one)).mean()
+    assert figures * ahead < 1 - LEVEL
+    alone = (at.max(axis=1) > NormalDist().inv_cdf(1 - (1 - LEVEL) / figures / 2)).mean()
+    assert figures * alone > 1 - LEVEL, "six would be too few"
+
+
 # --- promoted ------------------------------------------------------------------------------------
 
 
@@ -259,6 +298,7 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     assert "p99 wait in product" in said
     assert "2.0 days replayed once" in said
     assert "Not promoted" in said
+    assert "Not enough evidence" not in said, "it is worse"
     assert "needs --why" in asked("--anyway", "--yes")[1]
     assert read_doubts(tmp_path / "bundle", good.digest) == []
     assert champion(registry) == one
@@ -291,6 +331,25 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     assert "is champion already" in asked("1")[1]
     assert "version 9 is not the former champion: 2 is" in asked("--back", "9", "--yes")[1]
     assert "version 9" in asked("9")[1]
+
+
+def test_a_candidate_that_nothing_tells_from_the_champion_waits_for_more_jobs(
+    held: dict[Version, Bundle], trace: pa.Table, good: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaying, "MOST_DAYS", 1)
+    promotion.promote(held_as(held, good), "by hand", {}, HERE)
+    found = proposed(held_as(held, good), HERE, trace, DEMO, draws=1)
+    assert found.undecided
+    assert not found.better
+    assert found.evidence()["outlook"] == "Not enough evidence yet, and it is ahead in nothing."
+    assert found.judgement is not None
+    assert 6.5 < found.judgement.days < 7.5
+    ahead = replace(found.judgement, figures=(told(1.0, -1.0, 3.0),))
+    told_more = replace(found, judgement=ahead).evidence()
+    assert told_more["weeks_more"] == 3
+    assert told_more["outlook"] == (
+        "Not enough evidence yet: about 3 weeks more, if it stays as far ahead."
+    )
 
 
 def test_the_jobs_to_judge_on_are_such_as_a_service_exports(

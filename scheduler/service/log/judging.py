@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -92,11 +92,14 @@ def step(
     stop broke it off, or the disk is full."""
     log = structlog.get_logger(LOG)
     for one in reversed(proposals.each()):
-        if one.state == "judging":
+        again = one.again_at is not None and clock() >= one.again_at
+        if one.state == "judging" or again:
             try:
                 found = _judged(store, one, desk, clock=clock, stopping=stopping)
             except (OSError, ValueError, pa.ArrowException) as error:
                 found = Judged(at=clock(), error=first_line(error))
+            if found is not None and again:
+                found = _next_look(one, found)
             if found is None or not _written(one.folder / JUDGED, found):
                 return False
             log.info("judged", proposal=one.name, better=found.better, why=found.error)
@@ -111,6 +114,17 @@ def step(
             log.info("promoted", proposal=one.name, by=one.proposed.by, why=done.error)
             return True
     return False
+
+
+def _next_look(one: Proposal, found: Judged) -> Judged:
+    """Return a judgement as the next look at a proposal; a look that failed leaves the former one
+    as it was, and counts.
+    """
+    assert one.judged is not None
+    looks = one.judged.looks + 1
+    if found.error:
+        return replace(one.judged, at=found.at, looks=looks)
+    return replace(found, looks=looks)
 
 
 def track(state_dir: Path, desk: Desk, now: float, stopping: Stopping) -> bool:
@@ -181,6 +195,7 @@ def _previewed(
             better=bool(found["better"]),
             reason=str(found["reason"]),
             compared=[str(line) for line in found["compared"]],
+            outlook=str(found.get("outlook", "")),
         )
     except (ValueError, LookupError, TypeError):
         return Judged(at=clock(), error=problem or f"ended with {status}")

@@ -19,6 +19,8 @@ from features.files import write_whole
 from features.given import read_text
 from models.bundle import Bundle
 
+LOOKS = 5  # at most, a week apart: `models.training.judging` allows for so many
+WEEK_S = 7 * 86_400.0
 FOLDER, BUNDLE = "proposals", "bundle"  # in the state folder; in that of a proposal
 PROPOSED, JUDGED, WANTED, DONE = "proposed.json", "judged.json", "wanted.json", "done.json"
 T = TypeVar("T")
@@ -59,6 +61,8 @@ class Judged:
         version: of the registered model.
         better: beyond chance in one figure, and worse in none.
         reason: the outcome as one line; compared: a line for each figure.
+        outlook: what more jobs would tell; "": it is decided.
+        looks: how often it has been judged, each time on all jobs since.
         error: why it could not be judged; "": it was.
     """
 
@@ -67,6 +71,8 @@ class Judged:
     better: bool = False
     reason: str = ""
     compared: Sequence[str] = ()
+    outlook: str = ""
+    looks: int = 1
     error: str = ""
 
 
@@ -107,15 +113,27 @@ class Proposal:
 
     @property
     def state(self) -> str:
-        """Return how far it is: "judging", "unjudged", "better", "not better", "promoting",
-        "promoted" or "failed"."""
+        """Return how far it is: "judging", "unjudged", "better", "not yet" (it is judged
+        again in a week), "not better", "promoting", "promoted" or "failed"."""
         if self.done is not None:
             return "failed" if self.done.error else "promoted"
         if self.wanted is not None:
             return "promoting"
         if self.judged is None:
             return "judging"
-        return "unjudged" if self.judged.error else "better" if self.judged.better else "not better"
+        if self.judged.error or self.judged.better:
+            return "unjudged" if self.judged.error else "better"
+        return "not yet" if self.again_at is not None else "not better"
+
+    @property
+    def again_at(self) -> float | None:
+        """Return from when on it is judged again, seconds since the epoch; None: it is not."""
+        found = self.judged
+        if found is None or found.error or found.better or self.wanted is not None:
+            return None
+        if not found.outlook or found.looks >= LOOKS:
+            return None
+        return found.at + WEEK_S
 
 
 class Proposals:

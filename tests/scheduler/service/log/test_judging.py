@@ -17,6 +17,7 @@ from features.codec import encode
 from models.bundle import Bundle
 from models.training.judging import LEAST_ROWS
 from models.training.judging import LEAST_USERS as USERS
+from models.training.judging import LOOKS as ALLOWED
 from scheduler.service.log import judging, proposals, served
 from scheduler.service.log.judging import (
     AGAIN_S,
@@ -32,8 +33,10 @@ from scheduler.service.log.judging import (
 from scheduler.service.log.proposals import (
     BUNDLE,
     JUDGED,
+    LOOKS,
     PROPOSED,
     WANTED,
+    WEEK_S,
     Judged,
     NoProposal,
     Proposals,
@@ -79,8 +82,8 @@ def proposed(folder: Path) -> Proposals:
     return kept
 
 
-def test_it_asks_for_as_many_jobs_as_the_judge() -> None:
-    assert (LEAST_JOBS, LEAST_USERS) == (LEAST_ROWS, USERS)
+def test_it_asks_for_as_many_jobs_and_looks_as_the_judge() -> None:
+    assert (LEAST_JOBS, LEAST_USERS, LOOKS) == (LEAST_ROWS, USERS, ALLOWED)
 
 
 def test_a_proposal_is_judged_then_promoted(store: Store, tmp_path: Path) -> None:
@@ -123,6 +126,55 @@ def test_one_that_is_not_better_takes_a_reason(store: Store, tmp_path: Path) -> 
     assert one.done is not None
     assert one.done.error == "it fell over"
     assert "--anyway" in called(tmp_path)[-1]
+
+
+UNDECIDED = {**BETTER, "better": False, "outlook": "Not enough evidence yet: a week more."}
+
+
+def test_what_nobody_can_tell_yet_is_judged_again_each_week(store: Store, tmp_path: Path) -> None:
+    kept, program = proposed(tmp_path), desk(tmp_path, UNDECIDED)
+    clock = [1.7e9]
+    assert step(store, kept, program, clock=lambda: clock[0], stopping=never)
+    for look in range(1, LOOKS):
+        (one,) = kept.each()
+        assert one.state == "not yet"
+        assert one.judged is not None
+        assert (one.judged.looks, one.judged.outlook) == (look, UNDECIDED["outlook"])
+        clock[0] += WEEK_S - 1
+        assert not step(store, kept, program, clock=lambda: clock[0], stopping=never)
+        clock[0] += 1
+        if look == 2:  # one that fails counts, and takes nothing from what is known
+            broken = desk(tmp_path, [], 2, "Error: no registry")
+            assert step(store, kept, broken, clock=lambda: clock[0], stopping=never)
+            desk(tmp_path, UNDECIDED)
+        else:
+            assert step(store, kept, program, clock=lambda: clock[0], stopping=never)
+    (one,) = kept.each()
+    assert one.state == "not better", "it was looked at often enough"
+    clock[0] += WEEK_S
+    assert not step(store, kept, program, clock=lambda: clock[0], stopping=never)
+    assert len(called(tmp_path)) == LOOKS
+
+
+def test_what_is_better_by_the_next_week_can_be_promoted(store: Store, tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    step(store, kept, desk(tmp_path, UNDECIDED), clock=now, stopping=never)
+    step(store, kept, desk(tmp_path, BETTER), clock=lambda: now() + WEEK_S, stopping=never)
+    (one,) = kept.each()
+    assert one.state == "better"
+    kept.promote(one.name, by="olga", why="", anyway=False, now=now() + WEEK_S)
+    assert kept.one(one.name).state == "promoting"
+
+
+def test_one_that_is_promoted_anyway_is_judged_no_more(store: Store, tmp_path: Path) -> None:
+    kept, program = proposed(tmp_path), desk(tmp_path, UNDECIDED)
+    step(store, kept, program, clock=now, stopping=never)
+    (one,) = kept.each()
+    kept.promote(one.name, by="olga", why="because", anyway=True, now=1.7e9)
+    assert step(store, kept, program, clock=lambda: now() + WEEK_S, stopping=never)
+    assert "--preview" not in called(tmp_path)[-1]
+    assert kept.one(one.name).state == "promoted"
+    assert not step(store, kept, program, clock=lambda: now() + 9 * WEEK_S, stopping=never)
 
 
 def test_what_cannot_be_judged_says_why(store: Store, tmp_path: Path) -> None:

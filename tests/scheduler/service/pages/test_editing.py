@@ -157,6 +157,27 @@ def test_an_operator_tries_and_saves_in_the_browser(lived: Lived) -> None:
     assert "the file holds 1 by now" in browser.get(done.headers["location"]).text
 
 
+def test_a_reason_is_given_when_it_is_proposed_and_trying_takes_none(lived: Lived) -> None:
+    lived.settle(60)
+    page = lived.browser("olga").get("/models/edit", params={"feature": "gpus", "kind": "rise"})
+    kept = page.text.split('method="post"')[-1]
+    assert page.status_code == 200
+    assert re.search(r'<input name="why" [^>]*value="" required>', kept)
+    assert kept.count('name="why"') == 1
+
+
+def test_what_nobody_can_tell_yet_says_when_it_is_judged_again(lived: Lived) -> None:
+    kept = Proposals(lived.settings.state_dir)
+    one = kept.propose(small_bundle(), "", [], by="olga", why="a test", now=1.7e9)
+    outlook = "Not enough evidence yet: about 3 weeks more, if it stays as far ahead."
+    write(one.folder / JUDGED, Judged(at=1.7e9, version="3", reason="as good", outlook=outlook))
+    text = lived.browser("olga").get("/models/proposals").text
+    assert '<span class="chip">not yet</span>' in text
+    assert outlook in text
+    assert "It is judged again on" in text
+    assert "2023-11-21 22:13 UTC" in text
+
+
 def test_an_operator_proposes_what_was_tried(lived: Lived) -> None:
     lived.settle(60)
     browser = lived.browser("olga")
