@@ -211,7 +211,7 @@ def play(name: str, data: Path) -> Found:
 
 def differences(expected: Found | None, found: Found) -> list[str]:
     """Return one line of text for each digest that differs, with the range of lines where the
-    records first differ.
+    records first differ. If nothing is expected yet (None), return one line that says so.
     """
     if expected is None:
         return ["nothing is expected yet (--update)"]

@@ -260,7 +260,9 @@ def in_rows(url: str) -> dict[str, str]:
 
 
 def a_token(url: str) -> str:
-    """Return the token of a user who submits and runs as nobody, in a new database."""
+    """Create a database at `url` with one submitter, whose jobs run as the system user `nobody`.
+    Return the secret of that submitter's token.
+    """
     store = Store(url)
     prepare(store)
     _, secret = tokens.create(

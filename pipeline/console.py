@@ -204,7 +204,7 @@ def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None
 
 
 def print_table(out: Any) -> None:
-    """Print a table of rich's, at full width where there is no terminal."""
+    """Print a table of rich's, as wide as the terminal, or 160 columns wide without a terminal."""
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else 160).print(out)

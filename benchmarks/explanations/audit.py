@@ -269,8 +269,8 @@ def shares(found: Sequence[Found]) -> dict[str, Any]:
     verdicts = [verdict for one in found for _, _, verdict in one.waits]
 
     def share(name: str) -> float | None:
-        """Return a share of all waits. A wait for which there was nothing to try counts as a
-        miss.
+        """Return the share of all waits whose verdict `name` is true; None without waits. A verdict
+        of None (there was nothing to try) counts as false.
         """
         values = [getattr(one, name) or False for one in verdicts]
         return round(sum(values) / len(values), 4) if values else None

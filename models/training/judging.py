@@ -74,7 +74,7 @@ class Paired:
     @property
     def times_more(self) -> float | None:
         """Return how many times as many jobs it takes to tell the candidate's lead from chance, if
-        the lead stays; 1 where it is told already, None where there is no lead.
+        the lead stays; 1 where it is known already, None where there is no lead.
         """
         if self.gain <= 0:
             return None

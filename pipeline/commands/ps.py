@@ -112,8 +112,8 @@ def chosen(
 
 
 def _moment(text: str, now: float) -> float:
-    """Return the moment that `text` names, in seconds since the epoch: a date, a time, or how
-    long before `now`. Raises UserError.
+    """Return the moment that `text` names, in seconds since the epoch: a date, a date with a time
+    of day, or a span before `now` (90m, 3d). Raise UserError for anything else.
     """
     from features.clock import read_seconds
 

@@ -23,7 +23,7 @@ LICENCE = "license/"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A job as it stands in a dump. `pools` gives the virtual cluster of each partition."""
+    """A job as a dump of Slurm's accounting has it: what it was given and asked for."""
 
     job: Job
     partition: str

@@ -50,7 +50,9 @@ class Saving:
 
     @property
     def which(self) -> str:
-        """Return ``less``, ``more`` or, where the interval holds both, ``unclear``."""
+        """Return whether jobs wait ``less`` or ``more`` than under Slurm's own schedule. Return
+        ``unclear`` where the interval of the saved wait holds 0.
+        """
         return "less" if self.low_s > 0 else "more" if self.high_s < 0 else "unclear"
 
 

@@ -115,7 +115,9 @@ def run(params: Params, shown: Shown = unseen) -> str:
 
 
 def amounts(submitted: int) -> list[int]:
-    """Return the amounts of history to try, in jobs: none first, everything last."""
+    """Return the amounts of history to try, in jobs, ascending from 0. The last is `EVERYTHING`,
+    which stands for all `submitted` jobs.
+    """
     return [0, *(n for n in HISTORY if n < submitted), EVERYTHING]
 
 

@@ -357,8 +357,8 @@ class Reader:
             return False
         if hugging:
             return counter.mark.format == "tqdm" and counter.mark.of == self._longest()
-        unsaid = all(c.mark.of is None for c in epochs) and self._amount("epochs") is None
-        if counter.mark.of is None and unsaid and (not epochs or self._amount("steps")):
+        unknown = all(c.mark.of is None for c in epochs) and self._amount("epochs") is None
+        if counter.mark.of is None and unknown and (not epochs or self._amount("steps")):
             return True  # its end is what the command asks for
         # an epoch has passed and it went on
         begun = counter.points[0][0]

@@ -345,10 +345,10 @@ class ProfilingStage:
         return self._look_at
 
     def _due(self, now: float, every_s: float) -> bool:
-        """Return whether the stage is to look now: at a multiple of `every_s` seconds, or past
-        the time at which it asked to be woken.
+        """Return whether the stage is to look now: `now` is an exact multiple of `every_s` seconds,
+        or has reached the time at which the stage asked to be woken.
 
-        A live clock never stands on the multiple itself.
+        A live clock meets the second condition alone.
         """
         return now % every_s == 0 or (self._look_at is not None and now >= self._look_at)
 

@@ -47,8 +47,8 @@ class StartForecastRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What a decision said of a job: the values that its sentence names.
+class DecisionValues:
+    """The values of a decision about a job that its sentence names.
 
     Attributes:
         action: what was decided; "": nothing was, or that is not recorded.
@@ -87,7 +87,7 @@ class GpusNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding(Said):
+class Finding(DecisionValues):
     """One reason with its numbers, as they were when it began to hold at `since` (seconds since the
     epoch).
 
@@ -256,7 +256,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitedFor(Said):
+class WaitedFor(DecisionValues):
     """All the waiting for one reason: its `share` of the whole, in how many `spells`, and what was
     decided as the longest began.
     """
@@ -294,7 +294,7 @@ class Waited:
 
     Attributes:
         seconds: in all; still: it goes on.
-        live: told while the job is in a queue or runs, and not of a record of old.
+        live: the job is in a queue or runs, and this is no record of old.
         came: it was neither started nor ended yet. refused: it never was in a queue.
         meanwhile: jobs that had GPUs of its virtual cluster, those of most GPU-time first.
         held: seconds that it was held, which are no waiting, by reason.

@@ -108,7 +108,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """All the waiting for one reason; `said`: what was decided as the longest spell began."""
+    """All the waiting for one reason. `last` is the decision with which the longest spell began."""
 
     reason: Reason
     seconds: float
@@ -116,7 +116,7 @@ class Wait:
     spells: int
     sentence: str
     next_step: str
-    said: Decision | None = None
+    last: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]
                 spells=len(mine),
                 sentence=sentence_of(last) if last else "in the queue, no reason recorded yet",
                 next_step=step_of(last) if last else "",
-                said=last,
+                last=last,
             )
         )
     return sorted(waits, key=lambda w: -w.seconds)

@@ -37,11 +37,11 @@ from scheduler.explain.causes import Causes
 from scheduler.explain.effect import ByNode, Eta, Tried, WhatIfAnswer
 from scheduler.explain.explanation import (
     Compared,
+    DecisionValues,
     Explanation,
     Finding,
     Packing,
     PathStep,
-    Said,
     StartForecastRow,
     Waited,
 )
@@ -376,14 +376,15 @@ def _waited(about: _About) -> _Rows:
 
 def waited_words(job: Explanation, found: Waited) -> str:
     """Return what a job's wait was made of, or is so far."""
-    began = said_words(job.waits[0], job.job_id) if job.waits else ""
+    began = decision_words(job.waits[0], job.job_id) if job.waits else ""
     overtaken = job.overtaken.why if job.overtaken is not None else {}
     return wait_words(job.job_id, found, job.waits, overtaken=overtaken, began=began)
 
 
-def said_words(one: Said, job_id: str) -> str:
-    """Return what a decision said of a job; of a reason that only a newer service knows, its
-    name."""
+def decision_words(one: DecisionValues, job_id: str) -> str:
+    """Return the sentence of a decision about a job. A reason that only a newer service knows is
+    its name.
+    """
     if not one.action and one.reason == Reason.NOT_YET_EVALUATED:
         return "in the queue, no reason recorded yet"
     action = one.action or Action.WAIT  # an older service tells none
@@ -591,13 +592,13 @@ def finding_words(job: Explanation, one: Finding) -> str:
     if one.reason == Reason.NOT_YET_EVALUATED and not one.action:
         busy = f": the decider {job.busy}" if job.busy else ""
         return job.detail or f"not evaluated yet{busy}"
-    text = said_words(one, job.job_id)
+    text = decision_words(one, job.job_id)
     return text if one.shares is None else has_gpus(text, one.shares)
 
 
 def _ended(job: Explanation, one: Finding) -> str:
     if one.decided:
-        return said_words(replace(one, reason=one.decided), job.job_id)
+        return decision_words(replace(one, reason=one.decided), job.job_id)
     times = job.times
     ran_s = None
     if times.started_at is not None and times.ended_at is not None:

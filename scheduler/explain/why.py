@@ -84,7 +84,7 @@ def explain(of: Dossier) -> Explanation:
                 seconds=w.seconds,
                 share=w.share,
                 spells=w.spells,
-                **said_of(w.said),
+                **values_of(w.last),
             )
             for w in waits
         ],
@@ -248,7 +248,7 @@ def _finding(event: Event) -> Finding:
         reason=d.reason.value,
         since=d.time,
         remedy=event.remedy.value if event.remedy is not None else "",
-        **said_of(d),
+        **values_of(d),
     )
 
 
@@ -262,7 +262,7 @@ def shares_of(given: Sequence[Decision], partner: str | None, shared_s: float) -
 
 
 def _end(job: JobRow, latest: Finding | None) -> Finding:
-    """Return how a job ended; where the core says it, with what that said."""
+    """Return how a job ended, with the values of the decision if the core decided it."""
     assert job.ended_at is not None
     how = job.state or job.phase
     if latest is not None and latest.reason in (Reason.NOT_STARTED, Reason.LOST):
@@ -270,8 +270,8 @@ def _end(job: JobRow, latest: Finding | None) -> Finding:
     return Finding(reason=how, since=job.ended_at)
 
 
-def said_of(d: Decision | None) -> Mapping[str, Any]:
-    """Return the values of a decision that its sentence names, by the fields of `Said`;
+def values_of(d: Decision | None) -> Mapping[str, Any]:
+    """Return the values of a decision that its sentence names, by the fields of `DecisionValues`;
     nothing where none is recorded."""
     if d is None:
         return {}

@@ -367,8 +367,8 @@ def _ready(
 
 
 def exchange(pool: Pool | PoolView, held: Placement) -> Placement:
-    """Return the reserved GPUs with busy nodes exchanged for equal idle ones, whole nodes only.
-    `held` is unreserved.
+    """Return the placement `held` with each busy node replaced by an idle one, if there is one.
+    The caller has released `held` in the pool. If it has parts of nodes, return it unchanged.
     """
     if any(mask != _whole(pool, node) for node, mask in held):
         return held

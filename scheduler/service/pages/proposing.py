@@ -47,8 +47,9 @@ def propose(request: Request, viewer: Operator) -> Response:
 
 @router.post("/models/proposals/promote")
 def promote(request: Request, viewer: Operator) -> Response:
-    """Have a proposal (`name`) become champion, and show the proposals. `anyway`, with `why`:
-    even if it is not better."""
+    """Ask for a proposal (`name`) to become champion. Return a redirect to the proposals, or the
+    page with the problem. A proposal that is not better needs `anyway` and a `why`.
+    """
     fields = form(request)
     try:
         _kept(request).promote(

@@ -51,7 +51,9 @@ class Asking(Estimator):
         self._before, self._known = self._known, {}
 
     def forget(self) -> None:
-        """Ask for every job again, since there is another model."""
+        """Drop the kept estimates, since there is another model. Each job is estimated again at its
+        next `enqueued`.
+        """
         self._known, self._before = {}, {}
 
     def enqueued(self, job: Job, now: float) -> Estimate:

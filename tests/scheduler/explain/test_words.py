@@ -26,9 +26,9 @@ from scheduler.core.tree_steps import (
 from scheduler.explain.explanation import Packing, WaitedFor
 from scheduler.explain.life import JobFacts
 from scheduler.explain.reasons import sentence
-from scheduler.explain.render import path_words, said_words
+from scheduler.explain.render import decision_words, path_words
 from scheduler.explain.story import build_story
-from scheduler.explain.why import path_step, said_of, shares_of
+from scheduler.explain.why import path_step, shares_of, values_of
 from scheduler.explain.words import (
     clock_time,
     comparison,
@@ -106,9 +106,9 @@ def test_a_decision_is_worded_from_its_values_as_from_itself(reason: Reason) -> 
     bare = Decision(0, 0.0, Action.WAIT, reason, "a_3", "vc")
     for d in (whole, bare, replace(whole, need=0), replace(whole, blocker=AHEAD, partner=ANOTHER),
               replace(whole, action=Action.START), replace(whole, held_by=("a_1",))):  # fmt: skip
-        spell = WaitedFor(reason=d.reason.value, seconds=1.0, share=1.0, spells=1, **said_of(d))
+        spell = WaitedFor(reason=d.reason.value, seconds=1.0, share=1.0, spells=1, **values_of(d))
         told = decode(WaitedFor, json.loads(json.dumps(encode(spell))))
-        assert said_words(told, "a_3") == sentence_of(d)
+        assert decision_words(told, "a_3") == sentence_of(d)
 
 
 def test_a_step_reads_as_a_comparison() -> None:

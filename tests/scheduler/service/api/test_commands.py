@@ -22,7 +22,7 @@ from pipeline.errors import UserError
 from pipeline.printed.why import lines_of
 from scheduler.backends.events import Event, Kind
 from scheduler.explain.explanation import Explanation, StartForecastRow, WaitedFor
-from scheduler.explain.render import first_words, said_words
+from scheduler.explain.render import decision_words, first_words
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.peer import peer_user
 from scheduler.service.app import create_app
@@ -101,7 +101,7 @@ def test_a_job_that_is_over_tells_how_it_ended_and_what_it_waited_for(
     told = json.loads(run("alice", "why", job, "--json").output)
     (wait, *_) = told["waits"]
     assert wait["reason"] == waiting["reason"] == "GpusBusy"
-    began = said_words(decode(WaitedFor, wait), job)
+    began = decision_words(decode(WaitedFor, wait), job)
     assert began.startswith(first_words(decode(Explanation, waiting)))
     told["promised"] = asdict(StartForecastRow(9e8 - 600.0, 9e8, None, None, None))
     text = "\n".join(lines_of(decode(Explanation, told), 9e8))

@@ -354,11 +354,11 @@ def test_a_user_is_erased_and_nobody_else(store: Store) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "BATCH", 2)
         assert archive.move(store, NOW + 1e6) >= 2
-    others = said_of(store) - said_of(store, "9")
+    others = values_of(store) - values_of(store, "9")
     gone = erase(store, "evelyn")
     assert (gone["jobs"], gone["questions"], gone["links"]) == (1, 2, 1)
     assert gone["decisions"] >= 1
-    assert said_of(store) == others
+    assert values_of(store) == others
     assert store.read(kinds=[Kind.REFUSED])[-1].actor == "u2"
     with store.engine.connect() as connection:
         for table in tables.metadata.sorted_tables:
@@ -377,7 +377,7 @@ def archived(connection: Connection) -> str:
     return "".join(zlib.decompress(row).decode() for row in rows)
 
 
-def said_of(store: Store, job_id: str = "") -> set[str]:
+def values_of(store: Store, job_id: str = "") -> set[str]:
     """What was decided, of one job or of all."""
     query = select(decisions)
     if job_id:
