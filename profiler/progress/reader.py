@@ -564,7 +564,7 @@ class Reader:
         on so.
         """
         etas = self._etas[len(self._etas) // 3 :]
-        least = 1 if self._eta_scope == "run" else 3  # a trainer's own is of the run
+        least = 3
         if len(self._etas) < least or self._promised_s < 0 or not self._of_run(etas[0][0]):
             return None
         (first_s, first), (at, eta) = etas[0], etas[-1]

@@ -148,7 +148,7 @@ AGAINST = re.compile(
 SHARED = (
     r"job (\S+) waited (\S.*?) under pellucid and (\S.*?) under fifo",
     r"(Every GPU under \w+)", r"(23,859 jobs on 1,080 GPUs)",
-    r"tried\) (It needs.*?) Why it was expected",
+    r"tried\) (At .*?: It needs.*?) Why it was expected",
 )  # fmt: skip
 
 

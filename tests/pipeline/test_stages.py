@@ -245,7 +245,7 @@ def test_an_experiment_registers_a_candidate_and_moves_nothing(
     known = len(versions(registry))
     model = exported.duration
     other = Bundle(
-        duration=AdditiveModel(model.axes, model.terms, model.intercept + 0.5, model.link),
+        duration=AdditiveModel(model.axes, model.terms, model.intercept + 2.0, model.link),
         metadata=exported.metadata,
     )
     try:

@@ -230,15 +230,6 @@ def test_a_first_epoch_alone_may_be_warm_up() -> None:
     assert first.low_s < later.total_s < first.high_s
 
 
-def test_a_first_line_of_a_trainers_own_time_left_is_believed_widely() -> None:
-    line = "INFO - Epoch [1][100/400]\tlr: 1.0e-02, eta: 0:05:00, time: 1.0, loss: 0.5"
-    found = fed([(100.0, line)])
-    assert found is not None
-    assert found.total_s == pytest.approx(400.0)
-    assert found.low_s < 300.0
-    assert found.high_s > 500.0
-
-
 def test_a_resumed_run_has_not_seen_its_evaluation_either() -> None:
     held = [(100.0 + i, f"Iter {600 + i}/1000 loss 0.5") for i in range(41)]
     found = fed(held)

@@ -106,7 +106,7 @@ def test_jobs_that_could_not_start_any_more_are_named(service: Service) -> None:
     assert drained.json()["never"] == [], "it could not start before, either"
     told = alice.get(f"{API}/jobs/{waits}/explain")
     assert told.status_code == 200
-    assert "cannot start" in told.text
+    assert told.json()["principal"][0]["reason"] == "VcTooSmall"
 
 
 def test_a_submission_is_judged_by_the_cluster_as_it_is_to_be(
