@@ -104,7 +104,7 @@ def restore(core: Core, memory: CoreMemory, bundle: Bundle | None = None) -> Non
         core.profiling.restore(memory.stage, core.jobs)
     for vc, queue in memory.queues.items():
         core.queues[vc].restore(
-            [core.jobs[job_id] for job_id in queue.jobs],
+            sorted(core.jobs[job_id] for job_id in queue.jobs),  # some keys are of older rules
             [core.jobs[job_id] for job_id in queue.fresh if job_id in core.jobs],
             resorted=queue.resorted,
         )

@@ -296,7 +296,9 @@ class Waited:
         seconds: in all; still: it goes on.
         live: the job is in a queue or runs, and this is no record of old.
         came: it was neither started nor ended yet. refused: it never was in a queue.
-        meanwhile: jobs that had GPUs of its virtual cluster, those of most GPU-time first.
+        meanwhile: jobs that had most GPU-time of its virtual cluster, of those that are shown.
+        others: how many other jobs had any; others_gpu_s: GPU-seconds that they had in sum. Who
+            may not see them learns no more of them.
         held: seconds that it was held, which are no waiting, by reason.
         bound: None: it has not passed the bound on waiting, or nobody recorded it.
     """
@@ -309,6 +311,8 @@ class Waited:
     came: bool = False
     refused: bool = False
     meanwhile: list[Held] = field(default_factory=list)
+    others: int = 0
+    others_gpu_s: float = 0.0
     held: dict[str, float] = field(default_factory=dict)
     bound: PassedBound | None = None
 

@@ -44,12 +44,12 @@ def _over_time(found: Waited, waits: Sequence[Waits], overtaken: Mapping[str, in
     parts = [w for w in waits if w.share >= LEAST_SHARE]
     why = listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
     needed = gpu_hours(found.gpus * found.seconds)
-    named = [one for one in found.meanwhile if one.job_id != ANOTHER][:NAMED]
-    holders = [f"job {one.job_id} had {gpu_hours(one.gpu_s)}{as_predicted(one)}" for one in named]
-    if rest := [one for one in found.meanwhile if one not in named]:
-        had = "" if holders else "had "
-        hours = gpu_hours(sum(one.gpu_s for one in rest))
-        holders.append(f"{count(len(rest), 'other job' if holders else 'job')} {had}{hours}")
+    holders = [
+        f"job {one.job_id} had {gpu_hours(one.gpu_s)}{as_predicted(one)}" for one in found.meanwhile
+    ]
+    if found.others:
+        had, who = ("", "other job") if holders else ("had ", "job")
+        holders.append(f"{count(found.others, who)} {had}{gpu_hours(found.others_gpu_s)}")
     text = f", {needed} of its {count(found.gpus, 'GPU')} ({why})."
     text += f" Meanwhile {listed(holders)}." if holders else ""
     return " ".join(filter(None, (text, overtaken_words(overtaken))))
@@ -88,6 +88,8 @@ def waited(
     for span in spans:
         if span.phase is Phase.HELD and span.seconds:
             held[span.reason] = held.get(span.reason, 0.0) + span.seconds
+    named = [one for one in recorded.held if one.job_id != ANOTHER][:NAMED]
+    rest = [one for one in recorded.held if one not in named]
     return Waited(
         gpus=job.gpus,
         vc=job.vc,
@@ -98,7 +100,9 @@ def waited(
         live=live,
         came=job.start_time is None and job.end_time is None,
         refused=bool(job.refused),
-        meanwhile=list(recorded.held),
+        meanwhile=named,
+        others=len(rest),
+        others_gpu_s=sum(one.gpu_s for one in rest),
         held=held,
         bound=passed_bound(job, own),
     )
@@ -131,7 +135,7 @@ def wait_words(
     text = (
         f"{who} {'has ' if found.still else ''}waited {long}" if found.seconds else f"{who} waits"
     )
-    summed = found.seconds and (found.meanwhile or found.live)
+    summed = found.seconds and (found.meanwhile or found.others or found.live)
     text += _over_time(found, waits, overtaken) if summed else _began(waits, began)
     return " ".join(filter(None, (text, bound_words(found.bound, still=found.still), held)))
 

@@ -7,7 +7,7 @@ and what the parts of the policy hear of jobs that come, start and end.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from scheduler.core.cluster import are_open
@@ -38,7 +38,7 @@ from scheduler.policies.pellucid.reservation import (
 from scheduler.policies.pellucid.shares import Fairness, SharesMemory
 from scheduler.policies.pellucid.speeds import PairErrors, PairErrorsMemory
 from scheduler.policies.pellucid.usual import UsualMemory, UsualProfiles
-from scheduler.policies.pellucid.worth import described_by
+from scheduler.policies.pellucid.worth import described_by, forgiven
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +66,8 @@ class PellucidMemory:
     durations: DurationMemory
     shares: SharesMemory
     demand: DemandMemory
+    # virtual clusters in whose order waiting did not count, of snapshots before version 10
+    patience: list[str] = field(default_factory=list)
     repredict: RepredictMemory
     bound: BoundMemory
     usual: UsualMemory
@@ -145,6 +147,9 @@ class PellucidLearned(Learned):
             for vc, one in memory.kept.items()
         }
         policy.spent, policy.assumed = dict(memory.spent), dict(memory.assumed)
+        for queued in jobs.values() if memory.patience else ():
+            if queued.job.vc in memory.patience and not is_starving(queued):
+                queued.key += forgiven(policy, queued) * queued.submit_time
 
     def begin(self, turn: Turn) -> None:
         policy = self._policy

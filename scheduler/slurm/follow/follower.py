@@ -155,6 +155,7 @@ class Follower:
         self._orders = Orders(slurm)
         self._database = Database(slurm)
         self._again = Again(self.clock.monotonic)
+        self._answered_s = 0.0  # of processor, for who asked while futures were simulated
         self._begin()
 
     def _begin(self) -> None:
@@ -275,13 +276,14 @@ class Follower:
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in snapshot.running}
         if not first or self._again.asked or self.clock.monotonic() < self._foresee_at:
             return made
-        began = time.process_time()
+        began, self._answered_s = time.process_time(), 0.0
         futures = self._planner.futures(snapshot, first, self._before(), self._looks)
         found = futures.forecast(
             first[:FORECAST_JOBS], samples=SAMPLES, budget_s=BUDGET_S, between=self._meanwhile
         )
         made |= {job_id: self._promises.put_off(one) for job_id, one in found.items()}
-        self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
+        took_s = time.process_time() - began - self._answered_s
+        self._foresee_at = self.clock.monotonic() + REST * took_s
         return made
 
     def _renewed(
@@ -622,7 +624,9 @@ class Follower:
         them take seconds."""
         self._renew()
         if self.store is not None and self._again.due():
+            began = time.process_time()
             answer_questions(self.store, self.answer, AT_ONCE)
+            self._answered_s += time.process_time() - began
 
     def _renew(self) -> None:
         if self.store is None or self.lease is None:

@@ -141,10 +141,13 @@ class Trials:
 
     def against_slurm(self, found: Eta, options: Sequence[str], user: str) -> Eta:
         """Return an answer to `eta` without what `sbatch --test-only` contradicts. It is given
-        what was understood of the options, nothing else of them."""
+        what was understood of the options, nothing else of them, and neither begin time nor
+        dependencies: when it starts a job with these says nothing."""
         job = request(options, self.site, user, job_id=NEW, now=self.now)
         until = self._clock.monotonic() + ASKING_S
         verdict = self._asked(job, until, array=array_of(options))
+        if job.dependency or (job.eligible is not None and job.eligible > self.now):
+            verdict = replace(verdict, starts=None)
         return against_trial(found, verdict, self.put_back_s)
 
     def _own(self, job: SlurmJob) -> str:

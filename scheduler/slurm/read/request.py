@@ -268,6 +268,8 @@ def options_of(job: SlurmJob, site: Site, now: float) -> list[str] | None:
     """
     if job.odd or "+" in job.id or job.deadline is not None:
         return None
+    if any("/" in name for name in (*job.req_nodes, *job.exc_nodes)):
+        return None  # sbatch would open a file of that name, with the rights of whoever runs it
     found = [f"--{name}={value}" for name, value in _worded(job) if value]
     found += ["--exclusive"] * job.exclusive
     try:

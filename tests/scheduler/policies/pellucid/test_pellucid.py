@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scheduler.core.cluster import Pool
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import TableEstimator
+from scheduler.core.memory import remember, restore
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage, WaitingStage
@@ -335,3 +336,28 @@ def test_who_finds_nobody_alone_at_its_size_uses_up_no_search() -> None:
     cluster = cluster_of(nodes=2, profiling=1)
     packed = play(policy, cluster, *jobs, stage=WaitingStage()).actions(Action.PACK)
     assert [d.job_id for d in packed] == ["late"]
+
+
+def test_a_deep_queue_of_an_earlier_version_gets_its_credit_for_waiting() -> None:
+    """Its keys were without it, and so its jobs would go before all that come later."""
+
+    def desk() -> Desk:
+        policy = pellucid(max_wait_s=1e9, predict_again_s=0.0, ageing=0.3)
+        table = TableEstimator("given", {"long": 7200.0}, default=60.0)
+        return Desk(policy, cluster_of(gpus=1), table)
+
+    before, after, later = desk(), desk(), 10 * HOUR
+    before.submit(a_job("holds", user="user"))
+    before.submit(a_job("long", user="user", at=1.0), now=1.0)
+    before.submit(a_job("short", user="user", at=later), now=later)
+    was = before.core.queues[VC]
+    keys = {queued.job.job_id: queued.key for queued in was}
+    memory = remember(before.core)
+    for one in memory.jobs:
+        one.key -= 0.3 * one.job.submit_time
+    memory.policy["patience"] = [VC]
+    memory.queues[VC].jobs.reverse()
+    restore(after.core, memory)
+    now = {queued.job.job_id: queued.key for queued in after.core.queues[VC]}
+    assert now == pytest.approx(keys)
+    assert list(now) == ["long", "short"]

@@ -53,6 +53,10 @@ def test_who_had_the_gpus_is_summed_and_named_to_who_may_see_it(
         "Meanwhile {}. Besides, 1 h held by operator: that is no waiting."
     )
     assert said(ANN) == wait.format("2 jobs had 12 GPU hours")
+    hidden = explained(PageQueries(store, ANN), "waits", desk.world.now()).whole_wait
+    assert hidden is not None
+    assert (hidden.meanwhile, hidden.others) == ([], 2)
+    assert hidden.others_gpu_s == pytest.approx(12 * HOUR_S)
     assert said(OPERATOR) == wait.format(
         "job long had 8 GPU hours (has run 3 h) and job short had 4 GPU hours (ran 1 h)"
     )

@@ -3,7 +3,9 @@ until all futures are simulated."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from scheduler.backends.events import canonical
 from scheduler.service.log.questions import LOOK, TRIED
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import questions
+from scheduler.slurm.follow import follower
 from scheduler.slurm.follow.answers import answer_questions
 from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Scene, twin
 
@@ -91,3 +94,27 @@ def test_a_read_for_whoever_asks_simulates_no_futures(store: Store) -> None:
     assert scene.follower._foresee_at == 0.0
     scene.follower._watch()
     assert scene.follower._foresee_at > 0.0
+
+
+def test_who_asks_between_two_futures_has_no_forecast_rest_for_longer(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred seconds without a forecast were due for each second that such an answer took."""
+    scene = twin(store)
+    used = [0.0]
+
+    def answers(*_: Any) -> None:
+        used[0] += 8.0
+
+    def simulated(*_: Any, between: Callable[[], None], **__: Any) -> dict[str, Any]:
+        between()
+        return {}
+
+    futures = SimpleNamespace(forecast=simulated)
+    monkeypatch.setattr(scene.follower._planner, "futures", lambda *_: futures)
+    monkeypatch.setattr(follower, "answer_questions", answers)
+    monkeypatch.setattr(time, "process_time", lambda: used[0])
+    runs = scene.job(7, "RUNNING", start=NOW, **EVERYTHING)
+    scene.look(runs, scene.job(5, reason="Resources"))
+    assert used[0] == 8.0
+    assert scene.follower._foresee_at <= scene.follower.clock.monotonic()

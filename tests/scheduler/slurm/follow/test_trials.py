@@ -284,3 +284,23 @@ def test_what_sbatch_would_refuse_is_told_of_no_start_before_submission() -> Non
         assert (told["start_p50"] is None) is bool(said), told
         assert ("violates" in told["why"]) is bool(said)
     assert all("--wrap" not in options for _, options in scene.slurm.asked)
+
+
+def test_that_slurm_would_start_a_job_without_its_dependency_withdraws_nothing() -> None:
+    """It is asked about a job without dependencies and begin time; that this one starts at once
+    was taken to contradict a job that waits for another."""
+    scene = twin(None)
+    scene.look(job(scene, 1, 1, 1.0))
+    scene.slurm.judge = lambda _: f"sbatch: Job 9 to start at {NOW:.0f} using 1 processors"
+    for option in ("--dependency=afternotok:1", "--begin=now+1day"):
+        (told,) = eta(scene, "ada", "-p", "main", option)["tried"]
+        assert "--test-only" not in told["why"], told
+
+
+def test_no_file_that_a_user_names_is_opened_by_sbatch() -> None:
+    """It takes a name of nodes with a slash for that of a file, and opens it as who runs it."""
+    scene = twin(None)
+    scene.look(job(scene, 1, 1, 1.0))
+    for option in ("--nodelist=/dev/watchdog", "--exclude=n1,./secret", "-w", "-x"):
+        eta(scene, "ada", "-p", "main", option, *["/etc/shadow"] * (len(option) == 2))
+    assert not scene.slurm.asked
