@@ -4,10 +4,12 @@ would let a waiting one start sooner.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Request
 from pydantic import Field
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
 from features.codec import Json, decode
@@ -89,7 +91,8 @@ LOOK_S = 3.0  # for which a new one is waited for
 
 async def up_to_date(request: Request, view: VisibleQueries, job_id: str) -> None:
     """Have the followed queue read again where a job is not known, as just after `sbatch`, or what
-    is known of it is old. Do nothing where this service decides itself, or Slurm is silent.
+    is known of it is old. Do nothing where this service decides itself, Slurm is silent, or the
+    database takes no question now: what is known is told all the same.
     """
     settings: Settings = request.app.state.settings
     unread: Unread = request.app.state.unread
@@ -97,7 +100,8 @@ async def up_to_date(request: Request, view: VisibleQueries, job_id: str) -> Non
         return
     questions: Questions = request.app.state.questions
     if await run_in_threadpool(_is_old, request.app.state.store, view, job_id):
-        await questions.ask(LOOK, {}, view.viewer.name, whom=LEASE, answer_s=LOOK_S)
+        with suppress(Problem, SQLAlchemyError):
+            await questions.ask(LOOK, {}, view.viewer.name, whom=LEASE, answer_s=LOOK_S)
 
 
 def _is_old(store: Store, view: VisibleQueries, job_id: str) -> bool:
