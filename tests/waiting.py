@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-PATIENCE_S = 600.0  # only what fails takes as long
+PATIENCE_S = 300.0  # only what fails takes as long
 
 
 def until(

@@ -96,7 +96,7 @@ async def up_to_date(request: Request, view: VisibleQueries, job_id: str) -> Non
     """
     settings: Settings = request.app.state.settings
     unread: Unread = request.app.state.unread
-    if not settings.follows or unread.silent().slurm is not None:
+    if not settings.follows or (await run_in_threadpool(unread.silent)).slurm is not None:
         return
     questions: Questions = request.app.state.questions
     if await run_in_threadpool(_is_old, request.app.state.store, view, job_id):
