@@ -92,7 +92,7 @@ LOOK_S = 3.0  # for which a new one is waited for
 async def up_to_date(request: Request, view: VisibleQueries, job_id: str) -> None:
     """Have the followed queue read again where a job is not known, as just after `sbatch`, or what
     is known of it is old. Do nothing where this service decides itself, Slurm is silent, or the
-    database takes no question now: what is known is told all the same.
+    database takes no question now: what is known is answered all the same.
     """
     settings: Settings = request.app.state.settings
     unread: Unread = request.app.state.unread
