@@ -127,7 +127,7 @@ if WANTED:
     def lined_up(running: Running) -> Iterator[LinedUp]:
         """More work than vision has GPUs, for as long as the test takes; then it is cancelled."""
         ids = []
-        for user in ("ada", "ada", "grace", "ada", "grace", "ada"):
+        for user in ("ada", "grace") * 4:  # more of each than there are nodes, whoever goes first
             with running.client(user) as client:
                 command = [sys.executable, "-I", str(JOB), "--model", "resnet50"]
                 command += ["--seconds", "900"]
@@ -140,11 +140,13 @@ if WANTED:
                 found = {who: job_id for who, job_id in ids if job_id in queued}
                 return found if len(found) == 2 else None
 
-            found = until(waiting, "a job of each to wait")
-            assert found is not None
-            yield LinedUp(found["ada"], found["grace"])
-            for job_id in {job_id for _, job_id in ids} & set(unfinished(client)):
-                client.cancel(job_id)
+            try:
+                found = until(waiting, "a job of each to wait")
+                assert found is not None
+                yield LinedUp(found["ada"], found["grace"])
+            finally:
+                for job_id in {job_id for _, job_id in ids} & set(unfinished(client)):
+                    client.cancel(job_id)
 
     @pytest.fixture(scope="session")
     def browser() -> Iterator[Browser]:
