@@ -40,7 +40,6 @@ class Unsynced:
         found = os.fstat(file)
         if stat.S_ISREG(found.st_mode):
             path = _path(file)
-            self._synced.discard(path)
             self._data[path] = min(found.st_size, self._data.get(path, found.st_size))
 
     def synced(self, file: int) -> None:
