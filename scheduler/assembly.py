@@ -75,10 +75,12 @@ class CoreSpec:
         return cls(cluster, policy, settings_of(policy, values or {}), profiling)
 
     def with_settings(self, values: Mapping[str, Any] | None) -> CoreSpec:
-        """Return the spec with these settings of the policy; with None, as it is. Raises
-        InvalidSettings.
+        """Return the spec with these settings of the policy, which a log holds; with None, as it
+        is. Raises InvalidSettings.
         """
-        return self if values is None else replace(self, settings=settings_of(self.policy, values))
+        if values is None:
+            return self
+        return replace(self, settings=recorded_settings(self.policy, values))
 
     @property
     def kind(self) -> type[Policy]:
@@ -107,6 +109,14 @@ def settings_of(policy: str, values: Mapping[str, Any]) -> PolicySettings:
         return read(accepted_by(policy_named(policy)), values)
     except InvalidSettings as error:
         raise InvalidSettings(f"policy {policy}: {error}") from None
+
+
+def recorded_settings(policy: str, values: Mapping[str, Any]) -> PolicySettings:
+    """Return the settings of a policy from plain values of a log. Those that are retired since it
+    was written are left out. Raises UnknownPolicy, InvalidSettings.
+    """
+    retired = accepted_by(policy_named(policy)).retired
+    return settings_of(policy, {name: one for name, one in values.items() if name not in retired})
 
 
 def assemble(

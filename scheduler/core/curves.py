@@ -152,12 +152,6 @@ class Curve:
         count = len(self.points) - first
         return self.above[first] / count if count else 2.0 * elapsed_s
 
-    def within(self, most_s: float) -> float:
-        """Return the mean seconds in all, counting of each duration at most `most_s`."""
-        first, count = bisect_right(self.points, most_s), len(self.points)
-        shorter = self.above[0] - (self.above[first] if first < count else 0.0)
-        return (shorter + most_s * (count - first)) / count
-
     def remaining(self, elapsed_s: float) -> float:
         """Return the mean seconds left of a job that has outlived `elapsed_s`, at least one
         second.

@@ -70,7 +70,14 @@ class Settings(BaseModel):
 
 
 class PolicySettings(Settings):
-    """Settings of a policy; this one has none."""
+    """Settings of a policy; this one has none.
+
+    Attributes:
+        retired: names of settings that an earlier release had. Logs that it wrote hold them; nobody
+            can set them any more.
+    """
+
+    retired: ClassVar[frozenset[str]] = frozenset()
 
 
 class Configurable(Protocol):
