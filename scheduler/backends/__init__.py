@@ -1,1 +1,1 @@
-"""The backends that carry out decisions: a simulated clock, this host, Slurm."""
+"""Backends, which carry out decisions: on a simulated cluster, on this host, or in Slurm."""

@@ -1,8 +1,9 @@
-"""The backend contract. A backend carries out decisions.
+"""The contract of a backend, which carries out decisions.
 
-A backend carries out launches and stops, and reports what became of them. It receives everything
-at least once and must do it at most once: `(job_id, attempt)` names an action for good, and asking
-again for one that was begun changes nothing. What it knows survives the death of the service.
+A backend launches and stops attempts to run jobs, and reports what became of them. It may be asked
+for an action several times, but must do it only once: `(job_id, attempt)` names an attempt for
+good, and asking again for one that was begun changes nothing. Its knowledge survives the death of
+the service.
 """
 
 from __future__ import annotations
@@ -35,18 +36,20 @@ class Launch:
     Attributes:
         job_id, attempt: name the attempt; a job's attempts are numbered from 1.
         command: argument vector; never a shell line.
-        nodes: index and name are the cluster's; `gpus` is one tuple of GPU indices per node.
-        environment: added to the scrubbed environment of the backend.
+        nodes, gpus: numbers of the cluster's nodes, and for each node the indices of its GPUs.
+        environment: variables added to the backend's plain environment.
         user: operating-system user to run as; "" = the service's own.
         memory_mib, time_limit_s: limits enforced by the backend; None = none.
         limit_s: how long a profiling run may take, seconds.
-        partner: job already on the same GPUs.
-        watch_s: a run on GPUs of its own is watched for so long, seconds, and then OBSERVED, where
-            there is something to watch it with; None = it is not watched.
-        pair_watch_s: when it has shared GPUs with its partner for so long, seconds, both are
-            PAIR_OBSERVED, where their progress can be measured; None = they are not.
-        progress: what it prints may be read for how far it is, and PROGRESS be reported.
-        amount: how much it is to do, where files that its command names say so: {"epochs": 90}.
+        partner: id of a job that is already on the same GPUs; None: there is none.
+        watch_s: seconds after which a run on GPUs of its own is reported as OBSERVED, with its
+            profile, where the backend can measure one; None: it is not measured.
+        pair_watch_s: seconds of sharing GPUs with the partner after which both are reported as
+            PAIR_OBSERVED, where their progress can be measured; None: they are not.
+        progress: whether the backend may read the job's output for its progress, and report
+            PROGRESS.
+        amount: how much the job is to do, where files that its command names state that, such as
+            {"epochs": 90}.
     """
 
     job_id: str
@@ -69,7 +72,7 @@ class Launch:
 
 
 class Happened(StrEnum):
-    """An event of an attempt that a backend reports. Each is reported at most once, and a final one
+    """What a backend reports about an attempt. Each kind is reported at most once, and a final one
     comes last. Exceptions: PAIR_OBSERVED comes once per partner; PROGRESS and UNREAD come at every
     change.
     """
@@ -86,25 +89,25 @@ class Happened(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether this is the last report of an attempt."""
+        """Return whether this is the last report of an attempt."""
         return self in (Happened.PROFILED, Happened.ENDED, Happened.LOST, Happened.NOT_STARTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report of what happened to an attempt.
+    """A backend's report of what happened to an attempt.
 
     Attributes:
         at: when it happened, seconds since the epoch on the backend's clock.
-        state, exit_code, ran_s: of an end; `ran_s` is seconds on GPUs. An attempt that was stopped
-            before it began is NOT_STARTED with state CANCELLED. `exit_code` is 128 + n when
-            signal n ended it by itself, None when the backend did.
-        detail: one line for a person: exit code and last line, why it was not started, or is not
-            read.
-        profile: profile of OBSERVED, PROFILED, and ENDED while being profiled, where there is one.
-        pid: process id on a host that has one.
-        speed: speed of PAIR_OBSERVED: progress per second over that of a run alone.
-        progress: of PROGRESS.
+        state, exit_code, ran_s: how an attempt ended; `ran_s` is seconds on GPUs. An attempt that
+            was stopped before it began is NOT_STARTED with state CANCELLED. `exit_code` is 128 + n
+            when the command died of signal n, None when the backend stopped it.
+        detail: one line for a person: the exit code and last line, or why the attempt was not
+            started, or why its output is not read.
+        profile: the measured profile, with OBSERVED, PROFILED, or the end of a profiling run.
+        pid: process id of the command, on a backend that knows it.
+        speed: with PAIR_OBSERVED: progress per second over that of a run alone.
+        progress: with PROGRESS: how far the job is.
     """
 
     job_id: str
@@ -122,20 +125,17 @@ class Report:
 
 
 class Backend(Protocol):
-    """Carries out decisions. It is single-threaded: the decider is the only caller."""
+    """Carries out decisions. Only the decider calls it, from one thread."""
 
     name: str
 
     def now(self) -> float:
-        """Return the time by which decisions are dated, seconds since the epoch; it never goes
-        back.
-        """
+        """Return the time that dates decisions, seconds since the epoch; it never goes back."""
         ...
 
     def launch(self, launch: Launch) -> None:
-        """Begin an attempt. It returns at once; STARTED or NOT_STARTED is reported later.
-
-        Asked again for an attempt it has begun, it does nothing.
+        """Begin an attempt, and return at once; STARTED or NOT_STARTED is reported later. Do
+        nothing for an attempt that was begun before.
         """
         ...
 
@@ -143,20 +143,19 @@ class Backend(Protocol):
         """End an attempt with its whole process group. ENDED with state CANCELLED is reported
         later.
 
-        An attempt that is over stays as it is. One that was never begun may not begin after this:
-        NOT_STARTED with state CANCELLED is reported.
+        An attempt that has ended stays as it is. One that was never begun must not begin after
+        this: NOT_STARTED with state CANCELLED is reported.
         """
         ...
 
     def reports(self, timeout_s: float) -> Sequence[Report]:
-        """Return what happened and was not acknowledged yet, oldest first.
-
-        While there is nothing it waits, up to `timeout_s` on the backend's clock.
+        """Return the reports that were not acknowledged yet, oldest first. While there are none,
+        wait up to `timeout_s` seconds on the backend's clock.
         """
         ...
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
-        """Called when these reports are in the log. They need not be reported again."""
+        """Called when these reports are in the log, so that they need not be reported again."""
         ...
 
     def begun(self) -> frozenset[tuple[str, int]]:
@@ -170,8 +169,8 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Outside(Protocol):
-    """A backend on which others act too: users and administrators submit jobs, cancel them and
-    drain nodes there.
+    """A backend with jobs and nodes that others change as well: users and administrators submit
+    jobs, cancel them and drain nodes there.
     """
 
     def news(self) -> Sequence[Event]:
@@ -182,11 +181,13 @@ class Outside(Protocol):
         ...
 
     def heard(self, events: Sequence[Event]) -> None:
-        """Called when these events are in the log, or say nothing new."""
+        """Called when these events are in the log, or say nothing new, so that `news` need not
+        return them again.
+        """
         ...
 
     def decided(self, decisions: Sequence[Decision]) -> None:
-        """Called with the decisions of a pass that are in the log and not carried out yet, so that
-        their reasons can be shown.
+        """Called with the decisions of a pass once they are in the log, before they are carried
+        out, so that the backend can show their reasons.
         """
         ...

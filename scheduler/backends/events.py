@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """The kinds of events. The body's fields are listed beside each."""
+    """The kinds of events. The fields of the body are listed beside each kind."""
 
     HEADER = "genesis"  # cluster, policy, parameters, bundle, version: what the core is built from
     SUBMITTED = "submitted"  # spec (see `backends.submission.Submission`), owner
@@ -85,8 +85,8 @@ class Event:
 
     Attributes:
         seq: place in the log, from 1; 0 before it is appended.
-        at: seconds since the epoch, on the clock of whoever appended it.
-        job_id: the job it is about, if one.
+        at: seconds since the epoch, on the clock of the process that appended it.
+        job_id: id of the job it is about; "": it is about no job.
         actor: name of the token (or local user) that asked; "" for the service itself.
         cause: seq of the event that led to it, 0 if none.
     """
@@ -101,7 +101,7 @@ class Event:
 
 
 def canonical(value: object) -> str:
-    """Return JSON with one spelling for every value, for digests."""
+    """Return a value as JSON in a fixed form, the same for equal values, for digests."""
     return _CANONICAL.encode(value)
 
 

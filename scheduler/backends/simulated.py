@@ -1,8 +1,8 @@
-"""The simulated backend: real decisions, no processes, and a clock that runs as fast as is wanted.
+"""The simulated backend: real decisions, no processes, and a clock that runs as fast as wanted.
 
-What is true (how long a job runs, how it ends, what a profile of it shows) and what has begun lives
-in a `World`, outside the service's memory: kill the service, open a new backend on the same world,
-and find it as a real cluster would be found. A world with a file is found by another process too.
+A `World` holds what is true (how long a job runs, how it ends, what its profile shows) and what has
+begun, outside the service's memory. A new backend on the same world finds everything as after the
+death of a service on a real cluster. Another process can open a world that is kept in a file.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class JobOutcome:
     """What is true of a job, known only to its world.
 
     Attributes:
-        work: how long it runs alone, how it then ends, what a profile of it shows.
-        exit_code: None: 0 when completed, 1 when failed, else none.
-        memory_mib: host memory it takes as it starts, MiB.
+        work: how long it runs alone, how it then ends, and what its profile shows.
+        exit_code: exit code; None: 0 when completed, 1 when failed, else none.
+        memory_mib: host memory that it takes as it starts, MiB.
         refused: why it cannot start at all; "" = it can.
     """
 
@@ -52,8 +52,8 @@ Truth = Callable[[Launch], JobOutcome]
 
 
 def by_command(launch: Launch) -> JobOutcome:
-    """Return the outcome that the command states: ``sleep S``, ``true``, ``false``; a minute for
-    any other.
+    """Return the outcome that a launch's command states: ``sleep S``, ``true`` or ``false``; any
+    other command runs for a minute.
     """
     name, seconds = os.path.basename(launch.command[0]), launch.command[1:]
     if name == "sleep":
@@ -69,7 +69,9 @@ def by_command(launch: Launch) -> JobOutcome:
 
 
 class _Due(Enum):
-    """What is to happen to an attempt; all but OBSERVED only if its speed is still the same."""
+    """What is to happen to an attempt. All but OBSERVED is cancelled when the attempt's speed
+    changes.
+    """
 
     END = "end"
     OBSERVED = "observed"
@@ -77,8 +79,9 @@ class _Due(Enum):
 
 
 class _Attempt:
-    """One attempt that runs. `left` is work as of `since`, in seconds at the speed of one alone;
-    `alone`: it never had company."""
+    """One running attempt. `left`: work that was left at `since`, in seconds at the speed of a job
+    alone; `alone`: whether it never shared its GPUs.
+    """
 
     __slots__ = (
         "alone",
@@ -129,16 +132,17 @@ class _Attempt:
 
 
 class World:
-    """Everything outside the service, on one clock.
+    """A simulated cluster: everything outside the service, on one clock.
 
     Args:
-        truth: the outcome of what is launched; the same for the same launch, always.
-        speed: how fast a pair gets its work done.
+        truth: returns the outcome of a launch; always the same for the same launch.
+        speed: how fast jobs that share GPUs get their work done.
         start: first time on its clock, seconds since the epoch.
-        pace: seconds that pass in it per real second; None: time passes only while somebody waits
-            for reports, and then at once. Only that is reproducible.
-        path: file that what was asked of this world is written to, and read from if it is there:
-            a process that finds it knows all that happened. Survives kill -9, not a power cut.
+        pace: seconds that pass on its clock per real second. None: time passes only while somebody
+            waits for reports, and then at once; only that is reproducible.
+        path: file to which requests to this world are written, and from which they are read if it
+            exists: a process that opens it knows all that happened. It survives kill -9, not a
+            power cut.
 
     Attributes:
         begun: every attempt ever begun, in order.
@@ -175,13 +179,15 @@ class World:
     # --- clock ------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Return the time, seconds since the epoch; it never goes back."""
+        """Return the time on the world's clock, seconds since the epoch; it never goes back."""
         if self._pace is not None:
             self.advance(self._start + (self._time() - self._wall) * self._pace)
         return self._clock
 
     def advance(self, to: float) -> None:
-        """Let everything happen that is due by `to`. Does nothing when that is past."""
+        """Let everything happen that is due by the time `to`. Do nothing when that time has
+        passed.
+        """
         while self._events and self._events[0][0] <= to:
             at, _, attempt, due, version = heappop(self._events)
             if self._running.get(attempt.launch.job_id) is not attempt:
@@ -270,7 +276,7 @@ class World:
     # --- nature -----------------------------------------------------------------------------
 
     def lose_node(self, node: int) -> None:
-        """Let a node die, with everything on it. Nobody knows how far it got."""
+        """Let a node die, with all attempts on it, which are reported as lost."""
         self.now()
         self._write("node", node)
         for attempt in [a for a in self._running.values() if node in a.launch.nodes]:
@@ -278,7 +284,9 @@ class World:
             self._report(attempt.key, Happened.LOST, detail=f"node {node} died")
 
     def _check(self, launch: Launch) -> None:
-        """Add a line to `problems` for each thing that no right scheduler would ask for."""
+        """Add a line to `problems` for each thing in a launch that no right scheduler would ask
+        for.
+        """
         name = f"job {launch.job_id} attempt {launch.attempt}"
         if launch.job_id in self._running:
             self.problems.append(f"{name}: an earlier attempt still runs")
@@ -291,7 +299,9 @@ class World:
             self._holders[place] = self._holders.get(place, 0) + change
 
     def _pace_of(self, attempt: _Attempt) -> None:
-        """Set the speed at which an attempt works from now on, and when it will end."""
+        """Set the speed at which an attempt works from now on, and the time at which it will
+        end.
+        """
         work, other = attempt.outcome.work, attempt.partner
         rate = self._speed.rate(
             work, attempt.run, other.outcome.work if other is not None else None
@@ -316,7 +326,7 @@ class World:
                 self._report(one.key, Happened.PAIR_OBSERVED, speed=one.rate / alone)
 
     def _finish(self, attempt: _Attempt) -> None:
-        """Report the end of an attempt that has done its work, or reached its limit."""
+        """Report the end of an attempt that has done its work, or reached a limit."""
         launch, outcome, ran = attempt.launch, attempt.outcome, self._clock - attempt.started
         attempt.settle(self._clock, attempt.rate)
         if attempt.left <= ROUNDING_S:
@@ -372,8 +382,8 @@ class World:
             self._journal.write([self._clock, kind, value])
 
     def _replay(self, journal: _Journal) -> None:
-        """Repeat all requests in the journal of this simulated world. Begin a journal if it is
-        empty.
+        """Repeat all requests in the journal of this simulated world. Write the journal's first
+        line if it is empty.
         """
         lines = journal.read()
         if not lines:
@@ -396,7 +406,9 @@ class World:
 
 
 class _Journal:
-    """A file of JSON lines; a last line that was cut short never happened."""
+    """A file of JSON lines with the requests to a world. A last line that was cut short is
+    ignored.
+    """
 
     def __init__(self, path: Path):
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -426,7 +438,9 @@ def _launch_of(value: Json) -> Launch:
 
 
 class SimulatedBackend:
-    """A backend that acts on a world. It holds nothing itself: drop it and open another."""
+    """A backend that acts on a world. It keeps nothing itself, so another can be opened on the same
+    world.
+    """
 
     name = "simulated"
 
@@ -443,7 +457,9 @@ class SimulatedBackend:
         self.world.stop(job_id, attempt)
 
     def reports(self, timeout_s: float) -> Sequence[Report]:
-        """Return reports as the contract says; `timeout_s` is on the world's clock."""
+        """Return the reports that were not acknowledged yet. While there are none, wait up to
+        `timeout_s` seconds on the world's clock.
+        """
         self.world.wait(timeout_s)
         return self.world.unacked()
 

@@ -1,4 +1,4 @@
-"""A job as submitted."""
+"""A job as submitted, in the form in which the log stores it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from scheduler.core.request import OF_JOB, JobRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(JobRequest):
-    """A job as it is stored in the log.
+    """A submitted job, as the log stores it.
 
     Attributes:
         owner: who submitted it (name of the token, or the local user).
+        submitted_at: seconds since the epoch.
         user: operating-system user it runs as; "" = the service's own.
-        environment: added to the environment it runs in. Never shown.
-        work: how much the command asks for, where that may be read.
-        like: digest of the command and where it runs, likewise.
-        sealed: `command` is only the program, and `environment` empty: they are kept apart.
+        environment: variables added to the environment it runs in. Never shown.
+        work: how much work the command asks for, where its owner lets that be read; None: unknown.
+        like: digest of the command and its folder, where its owner lets that be read; "" = unknown.
+        sealed: whether `command` is only the program and `environment` empty, because both are
+            stored apart.
     """
 
     job_id: str
@@ -35,8 +37,9 @@ class Submission(JobRequest):
     sealed: bool = False
 
     def sealing(self) -> Submission:
-        """Return the submission without its arguments and environment, which are stored apart.
-        The program's name stays."""
+        """Return the submission without its arguments and environment, which are stored apart from
+        the log. The program's name stays.
+        """
         return replace(self, command=self.command[:1], environment={}, sealed=True)
 
     def job(self) -> Job:

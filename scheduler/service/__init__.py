@@ -1,1 +1,3 @@
-"""The decision core on the wall clock: event log, decider, API, pages (docs/service.md)."""
+"""The service: the decision core on the wall clock, with event log, decider, API and pages
+(docs/service.md).
+"""

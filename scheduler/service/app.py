@@ -1,4 +1,4 @@
-"""The app: everything wired together."""
+"""Makes the web app: the API and the pages, with all that they need."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def create_app(
 
     Args:
         store: the database; by default the one of the settings.
-        clock: seconds since the epoch as the backend counts them.
+        clock: returns the time on the backend's clock, seconds since the epoch.
         counts: counts of the service's processes, for `/metrics`.
 
-    Raises SettingsError when it would be open to strangers.
+    Raise SettingsError when strangers could reach the service without a token.
     """
     limits = limits or Limits()
     own = store is None
@@ -142,8 +142,9 @@ def create_app(
 
 @cache
 def _routes(pages: bool) -> list[BaseRoute]:
-    """Return the routes of the API and, with `pages`, of the pages. They are made once in a
-    process, which takes a fifth of a second."""
+    """Return the routes of the API and, with `pages`, of the pages. A process makes them only once,
+    because that takes a fifth of a second.
+    """
     every = APIRouter()
     for part in (jobs, output, acting, links, cluster, nodes, followed):
         every.include_router(part.router, prefix=PREFIX)
@@ -202,8 +203,9 @@ def _answer_our_errors(app: FastAPI, *, pages: bool) -> None:
 
 
 def _is_a_person(request: Request) -> bool:
-    """Return whether a browser opens a page: a login form helps there more than a problem
-    document."""
+    """Return whether a browser asks for a page, so that a login form helps more than a problem
+    document.
+    """
     wanted = request.headers.get("accept", "")
     return (
         request.method == "GET"
@@ -213,8 +215,9 @@ def _is_a_person(request: Request) -> bool:
 
 
 def _openapi(app: FastAPI) -> Json:
-    """Return the OpenAPI document. It lists for every route the problems that it may answer
-    with."""
+    """Return the OpenAPI document of the app. It lists for every route the problems that the route
+    may answer with.
+    """
     if app.openapi_schema is None:
         schema = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes

@@ -17,7 +17,8 @@ def open_backend(
     header: LogHeader,
     clock: Clock | None = None,
 ) -> Backend:
-    """Return the backend that the settings name. It continues from the state that its folder holds.
+    """Return the backend that the settings name. The backend continues from the state that its
+    folder holds.
 
     Args:
         clock: the clock of this process.

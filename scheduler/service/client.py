@@ -33,10 +33,11 @@ UNREAD, NO_DATABASE = "pellucid-slurm-unread-since", "pellucid-slurmdbd-unread-s
 
 
 class ServiceError(ValueError):
-    """Raised when the service refused a request, or cannot be reached; one line that says why.
+    """Raised when the service refused a request, or cannot be reached. The message is one line with
+    the reason.
 
     Attributes:
-        status: HTTP status of the answer; 0 when there was none.
+        status: HTTP status of the answer; 0 when there was no answer.
         kind: last part of the problem's `type`; "" when there is none.
     """
 
@@ -54,9 +55,11 @@ class Connection:
     """Sends requests to one service, repeats them where that is safe, and reads the answers.
 
     Args:
-        server: its address; by default $PELLUCID_SERVER, or this machine.
-        token: by default $PELLUCID_TOKEN; none is needed on loopback when tokens are off there.
-        http: makes the requests, instead of a client of its own.
+        server: address of the service; by default $PELLUCID_SERVER, or this machine.
+        token: bearer token; by default $PELLUCID_TOKEN. None is needed on loopback when the service
+            runs with tokens off.
+        http: object that makes the requests, such as a test client; None: an HTTP client of this
+            class.
     """
 
     def __init__(
@@ -154,21 +157,23 @@ class JobClient(Connection):
     def submit(self, command: Sequence[str], *, key: str | None = None, **asked: Any) -> Json:
         """Submit a job; further fields are those of the API (gpus, vc, name, ...). Return the job.
 
-        Safe against a lost answer: each submission has a key of its own, and repeating it submits
-        nothing twice. Give `key` to make that hold across processes.
+        Repeating a request after a lost answer submits nothing twice, because each call has its own
+        idempotency key. Give `key` to make that hold across processes.
         """
         return self._submit("/jobs", command, key, asked)
 
     def submit_array(
         self, command: Sequence[str], array: str, *, key: str | None = None, **asked: Any
     ) -> Json:
-        """Submit jobs that differ in a number only ("0-9"). Return their ids. It is as safe to
-        repeat as `submit`.
+        """Submit jobs that differ only in a number, as in "0-9". Return their ids. Like `submit`, a
+        repeated request submits nothing twice.
         """
         return self._submit("/jobs/array", command, key, {**asked, "array": array})
 
     def eta_of(self, command: Sequence[str], **asked: Any) -> Json:
-        """Return when such a job would start, and how long it should run. It is not submitted."""
+        """Return when a job with this command would start, and how long it should run. Nothing is
+        submitted.
+        """
         body = {"command": list(command), **asked}
         sent = {name: value for name, value in body.items() if value is not None}
         return self._json("POST", "/jobs/eta", json=sent)
@@ -207,8 +212,8 @@ class JobClient(Connection):
             yield self._json("POST", "/jobs/cancel", json=body, params={"preview": preview})
 
     def change(self, job_id: str, *, preview: bool = False, **to: Any) -> Json:
-        """Let a waiting job ask for something else, and keep its place; further fields are those of
-        the API's ChangeRequest (gpus, time_limit_s, ...). Return the change.
+        """Change what a waiting job asks for; it keeps its place in the queue. Further fields are
+        those of the API's ChangeRequest (gpus, time_limit_s, ...). Return the change.
         """
         return self._json("PATCH", _path(job_id), json=to, params={"preview": preview})
 
@@ -233,14 +238,15 @@ class JobClient(Connection):
         return cast(list[Json], self._json("GET", _path(job_id, "story")))
 
     def output(self, job_id: str, *, offset: int = 0, attempt: int | None = None) -> Json:
-        """Return part of what a job of yours has written, from byte `offset` on; below 0: so
-        many bytes before the end."""
+        """Return part of what your job has written, from byte `offset` on; an offset below 0 counts
+        from the end.
+        """
         asked = {"offset": offset} | ({} if attempt is None else {"attempt": attempt})
         return self._json("GET", _path(job_id, "output"), params=asked)
 
     def explain(self, job_id: str, *, analyse: bool = False) -> Json:
-        """Return why a job is where it is; with `analyse` also what blocks it and what would help
-        (tried).
+        """Return where a job is and why. With `analyse`, also return what blocks it and which
+        changes would help, each tried on a copy of the core.
         """
         return self._json("GET", _path(job_id, "explain"), params={"analyse": analyse})
 
@@ -251,7 +257,9 @@ class JobClient(Connection):
         return self._json("GET", _path(job_id, "after"), params={"other": other})
 
     def order(self, vc: str | None = None, *, limit: int = 50) -> list[Json]:
-        """Return the waiting jobs, place by place, with the terms of each."""
+        """Return the waiting jobs in the order of their queue, with the terms that make each job's
+        place.
+        """
         asked = {"limit": limit} | ({"vc": vc} if vc else {})
         return cast(list[Json], self._json("GET", "/order", params=asked))
 
@@ -260,15 +268,15 @@ class JobClient(Connection):
         return self._json("GET", "/causes")
 
     def share(self, user: str | None = None) -> Json:
-        """Return what you, or for operators this user, used lately, and what is due."""
+        """Return what you used lately and what you are due; operators may name another `user`."""
         return self._json("GET", "/share", params={"user": user} if user else {})
 
     def claims(self) -> list[Any]:
-        """Return how often claims of each kind held."""
+        """Return how often claims (predictions shown to people) came true, by kind."""
         return list(self._json("GET", "/claims"))
 
     def beside(self) -> Json:
-        """Return how other models compare with those in use."""
+        """Return how the shadow and the former models compare with the models in use."""
         return self._json("GET", "/models/beside")
 
     def links(self) -> list[Json]:
@@ -283,8 +291,8 @@ class JobClient(Connection):
         return self._json("GET", _path(job_id, "forecast"))
 
     def what_if(self, job_id: str, **changes: Any) -> Json:
-        """Return the forecast if the job were different; fields of the API's WhatIfRequest (gpus,
-        ...).
+        """Return the forecast of a waiting job as it is, and as it would be with these changes:
+        fields of the API's WhatIfRequest (gpus, ...).
         """
         return self._json("POST", _path(job_id, "whatif"), json=changes)
 
@@ -293,8 +301,8 @@ class JobClient(Connection):
         return self._json("POST", "/eta", json={"options": list(options), "user": user})
 
     def sooner(self, job_id: str) -> Json:
-        """Return what would let a waiting job of a followed Slurm start sooner, each change
-        tried.
+        """Return which changes would let a waiting job of a followed Slurm start sooner, each tried
+        on a copy.
         """
         return self._json("GET", _path(job_id, "sooner"))
 
@@ -310,7 +318,7 @@ class Client(JobClient):
         return self._json("GET", "/cluster")
 
     def now(self) -> float:
-        """Return the service's clock, seconds since the epoch."""
+        """Return the time on the service's clock, seconds since the epoch."""
         return float(self.cluster()["now"])
 
     def queue(self, vc: str, *, limit: int | None = None) -> Iterator[Json]:
@@ -338,8 +346,8 @@ class Client(JobClient):
         return self._json("PUT", _node(node), json=body, params={"preview": preview})
 
     def change_node(self, node: str, *, preview: bool = False, **to: Any) -> Json:
-        """Move a node (vc), or change what it has: gpus, gpu_type, gpu_memory_mib; reason, new_vc.
-        Return the change.
+        """Move a node to another virtual cluster (`vc`), or change what it has: gpus, gpu_type,
+        gpu_memory_mib. Further fields: reason, new_vc. Return the change.
         """
         body = {name: value for name, value in to.items() if value is not None}
         return self._json("PATCH", _node(node), json=body, params={"preview": preview})
@@ -356,8 +364,8 @@ class Client(JobClient):
     def set_settings(
         self, settings: Mapping[str, Any], *, reason: str = "", preview: bool = False
     ) -> Json:
-        """Change settings of the policy, by their dotted names; the others stay. With `preview`,
-        only return what that would do.
+        """Change settings of the policy, by their dotted names; the others stay. Return the change;
+        with `preview`, only its effect.
         """
         body = {"settings": dict(settings), "reason": reason}
         return self._json("PUT", "/settings", json=body, params={"preview": preview})
@@ -375,8 +383,9 @@ def _path(job_id: str, *more: str) -> str:
 
 
 def _part(name: str) -> str:
-    """Return a name quoted as a part of a path. Raise ServiceError where it cannot be
-    encoded."""
+    """Return a name quoted as a part of a URL's path. Raise ServiceError where it cannot be
+    encoded.
+    """
     try:
         return quote(name, safe="")
     except UnicodeError:

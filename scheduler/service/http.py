@@ -1,4 +1,6 @@
-"""HTTP by the standard library alone, so that a command that asks one thing starts at once."""
+"""A small HTTP client that needs only the standard library, so that a command which asks one thing
+starts at once.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ KEPT_S = 2.0  # a connection unused for longer may have been closed by the other
 
 
 class Answering(Protocol):
-    """An answer: those of `Answer`'s attributes that the client reads."""
+    """The attributes of an answer that `service.client` reads; `Answer` has them."""
 
     @property
     def status_code(self) -> int: ...
@@ -28,7 +30,7 @@ class Answering(Protocol):
 
 
 class Asking(Protocol):
-    """Something that makes requests: `Http`, or a test client of the API."""
+    """An object that makes requests: `Http`, or a test client of the API."""
 
     def request(self, method: str, url: str, **asked: Any) -> Answering: ...
 
@@ -37,26 +39,26 @@ class Asking(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered."""
+    """A server's answer to a request."""
 
     status_code: int
     headers: Mapping[str, str]
     content: bytes
 
     def json(self) -> Any:
-        """Return the body as JSON. Raise ValueError when it is none."""
+        """Return the body as JSON. Raise ValueError when it is not JSON."""
         return json_.loads(self.content)
 
 
 class Http:
-    """Requests to one server, over a connection per thread that is kept for a moment. Proxies are
+    """Makes requests to one server. Each thread keeps its connection open for a moment. Proxies are
     not used.
 
     Args:
         server: http://HOST:PORT or https://..., with the path that comes before all others.
-        timeout_s: for connecting, and for each part of an answer.
+        timeout_s: seconds for connecting, and for each part of an answer.
 
-    Raises ValueError when the server's address is none.
+    Raise ValueError when `server` is not such an address.
     """
 
     def __init__(self, server: str, timeout_s: float):

@@ -1,7 +1,7 @@
-"""Logs: one line per event on standard error, JSON when that is not a terminal.
+"""Log lines of the service: one per event, on standard error, as JSON when that is not a terminal.
 
-Event names are constant; what varies is in fields. `cause` is the `seq` of the event in the log
-that led to the line, `job` and `attempt` name what it is about.
+Names of events are constant; what varies is in fields. `cause` is the `seq` of the event in the
+event log that led to the line; `job` and `attempt` name what the line is about.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from structlog.typing import Processor
 
 
 def configure(level: str) -> None:
-    """Set up structlog, and the standard library's logging with it."""
+    """Set up structlog, and the standard library's logging with it, for lines of `level` ("info")
+    and above.
+    """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

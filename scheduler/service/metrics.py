@@ -1,8 +1,8 @@
 """Metrics for Prometheus, computed from the tables when they are asked for.
 
-Gauges say what is so now. Counters and histograms are folds over the log and the decisions: each
-process goes on from where its last scrape stopped, so every process of the service shows the same
-figures, and a restart changes none. No label names a job or a user.
+Gauges give the present state. Counters and histograms are counted over the log and the decisions:
+each process continues from where its last scrape stopped. So every process of the service shows the
+same figures, and a restart changes none. No label names a job or a user.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def _shared() -> Any:
 
 
 class Beat(Structure):
-    """When a process last reported, on the monotonic clock, and how often; in shared memory."""
+    """When a process last reported that it is alive (seconds on the monotonic clock), and how
+    often; in shared memory.
+    """
 
     _fields_ = (("at", c_double), ("count", c_uint64))
 
@@ -74,12 +76,13 @@ class Counts:
     """Counts since the service was started, in memory that its processes share.
 
     Attributes:
-        deaths: by name of the process, how often it ended by itself, or was ended as it hung.
-        hangs: of those, how often as it hung.
-        beats: by name, a `Beat`.
-        connections_closed: connections that sent no whole request in time, or were too many.
-        full_since: when the disk was found full, seconds since the epoch; 0: it is not.
-        holder: names this service's decider in its lease.
+        deaths: by name of the process, how often it ended by itself or was killed because it hung.
+        hangs: by name of the process, how often it was killed because it hung.
+        beats: by name of the process, its `Beat`.
+        connections_closed: number of connections closed because they sent no whole request in time,
+            or there were too many.
+        full_since: when the disk was found full, seconds since the epoch; 0: it is not full.
+        holder: name of this service's decider in its lease.
     """
 
     deaths: Mapping[str, Any] = field(default_factory=dict)
@@ -159,7 +162,9 @@ class Metrics(Collector):
             self._fold_ended(connection, ids, before)
 
     def _fold_ended(self, connection: Connection, ids: Sequence[str], before: int) -> None:
-        """Count jobs that are over by now. A row last changed up to `before` was counted then."""
+        """Add jobs that have ended by now to the counters. Skip rows last changed by event `before`
+        or earlier, which were counted then.
+        """
         query = select(
             jobs.c.job_id, jobs.c.vc, jobs.c.state, jobs.c.phase, jobs.c.gpus, jobs.c.submitted_at,
             jobs.c.started_at, jobs.c.ended_at, jobs.c.updated_seq,
@@ -273,7 +278,9 @@ class Metrics(Collector):
 
     @staticmethod
     def _claims(connection: Connection) -> Metric:
-        """Return a gauge of how many stored claims held, were refuted or are open, by kind."""
+        """Return a gauge of how many stored claims (predictions shown to people) came true, came
+        untrue or are open, by kind.
+        """
         made = GaugeMetricFamily(
             "pellucid_claims",
             "What was claimed of jobs, by what came.",
@@ -307,10 +314,10 @@ class Metrics(Collector):
         ]
 
     def unlike(self, connection: Connection) -> list[Alarm]:
-        """Return alarms about jobs of the last day that are unlike those of the past weeks.
-        They are looked for again every ten minutes.
+        """Return alarms about jobs of the last day that are unlike those of the past weeks. The
+        jobs are compared again every ten minutes.
 
-        What is usual is computed four times a day; between, only jobs submitted since then are
+        What is usual is computed four times a day; in between, only jobs submitted since then are
         read.
         """
         with self._watching:
@@ -342,12 +349,12 @@ class Metrics(Collector):
         return odd
 
     def _forecasts(self, connection: Connection) -> Metric:
-        """Return a gauge of how many forecasts of a start were kept or late in the last day,
+        """Return a gauge of how many forecasts of a start came true or were late in the last day,
         counted again every ten minutes.
 
-        Counted are forecasts that left the start open when the job was submitted. A job that
-        still waits after its forecast start (p90) is late. Jobs that were held or changed
-        meanwhile do not count.
+        Only forecasts that left the start open at submission are counted. A job that still waits
+        after its forecast start (p90) is late. Jobs that were held or changed meanwhile do not
+        count.
         """
         now = self._store.clock.now()
         if now >= self._scored + WATCH_S:
@@ -377,8 +384,9 @@ class Metrics(Collector):
         return found
 
     def _unread(self) -> Metric:
-        """Return a gauge of the time from which the shown data of Slurm and of its database
-        are. A part that answers is absent."""
+        """Return a gauge of the time of the last successful reading of Slurm, and of its database,
+        where they do not answer now. A part that answers is absent.
+        """
         found = GaugeMetricFamily(
             "pellucid_unread_since_timestamp_seconds",
             "Of when is what is shown of a Slurm that does not answer; absent while it does.",
@@ -429,7 +437,7 @@ class Metrics(Collector):
 
 
 def batched(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """Yield slices of at most `size`."""
+    """Yield slices of `items`, of at most `size` each."""
     return (items[i : i + size] for i in range(0, len(items), size))
 
 

@@ -37,7 +37,7 @@ EVERYBODY = "*"  # among the groups of proxy_roles: all whom the proxy signed in
 
 
 class SettingsError(ValueError):
-    """Raised for a setting that is not accepted; names the field, the value and what is
+    """Raised for a setting that is not accepted. The message names the field, the value and what is
     accepted.
     """
 
@@ -266,8 +266,8 @@ class Settings(BaseSettings):
     @field_validator("auth", mode="before")
     @classmethod
     def _as_meant(cls, value: Any) -> Any:
-        """Return "on" or "off" for a boolean, since YAML reads these words as booleans. Return any
-        other value unchanged.
+        """Return "on" or "off" for a boolean, because YAML reads these words as booleans. Return
+        any other value unchanged.
         """
         return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
@@ -356,8 +356,9 @@ class Settings(BaseSettings):
 
     @property
     def named(self) -> list[str]:
-        """Return the names of a proxy in front, in lower case. A visitor who comes by it may
-        come from anywhere."""
+        """Return the names, in lower case, by which visitors reach the service through a proxy in
+        front. With a proxy, visitors may come from anywhere.
+        """
         return [name.lower() for name in self.server_names.split(",") if name]
 
 
@@ -369,16 +370,15 @@ def networks(addresses: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Netwo
 
 
 def holds_loopback(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
-    """Return whether an address of this host alone is in a network."""
+    """Return whether a network contains a loopback address (one that only this host can use)."""
     if isinstance(network, ipaddress.IPv4Network):
         return network.overlaps(ipaddress.IPv4Network("127.0.0.0/8"))
     return ipaddress.IPv6Address("::1") in network
 
 
 def read_settings(file: Path | None = None, **given: Any) -> Settings:
-    """Return settings from a file, the environment and what was given; `None` counts as not given.
-
-    Raises SettingsError with one line.
+    """Return settings from a file, the environment and the given values; `None` counts as not
+    given. Raise SettingsError where one is not accepted.
     """
 
     class Read(Settings):

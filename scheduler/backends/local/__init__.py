@@ -1,4 +1,5 @@
-"""The local backend: real processes on this host (`backend.LocalBackend`).
+"""The local backend: runs jobs as processes on this host (`backend.LocalBackend`).
 
-Nothing is imported here: the zygote runs `shim` without site-packages.
+Nothing is imported here, because the zygote (the small process that forks jobs) runs `shim` without
+site-packages.
 """

@@ -1,4 +1,4 @@
-"""What the service knows of an attempt that it has not finished with."""
+"""What the service knows of an attempt until its end is acknowledged."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ PREVENTED = ("barred", "refused")  # reasons of what never began
 
 @dataclass(slots=True)
 class LocalAttempt:
-    """One attempt.
+    """One attempt to run a job on this host. A shim is the process that stands by its command.
 
     Attributes:
-        request: to be sent again if the zygote dies; empty once somebody has begun it.
-        sent, sent_at: requests that this service made, and when the last (time.monotonic()).
-        claim, started: its records, once they are there.
-        over: why it is over; "" while it is not.
-        watch: while it is being watched.
-        last: who reads its last lines, which is waited for until `ending_until`; 0: it is not.
-        follower: while its output is read for how far it is; `unread`: why it is not, as reported.
-        beside: while its pace beside another is measured; `company` names that attempt.
+        name, key: name of its folder, and (job id, attempt).
+        request: the request to the zygote, to be sent again if the zygote dies; empty once a shim
+            has begun the attempt.
+        sent, sent_at: how often this service sent the request, and when last (time.monotonic()).
+        claim, started: its records on disk, once they are there.
+        over: why the attempt has ended; "" while it has not.
+        watch: measures the attempt's profile; None while it is not measured.
+        follower: reads its output for progress; None: the output is not read.
+        unread: why its progress is not known, as last reported.
+        last: reads the last lines of its output. ending_until: until when to wait for these; 0:
+            not.
+        beside: measures its speed beside another attempt, which `company` names.
     """
 
     name: str
@@ -55,8 +59,8 @@ class LocalAttempt:
         return self.claim.get("purpose") == Purpose.PROFILE
 
     def pace(self, now: float, company: LocalAttempt | None) -> float | None:
-        """Return the speed beside another job once it has been measured for long enough, or
-        None.
+        """Return the attempt's speed beside another job (`company`), once it was measured for long
+        enough; else None. `now`: monotonic seconds.
         """
         if self.beside is None:
             return None
@@ -72,20 +76,24 @@ class LocalAttempt:
 
     @property
     def settled(self) -> bool:
-        """Whether no shim may still be on its way to the folder.
+        """Return whether no further shim can still arrive at the attempt's folder.
 
-        Each request makes one shim; the one that made the folder is no longer on its way.
+        Each request makes one shim; the shim that made the folder does not count.
         """
         return self.sent == 0 or (self.sent == 1 and self.claim["pid"] != 0)
 
     @property
     def alive(self) -> bool:
-        """Whether the attempt's shim is alive: the same process, and no other with its pid."""
+        """Return whether the attempt's shim is alive: the same process, and no other with its
+        pid.
+        """
         claim = self.claim
         return start_ticks(claim["pid"]) == claim["ticks"] and claim["boot"] == boot_id()
 
     def signal(self, number: int) -> None:
-        """Send a signal to the shim, and to no other process that was given its pid since."""
+        """Send a signal to the attempt's shim, but not to another process that has got the shim's
+        pid since.
+        """
         try:
             shim = os.pidfd_open(self.claim["pid"])
         except OSError:
@@ -99,7 +107,9 @@ class LocalAttempt:
             os.close(shim)
 
     def end_watch(self, after_s: float = 0.0, *, ended: bool = False) -> Answer:
-        """Stop watching. Return what the first `after_s` seconds showed."""
+        """Stop measuring. Return (profile, note): what the first `after_s` seconds showed, or None
+        and why there is no profile. `ended`: whether the command ended by itself.
+        """
         if self.watch is None:
             return None, "it ended before it could be watched, or while the service was away"
         found, self.watch = self.watch.end(after_s, ended=ended), None

@@ -1,10 +1,10 @@
-"""The local backend: it runs jobs as real processes on this host.
+"""The local backend: runs jobs as processes on this host.
 
-The service writes requests and reads records; beginning something is the shims' business
-(`shim`), and what they leave on disk (`spool`) is the truth. At most once: an attempt belongs to
-whoever makes its folder, and a launch or stop that comes too late finds it made.
+The service writes requests and reads records. Shims (`shim`), one process for each job, run the
+commands; what they write to disk (`spool`) is the truth. An attempt begins at most once: it belongs
+to the process that makes its folder first, and a later launch or stop finds the folder.
 
-Jobs outlive the service if whatever runs the service lets them: under systemd, `KillMode=process`.
+Jobs outlive the service if whatever runs the service allows it: under systemd, `KillMode=process`.
 """
 
 from __future__ import annotations
@@ -71,13 +71,14 @@ LIMITS = ("memory_mib", "time_limit_s", "limit_s", "watch_s")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits for every command.
+    """Limits that hold for all jobs.
 
     Attributes:
-        grace_s: between SIGTERM and SIGKILL when it is stopped.
-        output_mib: its output is emptied each time it grows past this.
-        kept_output_mib: the oldest outputs of ended attempts go when all are larger than this.
-        check_s: how often to look whether the shims are still there.
+        grace_s: seconds between SIGTERM and SIGKILL when a job is stopped.
+        output_mib: a job's output is emptied each time it grows past this.
+        kept_output_mib: the oldest outputs of ended attempts are deleted when all outputs are
+            larger than this.
+        check_s: seconds between two checks of whether the shims are alive.
     """
 
     grace_s: float = 5.0
@@ -90,11 +91,12 @@ class LocalBackend:
     """Runs jobs on this host.
 
     Args:
-        folder: the spool, made when missing; on a local disk, nobody else may write to it.
-        host: its GPUs.
+        folder: the spool (folder with the files of attempts), made when missing; on a local disk,
+            and nobody else may write to it.
+        host: this host's GPUs.
         nvml_module: stands in for `pynvml`, in tests.
-        clock: reports are dated by it where the host's was set back.
-        reads_progress: output of jobs is read for how far they are, where their owners let it.
+        clock: dates reports, even where the host's clock was set back.
+        reads_progress: whether output of jobs is read for progress, where their owners allow it.
 
     Raises:
         SpoolError: the spool cannot be used, or another service uses it.
@@ -225,11 +227,11 @@ class LocalBackend:
         return frozenset(live | self._acked.begun())
 
     def news(self) -> Sequence[Event]:
-        """Return the changes of nodes: nodes to drain, since processes of an ended attempt may
-        still use their GPUs, and GPUs to close or open, by whether they answer. Each is returned
-        until it is acknowledged with `heard`.
+        """Return events about nodes: nodes to drain, because processes of an ended attempt may
+        still use their GPUs; and GPUs to close or open, by whether they answer. Each event is
+        returned until it is acknowledged with `heard`.
 
-        No report is given before they are `heard`.
+        Reports are held back until these events are acknowledged.
         """
         return list(self._news.values())
 
@@ -280,8 +282,8 @@ class LocalBackend:
         return str(self._groups / f"{cgroup.PREFIX}{run_id}") if self._groups is not None else ""
 
     def _prevent(self, attempt: LocalAttempt, claim: Claim, why: Over) -> bool:
-        """Mark an attempt as claimed, so that it never begins, and record the reason `why`. Return
-        False if it has begun already, or was prevented before.
+        """Claim an attempt so that it never begins, and record the reason `why`. Return False if it
+        has begun already, or was prevented before.
         """
         mine: Claim = {"at": self.now(), "pid": 0, "ticks": None, "boot": ""}
         over = {"at": self.now(), **why}
@@ -290,7 +292,9 @@ class LocalBackend:
         return done
 
     def _send(self, attempt: LocalAttempt) -> None:
-        """Ask for a shim; asking twice is harmless."""
+        """Send an attempt's request to the zygote, which forks a shim. Sending it twice is
+        harmless.
+        """
         attempt.sent_at, attempt.sent = time.monotonic(), attempt.sent + 1
         if not self._zygote.ask(attempt.request):
             self._zygote.ask(attempt.request)
@@ -298,8 +302,9 @@ class LocalBackend:
     # --- listening ----------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Look now and then at the GPUs and at every attempt: find shims that are gone, send
-        requests again, and report what watching a run showed."""
+        """Every `check_s` seconds, check the GPUs and all attempts: find shims that are gone, send
+        requests again, and report what measuring a run showed.
+        """
         now = time.monotonic()
         if now < self._next_check:
             return
@@ -326,7 +331,9 @@ class LocalBackend:
                 self._put(news)
 
     def _adopt(self) -> None:
-        """Take over the attempts in the spool. Report what happened meanwhile, oldest first."""
+        """Take over the attempts in the spool. Report what happened to them while no service ran,
+        oldest first.
+        """
         claims = {name: self.spool.read(name, CLAIM) for name in self.spool.names()}
         self._found = []
         for name, claim in claims.items():
@@ -346,7 +353,7 @@ class LocalBackend:
         self._prune_output()
 
     def _look(self, attempt: LocalAttempt) -> None:
-        """Take in what is on disk about an attempt."""
+        """Read what is on disk about an attempt, and report what is new."""
         if attempt.over:
             return
         if not attempt.claim:
@@ -390,8 +397,10 @@ class LocalBackend:
     def _unwatch(
         self, partner: str | None, company: str = "", pair_watch_s: float | None = None
     ) -> None:
-        """Stop watching a run that now shares its GPUs: what two jobs do on one GPU cannot be
-        separated, except for the speed of each."""
+        """Stop measuring the profile of a job (`partner`) that now shares its GPUs with another
+        (`company`): what two jobs do on one GPU cannot be separated, except for the speed of each.
+        `pair_watch_s`: seconds for which that speed is measured; None: it is not.
+        """
         for attempt in self._attempts.values() if partner is not None else ():
             if attempt.key[0] == partner and not attempt.profiling:
                 attempt.end_watch()
@@ -402,7 +411,7 @@ class LocalBackend:
                     attempt.company = company
 
     def _observe(self, attempt: LocalAttempt, now: float) -> None:
-        """Report a run that has been watched for long enough."""
+        """Report the profile of a run that has been measured for long enough."""
         if attempt.watch is None or attempt.profiling:
             return
         long_enough = attempt.claim["watch_s"]
@@ -415,7 +424,9 @@ class LocalBackend:
     # --- ends ---------------------------------------------------------------------------------
 
     def _finish(self, attempt: LocalAttempt, over: Over) -> None:
-        """Report the end that is on disk."""
+        """Report the end of an attempt from its record on disk, and drain its nodes where processes
+        have survived.
+        """
         reason, at = over["reason"], self._when(attempt, over)
         self._drain(attempt, over.get("survivors", ()))
         if reason in PREVENTED:
@@ -453,8 +464,8 @@ class LocalBackend:
     def _profile_of(
         self, attempt: LocalAttempt, ran_s: float, *, ended: bool
     ) -> tuple[Profile | None, str]:
-        """Return the profile of an ended attempt (None: not measured) and a note. Both stay on disk
-        until they are acknowledged.
+        """Return the profile of an ended attempt (None: not measured) and a note on it. Both stay
+        on disk until the end is acknowledged.
         """
         if not attempt.profiling:
             attempt.end_watch()
@@ -469,8 +480,9 @@ class LocalBackend:
         return profile, note
 
     def _lose(self, attempt: LocalAttempt) -> None:
-        """Record the end of an attempt that has no shim any more and no recorded end, and clear
-        up what it may have left."""
+        """Record an attempt as lost whose shim has died without recording an end, and kill the
+        processes that it may have left.
+        """
         claim = attempt.claim
         left = clear_up(claim, self.spool.log(attempt.name), self._zygote.pid)
         if not self.host.fake:
@@ -497,7 +509,9 @@ class LocalBackend:
             self._news[Kind.NODE_SET, node] = Event(Kind.NODE_SET, self.now(), body=body)
 
     def _report(self, attempt: LocalAttempt, what: Happened, at: float, **more: Any) -> None:
-        """Report what happened to an attempt, unless that was acknowledged before."""
+        """Add a report of what happened to an attempt, unless it was acknowledged before. `more`:
+        further fields of the report.
+        """
         if what.value in self._acked.partly.get(attempt.key, ()):
             return
         report = Report(*attempt.key, what, at, **more)
@@ -507,7 +521,9 @@ class LocalBackend:
             self._found.append(report)
 
     def _put(self, report: Report) -> None:
-        """Add a report to those that wait, in order of time."""
+        """Add a report to those that wait for acknowledgement; its time is moved so that times
+        never go back.
+        """
         self._clock = at = max(self._clock, report.at)
         self._host_clock.not_before(at)
         key = report.job_id, report.attempt, report.what
@@ -515,8 +531,8 @@ class LocalBackend:
 
     def _when(self, attempt: LocalAttempt, record: Started | Over) -> float:
         """Return the time of a record on this service's clock, seconds since the epoch. It is
-        computed from its age by the monotonic clock, since the time of day may have been set. After
-        a restart of the host, the recorded time is used.
+        computed from the record's age by the monotonic clock, because the time of day may have been
+        set since. After a restart of the host, the recorded time is used.
         """
         then = record.get("monotonic")
         if then is None or attempt.claim["boot"] != boot_id():
@@ -534,9 +550,10 @@ def _some(pids: Sequence[int]) -> str:
 
 
 def _taken(spool: Spool) -> int:
-    """Lock the spool, and return the descriptor of its lock. The caller must hold the lease, so
-    the last service is gone: where its remains hold the lock, end them and try again. Raises
-    SpoolBusy."""
+    """Lock the spool, and return the descriptor of the lock. The caller must hold the decider's
+    lease, so that the last service is gone. Where processes left by that service hold the lock,
+    kill them and try again. Raise SpoolBusy where the lock stays held.
+    """
     try:
         return spool.lock(LOCK_PATIENCE_S)
     except SpoolBusy:
@@ -546,8 +563,9 @@ def _taken(spool: Spool) -> int:
 
 
 def _rung(bell: int) -> set[str]:
-    """Read the bell, a pipe, until it is empty. Return the names that shims have written to
-    it."""
+    """Read the bell (a pipe to which shims write) until it is empty. Return the names of the
+    attempts' folders that they wrote.
+    """
     text = b""
     while True:
         try:

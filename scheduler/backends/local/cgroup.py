@@ -1,8 +1,9 @@
-"""A control group (cgroup v2) for each attempt, below the service's own.
+"""Makes a control group (cgroup v2) for each attempt, below the service's own.
 
-What its processes begin stays in it, whatever session, parent or environment it takes, and is ended
-as one. What they have others begin (`systemd-run --user`, at, cron, ssh to this host) is not in it.
-Standard library only: the zygote runs without site-packages.
+All processes that an attempt starts stay in its group, whatever session, parent or environment they
+take, and can be killed together. Processes that it has others start (`systemd-run --user`, at,
+cron, ssh to this host) are not in it. Standard library only, because the zygote runs without
+site-packages.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def own(proc: Path = Path("/proc/self")) -> Path | None:
 
 
 def base(group: Path | None = None) -> Path | None:
-    """Return the folder in which groups of attempts can be made. Return None where there is none,
-    or the kernel is older than `cgroup.kill` (Linux 5.14).
+    """Return the folder in which groups of attempts can be made. Return None where there is no
+    cgroup v2, or the kernel is older than `cgroup.kill` (Linux 5.14).
     """
     group = group or own()
     if group is None or ".." in group.parts:
@@ -59,8 +60,8 @@ def base(group: Path | None = None) -> Path | None:
 
 
 def make(group: Path, memory_mib: float | None) -> None:
-    """Make a group for an attempt, limited to so much memory and to `PIDS` where the kernel counts
-    them. Raises OSError.
+    """Make a group for an attempt, limited to `memory_mib` of memory and `PIDS` processes where the
+    kernel counts them. Raise OSError where the group cannot be made.
     """
     group.mkdir(exist_ok=True)
     limits = {"pids.max": str(PIDS)}
@@ -72,12 +73,12 @@ def make(group: Path, memory_mib: float | None) -> None:
 
 
 def enter(group: Path) -> None:
-    """Put this process, and all that it starts, into a group. Raises OSError."""
+    """Put this process, and all that it starts, into a group. Raise OSError where that fails."""
     (group / "cgroup.procs").write_text("0")
 
 
 def members(group: Path) -> list[int]:
-    """Return the living processes of a group and of groups below it."""
+    """Return the ids of the living processes of a group and of the groups below it."""
     found = []
     for folder, _, _ in os.walk(group):
         with contextlib.suppress(OSError):
@@ -86,8 +87,8 @@ def members(group: Path) -> list[int]:
 
 
 def end(group: Path, patience_s: float = 5.0) -> list[int]:
-    """Kill all that is in a group and remove it. Return the processes that did not die in that
-    time.
+    """Kill all processes of a group and remove the group. Return the ids of the processes that did
+    not die within `patience_s` seconds.
     """
     deadline = time.monotonic() + patience_s
     while group.exists():

@@ -1,4 +1,4 @@
-"""What a shim's last record means: a state, an exit code, a line for a person."""
+"""Says what the last record of an attempt means: a state, an exit code, and a line for a person."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ BY_OTHERS = ("request", "limit", "memory")
 
 
 def failed(over: Over) -> bool:
-    """Return whether the command failed by itself. Then its last output may say why."""
+    """Return whether the command failed by itself, so that its last output may show the reason."""
     return over["reason"] not in BY_OTHERS and over["code"] != 0 and not over["kernel_oom"]
 
 
 def judge(claim: Claim, over: Over, last: Ended) -> tuple[State, str]:
-    """Return how an attempt ended, and one line about it. `last` is what it wrote last."""
+    """Return the end state of an attempt, and one line about it for a person. `last`: what its last
+    lines of output say.
+    """
     reason, code = over["reason"], over["code"]
     if reason == "request":
         return State.CANCELLED, "stopped on request"
@@ -41,8 +43,8 @@ def judge(claim: Claim, over: Over, last: Ended) -> tuple[State, str]:
 
 
 def exit_code(over: Over) -> int | None:
-    """Return the exit code as shells have it, 128 + n when signal n ended the command; None when it
-    was ended from outside.
+    """Return the exit code as shells give it, 128 + n when the command died of signal n; None when
+    it was stopped from outside.
     """
     code = over["code"]
     if over["reason"] != "exited" or code is None:
@@ -51,8 +53,8 @@ def exit_code(over: Over) -> int | None:
 
 
 def reached_profile_limit(claim: Claim, over: Over) -> bool:
-    """Return whether this is a profiling run that reached its limit, and not the job's own
-    limit.
+    """Return whether an attempt was stopped as a profiling run at its limit, and not at the job's
+    own time limit.
     """
     if claim["purpose"] != Purpose.PROFILE or over["reason"] != "limit":
         return False
@@ -61,5 +63,5 @@ def reached_profile_limit(claim: Claim, over: Over) -> bool:
 
 
 def line(text: str) -> str:
-    """Return one line of bounded length."""
+    """Return a text as one printable line of at most `LONGEST_LINE` characters."""
     return plain(" ".join(text.split()))[:LONGEST_LINE]

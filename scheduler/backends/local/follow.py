@@ -1,4 +1,6 @@
-"""Which output of a launch is read, and where; also after a restart."""
+"""Says which output of a launch is read for progress, and where. It is stored, so that a restarted
+service can go on.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from scheduler.backends.local.spool import Claim
 
 
 def asked_of(launch: Launch, allowed: bool) -> Claim:
-    """Return what `followed_of` needs to know of a launch, as plain JSON that a spool keeps."""
+    """Return what `followed_of` needs to know of a launch, as plain JSON for the attempt's record.
+    `allowed`: whether the service reads progress at all.
+    """
     own = launch.environment.get(VARIABLE, "")
     reads = allowed and launch.progress and launch.partner is None
     amount = dict(launch.amount)
@@ -27,7 +31,9 @@ def asked_of(launch: Launch, allowed: bool) -> Claim:
 
 
 def followed_of(claim: Claim, output: Path, reading: Reading) -> Followed | None:
-    """Return a reader of an attempt's progress. Return None if its output may not be read."""
+    """Return a reader of an attempt's progress from its output. Return None if the output may not
+    be read.
+    """
     if not claim.get("progress"):
         return None
     own, uid = claim["own"], os.geteuid()

@@ -1,6 +1,7 @@
-"""GPUs of this host that do not answer. Each is closed alone, and opened when it answers again.
+"""Finds GPUs of this host that do not answer. Each is closed alone, and opened when it answers
+again.
 
-The driver may hang on a GPU that is lost: each is asked on a thread of its own.
+The driver may hang on a GPU that is lost, so each GPU is queried on a thread of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Health:
     """Watches which GPUs of which nodes do not answer.
 
     Args:
-        drained: which nodes a release before this one drained for a GPU, and why, as JSON.
+        drained: file in which an older release wrote which nodes it drained because of a GPU, and
+            why.
         nvml_module: stands in for `pynvml`, in tests.
     """
 
@@ -43,8 +45,8 @@ class Health:
         self.asking: Thread | None = None
 
     def begin(self, news: News, now: float) -> None:
-        """Add the events for what the host showed when it was opened, also for nodes where every
-        GPU answers, since the log may say otherwise.
+        """Add events for the state of the GPUs at the start to `news`; also for nodes where every
+        GPU answers, because the log may say otherwise. `now`: time of the events.
         """
         if self.host.fake:
             return
@@ -57,16 +59,16 @@ class Health:
         self._compare(self.host.silent, news, now)
 
     def heard(self, event: Event) -> None:
-        """Called when an event of `begin` or `look` is in the log."""
+        """Called when an event that `begin` or `look` added is in the log."""
         if "ends" in event.body:
             self._drained.unlink(missing_ok=True)
 
     def look(self, news: News, now: float) -> None:
-        """Add the events for GPUs that are closed or opened by the last answers. Ask the GPUs again
-        when that is due.
+        """Add events for GPUs that are to be closed or opened, by their last answers, to `news`.
+        Query the GPUs again when that is due.
 
         Args:
-            now: the time that the events get.
+            now: the time of the events, seconds since the epoch.
         """
         if self.host.fake:
             return

@@ -1,6 +1,6 @@
-"""Reads what attempts print: how far they are, and what their last lines say.
+"""Has the output of attempts read: for their progress, and for what their last lines say.
 
-Nothing of it is read here: see `profiler.progress.apart`.
+The reading itself is done in a process apart (`profiler.progress.apart`).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ LAST_WORDS_S = 10.0  # an end is reported then, though what was written last was
 
 
 class Hearing:
-    """Has the outputs of one spool read."""
+    """Has the outputs of the attempts in one spool read."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool, self._reading = spool, Reading()
         self.warm, self.close = self._reading.warm, self._reading.close
 
     def follow(self, attempt: LocalAttempt) -> None:
-        """Read what an attempt prints from now on, where that is allowed."""
+        """Have the output of an attempt read from now on, where that is allowed."""
         output = self._spool.log(attempt.name)
         attempt.follower = attempt.last = followed_of(attempt.claim, output, self._reading)
 
     def news(self, attempt: LocalAttempt, now: float, at: Callable[[], float]) -> Report | None:
-        """Return a report of an attempt's progress, or why its output is not read.
-
-        None where neither has changed since the last call.
+        """Return a report of an attempt's progress, or of why its output is not read. Return None
+        where neither has changed since the last call.
 
         Args:
-            now: seconds on the monotonic clock. at: dates a report.
+            now: seconds on the monotonic clock.
+            at: returns the time of a report, seconds since the epoch.
         """
         if attempt.follower is None or attempt.over:
             return None
@@ -49,13 +49,13 @@ class Hearing:
         return None
 
     def is_out(self, attempt: LocalAttempt, over: Over, *, wait: bool) -> bool:
-        """Return whether the end of an attempt can be reported: its last lines are read, are not
-        needed, or did not come within `LAST_WORDS_S`.
+        """Return whether the end of an attempt can be reported: its last lines were read, are not
+        needed, or were not read within `LAST_WORDS_S` seconds.
 
-        The first call has them read, and the bell of the spool rings when they are.
+        The first call starts the reading; when it is done, the spool's bell wakes the service.
 
         Args:
-            wait: do not return before they are read, or before that time is over.
+            wait: return only after the lines were read, or that time has passed.
         """
         if over["reason"] in (*PREVENTED, "lost"):
             return True
@@ -72,6 +72,6 @@ class Hearing:
         return attempt.last.ended is not None or time.monotonic() > attempt.ending_until
 
     def last_words(self, attempt: LocalAttempt) -> Ended:
-        """Return what an attempt's last lines say of its end; empty where they were not read."""
+        """Return what an attempt's last lines say about its end; empty where they were not read."""
         ended = attempt.last.ended if attempt.last is not None else None
         return ended or Ended()

@@ -1,6 +1,7 @@
-"""This host as nodes of a cluster: which GPUs a decision means, and which a command may see.
+"""This host as nodes of a cluster: which GPUs a decision means, and which of them a command sees.
 
-Several nodes may be mapped to one host, and on a machine without any GPU they may be declared.
+Several nodes of the cluster may be mapped to one host. On a machine without GPUs, fake ones can be
+declared.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class HostError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A declared profile, not a measured one, for commands that match a pattern.
+    """The profile to be used for commands that match a pattern, declared and not measured.
 
     Attributes:
         command: shell-style pattern on the words of the command, joined by blanks.
@@ -49,9 +50,8 @@ class Declared:
 
 
 def read_declared(path: Path) -> tuple[Declared, ...]:
-    """Return profiles from a JSON list of objects: ``command`` and the fields of a `Profile`.
-
-    Raises HostError naming the entry and the field.
+    """Return declared profiles from a file: a JSON list of objects with ``command`` and the fields
+    of a `Profile`. Raise HostError, naming the entry and the field, where it cannot be read.
     """
     try:
         entries = json.loads(read_text(path))
@@ -88,13 +88,13 @@ def _declared(entry: Any, where: str) -> Declared:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The GPUs of this host.
+    """The GPUs of this host, as nodes of the cluster.
 
     Attributes:
-        devices: for each node of the cluster, what CUDA_VISIBLE_DEVICES calls its GPUs.
-        fake: they are only declared; nothing is ever measured on them.
+        devices: for each node, the names of its GPUs in CUDA_VISIBLE_DEVICES.
+        fake: whether the GPUs are only declared; nothing is ever measured on them.
         declared: profiles of commands, on fake GPUs.
-        silent: of `devices` those that do not answer, and why.
+        silent: the GPUs of `devices` that do not answer, each with the reason.
     """
 
     devices: tuple[tuple[str, ...], ...]
@@ -104,7 +104,9 @@ class Host:
 
     @classmethod
     def with_fake(cls, sizes: Sequence[int], declared: Sequence[Declared] = ()) -> Host:
-        """Return a host with nodes of so many declared GPUs each, numbered through all of them."""
+        """Return a host with declared GPUs, numbered through all nodes. `sizes`: number of GPUs of
+        each node.
+        """
         there = [str(number) for number in range(sum(sizes))]
         return cls(_dealt(there, sizes), fake=True, declared=tuple(declared))
 
@@ -116,10 +118,10 @@ class Host:
         does not answer keeps its index, so that the indices of later GPUs stay the same.
 
         Args:
-            known: file in which `keep` stored the assignment. By it, GPUs that the driver no longer
-                lists keep their index.
+            known: file in which `keep` stored the assignment. With it, GPUs that the driver no
+                longer lists keep their index.
 
-        Raises HostError when there are too few GPUs, or none answers.
+        Raise HostError when there are too few GPUs, or none answers.
         """
         try:
             nvml = open_nvml(nvml_module)
@@ -144,8 +146,8 @@ class Host:
         return cls(_dealt(there, sizes), silent=silent_ones)
 
     def keep(self, known: Path) -> None:
-        """Write the UUIDs of this host's GPUs to a file, if all are known. Do nothing for fake
-        GPUs.
+        """Write the names of this host's GPUs (UUIDs, by node) to a file, if all are known. Do
+        nothing for fake GPUs.
         """
         named = not any(d.startswith(PLACE) for node in self.devices for d in node)
         if named and not self.fake:
@@ -166,7 +168,9 @@ class Host:
         return replace(self, devices=devices, silent=silent), silent
 
     def chosen(self, launch: Launch) -> tuple[str, ...]:
-        """Return the GPUs of a launch, as CUDA_VISIBLE_DEVICES calls them. Raises HostError."""
+        """Return the names of a launch's GPUs in CUDA_VISIBLE_DEVICES. Raise HostError where this
+        host does not have them.
+        """
         found: list[str] = []
         for node, gpus in zip(launch.nodes, launch.gpus, strict=True):
             if self.fake and not (node < len(self.devices) and max(gpus) < len(self.devices[node])):
@@ -190,12 +194,11 @@ class Host:
         return next(found, None)
 
     def environment(self, launch: Launch) -> dict[str, str]:
-        """Return the environment that the command sees: an allow-list, what was asked for, and its
-        GPUs.
+        """Return the environment of the command: variables of the service on an allow-list, those
+        of the launch, and the GPUs.
 
-        Another user's command starts from a plain environment instead of the service's.
-
-        Raises HostError: a name that is none, or a NUL byte.
+        Another user's command starts from a plain environment instead of the service's. Raise
+        HostError for an invalid name of a variable, or a NUL byte.
         """
         mine = launch.user in ("", own_user())
         found = environment.scrubbed(os.environ) if mine else dict(PLAIN)
@@ -221,12 +224,16 @@ def own_user() -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text that an environment variable can hold."""
+    """Return a text in a form that an environment variable can hold: encoded as UTF-8, NUL bytes
+    replaced.
+    """
     return text.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 def check_command(launch: Launch) -> None:
-    """Raise HostError for a command that cannot be one."""
+    """Raise HostError for a command or working folder that cannot be used: empty, with a NUL byte,
+    or a relative path.
+    """
     words: Mapping[str, Sequence[str]] = {"command": launch.command, "workdir": [launch.workdir]}
     if not launch.command or not launch.command[0]:
         raise HostError("the command is empty")
@@ -242,8 +249,8 @@ def _place(label: str) -> str:
 
 
 def _slots(found: Survey) -> list[str]:
-    """Return the UUIDs of this host's GPUs, in order. A GPU that does not answer is named by its
-    address on the bus.
+    """Return the names of this host's GPUs, in the order of their bus addresses: the UUID, or for a
+    GPU that does not answer its bus address.
     """
     slots = [(gpu.label, gpu.uuid) for gpu in found.gpus]
     slots += [(label, _place(label)) for label in found.silent]
@@ -251,7 +258,9 @@ def _slots(found: Survey) -> list[str]:
 
 
 def _read_known(known: Path | None, sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
-    """Return what `Host.keep` put down of nodes of these sizes; () where that is not there."""
+    """Return what `Host.keep` wrote, if it fits nodes of these sizes; () where there is no such
+    file.
+    """
     if known is None:
         return ()
     try:

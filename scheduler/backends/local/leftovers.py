@@ -1,9 +1,9 @@
-"""Ends or reports what an attempt left behind whose shim has died.
+"""Ends, or reports, processes that an attempt left behind because its shim has died.
 
-A shim is the parent of all that its command begins, so only one that was itself killed leaves
-anything. A command in the service's own account can do that. What it began is then looked for in
-its control group, by its marker, where its output goes, among the orphans that the zygote was
-given, and on its GPUs.
+A shim is the parent of all processes that its command starts, and ends them. So processes are left
+behind only where the shim itself was killed, which a command in the service's own account can do.
+They are searched for in the attempt's control group, by its marker in their environment, by the
+output file they write to, among the orphans that the zygote inherited, and on its GPUs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ PATIENCE_S = 5.0
 
 
 def clear_up(claim: Claim, output: Path, zygote: int | None) -> list[int]:
-    """End what an attempt left behind. Return the processes that did not die. `output` is where it
-    wrote.
+    """Kill the processes that an attempt left behind. Return the ids of those that did not die.
+
+    Args:
+        output: the file to which the attempt wrote.
+        zygote: process id of the zygote; None: none runs.
     """
     left = set(cgroup.end(Path(claim["group"]))) if claim.get("group") else set()
     left.update(procs.sweep(claim["run_id"], PATIENCE_S))
@@ -44,9 +47,10 @@ def clear_up(claim: Claim, output: Path, zygote: int | None) -> list[int]:
 
 
 def orphans(zygote: int) -> list[int]:
-    """Return the processes below a zygote that have no shim any more, because their shim died.
+    """Return the ids of the processes below a zygote that belong to no shim, because theirs has
+    died.
 
-    A shim runs the zygote's own program; whatever it began has run another since.
+    A shim runs the same program as the zygote; all processes that it starts run another.
     """
     program = Path(f"/proc/{zygote}/cmdline")
     found: list[int] = []
@@ -66,11 +70,12 @@ def orphans(zygote: int) -> list[int]:
 def on_gpus(
     devices: Sequence[str], claim: Claim, shims: Iterable[int], nvml_module: Any
 ) -> list[int]:
-    """Return the processes that compute on GPUs, began after an attempt and belong to no known
-    job.
+    """Return the ids of processes that compute on GPUs, started after an attempt and belong to no
+    known job.
 
     Args:
-        shims: pids of the shims of attempts that go on.
+        devices: names of the attempt's GPUs.
+        shims: pids of the shims of running attempts.
     """
     if claim["boot"] != boot_id():
         return []

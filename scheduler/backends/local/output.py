@@ -1,4 +1,6 @@
-"""What an attempt has written, read in parts. A part costs the same however much there is."""
+"""Reads the output of an attempt in parts. A part takes the same time however large the output
+is.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ _CONTINUES = range(0x80, 0xC0)  # a byte within a character of UTF-8
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Part of an output. `start` and `next` are bytes from its beginning; `size` is that of all
-    there is now.
+    """Part of an output. `start` and `next` are offsets in bytes of this part and of the next;
+    `size` is the present size of the whole output.
     """
 
     text: str
@@ -33,14 +35,13 @@ class Part:
 def read_part(
     spool: Path, job_id: str, attempt: int, offset: int, most: int, *, whole: bool
 ) -> Part:
-    """Return at most `most` bytes of a job's output, from `offset` on. A negative offset counts
-    from the end. An offset beyond the end is read as 0, since the file was emptied meanwhile.
+    """Return at most `most` bytes of an attempt's output, from `offset` on. A negative offset
+    counts from the end. An offset beyond the end is read as 0, because the file was emptied
+    meanwhile. Raise FileNotFoundError where there is no output.
 
     Args:
         spool: folder of the backend.
-
-    Raises FileNotFoundError.
-        whole: whether the output is complete.
+        whole: whether the attempt has ended, so that the output is complete.
     """
     path = spool / "output" / f"{name_of(job_id, attempt)}.log"
     file = descriptor(path, follow=False)
@@ -61,7 +62,8 @@ def read_part(
 
 
 def _shown(text: str) -> str:
-    """Return text without escape sequences and control characters, safe for a terminal or a
-    page. What a carriage return would overwrite becomes a line of its own."""
+    """Return text without escape sequences and control characters, safe for a terminal or a page.
+    Text that a carriage return would overwrite becomes a line of its own.
+    """
     lines = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return plain(lines)

@@ -16,11 +16,11 @@ MOST_LINKS = 40  # that are followed on a path, as the kernel does
 
 
 def missing(command: Sequence[str], workdir: str, environment: Mapping[str, str], user: str) -> str:
-    """Return why a command cannot be executed on this host, a sentence; "" where it can, or only
-    its start can show it.
+    """Return why a command cannot be executed on this host, as a sentence; "" where it can, or
+    where only its start can show that.
 
     For a job in another account than the service's, only what that account could find out itself
-    counts: the answer must not say which files there are where it may not look.
+    counts, so that the answer does not reveal files which that account may not see.
     """
     program, mine = command[0], user in ("", own_user())
     account = None if mine else pwd.getpwnam(user)
@@ -51,8 +51,8 @@ def _is_executable(mode: int) -> bool:
 
 
 def _can_be(fits: Callable[[int], bool], path: str, uid: int | None) -> bool:
-    """Return whether the file at an absolute path has a suitable mode. Return True too if the
-    account `uid` (None: the service's own) may not look at it.
+    """Return whether the file at an absolute path exists and `fits` accepts its mode bits. Return
+    True, too, if the account `uid` (None: the service's own) may not look there.
     """
     with suppress(OSError, ValueError):
         os.stat(path)  # mounts what is mounted on demand
@@ -65,12 +65,12 @@ def _can_be(fits: Callable[[int], bool], path: str, uid: int | None) -> bool:
 
 
 def _mode(path: str, uid: int | None) -> int:
-    """Return the mode bits of what an account (`uid`; None: the service's own) finds at an
-    absolute path. Raises OSError; PermissionError where the account may not look, though the
-    service may.
+    """Return the mode bits of the file that an account (`uid`; None: the service's own) finds at an
+    absolute path. Raise OSError where there is none, and PermissionError where the account may not
+    look, though the service may.
 
-    Each step goes on from the folder opened before: a link that is swapped meanwhile must not
-    lead the service where the account may not look.
+    Each step opens from the folder of the step before. So a link that is exchanged meanwhile cannot
+    lead the service to where the account may not look.
     """
     left, links = path.split("/")[::-1], 0
     at = os.open("/", os.O_PATH)

@@ -1,4 +1,4 @@
-"""Samples the GPUs of jobs that run on this host, and keeps what it saw (`usage`)."""
+"""Samples the GPUs of running jobs on this host, and keeps the samples (`usage`)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ Sample = dict[str, dict[str, float]]  # by GPU, as CUDA_VISIBLE_DEVICES calls it
 
 
 class Usage:
-    """Samples the GPUs of running attempts, and keeps what it saw.
+    """Samples the GPUs of running attempts, and keeps the samples in files.
 
-    The driver may hang: it is asked on a thread of its own, and by one at a time.
+    The driver may hang, so it is queried on a thread of its own, by one at a time.
 
     Args:
-        folder: where outputs are. nvml_module: stands in for `pynvml`, in tests.
+        folder: folder of the attempts' outputs, where the files go.
+        nvml_module: stands in for `pynvml`, in tests.
     """
 
     def __init__(self, folder: Path, nvml_module: Any = None) -> None:
@@ -39,7 +40,7 @@ class Usage:
         self.asking: Thread | None = None
 
     def look(self, attempts: Iterable[LocalAttempt], now: float) -> None:
-        """Take in what was sampled last, and sample again where that is due.
+        """Store the last samples of the running attempts, and sample again where that is due.
 
         Args:
             now: seconds since the epoch.

@@ -1,9 +1,9 @@
 """The zygote, and the shims it forks: one shim stands by each running command.
 
-The zygote is a small interpreter that the service starts once. Asked for an attempt, it forks; the
-child is the attempt's shim. The shim claims the attempt, runs the command as `profiler.guardian`
-does (own session, limits, no process left behind) and writes down how it ended. It needs nobody:
-the service may die, come back and read.
+The zygote is a small interpreter that the service starts once. For each request it forks; the child
+is the shim of one attempt. The shim claims the attempt, runs the command as `profiler.guardian`
+does (own session, limits, no process left behind) and writes down how it ended. It needs no other
+process: the service may die, come back and read.
 
 Standard library only, single-threaded. Requests come through a pipe, as JSON lines; a signal
 SIGTERM to a shim ends its command.
@@ -38,7 +38,9 @@ class Refused(Exception):
 
 
 class Shim(Guardian):
-    """A guardian that reports to the spool instead of to a parent process."""
+    """A guardian (parent of one command) that reports to files in the spool instead of to a parent
+    process.
+    """
 
     def __init__(self, spool: Spool, name: str, config: Config, control: int) -> None:
         super().__init__(control, -1, config)
@@ -77,7 +79,7 @@ class Shim(Guardian):
             self.over(values)
 
     def over(self, values: Mapping[str, Any]) -> None:
-        """Write down how the command ended."""
+        """Write the record of how the command ended. `values`: the guardian's report of the end."""
         status = values["status"]
         survivors = set(values["survivors"])
         if self.group is not None:
@@ -99,7 +101,7 @@ class Shim(Guardian):
         )
 
     def live(self) -> None:
-        """Run the command to its end. Raises Refused, OSError."""
+        """Run the command to its end. Raise Refused or OSError where it cannot be started."""
         config = self.config
         self.account = Account.named(config["user"]) if config["user"] else None
         if self.account is not None:
@@ -121,7 +123,7 @@ class Shim(Guardian):
 
 
 class Account:
-    """An account of this machine, and becoming it."""
+    """An account of this machine, as which a process can go on."""
 
     def __init__(self, entry: pwd.struct_passwd) -> None:
         self.name, self.uid, self.gid = entry.pw_name, entry.pw_uid, entry.pw_gid
@@ -130,7 +132,9 @@ class Account:
 
     @classmethod
     def named(cls, name: str) -> Account | None:
-        """Return the account, or None when this process has it already. Raises Refused."""
+        """Return the account called `name`, or None when this process already runs as it. Raise
+        Refused where there is no such account, or this process may not switch to it.
+        """
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
@@ -144,7 +148,7 @@ class Account:
         return cls(entry)
 
     def become(self) -> None:
-        """Give up every other right, for good."""
+        """Make this process run as the account, without any other right, for good."""
         os.setgroups(self.groups)
         os.setgid(self.gid)
         os.setuid(self.uid)
@@ -173,8 +177,9 @@ def _refusal(number: int, where: str, config: Config) -> str:
 
 
 def _stop_pipe() -> int:
-    """Handle SIGTERM from now on. Return the end of a pipe that is readable once that signal
-    has asked this process to end its command."""
+    """Handle SIGTERM from now on. Return the end of a pipe that becomes readable once SIGTERM has
+    asked this process to end its command.
+    """
     read, write = os.pipe()
     os.set_blocking(write, False)
     signal.signal(signal.SIGTERM, lambda *_: _write_quietly(write, b"stop\n"))
@@ -187,7 +192,9 @@ def _write_quietly(file: int, text: bytes) -> None:
 
 
 class Request(TypedDict):
-    """A request to the zygote to begin an attempt."""
+    """A request to the zygote to begin an attempt: name of its folder, its claim, and how to run
+    the command.
+    """
 
     name: str
     claim: Claim
@@ -195,7 +202,9 @@ class Request(TypedDict):
 
 
 def shim(spool: Spool, request: Request, lock: int) -> None:
-    """Run one attempt: claim it, or leave it to the shim that has."""
+    """Run one attempt: claim it and run its command; or do nothing where another shim has claimed
+    it. `lock`: descriptor of the spool's lock, which is released after the claim.
+    """
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the zygote ignores it, and that is inherited
     procs.prctl(procs.PR_SET_CHILD_SUBREAPER, 1)
@@ -217,7 +226,9 @@ def shim(spool: Spool, request: Request, lock: int) -> None:
 
 
 def write_down(spool: Spool, name: str, over: Over) -> None:
-    """Write the last record, however long it takes. While the disk is full, it is tried again."""
+    """Write the record of an attempt's end, however long that takes. While the disk is full, try
+    again.
+    """
     while True:
         try:
             spool.record(name, OVER, over, durable=True)
@@ -230,7 +241,9 @@ def write_down(spool: Spool, name: str, over: Over) -> None:
 
 
 def zygote(root: str, requests: int, lock: int) -> None:
-    """Fork a shim for each request, until the service has ended."""
+    """Fork a shim for each request, until the service has ended. `root`: folder of the spool;
+    `requests`, `lock`: descriptors of the request pipe and of the spool's lock.
+    """
     spool = Spool(Path(root))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # what a shim that is killed stood by is handed on to here, where it is looked for

@@ -40,8 +40,8 @@ Key = tuple[str, int]
 
 
 class Claim(TypedDict, total=False):
-    """The record by which a process claims an attempt, with the attempt's request. A prevented
-    attempt has fewer fields.
+    """The record by which a process claims an attempt, together with what the attempt is to run. An
+    attempt that was prevented from beginning has fewer fields.
     """
 
     job_id: str
@@ -70,7 +70,9 @@ class Claim(TypedDict, total=False):
 
 
 class Started(TypedDict, total=False):
-    """When the command was executed, on two clocks, and its process."""
+    """The record of when the command was executed (by time of day and by the monotonic clock), and
+    its process.
+    """
 
     at: float
     monotonic: float
@@ -78,7 +80,9 @@ class Started(TypedDict, total=False):
 
 
 class Over(TypedDict, total=False):
-    """How an attempt ended: `detail` of what never began or is lost, the rest of what ran."""
+    """The record of how an attempt ended. `detail` is for attempts that never began or are lost;
+    the other fields are for those that ran.
+    """
 
     at: float
     reason: str
@@ -92,12 +96,12 @@ class Over(TypedDict, total=False):
 
 
 class SpoolError(RuntimeError):
-    """Raised where the spool cannot be used; one line for a person."""
+    """Raised where the spool cannot be used. The message is one line for a person."""
 
 
 def name_of(job_id: str, attempt: int) -> str:
-    """Return the folder name of an attempt. Every id has one, no two share one, and none leads out
-    of the folder.
+    """Return the folder name of an attempt. Every job id has one, no two attempts share one, and
+    none leads out of the spool.
     """
     name = quote(job_id, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
     if len(name) > LONGEST_NAME:
@@ -122,11 +126,11 @@ class SpoolBusy(SpoolError, BackendBusy):
 
 
 class Spool:
-    """The folder with the files about attempts. Reading and writing need no lock; beginning
-    something needs `lock`.
+    """The folder with the files about attempts. Reading and writing need no lock; beginning an
+    attempt needs `lock`.
 
     Raises:
-        SpoolError: it cannot be made, or others can write to it.
+        SpoolError: the folder cannot be made, or others can write to it.
     """
 
     def __init__(self, root: Path) -> None:
@@ -145,11 +149,11 @@ class Spool:
             raise SpoolError(f"spool {self.root}: belongs to, or can be written by, somebody else")
 
     def lock(self, patience_s: float) -> int:
-        """Return the file descriptor of the lock, held. A process that inherits it holds the lock,
-        too.
+        """Take the lock of the spool, and return its file descriptor. A process that inherits the
+        descriptor holds the lock, too.
 
         Raises:
-            SpoolBusy: somebody else holds it, for all of `patience_s` seconds.
+            SpoolBusy: another process holds the lock for all of `patience_s` seconds.
         """
         file = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + patience_s
@@ -169,7 +173,8 @@ class Spool:
         """Make the folder of an attempt, with these records in it. Return False where another
         process was first.
 
-        On disk for good when this returns: what follows is done at most once, power cuts included.
+        The folder is safely on disk when this returns, so that the attempt begins at most once,
+        power cuts included.
         """
         temporary = self.attempts / f".{secrets.token_hex(8)}"
         temporary.mkdir(mode=0o700)
@@ -186,19 +191,23 @@ class Spool:
         return True
 
     def record(self, name: str, kind: str, values: Mapping[str, Any], *, durable: bool) -> None:
-        """Write a record, whole or not at all."""
+        """Write a record of an attempt, whole or not at all. `kind`: its file name; `durable`: wait
+        until it is safely on disk.
+        """
         path = self.attempts / name / kind
         write_whole(path, _encoded(values), durable=durable, mode=0o600, folders=False)
 
     def read(self, name: str, kind: str) -> Any:
-        """Return a record, or None when there is none (or a power cut has emptied it)."""
+        """Return a record of an attempt, or None when there is none, or a power cut has emptied
+        it.
+        """
         try:
             return json.loads(read_given(self.attempts / name / kind, LARGE))
         except (FileNotFoundError, ValueError):
             return None
 
     def names(self) -> list[str]:
-        """Return every attempt that has a folder, and remove what was left half-made."""
+        """Return the folder name of every attempt, and remove folders that were left half-made."""
         found = []
         for name in os.listdir(self.attempts):
             if name.startswith("."):
@@ -208,7 +217,7 @@ class Spool:
         return found
 
     def remove(self, name: str) -> None:
-        """Forget an attempt (its output stays)."""
+        """Delete the folder of an attempt. Its output stays."""
         shutil.rmtree(self.attempts / name, ignore_errors=True)
 
     def log(self, name: str) -> Path:
@@ -216,8 +225,8 @@ class Spool:
         return self.output / f"{name}.log"
 
     def prune_output(self, most_mib: float, keep: Container[str]) -> None:
-        """Remove the oldest outputs, except those to `keep`, while all are too large together.
-        What was sampled of an attempt goes with its output.
+        """Remove the oldest outputs, except those in `keep`, until all together are at most
+        `most_mib`. The samples of an attempt's GPU usage are removed with its output.
         """
         attempts: dict[str, list[tuple[Path, os.stat_result]]] = {}
         for path in self.output.iterdir():
@@ -245,10 +254,11 @@ class Spool:
 
 
 class Acks:
-    """The acknowledgements: which reports of attempts that go on, and which attempts are done.
+    """The acknowledged reports: which reports of unfinished attempts, and which attempts are
+    finished.
 
-    A file of lines, each a job, an attempt, what happened and when; the newest `KEPT` ends are
-    kept.
+    They are kept in a file of lines, each with a job, an attempt, what happened and when. Of
+    finished attempts, the newest `KEPT` are kept.
     """
 
     def __init__(self, path: Path) -> None:
@@ -263,7 +273,7 @@ class Acks:
         self._file = self._open()
 
     def add(self, lines: Iterable[tuple[str, int, str, bool, float]]) -> None:
-        """Add lines of (job, attempt, what, nothing more comes, when)."""
+        """Add lines of (job, attempt, what happened, whether the attempt is finished, when)."""
         text = ""
         for line in lines:
             self._take(*line)
@@ -281,7 +291,7 @@ class Acks:
         self._compact()
 
     def begun(self) -> set[Key]:
-        """Return the attempts that are done and did begin."""
+        """Return the finished attempts that did begin."""
         return {key for key, what in self.done.items() if what != NOT_STARTED}
 
     def close(self) -> None:
@@ -307,7 +317,9 @@ class Acks:
                         yield json.loads(line)
 
     def _compact(self) -> None:
-        """Write the file again, shorter, which also ends a last line that was cut short."""
+        """Write the file again without old lines, which also repairs a last line that was cut
+        short.
+        """
         for key in list(self.done)[:-KEPT]:
             del self.done[key]
         lines = [

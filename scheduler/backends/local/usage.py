@@ -1,7 +1,8 @@
-"""What jobs use of their GPUs over time: sampled by this host, whatever they run.
+"""What jobs use of their GPUs over time, as sampled by this host, whatever they run.
 
-Of an attempt a few hundred spans are kept, each twice as long as before whenever there are too
-many: a file of ten kilobytes beside its output, and removed with it.
+For each attempt a few hundred spans of time are kept. When there are too many, each becomes twice
+as long. So the file beside the attempt's output stays at about ten kilobytes; it is removed with
+the output.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ MEASURES = ("util_pct", "mem_used_mib", "power_w")
 
 @dataclass(slots=True)
 class Span:
-    """What was seen within a span of time, of all GPUs of a job.
+    """What was sampled within a span of time, over all GPUs of a job.
 
     Attributes:
-        util_pct: of a GPU, on average. mem_used_mib: of the fullest GPU, at most.
-        power_w: of all together, on average. None: the driver does not say.
-        samples: that it is of.
+        index: number of the span in its series.
+        samples: number of samples.
+        util_pct: mean utilisation of a GPU, percent.
+        mem_used_mib: largest memory use of the fullest GPU, MiB.
+        power_w: mean power of all GPUs together, watts. None: the driver does not give it.
     """
 
     index: int
@@ -57,7 +60,8 @@ class Series:
     """What an attempt used since it was first sampled.
 
     Attributes:
-        start: of the first span, seconds since the epoch. step_s: length of a span.
+        start: when the first span began, seconds since the epoch.
+        gpus: number of its GPUs. step_s: length of a span, seconds.
     """
 
     start: float
@@ -66,7 +70,7 @@ class Series:
     spans: list[Span] = field(default_factory=list)
 
     def add(self, at: float, seen: Collection[dict[str, float]]) -> None:
-        """Take in a sample of each of its GPUs."""
+        """Add one sample of each of the attempt's GPUs, taken at `at` (seconds since the epoch)."""
         of = {name: [one[name] for one in seen if name in one] for name in MEASURES}
         util, memory, power = (of[name] for name in MEASURES)
         index = max(0, int((at - self.start) // self.step_s))
@@ -100,8 +104,9 @@ class Series:
 
     @classmethod
     def of(cls, record: Any) -> Series:
-        """Return the series of the plain values that `record` returned. Raises ValueError,
-        KeyError or TypeError."""
+        """Return a series from the plain values that `record` returned. Raise ValueError, KeyError
+        or TypeError for any other values.
+        """
         start, step_s = float(record["start"]), float(record["step_s"])
         spans = [Span(int(i), int(n), *values) for i, n, *values in record["spans"][:MOST]]
         return cls(start, int(record["gpus"]), step_s, spans)
@@ -112,7 +117,8 @@ def _short(value: float | None) -> float | None:
 
 
 def read_usage(spool: Path, job_id: str, attempt: int) -> Series | None:
-    """Return what an attempt used; None: nothing was sampled, or it is gone.
+    """Return what an attempt used of its GPUs. Return None where nothing was sampled, or the
+    samples were removed.
 
     Args:
         spool: the backend's folder.
@@ -121,7 +127,7 @@ def read_usage(spool: Path, job_id: str, attempt: int) -> Series | None:
 
 
 def kept_usage(path: Path) -> Series | None:
-    """Return what a file holds; None: there is none, or it cannot be read."""
+    """Return the series that a file holds, or None where there is no file, or it cannot be read."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         return Series.of(json.loads(read_text(path)))
     return None

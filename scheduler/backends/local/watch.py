@@ -1,7 +1,7 @@
-"""Watching a running command, so that its profile is known.
+"""Measures a running command, so that its profile is known.
 
-On GPUs it is sampled with the profiler's samplers. On fake ones nothing is measured, ever: its
-profile is what was declared for such a command, or unknown.
+On GPUs the command is sampled by the profiler's samplers. On fake GPUs nothing is ever measured:
+the profile is what was declared for such a command, or unknown.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ Answer = tuple[Profile | None, str]  # the profile, and one line on why there is
 
 
 class Watch(Protocol):
-    """The watch of one command."""
+    """A measurement of one running command."""
 
     def end(self, after_s: float, *, ended: bool) -> Answer:
-        """Stop watching. Return what the command showed in its first `after_s` seconds. `ended`
-        says that it ended by itself.
+        """Stop measuring. Return (profile, note): the profile of the command's first `after_s`
+        seconds, or None and why there is none. `ended`: whether the command ended by itself.
         """
         ...
 
 
 class Known:
-    """A watch of an attempt whose profile is known beforehand, so that nothing is measured."""
+    """A measurement with a profile (or its lack) that is known beforehand, so that nothing is
+    measured.
+    """
 
     def __init__(self, profile: Profile | None, why: str) -> None:
         self._answer = profile, why
@@ -38,7 +40,7 @@ class Known:
 
 
 class Sampled:
-    """A watch of a command on GPUs, sampled at 10 Hz on a thread."""
+    """A measurement of a command on GPUs, sampled ten times a second on a thread."""
 
     def __init__(
         self, target: Target, shim: int, origin: float, baseline: Mapping[str, float]
@@ -71,13 +73,14 @@ def watch(
     *,
     nvml_module: Any = None,
 ) -> Watch:
-    """Begin to watch a command, and return the watch.
+    """Begin to measure a command, and return the measurement.
 
     Args:
-        devices: its GPUs, as CUDA_VISIBLE_DEVICES calls them.
-        shim: process its tree hangs below.
-        origin: when it began, time.monotonic().
-        baseline: `held_mib` before it began.
+        devices: names of its GPUs in CUDA_VISIBLE_DEVICES.
+        shim: id of the process from which all processes of the command descend.
+        origin: when the command began, time.monotonic().
+        baseline: the result of `held_mib` before the command began.
+        nvml_module: stands in for `pynvml`, in tests.
     """
     if host.fake:
         profile = host.declared_profile(command)
@@ -90,7 +93,9 @@ def watch(
 
 
 def held_mib(host: Host, devices: Sequence[str], nvml_module: Any = None) -> dict[str, float]:
-    """Return the memory in use on GPUs now, MiB by channel; empty where it cannot be read."""
+    """Return the memory in use on GPUs now, MiB by name of the measured quantity; empty where it
+    cannot be read.
+    """
     if host.fake:
         return {}
     try:

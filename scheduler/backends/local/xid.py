@@ -30,8 +30,8 @@ class Xid(NamedTuple):
 
 
 def since(monotonic_s: float, kernel: Path = KERNEL) -> list[Xid]:
-    """Return the errors written since a moment of the monotonic clock; none where the kernel's log
-    cannot be read.
+    """Return the Xid errors written since `monotonic_s` (seconds on the monotonic clock); [] where
+    the kernel's log cannot be read.
     """
     found: dict[Xid, None] = {}
     with suppress(OSError):
@@ -61,7 +61,9 @@ def _next(file: int) -> bytes:
 
 
 def words_of(errors: list[Xid]) -> str:
-    """Return errors in words; "" for none. The driver does not say which job one is from."""
+    """Return errors in words for the message of an ended job; "" for none. The driver does not say
+    which job caused an error.
+    """
     if not errors:
         return ""
     named = [

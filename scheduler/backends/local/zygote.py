@@ -1,4 +1,6 @@
-"""The service's side of the zygote: it asks for shims, and replaces a zygote that was killed."""
+"""The service's side of the zygote (the process that forks shims): sends it requests, and replaces
+a zygote that was killed.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,12 @@ MAIN = "import scheduler.backends.local.shim as s; s.main()"
 
 
 class Zygote:
-    """A zygote, started when it is first needed.
+    """A zygote process, started when it is first needed.
 
     Args:
         root: the spool's folder.
-        lock: its lock, which the zygote inherits: whoever may still begin something holds it.
+        lock: descriptor of the spool's lock, which the zygote inherits: every process that may
+            still begin an attempt holds it.
     """
 
     def __init__(self, root: Path, lock: int) -> None:
@@ -31,7 +34,7 @@ class Zygote:
 
     @property
     def pid(self) -> int | None:
-        """Pid of the zygote, if it runs."""
+        """Return the process id of the zygote, or None where it does not run."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
@@ -81,11 +84,12 @@ class Zygote:
 
 
 def end_strays(root: Path) -> bool:
-    """Kill a zygote or shim process of an ended service that hangs before it claims its attempt. It
-    holds the lock of the spool, so no service could decide. Return whether there was one.
+    """Kill a zygote or shim of an ended service that hangs before it has claimed its attempt. Such
+    a process holds the lock of the spool, so that no service could decide. Return whether there was
+    one.
 
-    Nothing is lost: an attempt that is not claimed is started again. A shim that has claimed its
-    attempt has released the lock. Do nothing while the process that took the lock lives.
+    Nothing is lost: an attempt that is not claimed is started again, and a shim that has claimed
+    its attempt has released the lock. Do nothing while the process that took the lock lives.
     """
     found, lock = False, root / "lock"
     if _owner_lives(lock):
@@ -101,7 +105,9 @@ def end_strays(root: Path) -> bool:
 
 
 def _owner_lives(lock: Path) -> bool:
-    """Return whether the process that took a lock is there; others may hold it by inheritance."""
+    """Return whether the process that took a lock still exists. Processes that only inherited the
+    lock do not count.
+    """
     inode = str(lock.stat().st_ino)
     try:
         held = [line.split() for line in Path("/proc/locks").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""The answers of the analyst to questions."""
+"""The analyst's answers to questions, by kind of question."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Follower(Protocol):
-    """The part of the analyst that follows the log and forecasts."""
+    """What the answers need of the analyst, which follows the log and forecasts."""
 
     state: State
     memory: Memory
@@ -69,7 +69,7 @@ class Answers:
     """Answers from copies of the core that an analyst follows. The core itself is not changed.
 
     Attributes:
-        claimed: what the last answer claims and can be refuted.
+        claimed: the claims (predictions that can be checked later) in the last answer.
     """
 
     def __init__(self, analyst: Follower):
@@ -89,13 +89,13 @@ class Answers:
         """Return the answer to a question; `{"unavailable": why}` when there is none.
 
         Args:
-            kind: `cluster` (kind and body of events about nodes or settings), `order` (vc,
-                owner: None for all, limit), `whatif` (job_id, changes, others),
-                `suggest` (job_id, vcs), `why` (job_id; with `helps` also what `suggest` gives,
-                of the same moment), `after` (job_id, other), `forecast` (job_id),
-                `histories` (job_id, or owner, vc, gpus, name), `new` (submission: a job that is not
-                submitted), `shares` (user); `names` in each of a job: name the
-                jobs of others too.
+            kind: the kind of question, with its fields in `body`: `cluster` (kind and body of
+                events about nodes or settings), `order` (vc, owner: None for all, limit), `whatif`
+                (job_id, changes, others), `suggest` (job_id, vcs), `why` (job_id; with `helps` also
+                what `suggest` gives, of the same moment), `after` (job_id, other), `forecast`
+                (job_id), `histories` (job_id, or owner, vc, gpus, name), `new` (submission: a job
+                that is not submitted), `shares` (user). `names` in a question about a job: name
+                other users' jobs, too.
         """
         self.claimed = []
         if kind in self._general:
@@ -141,7 +141,7 @@ class Answers:
         return {"unavailable": f"no such question: {kind}"}
 
     def _shares(self, user: str) -> Shares:
-        """Return what a user has had of each virtual cluster, beside the user's fair share."""
+        """Return what a user has used of each virtual cluster, beside the user's fair share."""
         core = self._of.state.core
         return of_policy(core.policy, user, list(core.queues), self._of.now())
 
@@ -158,8 +158,9 @@ class Answers:
         )
 
     def _corrected(self, core: Core, job_id: str, made: StartForecast) -> StartForecast:
-        """Return a forecast of a job in a copy of the core, corrected as the shown forecasts
-        are by how earlier waits turned out."""
+        """Return the forecast `made` of a job in a copy of the core, corrected by how long earlier
+        jobs waited beyond their forecasts, as all shown forecasts are.
+        """
         memory, now = self._of.memory, self._of.futures().now
         roughly = crude(core, memory, now)
         return self._of.waits.corrected(core, {job_id: made}, roughly, now)[job_id]
@@ -186,8 +187,8 @@ class Answers:
         return {"suggestions": [asdict(one) for one in shown]}
 
     def _still(self, job_id: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Return the outcomes that still hold after reading new events of the log. A start at once
-        is left out if the job would no longer start now.
+        """Return the outcomes that still hold after reading new events of the log. An outcome in
+        which the job starts at once is left out if it would no longer start now.
         """
         state, covered = self._of.state, self._of.state.covered
         found = list(outcomes)
@@ -213,9 +214,9 @@ class Answers:
             return False
 
     def _offered(self, answer: WhatIfAnswer) -> WhatIfAnswer:
-        """Return the answer with its start moved later by the typical error of earlier suggestions
-        of its kind, and with the record of those. Append its claims to `claimed`, to be judged
-        later.
+        """Return a suggestion with its start moved later by the typical error of earlier
+        suggestions of its kind, and with how often these came true. Append its claims to `claimed`,
+        to be checked later.
         """
         answer = put_off(answer, self._of.now(), late_by(self._of.lately(Claimed.OFFER_P90)))
         self.claimed += of_offer(answer, self._of.now())
@@ -223,11 +224,11 @@ class Answers:
         return replace(answer, held=held, judged=judged)
 
     def _histories(self, body: Mapping[str, Any]) -> Json:
-        """Return the histories that the prediction of a job rests on, and how long it has run,
-        seconds. `body` names the job by `job_id`, or describes one that the log does not have.
-        Return `{"unavailable": why}` where there are no histories.
+        """Return the histories (groups of earlier jobs) on which the prediction of a job rests, and
+        how long the job has run, in seconds. `body` names the job by `job_id`, or describes one
+        that the log does not have. Return `{"unavailable": why}` where there are no histories.
 
-        For a job that ended long ago they are the histories as they are now.
+        For a job that ended long ago, the histories are those of now.
         """
         job_id, core = str(body.get("job_id", "")), self._of.state.core
         record = self._of.state.ledger.records.get(job_id)
@@ -251,8 +252,9 @@ class Answers:
         return {"histories": [one.plain() for one in found], "outlived_s": outlived_s}
 
     def _known_of(self, job: Job) -> Sequence[History]:
-        """Return the histories of jobs like this one, the widest first. Return none where the
-        estimator keeps none, or cannot compute the job's features."""
+        """Return the histories of jobs like this one, the widest group first. Return () where the
+        estimator keeps none, or cannot compute the job's features.
+        """
         learns = self._of.memory.inner
         if not isinstance(learns, FeatureEstimator):
             return ()
@@ -262,8 +264,9 @@ class Answers:
             return ()
 
     def _cluster(self, changes: Sequence[Json]) -> Effect:
-        """Return what changes of nodes or settings would do to the jobs that wait. The changes
-        are tried on a copy of the core."""
+        """Return what changes of nodes or settings would do to waiting jobs. The changes are tried
+        on a copy of the core.
+        """
         now = self._of.now()
         events = [Event(Kind(one["kind"]), now, body=one["body"]) for one in changes]
 
@@ -278,7 +281,7 @@ class Answers:
 
     def _moved(self, futures: Futures, job_id: str) -> MovedStart | None:
         """Return how much a job's forecast start has changed since its submission, with causes.
-        Return None if it has not, or is unknown.
+        Return None if it has not changed, or one of the forecasts is unknown.
         """
         promised, latest = self._of.promised.get(job_id), self._of.latest.get(job_id)
         if promised is None or latest is None:
@@ -290,8 +293,9 @@ class Answers:
         )
 
     def _closed(self, names: bool) -> dict[int, ShutNode]:
-        """Return the nodes that are drained or have closed GPUs, by number. `names`: with the
-        name of who drained them; else without it."""
+        """Return the nodes that are drained or have GPUs that do not answer, by number. `names`:
+        include the name of the person who drained a node.
+        """
         return {
             node: ShutNode(
                 name=record.name,
@@ -322,9 +326,8 @@ class Answers:
         return "" if blocked is None else WhyNot.UNMET if blocked.never else WhyNot.DEPENDS
 
     def _after(self, job_id: str, other: str) -> Compared:
-        """Return a comparison that says why another job went before this job, or goes before it.
-        Raise LookupError if both are the same job, stand in different queues, or the other was in
-        none.
+        """Return why another job went before this job, or goes before it. Raise LookupError if both
+        are the same job, stand in different queues, or the other was in no queue.
         """
         core, record = self._of.state.core, self._of.state.ledger.records.get(other)
         if other == job_id:
@@ -344,9 +347,9 @@ class Answers:
         return compared(core, job_id, beside, self._of.now())
 
     def _order(self, vc: str, owner: str | None, limit: int) -> Order:
-        """Return the queue of a virtual cluster in order, with the terms of each job's order value,
-        and its held jobs. Each list has at most `limit` entries. `owner`: only jobs of this user;
-        None: all. For an unknown virtual cluster, the answer says so.
+        """Return the queue of a virtual cluster in order, with the terms of each job's place, and
+        its held jobs. Each list has at most `limit` entries. `owner`: only jobs of this user; None:
+        all. For an unknown virtual cluster, only `unavailable` is set.
         """
         core, now = self._of.state.core, self._of.now()
         queue = core.queues.get(vc)

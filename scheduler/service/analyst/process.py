@@ -1,6 +1,6 @@
-"""The analyst's process: it reads the log, forecasts what was submitted, and answers questions.
+"""The analyst's process: it reads the log, forecasts submitted jobs, and answers questions.
 
-It decides nothing. What it appends (FORECAST) no core reads; if it is gone, forecasts are
+It decides nothing, and no core reads what it appends (FORECAST). If it is gone, forecasts are
 "unavailable" and everything else goes on.
 """
 
@@ -84,27 +84,25 @@ HELPS_S = 0.8  # what would help is tried for so long, however busy the machine;
 
 
 class Analyst:
-    """Forecasts while it holds the lease, and stands by otherwise.
+    """Forecasts while it holds the lease, and stands by otherwise. Its clock is the store's.
 
     Args:
         store: a prepared database whose log has its HEADER.
-        bundle_store: bundles the log names.
-        holder: names this process in the lease.
-        snapshots: where the state was kept now and then, before another release; None: nowhere.
+        bundle_store: copies of the bundles of models that the log names.
+        holder: name of this process in the lease.
+        snapshots: where the decider keeps its state now and then; None: nowhere.
         budget_s: processor seconds for one forecast or question.
-        samples: futures per forecast at most.
-        refresh_s: forecasts of waiting jobs are made again this often, seconds.
-
-    The clock is the store's.
+        samples: simulated futures per forecast, at most.
+        refresh_s: seconds after which forecasts of waiting jobs are made again.
 
     Attributes:
-        memory: what is remembered beside the core.
+        memory: the core's estimator, with submitted jobs remembered beside it.
         waits: corrections of forecasts, learned from how long earlier jobs waited.
         promised, latest: forecasts of waiting jobs, as shown at submission and as shown last.
         reply: answers a question.
         read_at: when the log was read last, on the service's clock.
-        search_s: processor seconds of the search for what is in a job's way.
-        helps_s: processor seconds in which to try what would help who asks now.
+        search_s: processor seconds for finding what keeps a job from starting.
+        helps_s: processor seconds for trying which changes would help a job.
     """
 
     def __init__(
@@ -160,7 +158,9 @@ class Analyst:
     # --- life -------------------------------------------------------------------------------
 
     def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
-        """Forecast, or stand by, until stopped; `stopping` is asked often."""
+        """Forecast, or stand by, until `stopping` returns True. It is called often, which tells the
+        supervisor that this process does not hang.
+        """
         self._alive = stopping
         while not stopping():
             try:
@@ -187,7 +187,7 @@ class Analyst:
             self.lease = None
 
     def take_over(self) -> bool:
-        """Take the lease and read the log. Return False where another holds it."""
+        """Take the lease and read the log. Return False where another process holds the lease."""
         lease = self.store.take(LEASE, self.holder, self.lease_s)
         if lease is None:
             return False
@@ -197,8 +197,9 @@ class Analyst:
         return True
 
     def _begin(self) -> None:
-        """Begin to follow the log again: a long log, or one with a mended clock, from the state
-        at `_known_upto`; any other from its first event."""
+        """Start to follow the log from its first event. A long log, or one with corrected times, is
+        followed from a later state (`_known_upto`).
+        """
         self.waits = Waits()
         self._new.clear()
         self._crude.clear()
@@ -228,9 +229,10 @@ class Analyst:
             self.read_at = self.state.header.clock(read_at)
 
     def _known_upto(self, connection: Connection) -> int:
-        """Return the `seq` of the event up to which the log need not be read one by one,
-        because a state as of it can be loaded: the last mended clock, or the newest snapshot of
-        a long log, whichever is later. Return 0 where every event is to be read."""
+        """Return the `seq` of the event from which on the log must be read event by event, because
+        a state as of that event can be loaded: the last correction of times, or the newest snapshot
+        of a long log, whichever is later. Return 0 where all events must be read.
+        """
         mended = self.store.last_seq_in(connection, Kind.CLOCK_MENDED)
         last = self.store.last_seq_in(connection)
         kept = None
@@ -239,8 +241,9 @@ class Analyst:
         return max(mended, 0 if kept is None else kept.seen)
 
     def _remember(self, gone: Iterable[SubmittedJob] = ()) -> None:
-        """Wrap the core's estimator in a `Memory`, and recall to it the jobs of `gone` and
-        those in the core, by their submit times."""
+        """Wrap the core's estimator in a `Memory`. Tell it of the jobs in `gone` and in the core,
+        in the order of their submission.
+        """
         core = self.state.core
         memory = Memory(core.estimator, asks=not core.policy.capabilities.estimates)
         past = list(gone)
@@ -273,8 +276,9 @@ class Analyst:
         return busy
 
     def _judge(self) -> None:
-        """Judge the claims that can be judged by now, and write the verdicts. Do it at most
-        once in `JUDGE_S` seconds."""
+        """Check the claims (predictions shown to people) that can be checked by now, and write the
+        results. Do it at most once in `JUDGE_S` seconds.
+        """
         if self.clock.monotonic() < self._judge_at or self.state.header is None:
             return
         self._judge_at = self.clock.monotonic() + JUDGE_S
@@ -284,12 +288,12 @@ class Analyst:
             self.store.append([], lambda there, _: claims.apply(there, found), lease=self.lease)
 
     def lately(self, kind: Claimed) -> list[bool]:
-        """Return whether each of the latest claims of a kind held, the oldest first."""
+        """Return whether each of the latest claims of a kind came true, the oldest first."""
         with self.store.reading() as connection:
             return claims.lately(connection, kind)
 
     def record(self, kind: Claimed) -> tuple[int, int]:
-        """Return how many claims of a kind came true, and how many were judged."""
+        """Return how many claims of a kind came true, and how many were checked."""
         with self.store.reading() as connection:
             return claims.record_of(connection, kind)
 
@@ -306,8 +310,8 @@ class Analyst:
             self._renew()
 
     def _between_futures(self) -> bool:
-        """Answer questions that arrived since the last simulated future. Return whether the
-        forecast has used up its time and must stop with the futures it has.
+        """Called between two simulated futures of a forecast. Answer questions that have arrived.
+        Return whether the forecast's time is used up, so that it must do with the futures it has.
         """
         self._beat()
         if not self._answering:
@@ -317,7 +321,9 @@ class Analyst:
     # --- the log ----------------------------------------------------------------------------
 
     def read_on(self) -> bool:
-        """Take in what was logged since. Return False when nothing was."""
+        """Read the events that were logged since the last call into the state. Return False when
+        there were none.
+        """
         self.read_at = self.now() if self.state.header is not None else 0.0
         events = self.store.read(self.state.seen)
         if not events:
@@ -326,9 +332,9 @@ class Analyst:
             return self._fold(connection, events)
 
     def _fold(self, connection: Connection, events: Iterable[Event]) -> bool:
-        """Follow events, and note which jobs they submit, start and end. Return False when
-        there were no events. An event that mends the clock has the log followed again from
-        there."""
+        """Apply events to the state, and note which jobs they submit, start and end. Return False
+        when there were no events. After an event that corrects times, follow the log again.
+        """
         any_at_all = False
         for event in events:
             self._beat()
@@ -382,21 +388,21 @@ class Analyst:
             self._refresh_at = min(self._refresh_at, self.clock.monotonic() + soon)
 
     def _phase(self, job_id: str) -> Phase | None:
-        """Return the phase of a job as of the last pass, or None for an unknown job."""
+        """Return the phase of a job as of the last decision pass, or None for an unknown job."""
         record = self.state.ledger.records.get(job_id)
         return None if record is None else record.phase
 
     # --- forecasts --------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Return the time on the service's clock."""
+        """Return the time on the service's clock, seconds since the epoch."""
         header = self.state.header
         assert header is not None
         return max(self.state.now, header.clock(self.clock.now()))
 
     def futures(self) -> Futures:
-        """Return the futures of the core as it was when the log was read. They are kept for a
-        second while nothing happens.
+        """Return a simulator of the core's possible futures, from the core's state when the log was
+        last read. It is kept for a second while nothing happens.
         """
         now, kept = max(self.state.now, self.read_at), self._futures
         if kept is None or kept[0] != self.state.covered or now - kept[1] > 1.0:
@@ -405,9 +411,9 @@ class Analyst:
         return kept[2]
 
     def forecast(self, job_ids: Iterable[str]) -> dict[str, StartForecast]:
-        """Return corrected forecasts of jobs that have not ended. Ended jobs are left out, and
-        those to which something happened while futures were simulated. Questions are answered in
-        between, from the log as it is then.
+        """Return corrected forecasts of jobs that have not ended, by job id. Jobs that have ended
+        are left out, and so are jobs to which something happened during the simulation. Questions
+        are answered meanwhile, from the log as it is then.
         """
         state, seen = self.state, self.state.seen
         core, now = state.core, self.now()
@@ -430,8 +436,8 @@ class Analyst:
         return {j: one for j, one in made.items() if self._touched.get(j, -1) <= seen}
 
     def as_shown(self, job_id: str, made: StartForecast) -> StartForecast:
-        """Return the forecast to show for a waiting job: the latest stored one, otherwise the new
-        one `made`, with its correction.
+        """Return the forecast to show for a waiting job: the latest stored one, or else the new one
+        `made`, corrected.
         """
         if (latest := self.latest.get(job_id)) is not None:
             return latest
@@ -459,7 +465,9 @@ class Analyst:
         return found
 
     def _forecast_new(self) -> None:
-        """Forecast jobs that a pass has evaluated, for the log and the table."""
+        """Forecast submitted jobs once a decision pass has evaluated them. Write the forecasts to
+        the log and the table.
+        """
         wanted = [job_id for job_id, seq in self._new.items() if seq <= self.state.covered]
         for job_id in wanted:
             del self._new[job_id]
@@ -487,7 +495,9 @@ class Analyst:
         self._write(made)
 
     def _write(self, made: Mapping[str, StartForecast], *, first: bool = False) -> None:
-        """Put forecasts into their table, and the first of each job into the log."""
+        """Write forecasts to their table. `first`: these are the first forecasts of the jobs, which
+        also go into the log.
+        """
         bases = ("submission", "latest") if first else ("latest",)
         for job_id, one in made.items():
             if one.start_p50 is None:
@@ -549,8 +559,9 @@ class Analyst:
         return bool(answered)
 
     def _charge(self, actor: str, spent_s: float) -> None:
-        """Add the processor seconds of an answer to what `actor` has used. Former uses fade:
-        they count half once `FORGOTTEN_S` more seconds were used by anybody."""
+        """Add the processor seconds of an answer to those that `actor` (who asked) has used.
+        Earlier use fades: it counts half once `FORGOTTEN_S` more seconds were used by anybody.
+        """
         fade = 0.5 ** (spent_s / FORGOTTEN_S)
         left = {who: used * fade for who, used in self._used.items() if used * fade > LEAST_S}
         left[actor] = left.get(actor, 0.0) + max(spent_s, LEAST_S)
@@ -564,8 +575,9 @@ def _put(
     connection: Connection,
     _: list[Event],
 ) -> None:
-    """Store forecasts made from the log up to event `seen`. The latest forecast of a job whose
-    reason to wait has changed since is left out.
+    """Store forecasts made from the log up to event `seen`. Leave out the latest forecast of a job
+    that has a new reason to wait since then. `bases`: as which forecasts: "submission", "latest" or
+    both.
     """
     since = waiting_again(connection, made, seen)
     for basis in bases:
@@ -575,8 +587,9 @@ def _put(
 
 
 def _about_the_same(was: float | None, at: float, now: float) -> bool:
-    """Return whether a rough forecast start `at` is so close to the stored one `was` that it need
-    not be stored: within a tenth of the wait, or a minute. `was` is None without a stored one.
+    """Return whether a rough forecast of a start (`at`) is so close to the stored one (`was`) that
+    it need not be stored: within a tenth of the wait, or a minute. `was` is None where none is
+    stored.
     """
     return was is not None and abs(at - was) <= max(60.0, 0.1 * (at - now))
 
@@ -589,7 +602,7 @@ def _answered(
     connection: Connection,
     _: list[Event],
 ) -> None:
-    """Store an answer with the claims that it makes, and delete old questions."""
+    """Store the answer to a question with the claims that it makes, and delete old questions."""
     claims.keep(connection, *claimed)
     values = {"answer": canonical(reply), "answered_at": now}
     connection.execute(update(questions).where(questions.c.id == question).values(values))
@@ -604,7 +617,7 @@ def _place(state: State, job_id: str) -> tuple[int, float]:
 
 
 def run_analyst(settings: Settings, stopping: Callable[[], bool]) -> None:
-    """Run the analyst's process, which forecasts or stands by, until stopped."""
+    """Run the analyst's process, which forecasts or stands by, until `stopping` returns True."""
     store = ThreadedStore(settings.database)
     store.go_on()
     # a forecast may wait for the processor, a decision may not: this thread takes little where all

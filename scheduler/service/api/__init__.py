@@ -1,1 +1,1 @@
-"""The API; `create_app` is in `service.app`."""
+"""The HTTP API of the service; `create_app` is in `service.app`."""

@@ -1,8 +1,7 @@
-"""What the owner of a waiting job, or an operator, does about it: change, hold, release, cancel
-many.
+"""What owners and operators do about waiting jobs: change, hold, release, cancel many.
 
-Each is an event, taken by the next pass; with `preview` nothing is changed. Asked for again, each
-changes nothing.
+Each request becomes an event, which takes effect in the next decision pass (one round of
+decisions). With `preview` nothing is changed. A repeated request changes nothing further.
 """
 
 from __future__ import annotations
@@ -33,14 +32,18 @@ Preview = Annotated[bool, Query(description="Change nothing; show what the chang
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A checked request, and the event that it becomes; None where nothing would change."""
+    """A checked request. `event`: the event to append; None where nothing would change. `differs`:
+    what it changes, as in a question to the analyst.
+    """
 
     event: Event | None
     differs: Json = field(default_factory=dict)  # as a question to the analyst
 
 
 class Acting:
-    """Checks what a viewer asks of waiting jobs. Every method raises Problem (403, 409, 422)."""
+    """Checks what a viewer asks of waiting jobs. Every method raises Problem (403, 409, 422) for a
+    request that is refused.
+    """
 
     def __init__(self, changes: Changes, viewer: Viewer):
         self.changes, self.viewer = changes, viewer
@@ -54,7 +57,9 @@ class Acting:
             raise Problem(403, "forbidden", "a viewer's token cannot change jobs")
 
     def may_change(self, job: JobRow) -> None:
-        """Raise Problem (403, 409) for a viewer who may not change a job at all."""
+        """Raise Problem (403, 409) where the viewer may not change jobs at all, whatever the
+        change.
+        """
         self._may(f"scontrol update JobId={job.job_id}")
 
     @property
@@ -62,8 +67,9 @@ class Acting:
         return self.viewer.role is Role.OPERATOR
 
     def change(self, job: JobRow, asked: ChangeRequest) -> Asked:
-        """Check that a waiting job may ask for something else. Return the event to append; none
-        where nothing would change."""
+        """Check a change of what a waiting job asks for. Return the event to append; none where
+        nothing would change.
+        """
         self.may_change(job)
         given = asked.given().items()
         differs = {name: to for name, to in given if to != getattr(job, name)}
@@ -139,7 +145,9 @@ async def _act(
 
 
 def allowed(job_id: str, request: Request, view: VisibleQueries) -> None:
-    """Raise UnknownJob or Problem (403, 409) for somebody who may not change a job at all."""
+    """Raise UnknownJob where the sender of a request may not see the job, and Problem (403, 409)
+    where they may not change jobs at all.
+    """
     _acting(request, view).may_change(view.job(job_id))
 
 

@@ -1,14 +1,14 @@
-"""Decides who is asking, and whether they may.
+"""Decides who sends a request, and whether they may.
 
-A bearer token in the `Authorization` header, or in a cookie for the pages; whom the site's proxy
-vouches for (`proxied`); on loopback, where tokens may be off, the user at the other end of the
-connection. The cookie holds the token itself
-(HttpOnly, SameSite=Strict): revoking the token ends the session too, and there is no table of
-sessions to keep.
+The sender is known by a bearer token, in the `Authorization` header or, for the pages, in a cookie.
+Or the site's proxy vouches for the sender (`proxied`). On loopback, where tokens may be off, it is
+the user at the other end of the connection. The cookie holds the token itself (HttpOnly,
+SameSite=Strict): revoking the token ends the session, too, and there is no table of sessions to
+keep.
 
-A request that changes something and is not signed by a header could have been made by another
-site in the visitor's browser. It must come from our own pages (Origin, Sec-Fetch-Site), and with a
-cookie also bring a word that only our pages can know (`csrf_word`).
+A request that changes something, and has no token in its header, could have been made by another
+site in the visitor's browser. So it must come from our own pages (Origin, Sec-Fetch-Site), and with
+a cookie it must also bring a word that only our pages can know (`csrf_word`).
 """
 
 from __future__ import annotations
@@ -104,14 +104,16 @@ class Authenticator:
         return viewer
 
     def may_send(self, request: Request) -> None:
-        """Raise Problem (401, 403) for somebody who may not send a large body. Called before
-        the body is read; what may be done with it is checked by its route."""
+        """Raise Problem (401, 403) where the sender of a request may not send a large body. Called
+        before the body is read; its route checks the request itself later.
+        """
         if self._identify(request)[0].role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer sees, and changes nothing")
 
     def spend(self, viewer: Viewer, changes: float) -> None:
-        """Count changes that a viewer makes; those of operators are free. Raise Problem (429)
-        where they are more than an account may make in a day."""
+        """Count changes that a viewer makes against the limit of an account; those of operators are
+        free. Raise Problem (429) where the account would make more than it may in a day.
+        """
         if self._kept is None or viewer.role is Role.OPERATOR:
             return
         wait = self._kept.take(viewer.name, changes)
@@ -164,8 +166,9 @@ class Authenticator:
 
     @staticmethod
     def _alone(connection: Connection, token: tokens.Token) -> None:
-        """Raise Problem (403) for a second user with a token, where all jobs run in one
-        account, which cannot keep users apart."""
+        """Raise Problem (403) for a token of a second user, where all jobs run in one Unix account,
+        which cannot keep users apart.
+        """
         first = tokens.tenants(connection, time())[:1]
         if token.role is not Role.VIEWER and token.name not in first:
             raise Problem(
@@ -185,14 +188,14 @@ class Authenticator:
         return viewer if monotonic() < until else None
 
     def csrf_word(self, request: Request) -> str:
-        """Return the word that a form of our own pages sends along as `csrf` (or in the header
-        X-CSRF-Token).
+        """Return the word, made from the cookie's token, that a form of our own pages sends along
+        as `csrf` (or in the header X-CSRF-Token).
         """
         secret = request.cookies.get(COOKIE, "")
         return hmac.digest(secret.encode(errors="surrogatepass"), b"csrf", "sha256").hex()
 
     def vouched(self, request: Request) -> bool:
-        """Return whether the site's proxy vouches for who sends a request."""
+        """Return whether the site's proxy vouches for the sender of a request."""
         try:
             return self._vouched.viewer(request) is not None
         except Problem:
@@ -204,8 +207,10 @@ class Authenticator:
         return secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
 
     def guest(self, request: Request, job_id: str, mark: str) -> tuple[Viewer, int]:
-        """Return the viewer that a shared link admits, and until when, seconds since the epoch.
-        Raise Problem: 404 for a link that is not valid, 429 for too many requests."""
+        """Return the viewer that a shared link admits, and until when, in seconds since the epoch.
+        `mark`: the secret part of the link. Raise Problem: 404 for a link that is not valid, 429
+        for too many requests.
+        """
         with self._store.engine.connect() as connection:
             found = shares.opened(connection, job_id, mark, time())
         if found is not None:  # by job: behind a proxy all guests have one address
@@ -289,12 +294,11 @@ class Authenticator:
 
 
 def form(request: Request, lists: Collection[str] = ()) -> dict[str, str]:
-    """Return the fields of an HTML form. The guard has read the body, and it is small.
+    """Return the fields of an HTML form, from the body that the request guard has read. Raise
+    Problem (400) where the form cannot be read, and (422) where a field is too long.
 
     Args:
-        lists: fields that hold many names each. All others are as long as a person writes.
-
-    Raises Problem (400, 422).
+        lists: fields that hold many names each, and so may be longer than a person writes.
     """
     given = _fields(request)
     for name, value in given.items():
@@ -316,10 +320,10 @@ def _fields(request: Request) -> dict[str, str]:
 
 
 def scheme(request: Request) -> str:
-    """Return `https` where the visitor speaks TLS, to this service or to a proxy that says so; else
-    the request's own scheme.
+    """Return `https` where the visitor speaks TLS, to this service or to a proxy that states so in
+    a header; else the request's own scheme.
 
-    A visitor who says so in the proxy's place changes only the answer to that visitor.
+    A visitor who sends that header without a proxy changes only the answer to that visitor.
     """
     forwarded = request.headers.get("x-forwarded-proto", "")
     return "https" if forwarded == "https" else request.url.scheme
@@ -341,7 +345,9 @@ def _is_address(host: str) -> bool:
 
 
 async def admitted(request: Request) -> Viewer:
-    """Return who is asking, as a FastAPI dependency."""
+    """Return the viewer who sends the request, as a FastAPI dependency. Raise Problem (401, 403,
+    429) where the request is refused.
+    """
     authenticator: Authenticator = request.app.state.authenticator
     if authenticator.knows(request):  # nothing to wait for: no need of a thread
         viewer = authenticator.admit(request)
@@ -353,13 +359,15 @@ async def admitted(request: Request) -> Viewer:
 
 
 async def seen(request: Request, viewer: Asking) -> VisibleQueries:
-    """Return the database as the viewer may see it, as a FastAPI dependency."""
+    """Return the queries with which the viewer reads the database, as a FastAPI dependency."""
     reads: Reads = request.app.state.reads
     return reads.seen_by(viewer)
 
 
 async def operating(viewer: Asking) -> Viewer:
-    """Return an operator, as a FastAPI dependency. Raise Problem (403) for others."""
+    """Return the viewer if they are an operator, as a FastAPI dependency. Raise Problem (403) for
+    others.
+    """
     if viewer.role is not Role.OPERATOR:
         raise Problem(403, "forbidden", "only an operator may do this")
     return viewer

@@ -1,5 +1,5 @@
-"""Requests that change something, turned into events. All of a request is appended in one
-transaction, or nothing.
+"""Turns requests that change something into events. All events of a request are appended in one
+transaction, or none.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def new_job_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The resources that must exist for a request. None stands for any."""
+    """What a job asks of a cluster: virtual cluster, GPUs, type of GPU. None stands for any."""
 
     vc: str | None
     gpus: int
@@ -59,7 +59,9 @@ class Wish:
 
 
 class Task(NamedTuple):
-    """A task of an array. `behind` is the number of the task for whose end it waits."""
+    """A task of an array of jobs. `array`: the array's id; `behind`: number of the task for the end
+    of which it waits, or None.
+    """
 
     array: str
     number: int
@@ -67,15 +69,17 @@ class Task(NamedTuple):
 
 
 class Changes:
-    """Checks requests and has them written.
+    """Checks requests and has their events written.
 
     Args:
-        now: seconds since the epoch, as decisions count them.
-        room: limits of the waiting jobs of one submitter.
-        missing: why a command cannot be executed where it would run; "" = nothing is known.
-        reads_commands: commands are read for how much they ask for, where their owners let them.
-        follows: the service only follows Slurm: every request is turned down (409).
-        mails: the service sends messages.
+        now: returns the time on the service's clock, seconds since the epoch.
+        room: limits of the jobs of one submitter.
+        missing: returns why a command cannot be executed where it would run; "" where no reason is
+            known.
+        reads_commands: whether commands are read for how much they ask for, where their owners
+            allow it.
+        follows: whether the service only follows a Slurm; then every request is refused (409).
+        mails: whether the service sends messages to owners.
     """
 
     def __init__(
@@ -107,8 +111,9 @@ class Changes:
         key: str | None = None,
         task: Task | None = None,
     ) -> Future[Written]:
-        """Submit a job, or a task of an array. Return a future of the result, set once it is
-        committed. Raises Problem (403, 409, 422, 429).
+        """Submit a job, or a task of an array. Return a future that is done once the event is
+        committed. Raise Problem (403, 409, 422, 429) where the job is refused. `key`: the request's
+        idempotency key.
         """
         submission = self.submission(viewer, asked, task)
         event = Event(
@@ -129,8 +134,9 @@ class Changes:
     def submission(
         self, viewer: Viewer, asked: SubmitRequest, task: Task | None = None
     ) -> Submission:
-        """Return what a request asks for, as it would be logged now. Raise Problem (403, 409,
-        422) where the job cannot be submitted."""
+        """Return the submission that a request asks for, as it would be logged now. Raise Problem
+        (403, 409, 422) where the job cannot be submitted.
+        """
         self.in_charge("sbatch")
         fields = asked.model_dump(exclude={"array", "amounts"})
         job_id = new_job_id()
@@ -255,10 +261,10 @@ class Changes:
         return self._shape
 
     def check_vc(self, viewer: Viewer, job: JobRow, vc: str | None) -> None:
-        """Raise Problem unless the viewer may ask what would happen to a job in `vc` (None: where
-        it is).
+        """Raise Problem (403) unless the viewer may ask what would happen to a job in the virtual
+        cluster `vc` (None: the job's own).
 
-        Others' queues are not to be explored by asking.
+        Otherwise users could explore queues that are not open to them.
         """
         if vc in (None, job.vc):
             return
@@ -272,8 +278,9 @@ class Changes:
     def check_dependencies(
         self, viewer: Viewer, asked: Mapping[str, Any], job_id: str = ""
     ) -> None:
-        """Raise Problem (422) unless the jobs that a job depends on are the viewer's to see, may
-        still end as required, and do not themselves wait for it (`job_id`; "" for a new one).
+        """Raise Problem (422) unless every job that a job depends on is one that the viewer may
+        see, may still end as required, and does not itself wait for that job. `job_id`: the job
+        that depends on them; "" for a new one.
         """
         view = VisibleQueries(self._store.engine, viewer)
         for field in ("after", "after_any"):
@@ -293,7 +300,7 @@ class Changes:
                     raise _unfit(field, f"job {other} waits, itself, for {job_id}")
 
     def check_messages(self, asked: Mapping[str, Any]) -> None:
-        """Raise Problem (422) where messages are asked for that nobody would send."""
+        """Raise Problem (422) where a request asks for messages and the service sends none."""
         if asked.get("notify") and not self.mails:
             why = (
                 "this service sends no messages: `mail_program` is not set, an operator can set "
@@ -319,7 +326,9 @@ class Changes:
     # --- the rest ---------------------------------------------------------------------------
 
     def cancel(self, viewer: Viewer, job: JobRow) -> None:
-        """Ask for a job to be stopped. Does nothing to one that has ended."""
+        """Ask for a job to be stopped. Do nothing where it has ended. Raise Problem (403, 409)
+        where the viewer may not, or Slurm decides.
+        """
         self.in_charge("scancel")
         if viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot cancel jobs")
@@ -327,21 +336,27 @@ class Changes:
             self.append(Kind.CANCEL_ASKED, viewer.name, job.job_id)
 
     def set_priority(self, viewer: Viewer, job: JobRow, priority: int) -> None:
-        """Set the priority of a job. Submitters may only lower their own jobs'."""
+        """Set the priority of a waiting job. Submitters may only lower that of their own jobs.
+        Raise Problem (403, 409) where the viewer may not, or the job does not wait.
+        """
         self.in_charge("scontrol update")
         self.check_priority(viewer, job, priority)
         if priority != job.priority:
             self.append(Kind.PRIORITY_SET, viewer.name, job.job_id, priority=priority)
 
     def check_priority(self, viewer: Viewer, job: JobRow, priority: int) -> None:
-        """Raise Problem unless the viewer may give this priority to this job now."""
+        """Raise Problem unless the viewer may give this priority to this job: 403 where they lack
+        the right, 409 where the job does not wait.
+        """
         if viewer.role is Role.VIEWER or (priority > 0 and viewer.role is not Role.OPERATOR):
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
         if not Phase(job.phase).waits:
             raise Problem(409, "not-waiting", f"the job is {job.phase}: its turn has come")
 
     def in_charge(self, instead: str) -> None:
-        """Raise Problem where Slurm decides. `instead` names what to use there."""
+        """Raise Problem (409) where Slurm decides and not this service. `instead` names the command
+        of Slurm to use.
+        """
         if self._follows:
             why = f"Slurm decides here, and this service looks on: use {instead}"
             raise Problem(409, "only-follows", why)
@@ -358,15 +373,15 @@ class Changes:
             done.result()
 
     def append(self, kind: Kind, actor: str, job_id: str = "", **body: Any) -> None:
-        """Append one event that changes no table by itself."""
+        """Append one event that changes no table by itself, and return once it is committed."""
         self._writer.append(Event(kind, self.now(), job_id, actor, body=body)).result()
 
 
 def runs_as(viewer: Viewer) -> str:
     """Return the operating-system user as which the viewer's jobs run; "" for the service's own.
 
-    Only root can become somebody else. A service that is not root runs jobs as itself, and for
-    those only whose user it is, or whose token names none. Raises Problem.
+    Only a service that runs as root can run jobs as other users. Otherwise raise Problem (403) for
+    a viewer with a token that names another user than the service's own.
     """
     user, own = viewer.os_user, service_user()
     if os.geteuid() != 0:

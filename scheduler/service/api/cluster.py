@@ -1,4 +1,4 @@
-"""The cluster and figures about all users, as far as the viewer may see them."""
+"""Routes for the cluster and for figures about all users, as far as the viewer may see them."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ async def share(request: Request, view: Seen, user: Word = None) -> Shares:
 
 
 async def shares_of(request: Request, viewer: Viewer, user: str | None = None) -> Shares:
-    """Return what the decider, or the analyst, says of a user's share; by default the viewer's
-    own.
+    """Return what a user has used and is due; by default the viewer. The analyst answers, or in
+    front of a Slurm the decider.
     """
     settings: Settings = request.app.state.settings
     questions: Questions = request.app.state.questions

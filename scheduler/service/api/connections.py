@@ -1,10 +1,10 @@
-"""Connections whose client asks nothing, or does not take its answer. They are closed after a
-while, and first when there are too many.
+"""Closes connections whose client sends no whole request or does not read its answer: after a
+while, and at once when there are too many connections.
 
-Every connection costs a file descriptor, and a process has only so many: without this, a client
+Every connection costs a file descriptor, and a process has only so many. Without this, a client
 that opens connections and sends nothing, or reads nothing, locks everybody out, without a token and
-without a trace. So does one whose headers do not end, or that sends thousands of requests behind
-each other: nothing below this bounds them.
+without a trace. So does one whose headers do not end, or that sends thousands of requests on one
+connection without waiting for answers: the server (uvicorn) does not limit them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ SAY_EVERY_S = 60.0
 
 
 class Connections:
-    """The connections of one API process that wait for their client, by address, oldest first.
+    """The connections of one API process that wait for a request, by address, oldest first.
 
     Args:
-        most: connections at once, of all kinds; beyond, the oldest idle one of the address that has
-            most of them is closed.
+        most: largest number of connections at once. Beyond it, the oldest waiting one of the
+            address with most of them is closed.
         request_s: how long a connection may take for a whole request.
-        answer_s: how long it may take nothing of an answer that waits for it.
-        closed: a shared ctypes number that counts connections closed so, for `/metrics`.
+        answer_s: how long a client may read nothing of an answer that is ready.
+        closed: a ctypes number, shared by processes, that counts connections closed here, for
+            `/metrics`.
     """
 
     def __init__(
@@ -56,11 +57,11 @@ class Connections:
         self._count = 0
 
     def idle(self, connection: Guarded) -> None:
-        """Note that a connection waits for a request from now on."""
+        """Note that a connection now waits for a request."""
         self._idle.setdefault(connection.address, OrderedDict())[connection] = None
 
     def busy(self, connection: Guarded) -> None:
-        """Note that a connection waits no more: it has sent a request, or is gone."""
+        """Note that a connection no longer waits for a request: it has sent one, or is closed."""
         others = self._idle.get(connection.address)
         if others is not None:
             others.pop(connection, None)
@@ -68,8 +69,8 @@ class Connections:
                 del self._idle[connection.address]
 
     def make_room(self, new: Guarded, count: int) -> None:
-        """Close one connection if `count` are too many: an idle one, or, if all are busy, the new
-        one.
+        """Close one connection if there are too many (`count`): a waiting one, or, if none waits,
+        the new one.
         """
         if count <= self.most:
             return
@@ -80,7 +81,7 @@ class Connections:
             self.close(new)
 
     def close(self, connection: Guarded) -> None:
-        """Close a connection at once, whatever it sent."""
+        """Close a connection at once, even in the middle of a request."""
         self.busy(connection)
         connection.transport.abort()
         self._count += 1
@@ -92,8 +93,8 @@ class Connections:
 
 
 class Seldom(logging.Filter):
-    """Lets each of the server's warnings through only once in a while. Otherwise any client could
-    fill the log with requests that are none.
+    """Lets each of the server's warnings into the log only once in a while. Otherwise any client
+    could fill the log by sending what is no request.
     """
 
     def __init__(self) -> None:
@@ -111,10 +112,10 @@ class Seldom(logging.Filter):
 
 
 class Cycle(RequestResponseCycle):
-    """A request that counts as disconnected as soon as its connection closes. Uvicorn notifies only
-    the newest of several pipelined requests, and later.
+    """A request that counts as disconnected as soon as its connection closes.
 
-    Uvicorn tells only the newest of those sent behind each other, and later; a write then raises.
+    Uvicorn notifies only the newest of several requests sent without waiting for answers, and
+    later.
     """
 
     @property
@@ -123,11 +124,13 @@ class Cycle(RequestResponseCycle):
 
     @disconnected.setter
     def disconnected(self, gone: bool) -> None:
-        """Called by uvicorn when the client disconnected."""
+        """Note that the client has disconnected. Called by uvicorn; it changes nothing here."""
 
 
 class Guarded(HttpToolsProtocol):
-    """A connection that is closed when no whole request comes in time, or no answer is taken."""
+    """A connection that closes when no whole request arrives in time, or its client does not read
+    the answer.
+    """
 
     counted: Connections  # of this process; set on a subclass by `guarded`
     address = ""

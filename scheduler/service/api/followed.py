@@ -1,5 +1,5 @@
-"""Questions to the follower of a Slurm: when a job would start that is not submitted yet, and what
-would let a waiting one start sooner.
+"""Routes with questions to the follower of a Slurm: when a new job would start, and what would let
+a waiting job start sooner.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ LOOK_S = 3.0  # for which a new one is waited for
 
 
 async def up_to_date(request: Request, view: VisibleQueries, job_id: str) -> None:
-    """Have the followed queue read again where a job is not known, as just after `sbatch`, or what
-    is known of it is old. Do nothing where this service decides itself, Slurm is silent, or the
-    database takes no question now: what is known is answered all the same.
+    """Have Slurm's queue read again where the job is unknown (as just after `sbatch`), or the last
+    reading is old. Do nothing where this service decides itself, Slurm does not answer, or the
+    database takes no question now: the caller then answers from what is known.
     """
     settings: Settings = request.app.state.settings
     unread: Unread = request.app.state.unread
@@ -105,7 +105,9 @@ async def up_to_date(request: Request, view: VisibleQueries, job_id: str) -> Non
 
 
 def _is_old(store: Store, view: VisibleQueries, job_id: str) -> bool:
-    """Return whether the queue was read too long ago to speak of a job."""
+    """Return whether Slurm's queue was last read too long ago to answer a question about a job. An
+    unknown job needs a more recent reading than a known one.
+    """
     at = read_at(store)
     if at is None:
         return False

@@ -1,4 +1,4 @@
-"""Jobs: submit, look, cancel, priority, story, explanation, forecast, what-if."""
+"""Routes for jobs: submit, list, cancel, priority, story, explanation, forecast, what-if."""
 
 from __future__ import annotations
 
@@ -237,7 +237,9 @@ async def explanation(
 async def analysis(
     job_id: str, request: Request, view: VisibleQueries, *, helps: bool = True
 ) -> Analysis:
-    """Return why the viewer's job waits at this moment; with `helps` also what would help it."""
+    """Return the analyst's answer on why the viewer's job waits at this moment; with `helps` also
+    on what would help it.
+    """
     vcs = list(view.viewer.vcs)
     why = await _ask(request, view, "why", job_id, helps=helps, vcs=vcs)
     return Analysis.of(job_id, why)
@@ -319,8 +321,9 @@ async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: See
 
 
 async def _ask(request: Request, view: VisibleQueries, kind: str, job_id: str, **more: Any) -> Json:
-    """Return the analyst's answer about a job of the viewer's. Other users' jobs are named in
-    it for operators only."""
+    """Return the analyst's answer to a question (`kind`) about the viewer's job. It names other
+    users' jobs for operators only.
+    """
     questions: Questions = request.app.state.questions
     asked = {"job_id": job_id, "names": view.viewer.sees_all, **more}
     return await questions.ask(kind, asked, view.viewer.name)

@@ -1,4 +1,4 @@
-"""Limits on how much and how often one may ask, kept in the memory of one API process.
+"""Limits on how much and how often a client may ask, kept in the memory of one API process.
 
 With several API processes each keeps its own count: a token may reach the limit in each of them.
 That bounds the load on every process, which is what the limit is for.
@@ -20,10 +20,13 @@ class Limits:
 
     Attributes:
         body_bytes: largest request body.
-        rate_per_s, burst: requests of one token, or of all who have links to one job.
-        request_bytes: a request whose body is larger counts as so many more.
-        refusals_per_s, refusals_burst: refusals that are written to the log; others are counted.
-        answer_s: how long a request waits for the analyst.
+        rate_per_s, burst: requests of one token, or of all links to one job, on average and at
+            once.
+        request_bytes: a request counts once more for each so many bytes of its body.
+        guesses_per_s, guesses_burst: wrong tokens from one address, on average and at once.
+        refusals_per_s, refusals_burst: refusals that are written to the log; others are only
+            counted.
+        answer_s: how long a request waits for the analyst, seconds.
     """
 
     body_bytes: int = 256 * 1024
@@ -38,7 +41,9 @@ class Limits:
 
 
 class Buckets:
-    """Token buckets by name: `rate_per_s` on average, `burst` at once."""
+    """Token buckets (rate limiters) by name: each fills by `rate_per_s`, and holds at most
+    `burst`.
+    """
 
     def __init__(self, rate_per_s: float, burst: int):
         self._rate, self._burst = rate_per_s, float(burst)

@@ -1,4 +1,4 @@
-"""Shared links: those that are valid, and revoking them."""
+"""Routes for shared links: list the valid ones, and revoke one."""
 
 from __future__ import annotations
 

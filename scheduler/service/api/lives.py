@@ -10,10 +10,11 @@ from scheduler.service.log.store.leases import Lease
 
 
 class Lives:
-    """What one API process has seen of who holds the lease.
+    """What one API process has seen of the holder of a lease, to find out whether it still runs.
 
-    After a kill the lease of the life before is valid for some seconds. Its holder's name has the
-    host and the process that gave it; containers may share both, so one that is renewed lives.
+    After a kill, the lease of the killed process stays valid for some seconds. The holder's name
+    contains its host and the process id of its service. Containers may share both, so a holder that
+    still renews its lease counts as running.
     """
 
     def __init__(self) -> None:
@@ -23,7 +24,7 @@ class Lives:
         """Return whether the holder of a lease no longer runs.
 
         Args:
-            ours: the name that this service's decider goes by; "": it is not known.
+            ours: the holder's name that this service's own decider uses; "": unknown.
         """
         if lease is None or lease.holder == ours:
             return False

@@ -1,5 +1,5 @@
-"""Nodes and settings while jobs run. Operators add, remove, drain, open and change nodes, and
-change settings of the policy. Each request is an event; with `preview` nothing is changed.
+"""Routes by which operators add, remove, drain, open and change nodes, and change settings of the
+policy, while jobs run. Each request is an event; with `preview` nothing is changed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Ask = Callable[[ClusterChanges], Wanted | list[Wanted]]
 
 
 class Operations:
-    """The changes of nodes and settings in one request of an operator."""
+    """One operator's request for changes of nodes or settings."""
 
     def __init__(self, request: Request, viewer: Viewer):
         self.changes: Changes = request.app.state.changes
@@ -63,8 +63,9 @@ class Operations:
         self.changes.in_charge("scontrol")
 
     async def make(self, ask: Ask, preview: bool) -> ClusterChange:
-        """Check changes. Append all of them, or with `preview` only ask for their effect, and
-        return the result. Raise Problem where one cannot be made; then none is."""
+        """Check the changes that `ask` returns. Append all of them, or with `preview` only ask for
+        their effect, and return the result. Raise Problem where one cannot be made; then none is.
+        """
         wanted, never = await run_in_threadpool(self._checked, ask)
         needed = [one.event(self.changes.now(), self.viewer.name) for one in wanted if one.needed]
         effect = running = None
@@ -116,7 +117,7 @@ class Operations:
 
 
 def present_in(store: Store, connection: Connection) -> Present:
-    """Return nodes and settings as they are. Raise Problem where the log is empty."""
+    """Return the present nodes and settings. Raise Problem (503) where the log is empty."""
     found = Present.read(store, connection)
     if found is None:
         raise Problem(503, "not-ready", "the service has not begun its log", retry_after_s=2)

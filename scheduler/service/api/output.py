@@ -1,6 +1,4 @@
-"""What a job has written, for its owner and nobody else, since it may hold what only they may
-read.
-"""
+"""The output of a job, for its owner and nobody else, since it may hold what only they may read."""
 
 from __future__ import annotations
 
@@ -26,9 +24,9 @@ class JobOutput:
 
     Attributes:
         attempt: number of the attempt that wrote it; 0: none was begun yet.
-        text: without what a terminal would obey.
-        start, next: bytes from the beginning; `next` is the offset of the part after it.
-        size: bytes that there are now. over: nothing more is written.
+        text: the part, without control characters that a terminal would obey.
+        start, next: offsets in bytes of this part and of the part after it.
+        size: number of bytes written so far. over: whether nothing more will be written.
     """
 
     job_id: str
@@ -55,8 +53,9 @@ def output_of(
     offset: int = 0,
     most: int = MOST_BYTES,
 ) -> JobOutput:
-    """Return part of what a job has written. Raise Problem: 404 where it does not exist any more,
-    409 where the backend keeps none.
+    """Return part of what attempt `attempt` (None: the last) of a job has written: at most `most`
+    bytes from `offset` on. Raise Problem: 404 where it does not exist any more, 409 where the
+    backend keeps none.
     """
     if settings.backend != "local":
         where = f": `scontrol show job {job.job_id}` names its file" if settings.follows else ""

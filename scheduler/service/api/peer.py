@@ -1,9 +1,9 @@
-"""Finds who is at the other end of a loopback connection. The kernel knows, so no password is
-needed.
+"""Finds which user is at the other end of a loopback connection. The kernel knows, so no password
+is needed.
 
 With authentication off everybody who has an account on this machine can reach the service. Linux
-lists the user id of each TCP socket in /proc/net/tcp, so the service can still tell its own user
-from the others.
+lists the user id of each TCP socket in /proc/net/tcp, so the service can still distinguish its own
+user from the others.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def peer_user(client: tuple[str, int], server: tuple[str, int]) -> str | None:
     """Return the name of the user whose process holds the client's end of a connection within this
     host.
 
-    "" when that is unknown: it is over, or half closed, or of a user who has no name. None: the
-    connection comes from elsewhere.
+    Return "" when that is unknown: the connection is closed or half closed, or its user has no
+    name. Return None when the connection comes from another host.
     """
     try:
         address = ipaddress.ip_address(client[0])
@@ -50,8 +50,9 @@ def peer_user(client: tuple[str, int], server: tuple[str, int]) -> str | None:
 
 
 def _elsewhere(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Return whether an address is none of this host's; always False where `ip_nonlocal_bind`
-    is set. Raise OSError where it cannot be found out."""
+    """Return whether an address belongs to another host; always False where `ip_nonlocal_bind` is
+    set. Raise OSError where that cannot be found out.
+    """
     address = getattr(address, "ipv4_mapped", None) or address
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as tried:
@@ -65,8 +66,9 @@ def _elsewhere(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 def _spelt(host: str, port: int) -> str:
-    """Return an address and port as /proc/net/tcp spells them: words of four bytes in the
-    host's byte order, in hexadecimal digits."""
+    """Return an address and port as /proc/net/tcp writes them: words of four bytes in the host's
+    byte order, in hexadecimal digits.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     packed = socket.inet_pton(family, host)
     words = struct.unpack(f"={len(packed) // 4}I", packed)

@@ -30,7 +30,7 @@ class Problem(Exception):
 
     Args:
         kind: last part of the problem's `type`, for programs.
-        retry_after_s: seconds after which it is worth trying again; None: nobody knows.
+        retry_after_s: seconds after which it is worth trying again; None: unknown.
     """
 
     def __init__(

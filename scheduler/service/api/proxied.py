@@ -1,9 +1,10 @@
-"""Who a site's own proxy vouches for: signing in by OIDC, SAML or LDAP stays with what a site has.
+"""Accepts users whom the site's own proxy has signed in, so that OIDC, SAML or LDAP stay with the
+site.
 
-The proxy signs people in and names them and their groups in headers (oauth2-proxy,
-mod_auth_openidc). Anybody can write a header, so it is believed only on a connection from the
-proxy: of its addresses, and where it is on this host, of its Unix account, which the kernel knows.
-On any other connection the headers are as if they were not there.
+The proxy names each person and their groups in headers (oauth2-proxy, mod_auth_openidc). Anybody
+can write a header, so these count only on a connection from the proxy: from one of its addresses,
+and where the proxy is on this host, from its Unix account, which the kernel knows. On any other
+connection the headers are ignored.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ NO_ROLE = "no-role"
 
 
 class Vouched:
-    """Who the site's proxy vouches for, by the headers of a request.
+    """Finds for whom the site's proxy vouches, by the headers of a request.
 
     Args:
-        peer: the Unix user at the other end of a connection within this host, "" for one unknown;
-            None for a connection from another host.
+        peer: returns the Unix user at the other end of a connection within this host, "" for an
+            unknown one; None for a connection from another host.
     """
 
     def __init__(self, settings: Settings, peer: Callable[[Request], str | None]):
@@ -39,10 +40,9 @@ class Vouched:
         self._networks = networks(settings.proxy_addresses)
 
     def viewer(self, request: Request) -> Viewer | None:
-        """Return who is vouched for; None: nobody is, and a token may be.
-
-        Raises Problem (400) for headers that contradict each other, (403) for somebody whose groups
-        have no role here.
+        """Return the person for whom the proxy vouches. Return None where it vouches for nobody;
+        the request may still have a token. Raise Problem (400) for headers that contradict each
+        other, and (403) for a person whose groups have no role here.
         """
         if not self.by_proxy(request):
             return None
@@ -56,7 +56,7 @@ class Vouched:
         return self._of(name, [group for group in groups if group])
 
     def by_proxy(self, request: Request) -> bool:
-        """Return whether the connection is the proxy's."""
+        """Return whether a request came on a connection from the proxy."""
         if not self._networks or request.client is None:
             return False
         try:
@@ -70,8 +70,9 @@ class Vouched:
         return peer == account if account else peer is None
 
     def _of(self, name: str, groups: Sequence[str]) -> Viewer:
-        """Return a person as a viewer with the most rights that one of their groups has. Raise
-        Problem (403) where none has any."""
+        """Return a person as a viewer, with the most rights that one of their groups has. Raise
+        Problem (403) where none of their groups has any.
+        """
         rights = [self._settings.proxy_roles.get(group) for group in (EVERYBODY, *groups)]
         account = _account(name)
         if Role.OPERATOR.value in rights:

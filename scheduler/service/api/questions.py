@@ -1,4 +1,6 @@
-"""Questions to the analyst. They are put into the database and answered by another process."""
+"""Puts questions to the analyst (the process that answers what-if questions), and waits for
+answers. Both are kept in the database.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ class Questions:
     """Asks the analyst.
 
     Args:
-        answer_s: how long an answer is waited for, seconds; four times as long for one on what a
-            change would move.
+        answer_s: how long to wait for an answer, seconds. Questions about the effect of a change
+            have four times as long.
     """
 
     def __init__(self, store: Store, answer_s: float):
@@ -43,9 +45,11 @@ class Questions:
         whom: str = ANALYST,
         answer_s: float | None = None,
     ) -> Json:
-        """Return the answer of the analyst, or of the process that holds the lease `whom`;
-        `{"unavailable": why}` when there is none in time. Actors are answered in turn, however
-        many questions each of them asks. Raise Problem (429) where an actor asks too many."""
+        """Return the answer of the analyst, or of the process that holds the lease `whom`. Return
+        `{"unavailable": why}` when there is none in time. Each actor (person who asks) gets their
+        turn, however many questions the others ask. Raise Problem (429) where an actor asks too
+        many.
+        """
         rest()
         patience_s = self._answer_s * LONGER.get(kind, 1.0) if answer_s is None else answer_s
         if not await run_in_threadpool(self._store.held, whom, SILENT_S):
@@ -83,7 +87,7 @@ class Questions:
         return question
 
     def _withdraw(self, question: str) -> None:
-        """Delete a question whose asker no longer waits, so that no time is spent on it."""
+        """Delete a question that nobody waits for any more, so that no time is spent on it."""
         with self._store.writing() as connection:
             connection.execute(delete(questions).where(questions.c.id == question))
 

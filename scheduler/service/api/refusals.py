@@ -1,7 +1,7 @@
-"""Writes refusals into the log, but no faster than the log can bear.
+"""Writes refused requests into the log, but no faster than the log can bear.
 
-A flood of bad requests would otherwise fill the disk: above the limit refusals are only counted,
-and the next one that is written says how many were not.
+A flood of bad requests would otherwise fill the disk. Above the limit refusals are only counted,
+and the next one that is written states how many were not.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MAX_PATH = 200
 
 
 class Refusals:
-    """The refusals of one API process.
+    """The refused requests of one API process.
 
     Attributes:
-        counts: how many there were, by kind of problem (for the metrics).
+        counts: number of refusals, by kind of problem, for the metrics.
     """
 
     def __init__(self, changes: Changes, reads: Reads, limits: Limits):
@@ -35,8 +35,8 @@ class Refusals:
         self.counts: Counter[str] = Counter()
 
     def missed(self, request: Request, job_id: str) -> None:
-        """Record a refused access if a job that the viewer may not see exists. Do nothing if there
-        is no such job.
+        """Record a refused access where a job exists that the viewer may not see. Do nothing if
+        there is no such job.
         """
         if self._reads.exists(job_id):
             self.note(request, Problem(404, "not-yours", f"job {job_id} is another's"))

@@ -1,11 +1,12 @@
-"""What every request passes before any route sees it, and every response when it leaves.
+"""Checks every request before any route sees it, and completes every response.
 
-- The `Host` header must name us: otherwise a page on the web whose name was made to point at
-  127.0.0.1 could talk to a service that trusts loopback (DNS rebinding).
+- The `Host` header must name this service: otherwise a page on the web whose name was made to point
+  at 127.0.0.1 could talk to a service that trusts loopback (DNS rebinding).
 - The address and each header have a length: a longer one is refused before it is parsed.
 - The body is read here, up to the limit: a larger one is refused before anything is parsed.
-- A defect becomes a problem of status 500 that tells nothing, and a traceback in our own log.
-- Headers tell browsers to load nothing from elsewhere and to show us in nobody's frame.
+- A defect becomes a problem of status 500 without details, and a traceback in our own log.
+- Headers tell browsers to load nothing from elsewhere, and to show our pages in no other site's
+  frame.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ log = logging.getLogger("pellucid.api")
 
 
 def _complete(headers: MutableHeaders, silent: Silent) -> None:
-    """Add the headers that every answer has. `silent`: which parts of Slurm do not answer."""
+    """Add the headers that every answer has. `silent`: which parts of Slurm do not answer, which
+    are named in headers, too.
+    """
     for name, value in SECURITY_HEADERS.items():
         headers.setdefault(name, value)
     headers.setdefault("Cache-Control", "no-store")
@@ -64,8 +67,8 @@ async def _silent(scope: Scope) -> Silent:
 
 
 class RequestGuard:
-    """ASGI middleware that checks requests. `hosts` are the names of this service; None allows
-    any.
+    """ASGI middleware that checks requests. `hosts`: the accepted names of this service; None: any.
+    `body_bytes`: largest body.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: Sequence[str] | None, body_bytes: int):
@@ -148,8 +151,9 @@ class RequestGuard:
 
 
 async def _ask_for_rights(scope: Scope) -> None:
-    """Raise Problem for somebody who may not send a large body, before any of it is read. A
-    small body is let through."""
+    """Raise Problem for a request with a large body, before any of it is read, where its sender may
+    not send one. Do nothing for a small body.
+    """
     headers = Headers(scope=scope)
     declared = headers.get("content-length", "")
     small = declared.isdecimal() and len(declared) <= 18 and int(declared) <= SMALL_BODY
@@ -174,8 +178,9 @@ def _check_lengths(scope: Scope) -> None:
 
 
 def _failed(error: Exception, scope: Scope) -> Problem:
-    """Return the problem that answers a request which failed with an error, and log it; a
-    defect is logged with its traceback."""
+    """Return the problem that answers a request which failed with `error`, and log the error; an
+    unexpected one is logged with its traceback.
+    """
     away = unavailable(error)
     if away is not None:
         log.error("unavailable %s %s: %s", scope["method"], scope["path"], away.detail)

@@ -49,7 +49,9 @@ def login(request: Request) -> Response:
 
 @router.post("/logout")
 def logout(request: Request) -> Response:
-    """Delete the cookie and show the login form, when one of our own pages asks for it."""
+    """Delete the cookie and show the login form. Raise Problem (403) unless one of our own pages
+    asks for it.
+    """
     authenticator: Authenticator = request.app.state.authenticator
     if not SAYS_WHENCE & set(request.headers):
         raise Problem(403, "cross-site-request", "this request does not say which page made it")
@@ -60,7 +62,9 @@ def logout(request: Request) -> Response:
 
 
 def local_path(asked: str) -> str:
-    """Return where to go after logging in: a path of this service, whatever was asked for."""
+    """Return the address to go to after logging in: the one asked for if it is a path of this
+    service, else "/".
+    """
     try:
         parts = urlsplit(asked)
     except ValueError:

@@ -1,4 +1,6 @@
-"""Answers of the API, which the command line reads, too. Loads the standard library only."""
+"""Records that the API answers with, and that the command line reads, too. Loads the standard
+library only.
+"""
 
 from __future__ import annotations
 

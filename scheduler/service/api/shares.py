@@ -1,9 +1,9 @@
-"""Links that show one job to somebody who has no token, for a while.
+"""Shared links, which show one job to somebody who has no token, for a while.
 
-A link names the job, until when it holds and the token it was made with, and is signed
-(HMAC-SHA256) with what is stored of that token's secret: no other job can be put in its place. It
-ends at its time, when it is revoked, or as soon as that token expires or is revoked. What is kept
-of it does not open it.
+A link names the job, until when it is valid, and the token with which it was made. It is signed
+(HMAC-SHA256) with the digest of that token's secret, so it cannot be changed to name another job.
+It ends at its time, when it is revoked, or as soon as that token expires or is revoked. The
+database keeps nothing with which a link could be opened.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LISTED = 1000  # an operator is shown at most
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A link. `until` is in seconds since the epoch; `mark` is what follows the job in its
-    address.
+    """A shared link to a job. `until`: its end, seconds since the epoch; `mark`: the secret part of
+    its address, after the job.
     """
 
     job_id: str
@@ -43,10 +43,10 @@ class Share:
 def make(
     connection: Connection, secret: str, job_id: str, lasts_s: int, now: float
 ) -> Share | None:
-    """Return a link made with a token (`secret`) to a job of the maker's, or None where the
-    token is not valid.
+    """Return a new link, made with the token `secret`, to a job of the token's owner. It is valid
+    for `lasts_s` seconds, but no longer than the token. Return None where the token is not valid.
 
-    Raise Problem (429) where as many links as may be lead to jobs of the job's owner already.
+    Raise Problem (429) where the owner's jobs have as many links as allowed.
     """
     token = find(connection, secret, now)
     if token is None:
@@ -108,7 +108,7 @@ def _holding(query: Select[Any], now: float) -> Select[Any]:
 
 
 def _room(connection: Connection, job_id: str, now: float) -> None:
-    """Raise Problem (429) where no more links may be made to jobs of this one's owner."""
+    """Raise Problem (429) where the owner of a job may make no more links to their jobs."""
     owner = select(jobs.c.owner).where(jobs.c.job_id == job_id).scalar_subquery()
     query = _holding(select(func.count()), now).where(jobs.c.owner == owner)
     if connection.execute(query).scalar_one() >= MOST:

@@ -73,8 +73,9 @@ def ready(request: Request) -> Health:
 
 
 def _as_it_hung(counts: Counts) -> str:
-    """Return how often the decider was killed because it hung, as words to append; "" where it
-    was not."""
+    """Return words to append, on how often the decider was killed because it hung; "" where it was
+    not.
+    """
     hangs = sum(hung.value for name, hung in counts.hangs.items() if name in DECIDING)
     return f"; it was killed {count(hangs, 'time')}, as nothing was heard of it" if hangs else ""
 

@@ -1,8 +1,9 @@
-"""Bearer tokens: made, looked up, revoked. The secret is shown once and never stored.
+"""Bearer tokens: making, finding and revoking them. A token's secret is shown once and never
+stored.
 
 A secret is 256 random bits, so its SHA-256 is enough to store: there is no dictionary to try
-against the digest, and a slow hash would only slow every request. It is looked up by digest; how
-long that takes says nothing about the secret.
+against the digest, and a slow hash would only slow every request. A token is found by that digest;
+how long this takes says nothing about the secret.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class TokenError(ValueError):
 class Token:
     """A token as it is stored. Times are seconds since the epoch; None means never.
 
-    `digest`: what is stored of its secret; signs, and is never shown.
+    `digest`: SHA-256 of its secret; it signs links, and is never shown.
     """
 
     id: str
@@ -59,7 +60,7 @@ class Token:
 
 
 def digest(secret: str) -> str:
-    """Return the digest that is stored of a secret."""
+    """Return the digest under which the token of a secret is stored."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -73,8 +74,9 @@ def create(
     now: float,
     lasts_s: float | None = None,
 ) -> tuple[Token, str]:
-    """Make a token. Return it with its secret, which cannot be had again. `lasts_s`: seconds
-    that it is valid; None: for ever."""
+    """Make a token. Return it with its secret, which is not stored and cannot be shown again.
+    `lasts_s`: seconds for which it is valid; None: for ever.
+    """
     with store.writing() as connection:
         return _create(connection, name, role, vcs, os_user=os_user, now=now, lasts_s=lasts_s)
 
@@ -120,7 +122,7 @@ def _create(
 
 
 def find(connection: Connection, secret: str, now: float) -> Token | None:
-    """Return the token of a secret, or None where it is not valid."""
+    """Return the valid token that has this secret, or None where there is none."""
     if len(secret) != SECRET_LENGTH or not secret.startswith(PREFIX):
         return None
     query = select(tokens).where(tokens.c.hash == digest(secret))
@@ -148,8 +150,8 @@ def _every(connection: Connection) -> list[Token]:
 
 
 def tenants(connection: Connection, now: float) -> list[str]:
-    """Return the names whose tokens are valid and may submit jobs, in order of their first
-    token.
+    """Return the names of those who have a valid token that may submit jobs, in order of their
+    first token.
     """
     query = select(tokens).where(tokens.c.role != Role.VIEWER.value).order_by(tokens.c.created_at)
     found = map(_token, connection.execute(query).mappings())
@@ -157,11 +159,11 @@ def tenants(connection: Connection, now: float) -> list[str]:
 
 
 def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[Token, str]:
-    """Make a new token in place of the latest of a name, with the same rights and the same
+    """Make a new token in place of the latest one with this name, with the same rights and
     lifetime. Every other token of the name and role stays valid for at most `overlap_s` more
     seconds.
 
-    Return it with its secret. Raise TokenError where no token of that name is valid.
+    Return the new token with its secret. Raise TokenError where no token of that name is valid.
     """
     until = now + overlap_s
     with store.writing() as connection:
@@ -194,8 +196,9 @@ def revoke(store: Store, which: str, now: float) -> list[Token]:
 
 
 def guard(settings: Settings, store: Store) -> None:
-    """Raise SettingsError where strangers could reach a service that asks for no token, or
-    where several people's jobs could not be kept apart."""
+    """Raise SettingsError where strangers could reach a service that requires no token, or where
+    the jobs of several people could not be kept apart.
+    """
     if not settings.loopback and not settings.needs_token:
         raise SettingsError(
             f"auth is 'off' and host is {settings.host!r}: without tokens the service listens on "

@@ -1,8 +1,10 @@
-"""Turns at reading: whoever asks much waits for themselves, and nobody else for them.
+"""Shares one API process fairly among the users who read: who asks for much waits, and keeps nobody
+else waiting.
 
-What a page or a list costs is the processor of one process, which all share. So many are worked on
-at once; who waits goes by what each took lately, by whichever door they came. Nobody has a turn who
-waits for the analyst, or to whom an answer is being sent.
+Pages and lists cost processor time of one process that all users share. So only `AT_ONCE` requests
+are worked on at once, each with a turn. A free turn goes to the user whose requests took the least
+time lately. A request has no turn while it waits for the analyst, or while its answer is being
+sent.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ _NOW: ContextVar[Turn | None] = ContextVar("turn", default=None)
 
 @dataclass(eq=False)
 class Turn:
-    """A user's turn. `since`: when it began, monotonic seconds; 0 while it waits, and when it
-    is over."""
+    """The right of one request to be worked on. `user`: who sent it; `since`: when the turn began,
+    monotonic seconds; 0 before and after.
+    """
 
     of: Turns
     user: str
@@ -40,11 +43,12 @@ class Turn:
 
 @dataclass(eq=False)
 class Turns:
-    """The turns of one process.
+    """The turns of one API process.
 
     Attributes:
-        at_once: so many are worked on at once.
-        used: seconds of turns, by user, as they count when the last one ended.
+        at_once: how many requests are worked on at once.
+        used: seconds that each user's turns took lately, by user. They fade with time, and are as
+            of the end of the last turn.
     """
 
     at_once: int = AT_ONCE
@@ -55,7 +59,7 @@ class Turns:
     _lock: Lock = field(default_factory=Lock)
 
     async def take(self, user: str) -> Turn:
-        """Wait until it is the user's turn, and return the turn."""
+        """Wait until a request of the user may be worked on, and return its turn."""
         turn = Turn(self, user)
         try:
             with self._lock:
@@ -72,7 +76,7 @@ class Turns:
         return turn
 
     def ended(self, turn: Turn) -> None:
-        """Note that a turn is over, or is not waited for any more."""
+        """Note that a turn is over, or is no longer waited for, and start others."""
         with self._lock:
             for among in (self._busy, self._waiting):
                 with suppress(ValueError):
@@ -111,8 +115,9 @@ def _tell(ready: asyncio.Future[None]) -> None:
 
 
 def rest() -> None:
-    """End the turn of the request that is being answered, because it now waits for another
-    process."""
+    """End the turn of the request that is being answered, because that request now waits for
+    another process.
+    """
     turn = _NOW.get()
     if turn is not None:
         turn.end()

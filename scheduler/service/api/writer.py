@@ -1,8 +1,8 @@
 """Writes requests into the log, many in one transaction.
 
 A commit waits for the disk, and writers wait for each other. So one thread of the process writes:
-whatever was asked for while it committed goes into the next transaction together. Nobody is
-answered before their own event is committed.
+all requests that arrive during a commit go into the next transaction together. Nobody is answered
+before their own event is committed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _WAITING = [phase.value for phase in Phase if phase.waits]
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """An idempotency key: the request with this digest is written once. Another request, with
-    another digest, under the same key is turned down."""
+    """An idempotency key. A request with this key and digest is written once. A request with this
+    key and another digest is refused.
+    """
 
     actor: str
     key: str
@@ -48,7 +49,7 @@ class Written:
 
     Attributes:
         job_id: id of the job it is about; of the earlier job when the key was used before.
-        row: row of the table `jobs`, for a new submission.
+        row: row of the table `jobs`, for a new submission; else None.
     """
 
     job_id: str
@@ -79,12 +80,11 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Waiting jobs of an actor, as they were counted, and those submitted since through this
-    process.
+    """The waiting jobs of one submitter: as they were counted in the database, plus those submitted
+    since through this process.
 
-    Counting takes milliseconds in which nobody else can write. So it is done again only after a
-    while, or when a quarter of the room there was has been used up: other processes may have
-    used as much.
+    Counting takes milliseconds in which nobody else can write. So it is repeated only after a
+    while, or when a quarter of the free room has been used: other processes may have used as much.
     """
 
     jobs: int
@@ -131,8 +131,8 @@ class Writer:
         """Append an event, with the row of `jobs` and the payload when it submits a job. Return a
         future that is done once it is committed.
 
-        The result raises Problem: 422 when the idempotency key was used for something else, 429
-        when the actor has no `room` for one more job.
+        The future raises Problem: 422 when the idempotency key was used for another request, 429
+        when the submitter has no `room` for one more job.
         """
         asked = _Asked(event, once, room or Room(), payload)
         asked.done.set_running_or_notify_cancel()  # whoever leaves cannot take it back
@@ -214,8 +214,9 @@ class Writer:
         return written
 
     def _full(self, connection: Connection, asked: _Asked) -> Problem | None:
-        """Return a problem (429) when the actor has no room for this job. Otherwise count the
-        job as waiting and return None."""
+        """Return a problem (429) when the submitter has no room for this job. Otherwise count the
+        job as waiting and return None.
+        """
         room, actor = asked.room, asked.event.actor
         size = 0 if asked.payload is None else asked.payload.bytes
         if not room.jobs and not room.bytes:
@@ -251,8 +252,9 @@ class Writer:
     def _known(
         connection: Connection, once: Once | None, keys: dict[tuple[str, str], tuple[str, str]]
     ) -> Written | Problem | None:
-        """Return what came of an earlier request with the same key, or a problem (422) where
-        that was another request. Return None for a new request."""
+        """Return the result of an earlier request with the same key, or a problem (422) where that
+        was another request. Return None for a new request.
+        """
         if once is None:
             return None
         found = keys.get((once.actor, once.key))

@@ -1,5 +1,5 @@
 """What `pellucid serve` does before its processes start: it prepares the database, its log and the
-address.
+address to listen on.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ def begin(
     Return the nodes and settings that hold.
 
     Args:
-        spec, names: as the cluster file, or Slurm, has them.
-        choice: which holds where they differ.
-        stated: what of them somebody wrote; a default never differs.
+        spec, names: cluster, policy and settings, and names of the nodes, from the cluster file or
+            from Slurm.
+        choice: whether the file or the log holds where they differ; None: raise FileDiffers then.
+        stated: which parts of the file somebody wrote; a default never differs.
 
-    Raise StoreError, LogHeaderError, SettingsError or HostError for what cannot be used, and
-    FileDiffers when there is a choice to make.
+    Raise StoreError, LogHeaderError, SettingsError or HostError where database, log, settings or
+    host cannot be used.
     """
     _keep_others_out(settings)
     store = Store(settings.database)
@@ -111,7 +112,9 @@ def _look_at_pages(store: Store) -> None:
 
 
 def _keep_others_out(settings: Settings) -> None:
-    """Raise SettingsError where other users could put files in the way of the service's own."""
+    """Raise SettingsError where other users could write to the folders of the service's state or
+    database.
+    """
     folders = {"state_dir": settings.state_dir}
     url = make_url(settings.database)
     if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
@@ -126,9 +129,10 @@ def _keep_others_out(settings: Settings) -> None:
 
 
 def _site(state_dir: Path) -> str:
-    """Return the lasting name of the state folder, from its file `site`. The file is made where
-    there is none; services that begin at once agree on one name. A log belongs to one state
-    folder, because its jobs are there."""
+    """Return the lasting name of the state folder, from its file `site`, which is made where it is
+    missing. Services that start at once agree on one name. A log belongs to one state folder,
+    because its jobs run there.
+    """
     path = state_dir / "site"
     if not path.is_file():
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -143,7 +147,7 @@ def _site(state_dir: Path) -> str:
 
 def listen(settings: Settings) -> socket.socket | None:
     """Return the listening socket of the API, or None where there is no API. Raise SettingsError
-    when the address cannot be had.
+    where the service cannot listen on that address.
     """
     if not settings.api_workers:
         return None

@@ -1,8 +1,9 @@
-"""The process that decides: reads the log, listens to the backend, decides, carries out.
+"""The decider: the process that reads the log, asks the backend for reports, decides, and carries
+out.
 
-Nothing takes effect before it is in the log: decisions are committed first, and launched and
-stopped after. Both are idempotent by `(job_id, attempt)`, so a decider that finds itself on a log
-whose writer died repeats whatever may not have been done.
+Nothing takes effect before it is in the log: decisions are committed first, and jobs are launched
+and stopped after. Both are idempotent by `(job_id, attempt)`. So a decider that takes over a log
+repeats whatever its predecessor may not have done.
 """
 
 from __future__ import annotations
@@ -51,18 +52,16 @@ LONG_S = 3.0  # a fold or a pass that takes so long is logged, and again after a
 
 
 class Decider:
-    """Decides while it holds the lease, and stands by otherwise.
+    """Decides while it holds the lease, and stands by otherwise. Its clock is the store's.
 
     Args:
         store: a prepared database whose log has its HEADER.
-        backend: opens what decisions take effect on; called once the lease is held.
-        bundle_store: bundles in use.
-        holder: names this process in the lease.
-        champion: folder of the champion bundle; watched, and taken when it changes.
+        backend: opens the backend that carries out decisions; called before the lease is taken.
+        bundle_store: copies of the bundles of models that were in use.
+        holder: name of this process in the lease.
+        champion: folder of the champion bundle (the models to use); a changed bundle is taken up.
         lease_s, bundle_poll_s: seconds; see `Settings`.
         snapshots: where the state is kept now and then; None: nowhere.
-
-    The clock is the store's.
     """
 
     def __init__(
@@ -108,9 +107,9 @@ class Decider:
     # --- life -------------------------------------------------------------------------------
 
     def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
-        """Decide, or stand by, until `stopping` returns True. The jobs go on running.
+        """Decide, or stand by, until `stopping` returns True. The jobs run on after that.
 
-        `stopping` is called often: that tells the supervisor that this process does not hang.
+        `stopping` is called often, which tells the supervisor that this process does not hang.
         """
         gc.set_threshold(*gc.get_threshold()[:2], NEVER)  # see `_tidy`
         self._alive = stopping
@@ -131,7 +130,9 @@ class Decider:
         self.let_go()
 
     def _rest_while_full(self, stopping: Callable[[], object]) -> None:
-        """Wait until the disk has room, and begin again: what was not written never happened."""
+        """Close everything, wait until the disk has room, and start again from the log. What was
+        not written never happened.
+        """
         self.full_since.value = self.clock.now()
         self.log.error("disk_full", database=str(self.store.engine.url.database))
         with suppress(OSError):
@@ -142,8 +143,9 @@ class Decider:
         self.log.info("disk_has_room")
 
     def _tidy(self) -> None:
-        """Collect garbage in full, once after each time that the state was read or kept: with
-        10,000 jobs that takes a tenth of a second, too long in the middle of a pass."""
+        """Collect garbage once after each time that the state was read or written to a snapshot.
+        With 10,000 jobs that takes a tenth of a second, too long in the middle of a decision pass.
+        """
         if self._tidied_at != self._kept_at:
             self._tidied_at = self._kept_at
             gc.collect()
@@ -165,8 +167,8 @@ class Decider:
 
     def take_over(self) -> bool:
         """Take the lease, read the log and finish what the last holder may have left undone. Return
-        False where another holds the lease. Raise BackendBusy, and whatever an unusable backend
-        raises.
+        False where another process holds the lease. Raise BackendBusy, and whatever an unusable
+        backend raises.
         """
         if not self.store.may_take(LEASE, self.holder):
             return False
@@ -196,7 +198,9 @@ class Decider:
         return True
 
     def _mend_tables(self) -> None:
-        """Rewrite the tables of nodes and settings where an older version left less in them."""
+        """Rewrite the tables of nodes and settings from the state, where an older version wrote
+        them incompletely.
+        """
         records = self.state.ledger.nodes.records
         kept = {
             nodes: [record.row() for _, record in sorted(records.items())],
@@ -215,7 +219,7 @@ class Decider:
             self.store.append([], tables, lease=self.lease)
 
     def _fold(self) -> State:
-        """Return the state that follows from the log, whichever process made its decisions."""
+        """Return the state that follows from the log, with the decisions that the log holds."""
         with self.store.reading() as connection:
             return self._folded(connection)
 
@@ -243,12 +247,13 @@ class Decider:
             )
 
     def _begins(self) -> None:
-        """Note the moment at which work begins that may take long."""
+        """Note that work begins now that may take long."""
         self._began = self._logged = self.clock.monotonic()
 
     def _goes_on(self, doing: Callable[[], str]) -> None:
-        """Report that long work goes on: renew the lease, and now and then write what is being
-        done (`doing`) to the log file and into the lease."""
+        """Report that long work goes on: renew the lease, and now and then write a description of
+        the work (`doing`) into the service's log lines and the lease.
+        """
         assert self.lease is not None
         now = self.clock.monotonic()
         if now - self._logged >= LONG_S:
@@ -258,8 +263,8 @@ class Decider:
         self._renew()
 
     def _is_ready(self) -> None:
-        """Mark the lease as ready: the log has been read to its end, and the first pass has been
-        made if due. Write a log line the first time.
+        """Mark the lease as ready: the log has been read to its end, and the first decision pass
+        taken if it was due. Write a log line the first time.
         """
         assert self.lease is not None
         waiting = self.state.waiting
@@ -276,11 +281,11 @@ class Decider:
             )
 
     def recover(self) -> None:
-        """Repeat what was decided and may not have been done, and notice which attempts no longer
-        exist.
+        """Repeat decisions that may not have been carried out, and report attempts that no longer
+        exist as lost.
 
-        What the log has is true, whether a pass covers it or not: after a power cut the backend may
-        know less of what began and ended than it has reported.
+        Everything in the log counts, whether a pass covers it or not. After a power cut the backend
+        may have forgotten starts and ends that it reported before.
         """
         begun, reported = self.backend.begun(), self.state.reported()
         gone = []
@@ -297,7 +302,9 @@ class Decider:
             self.backend.stop(record.job_id, record.attempt)
 
     def let_go(self) -> None:
-        """Keep the state and give the lease up, so that a stand-by can go on at once."""
+        """Write the state to a snapshot and give the lease up, so that a stand-by process can take
+        over at once.
+        """
         if self.lease is not None:
             lease = self.lease
             with suppress(LeaseLost):
@@ -309,8 +316,8 @@ class Decider:
     # --- one turn ---------------------------------------------------------------------------
 
     def turn(self, timeout_s: float) -> list[Decision]:
-        """Listen for at most `timeout_s`. Decide if anything happened, and carry it out. Return the
-        decisions.
+        """Wait for reports for at most `timeout_s` seconds. If anything happened, decide and carry
+        the decisions out. Return the decisions.
         """
         self._renew()
         self._watch_clock()
@@ -349,7 +356,9 @@ class Decider:
         self.log.warning(Kind.CLOCK_WENT_BACK.value, **body)
 
     def _listen(self, timeout_s: float) -> None:
-        """Append what the backend reports to the log, then acknowledge the reports."""
+        """Append what the backend reports about attempts to the log, then acknowledge the reports.
+        Wait for reports for at most `timeout_s` seconds.
+        """
         reports = self.backend.reports(timeout_s)
         if not reports:
             return
@@ -363,8 +372,8 @@ class Decider:
         self.backend.acknowledge(reports)
 
     def _hear(self) -> None:
-        """Append changes that the backend reports from outside the service, such as closed GPUs, to
-        the log. Then acknowledge them.
+        """Append changes that come from outside the service, such as GPUs that stopped answering,
+        to the log. Then acknowledge them to the backend.
         """
         if not isinstance(self.backend, Outside):
             return
@@ -397,8 +406,10 @@ class Decider:
         self.backend.heard(news)
 
     def _is_new(self, event: Event, known: Collection[str], pending: bool) -> bool:
-        """Return whether the log does not have this event yet. `known`: ids of known jobs;
-        `pending`: the log has news of closed or opened GPUs that no pass has covered."""
+        """Return whether an event from the backend says anything that the log does not have yet.
+        `known`: ids of known jobs; `pending`: whether the log has an event of closed GPUs that no
+        decision pass covers yet.
+        """
         if event.kind is Kind.SUBMITTED:
             return event.job_id not in known
         if event.kind is Kind.NODE_SET:
@@ -461,7 +472,7 @@ class Decider:
         return decisions
 
     def _passing(self) -> str:
-        """Return in words how much the running pass is about."""
+        """Return in words how many jobs and events the running decision pass is about."""
         queued, events = sum(map(len, self.state.core.queues.values())), self.state.waiting
         return f"decides: {queued:,} jobs in queues, {events:,} events to be taken"
 
@@ -505,8 +516,9 @@ class Decider:
     # --- models -----------------------------------------------------------------------------
 
     def _watch_champion(self) -> None:
-        """Log another champion as an event, once its folder has changed; or that it was
-        refused, and why."""
+        """If the champion's folder has changed, log that its bundle comes into use, or that it was
+        refused, and why.
+        """
         now = self.clock.monotonic()
         if self.champion is None or now < self._champion_due:
             return
@@ -540,8 +552,9 @@ def write_pass(
     texts: Sequence[str],
     seq: int,
 ) -> None:
-    """Write the decisions of a pass, `encoded`, and every row that it changed. `seq` is the
-    number of the pass's DECIDED event."""
+    """Write the decisions of a pass, and every row that the pass changed. `texts`: the decisions as
+    `encoded` returns them; `seq`: number of the pass's DECIDED event.
+    """
     write_decisions(connection, decisions, texts, seq)
     records, changed_nodes = state.ledger.changes(seq)
     drop(connection, (r.job_id for r in records if r.phase.over and r.submission.sealed))
@@ -580,8 +593,9 @@ OVER = frozenset(kind for what, kind in _KINDS.items() if what.final)
 
 
 def _shown(event: Event) -> Json:
-    """Return the fields of a report, or of news of nodes, for the log line. Of an end the job's
-    last output is left out."""
+    """Return the fields of an event that are shown in its log line. For the end of a job, its last
+    output is left out.
+    """
     names = ["attempt", "state", "exit_code", "node", "open", "reason", "closed"]
     if event.kind is not Kind.ENDED:
         names.append("detail")

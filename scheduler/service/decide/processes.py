@@ -1,4 +1,4 @@
-"""The work of each process of the service, until it is stopped."""
+"""What each process of the service does, until it is stopped."""
 
 from __future__ import annotations
 
@@ -49,8 +49,10 @@ def run_decider(
 ) -> None:
     """Run the process that decides, or stands by, until stopped.
 
-    `holder` names it in the lease: one that is started again under the same name need not wait
-    for the lease to expire. `counts`: the counters that all processes share.
+    Args:
+        holder: name of the process in its lease. A process that is started again under the same
+            name need not wait for the lease to expire.
+        counts: the counters that all processes share.
     """
     store = Store(settings.database)
     store.go_on()
@@ -82,8 +84,9 @@ def this_process() -> str:
 def run_api(
     settings: Settings, stopping: Stopping, listening: socket.socket, counts: Counts | None = None
 ) -> None:
-    """Run one process of the API and its pages until stopped. `counts`: the counters that all
-    processes share; None: new ones."""
+    """Run one process of the API and the pages until stopped, on the socket `listening`. `counts`:
+    the counters that all processes share; None: new ones.
+    """
     import uvicorn
 
     from scheduler.service.api.connections import Connections, raise_file_limit
@@ -97,7 +100,7 @@ def run_api(
 
     class Server(uvicorn.Server):
         async def on_tick(self, counter: int) -> bool:
-            """Called ten times a second, on the loop that answers requests. Return whether to
+            """Called ten times a second by the loop that answers requests. Return whether to
             stop.
             """
             self.should_exit = self.should_exit or (counter % 2 == 0 and stopping())
@@ -110,7 +113,7 @@ def run_api(
 
 
 def server_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
-    """Return the settings with which the API is served."""
+    """Return uvicorn's configuration for serving the API. `connections` limits the connections."""
     import uvicorn
 
     from scheduler.service.api.connections import Seldom, guarded
@@ -137,15 +140,15 @@ def run_analyst(settings: Settings, stopping: Stopping) -> None:
 
 
 def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
-    """Run the process that only follows Slurm, in its modes `advise` and `order`."""
+    """Run the process that follows a Slurm, in the modes `advise` and `order`, until stopped."""
     from scheduler.slurm import entry
 
     entry.follow(settings, stopping, holder)
 
 
 def run_maintenance(settings: Settings, stopping: Stopping) -> None:
-    """Run the process that exports what has finished, deletes what is old and minds the
-    database.
+    """Run the process that exports ended jobs, deletes old rows and looks after the database, until
+    stopped.
     """
     over = threading.Event()
     tasks = [

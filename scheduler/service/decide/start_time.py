@@ -1,9 +1,10 @@
-"""Checks at the start whether the host's time of day can be right, as far as other clocks show.
+"""Checks, when the service starts, whether the host's time of day can be right, as far as other
+clocks show.
 
-The log never goes back in time: one start in 2083 would date it so for good. But a service may have
-been off for a weekend. So the time since the log was last written is held against the clock that
-has run since this host booted, and against the database server's; where neither can tell, only a
-gap of a month is asked about.
+The log never goes back in time: one start with the year 2083 would date it wrong for good. But a
+service may have been off for a weekend. So the time since the log was last written is compared with
+the clock that has run since this host booted, and with the database server's clock. Where neither
+helps, only a gap of a month makes the start fail.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ OFF_S = 30 * DAY_S
 
 
 def check_time(store: Store, accepted: date | None) -> None:
-    """Raise SettingsError, which names both times and what to do, where the time of day leapt.
-    A leap on the day `accepted` (UTC), or before, is only logged."""
+    """Raise SettingsError where the time of day has leapt forward; its message names both times and
+    what to do. Only log that where the present day (UTC) is `accepted` or earlier.
+    """
     clock = store.clock
     with store.engine.connect() as connection:
         why = _leapt(connection, clock, None if store.is_sqlite else _server_time(connection))
@@ -43,7 +45,7 @@ def check_time(store: Store, accepted: date | None) -> None:
 
 def _leapt(connection: Connection, clock: Clock, server: float | None) -> str:
     """Return why the time of day cannot be right, as part of a sentence; "" where nothing
-    speaks against it.
+    contradicts it.
 
     Args:
         server: the database server's time of day, seconds since the epoch, where it has one.
@@ -68,7 +70,9 @@ def _server_time(connection: Connection) -> float:
 
 
 def _asleep_s(clock: Clock) -> float:
-    """Return how long the host slept since it booted, which its monotonic clock leaves out."""
+    """Return how many seconds the host slept since it booted. Its monotonic clock leaves these
+    out.
+    """
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - clock.monotonic())
 
 

@@ -1,7 +1,8 @@
-"""`pellucid serve`: starts the service's processes and minds them.
+"""The supervisor: `pellucid serve` itself, which starts the service's processes and watches them.
 
-The processes (`processes.py`) share nothing but the database and the listening socket. One that
-dies is started again, after a pause that grows; all end when this one does, however it ends.
+The processes (`processes.py`) share nothing but the database and the listening socket. A process
+that dies is started again, after a pause that grows. All end when the supervisor does, however that
+happens.
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ def _process(
     beat: Any,
     *more: Any,
 ) -> None:  # in the child
-    """Run a child process: `run` until stopped, or until its supervisor is gone. Exit with
-    status 1, after logging why, where it fails.
+    """Run a child process: `run` until stopped, or until its supervisor is gone. Exit with status
+    1, after logging why, where `run` fails.
 
-    `beat` is a `Beat` in shared memory: when it last asked whether to stop.
+    `beat` is a `Beat` in shared memory, which is updated each time that `run` asks whether to stop.
     """
     signals = _stop_signals()
     _end_with_parent()
@@ -104,17 +105,18 @@ def _process(
 
 
 def _end_with_parent() -> None:
-    """Have the kernel kill this process when its supervisor is gone: a process that hangs could
-    not end itself, and would keep what others wait for."""
+    """Have the kernel kill this process when its supervisor is gone. A process that hangs could not
+    end itself, and would keep locks and leases that others wait for.
+    """
     procs.prctl(procs.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _stop_signals() -> list[int]:
-    """Install handlers of SIGTERM and SIGINT. Return a list, empty until one of them comes, to
-    which its number is then appended.
+    """Install handlers of SIGTERM and SIGINT. Return a list to which they append the number of each
+    signal that arrives.
 
-    It is no `Event`: a handler runs wherever the program is, and inside the lock of an event it
-    would wait for itself.
+    A `threading.Event` would not do: a handler may run while the program holds the event's lock,
+    and would then wait for itself.
     """
     signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -127,12 +129,13 @@ def _stop_signals() -> list[int]:
 
 @dataclass
 class Silence:
-    """A process that does not report.
+    """What is known of a process that has not reported for a while. Times are monotonic seconds.
 
     Attributes:
-        since: when it was heard of last.
-        moved: when it was last seen to compute; until it is, `since`.
-        cpu_s, used_s: what it had used of the processor as of `moved`; and since `since`.
+        since: when the process reported last.
+        moved: when it was last seen to use the processor; at first the same as `since`.
+        cpu_s: processor seconds that it had used at `moved`.
+        used_s: processor seconds that it used after `since`.
     """
 
     since: float
@@ -141,15 +144,17 @@ class Silence:
     used_s: float = 0.0
 
     def look(self, now: float, cpu_s: float) -> None:
-        """Note whether the process has computed since the last look. `now`: monotonic seconds;
-        `cpu_s`: processor seconds it has used so far."""
+        """Note whether the process has used the processor since the last call. `now`: monotonic
+        seconds; `cpu_s`: processor seconds that it has used so far.
+        """
         used_s = cpu_s - self.cpu_s
         if used_s >= COMPUTES_S:
             self.moved, self.cpu_s, self.used_s = now, cpu_s, self.used_s + used_s
 
     def hangs(self, now: float, most_s: float) -> str:
-        """Return in a few words how the process hangs ("waits"), or "" where it is not believed
-        to. `most_s`: seconds for which it may be silent."""
+        """Return in a few words how the process hangs ("waits"), or "" where it does not seem to
+        hang. `most_s`: seconds for which it may go without a report.
+        """
         if now - self.since <= most_s:
             return ""
         if now - self.moved > most_s:
@@ -178,15 +183,15 @@ class Child:
 class Supervisor:
     """Starts the processes, and starts again those that die.
 
-    They are forked from this one, which has no threads of its own, keeps no connection and does
-    nothing else.
+    They are forked from the supervisor's process, which has no threads of its own, keeps no
+    connection and does nothing else.
 
     Args:
-        listening: socket of the API; None: there is none.
-        cpu_s: processor seconds that a process, by its id, has used.
+        listening: listening socket of the API; None: there is no API.
+        cpu_s: returns the processor seconds that a process, given by its id, has used.
 
     Attributes:
-        counts: what happened to the processes; memory that those of the API share.
+        counts: what happened to the processes, in memory that the API's processes share.
     """
 
     def __init__(
@@ -216,7 +221,7 @@ class Supervisor:
         ]
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT."""
+        """Keep the processes running until SIGTERM or SIGINT arrives, then stop them."""
         signals = _stop_signals()
         for name in COMMON:
             import_module(name)
@@ -270,8 +275,9 @@ class Supervisor:
             self._kill(child, now - since, why)
 
     def _most_s(self, child: Child, now: float) -> float:
-        """Return how many seconds a process may be silent before it is believed to hang; each
-        recent kill doubles them."""
+        """Return how many seconds a process may go without a report before it counts as hanging.
+        Each recent kill doubles them.
+        """
         if now - child.killed_at > FORGOTTEN_S:
             child.kills = 0
         decides = child.run is run_decider
@@ -279,8 +285,9 @@ class Supervisor:
         return float(most_s * 2**child.kills)
 
     def _kill_who_holds_up(self) -> None:
-        """Kill a process that hangs in the middle of a write to the database, which all others
-        wait for."""
+        """Kill a process that hangs in the middle of a write to the database, because all others
+        wait for that write.
+        """
         turn = None if self._line is None else self._line.head()
         now = time.monotonic()
         if turn is None or (writes_s := now - turn.since) < WRITES_MS / 1000:
@@ -327,7 +334,7 @@ class Supervisor:
         self.log.info("process_started", process=child.name, pid=process.pid)
 
     def _stop(self) -> None:
-        """Ask every process to end; kill what does not. The jobs run on."""
+        """Ask every process to end, and kill those that do not. The jobs run on."""
         alive = [c.process for c in self.children if c.process is not None]
         until = time.monotonic() + STOP_S
         while alive and time.monotonic() < until:

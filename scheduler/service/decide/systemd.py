@@ -1,5 +1,5 @@
-"""Messages to systemd that the service is up and alive (sd_notify(3)). Nothing is sent where it did
-not ask.
+"""Messages to systemd that the service is up and alive (sd_notify(3)). Nothing is sent where
+systemd did not ask for them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from contextlib import suppress
 
 
 def notify(message: str) -> None:
-    """Send one message (`READY=1`, `WATCHDOG=1`, `STOPPING=1`) to whoever started this process."""
+    """Send one message (`READY=1`, `WATCHDOG=1`, `STOPPING=1`) to systemd, if it started this
+    process and asked for messages.
+    """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return

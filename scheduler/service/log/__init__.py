@@ -1,1 +1,1 @@
-"""The event log, and what follows from it: state, tables, snapshots, audit."""
+"""The event log of the service, and what is made from it: state, tables, snapshots, audit."""

@@ -1,9 +1,10 @@
 """Checks whether a database still follows from its log, and whether its rows are as they were
 written.
 
-The log is followed: the decisions of each pass must be those that it has the digest of, and every
-derived table must hold what they and the events come to. Asked to, an audit decides the log again
-as well, with the code and the models that are there now, until a pass is taken otherwise.
+An audit replays the decisions that the log holds. The decisions of each pass (one round of
+decisions) must have the digest that the log holds for them, and every derived table must hold what
+events and decisions lead to. On request, an audit also decides again, with the present code and
+models, up to the first pass that comes out otherwise.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from scheduler.service.log.tamper import Head, Tampered, Verified, damage
 
 
 class CannotCheck(ValueError):
-    """Raised where a check needs something that is not here. It says nothing about the database.
-    One line.
+    """Raised where an audit cannot run because something is missing here, such as the service's
+    policy. The database may be sound all the same. The message is one line.
     """
 
 
@@ -44,10 +45,10 @@ class Divergence:
     Attributes:
         seq: number of the event: a pass, or the last event that changed a row.
         where: "decisions", "jobs", "nodes", "settings"; "log" for an event that makes no sense;
-            "pass" for a pass that now decides otherwise.
+            "pass" for a decision pass that comes out otherwise when it is decided again.
         what: the first difference: a decision, or a column of a row.
         logged, found: the value in the database, and the value that follows from the log.
-        bundle: digest of the models in use at the time.
+        bundle: digest of the models that were in use at that event.
     """
 
     seq: int
@@ -72,7 +73,7 @@ class Audit:
 
     Attributes:
         code: version of the code that checked.
-        decided_again: passes that were taken again, to the same decisions.
+        decided_again: decision passes that were decided again, with the same result.
         links: how many links the chain has. checked_by: name of the database's own check.
         divergences: where the database and its log differ, in the order of the log.
         tampered: rows that are not as they were written. damage: what the database's own check
@@ -112,8 +113,8 @@ def audit(
         decide_again: also take every pass again, up to the first that decides otherwise.
         head: an exported head of the chain, which the database's chain must extend.
 
-    Raise BundleError where a bundle that was decided with is not to be found, and CannotCheck
-    where the policy is not.
+    Raise BundleError where a bundle of models that made decisions of the log is missing, and
+    CannotCheck where the service's policy cannot be imported.
     """
     try:
         with store.reading() as connection:
@@ -200,8 +201,9 @@ class _Auditor:
             )
 
     def _decide_again(self, event: Event, texts: list[str]) -> None:
-        """Follow one event. A pass is decided again with the code and models of now; note a
-        divergence where its decisions come out otherwise."""
+        """Apply one event to the state. Decide a pass again with the present code and models, and
+        note a divergence where the result differs from `texts`, the recorded decisions.
+        """
         state = self.state
         if event.kind is Kind.CLOCK_MENDED:  # from here on all that came before has other times
             self.state = self._followed(event.seq, Mends.of(self.connection, event.seq))
@@ -220,8 +222,9 @@ class _Auditor:
                 self._diverged(event.seq, "decisions", *_first_difference(taken, now))
 
     def _part(self, diverged: Diverged, taken: list[Json]) -> None:
-        """Note that a pass is decided otherwise now. From here on the log is followed, not
-        decided again."""
+        """Note a divergence for a pass that is now decided otherwise. From this event on, apply the
+        recorded decisions and decide nothing again.
+        """
         event = diverged.event
         what, was, is_now = _first_difference(taken, [d.body() for d in diverged.decisions])
         if not what:

@@ -1,10 +1,10 @@
-"""Compares another bundle's durations with those of the bundle in use. The other one is a shadow,
-or the former bundle.
+"""Compares the durations that another bundle of models predicts with those of the bundle in use.
+The other bundle is a shadow (it decides nothing), or the one that was in use before.
 
-The log keeps, with every score, the values of the features it was made from. So any bundle that
-asks for no other features can be scored on the same jobs, now or after a restart, and decides
-nothing by it. What ended is the judge: both predictions of a job are held against how long it ran.
-Intervals are those of a bootstrap over users, who are drawn with all their jobs.
+With every score the log keeps the values of the features that the score was made from. So any
+bundle that needs no further features can score the same jobs, now or after a restart. Both
+predictions are compared with how long each job ran. Intervals come from a bootstrap over users: a
+user is drawn with all their jobs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Beside:
         digest, in_use: digests of the other bundle and of the one in use.
         jobs, users: number of ended jobs that both scored, and of their users.
         running: number of running jobs that count too, with their time so far.
-        error, error_in_use: mean |ln(true / predicted)| of each.
+        error, error_in_use: mean |ln(true / predicted)| of the other bundle and of the one in use.
         gain, low, high: error of the bundle in use less that of the other, and its 99 % interval.
         verdict: "better", "worse", "as good" or "too few", about the other bundle.
         why_not: one sentence on why the other bundle cannot be scored; "": it can.
@@ -79,14 +79,15 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The bundles compared with the one that decides, and whether a watch has returned to a former
-    one.
+    """The bundle in use compared with others, and whether the service returned to it from a newer
+    one that did worse (`watch_models`).
 
     Attributes:
-        in_use: its digest; "": there is none.
-        beside: shadow and former, where there are such.
-        left: digest of the bundle that a watch left for the one in use; "": it left none.
-        left_at, why: when (seconds since the epoch), and why, one sentence.
+        in_use: digest of the bundle in use; "": there is none.
+        beside: comparisons with the shadow and with the former bundle, where these exist.
+        left: digest of the newer bundle that was given up for the one in use; "": none was.
+        left_at, why: when that bundle was given up (seconds since the epoch), and why, one
+            sentence.
     """
 
     in_use: str = ""
@@ -97,11 +98,11 @@ class Standing:
 
 
 def standing(connection: Connection, copies: Path, shadow: Path | None) -> Standing:
-    """Return how the bundles beside the one in use compare with it.
+    """Return how the shadow bundle and the former bundle compare with the one in use.
 
     Args:
-        copies: folder of the bundles that were decided with.
-        shadow: folder of one that decides nothing; None, or not there: there is none.
+        copies: folder with a copy of every bundle that has been in use.
+        shadow: folder of a bundle that decides nothing; None or a missing folder: there is none.
     """
     used, last = uses(connection), returned(connection)
     if not used:
@@ -128,9 +129,10 @@ def standing(connection: Connection, copies: Path, shadow: Path | None) -> Stand
 def _stands(
     connection: Connection, role: str, folder: Path, used: Path, since: float
 ) -> Beside | None:
-    """Return how the bundle in `folder` compares with the one in use, in the folder `used`;
-    None where both are the same. Where one cannot be loaded, the answer has only `why_not`.
-    `since`: when the one in use came into use."""
+    """Return how the bundle in folder `folder` compares with the bundle in use, in folder `used`.
+    Return None where both are the same. Where one cannot be loaded, only `why_not` is set. `since`:
+    when the bundle in use came into use, seconds since the epoch.
+    """
     try:
         other, in_use = Bundle.load(folder), Bundle.load(used)
     except BundleError as error:
@@ -154,10 +156,12 @@ def learned_to(bundle: Bundle) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ended, and the inputs of the score that it was decided with.
+    """A job that ended, or still runs, for the comparison of two bundles.
 
     Attributes:
-        running: whether it still ran; then `ran_s` is how long it had run so far.
+        inputs: values of the features that the job's score was made from.
+        ran_s: seconds that it ran, or has run so far.
+        running: whether it still runs.
     """
 
     user: str
@@ -169,11 +173,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Began:
-    """A job that was started, and the inputs of the score that it was decided with.
+    """A job that was started, for the comparison of two bundles.
 
     Attributes:
-        ended: when; None: it runs.
-        counts: whether it ended by itself.
+        inputs: values of the features that the job's score was made from.
+        started, ended: seconds since the epoch; `ended` None: it still runs.
+        counts: whether it ended by itself: completed or failed.
     """
 
     user: str
@@ -187,11 +192,14 @@ class Began:
 def ended_with(
     connection: Connection, digest: str, since: float, most: int = MOST, until: float = inf
 ) -> list[Ended]:
-    """Return the jobs that were scored by a bundle and have ended, in the order of their ends.
+    """Return the jobs that a bundle of models scored and that have ended by themselves, in the
+    order of their ends.
 
     Args:
-        since: when the bundle came into use: older decisions are not looked at.
-        until: when another one did; likewise.
+        digest: digest of the bundle.
+        since, until: scores from before and after these times (seconds since the epoch) do not
+            count: when the bundle came into use, and when another one did.
+        most: at most so many jobs.
     """
     known = began_with(connection, digest, since, most, until=until, over=True)
     return [
@@ -213,7 +221,7 @@ def began_with(
     `most` that started last. `since` and `until` are as in `ended_with`.
 
     Args:
-        over: only those that ended by themselves.
+        over: return only jobs that ended by themselves.
     """
     found: dict[str, Began] = {}
     which = [jobs.c.started_at.is_not(None), *([jobs.c.state.in_(STATES)] if over else [])]
@@ -274,11 +282,11 @@ def in_order(known: Iterable[Began]) -> list[tuple[float, Began]]:
 
 
 def as_of(known: Sequence[Began], count: int) -> list[Ended]:
-    """Return the first `count` jobs that ended, and the jobs that ran when the last of those
-    ended.
+    """Return the first `count` jobs that ended, and the jobs that were running when the last of
+    these ended.
 
-    Jobs that ended soon are short. Those that still ran are there so that models do not look
-    better the shorter they predict.
+    Without the running jobs, only short ones would count, and a model that predicts too short would
+    look good.
     """
     ended = in_order(known)[:count]
     now = ended[-1][0] if ended else 0.0
@@ -339,10 +347,10 @@ def beside(
 
 
 def uses(connection: Connection) -> list[tuple[str, float, int]]:
-    """Return the bundles in the order they came into use, as (digest, when, `seq` of the
-    event).
+    """Return the bundles of models in the order in which they came into use, as (digest, time,
+    `seq` of the event).
 
-    One that is taken again while it is in use counts once.
+    A bundle that is loaded again while it is in use counts once.
     """
     query = select(events.c.seq, events.c.at, events.c.body)
     rows = connection.execute(
@@ -357,16 +365,16 @@ def uses(connection: Connection) -> list[tuple[str, float, int]]:
 
 
 def doubts_of(connection: Connection, seq: int) -> list[str]:
-    """Return the figures in which the bundle of event `seq` was judged worse before it was
-    promoted."""
+    """Return the names of the figures in which a bundle was judged worse before it was promoted.
+    `seq`: number of the event by which it came into use.
+    """
     body = connection.execute(select(events.c.body).where(events.c.seq == seq)).scalar_one()
     return list(json.loads(body).get("doubts", []))
 
 
 def returned(connection: Connection) -> Mapping[str, object]:
-    """Return the last return to a former bundle, as the log has it; empty when there was none.
-
-    Its `at` is when.
+    """Return the body of the log's last event of a return to a former bundle, with the event's time
+    as `at`. Return an empty mapping where there was none.
     """
     query = select(events.c.at, events.c.body).where(events.c.kind == Kind.BUNDLE_RETURNED.value)
     row = connection.execute(query.order_by(events.c.seq.desc()).limit(1)).one_or_none()
@@ -374,8 +382,9 @@ def returned(connection: Connection) -> Mapping[str, object]:
 
 
 def _picks(other: Bundle, in_use: Bundle) -> list[int]:
-    """Return where each feature of `other` stands among those of the bundle in use. Raise
-    BundleError where one is missing there."""
+    """Return the index of each feature of `other` among the features of `in_use`. Raise BundleError
+    for a feature that `in_use` does not have.
+    """
     places = {spec: i for i, spec in enumerate(in_use.duration.features)}
     for spec in other.duration.features:
         if spec not in places:

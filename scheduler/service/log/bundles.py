@@ -1,4 +1,6 @@
-"""Bundles a service has decided with: kept by digest, so that its log can always be replayed."""
+"""Copies of the bundles of models that a service has decided with, kept by digest, so that its log
+can always be replayed.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ Signature = tuple[int, int, int]  # inode, size and time of bundle.json: they ch
 
 
 class BundleStore:
-    """The bundles in use so far.
+    """The copies of all bundles of models that were in use so far.
 
     Args:
-        folder: holds one folder per bundle, named by digest.
+        folder: holds one folder per bundle, named by the bundle's digest.
     """
 
     def __init__(self, folder: Path):
@@ -29,8 +31,8 @@ class BundleStore:
         self._loaded: dict[str, Bundle] = {}
 
     def find(self, body: Mapping[str, Any]) -> Bundle:
-        """Return the bundle that the body of a BUNDLE event names. Raise BundleError when it is not
-        there.
+        """Return the bundle that the body of a BUNDLE event names. Raise BundleError where its copy
+        is missing or is another bundle.
         """
         digest = body["digest"]
         bundle = self._loaded.get(digest)
@@ -42,8 +44,9 @@ class BundleStore:
         return bundle
 
     def take(self, path: Path) -> Bundle:
-        """Check the bundle at `path`, keep a copy, and return it. Raise BundleError with what
-        is wrong with it."""
+        """Check the bundle at `path`, copy it into the folder, and return it. Raise BundleError
+        with the reason where the bundle is unusable.
+        """
         bundle = Bundle.load(path)
         check(bundle)
         kept = self.folder / bundle.digest
@@ -58,13 +61,15 @@ class BundleStore:
         return bundle
 
     def body(self, path: Path, digest: str) -> dict[str, Any]:
-        """Return the body of the event that the bundle at `path` comes into use."""
+        """Return the body of the BUNDLE event by which the bundle at `path` comes into use."""
         doubts = read_doubts(path, digest)
         return {"digest": digest, "path": str(path)} | ({"doubts": doubts} if doubts else {})
 
 
 def signature(path: Path) -> Signature | None:
-    """Return a value that changes when the bundle at `path` does, or None while there is none."""
+    """Return a value that changes when the file of the bundle at `path` is replaced, or None where
+    there is no bundle.
+    """
     try:
         found = (path / JSON_NAME).stat()
     except OSError:

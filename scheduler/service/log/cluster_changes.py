@@ -1,8 +1,8 @@
-"""Changes of nodes and settings that operators ask for. They are checked against the present state,
-and become events.
+"""Changes of nodes and settings that operators ask for: checked against the present state, then
+made into events.
 
-The API and a restart with another cluster file come here, so that what one turns down the other
-does, too.
+The API and a restart with another cluster file both use these checks, so both refuse the same
+changes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from scheduler.service.log.store.tables import jobs
 
 
 class ChangeRefused(ValueError):
-    """Raised for a change that cannot be made; one line.
+    """Raised for a change that cannot be made. The message is one line.
 
     Attributes:
-        kind: for programs: not-found, not-yet, node-exists, not-ours, unknown-vc, policy-cannot
-            or invalid-request.
+        kind: why, as a code for programs: not-found, not-yet, node-exists, not-ours, unknown-vc,
+            policy-cannot or invalid-request.
     """
 
     def __init__(self, kind: str, why: str):
@@ -39,8 +39,8 @@ class ChangeRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A change that can be made. `node` is the node it is about, as it is now; `needed` is False
-    where nothing would change.
+    """A change that can be made. `kind` and `body` are those of its event; `node` is the affected
+    node as it is now; `needed` is False where the change would change nothing.
     """
 
     kind: Kind
@@ -62,7 +62,7 @@ class ClusterChanges:
     """Checks changes against the present nodes and settings.
 
     Args:
-        fixed: why nodes cannot come, nor change what they have; "": they can.
+        fixed: why nodes cannot be added, nor get other GPUs (`fixed_nodes`); "": they can.
     """
 
     def __init__(self, present: Present, fixed: str = ""):
@@ -194,8 +194,10 @@ class ClusterChanges:
     # --- what comes of it -------------------------------------------------------------------
 
     def never(self, connection: Connection, *wanted: Wanted) -> list[str]:
-        """Return the ids of waiting jobs that changes make too large for their virtual cluster.
-        The changes are made in `present`, not in the log."""
+        """Return the ids of the waiting jobs that would ask for more GPUs than their virtual
+        cluster has once the changes are made, and do not yet. The changes are made in
+        `self.present`, not in the log.
+        """
         before = set(too_large(connection, self.present))
         for one in wanted:
             if one.needed:
@@ -204,8 +206,9 @@ class ClusterChanges:
 
 
 def too_large(connection: Connection, present: Present) -> list[str]:
-    """Return the ids of waiting jobs that ask for more GPUs than their virtual cluster is to
-    have."""
+    """Return the ids of waiting jobs that ask for more GPUs than their virtual cluster will have
+    once all pending changes are made.
+    """
     gpus: dict[str, int] = {}
     for has in present.nodes.for_jobs():
         gpus[has.vc] = gpus.get(has.vc, 0) + has.gpus

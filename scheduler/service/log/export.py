@@ -1,4 +1,4 @@
-"""Ended jobs as a trace, for the next training."""
+"""Writes the service's ended jobs as a trace, from which the next models are trained."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def finished(store: Store) -> pa.Table:
     """Return every job that has ended and was not refused, in order of submission.
 
     Returns: A table in ``TRACE_SCHEMA``. `duration_s` is the time on GPUs of the attempt that
-    ended; null for a job that never ran, or of which nobody knows how long it did. A job of
-    which nobody knows how it ended is left out (a task of an array that left Slurm's queue,
-    say), and so is a row that does not fit the schema, which is logged.
+    ended; null for a job that never ran or that ran for an unknown time. Jobs with an unknown end
+    state are left out (a task of an array that left Slurm's queue, say). So are rows that do not
+    fit the schema; these are logged.
     """
     with store.reading() as connection:
         over = jobs.c.phase.in_([p.value for p in OVER])
@@ -63,10 +63,11 @@ def finished(store: Store) -> pa.Table:
 def keep_exporting(
     database: str, path: Path, every: int, stopping: Callable[[float], bool]
 ) -> None:
-    """Write `finished` to `path` each time `every` more jobs have ended, until stopped.
+    """Write the table of `finished` to `path` each time `every` more jobs have ended, until
+    stopped.
 
     Args:
-        stopping: waits for so many seconds at most; True: stop.
+        stopping: waits for so many seconds at most; returns True to stop.
     """
     store, last = Store(database), 0
     try:
@@ -90,8 +91,9 @@ def _count(store: Store) -> int:
 
 
 def profiles(connection: Connection, since: float = 0.0) -> Mapping[str, Any]:
-    """Return the latest profile measured of each job on GPUs, by job ID. Events before `since`
-    are not looked at."""
+    """Return the latest measured profile of each job, by job ID. Events before `since` (seconds
+    since the epoch) are ignored.
+    """
     seen = _latest(connection, Kind.OBSERVED, "profile", since)
     return seen | _latest(connection, Kind.PROFILED, "profile", since)
 

@@ -1,8 +1,8 @@
 """The state of the service, made by reading its log (docs/service-internals.md).
 
-Events are held back until the decision pass that covers them, so what arrived while a pass was
-being taken is in the next one, however the log is read: followed (`State.follow`), or decided again
-by an audit (`State.apply`).
+An event is held back until the decision pass (one round of decisions) that covers it. So what
+arrived during a pass belongs to the next one, whether the log is followed (`State.follow`) or
+decided again by an audit (`State.apply`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Bundles = Callable[[Mapping[str, Any]], Bundle]  # the bundle that a BUNDLE even
 
 
 class WaitingListener(Protocol):
-    """What a listener to the log does with waiting jobs."""
+    """The changes of waiting jobs that a reader of the log passes on to a `Listener`."""
 
     def set_priority(self, job_id: str, priority: int) -> None: ...
     def hold(self, job_id: str, now: float, reason: Reason = ...) -> None: ...
@@ -45,7 +45,7 @@ class WaitingListener(Protocol):
 
 
 class NodesListener(Protocol):
-    """What a listener to the log does with nodes."""
+    """The changes of nodes that a reader of the log passes on to a `Listener`."""
 
     def set_open(self, node: int, is_open: bool) -> None: ...
     def close_alone(self, node: int, gpus: int) -> None: ...
@@ -80,11 +80,11 @@ _ASKED = (Kind.CANCEL_ASKED, Kind.PRIORITY_SET, Kind.HELD, Kind.RELEASED, Kind.C
 
 
 class Diverged(Exception):
-    """Raised when a pass, decided again, differs from the one in the log.
+    """Raised when a decision pass that is decided again comes out otherwise than in the log.
 
     Attributes:
-        event: the DECIDED event.
-        decisions: what is decided now.
+        event: the pass's DECIDED event.
+        decisions: the decisions as they come out now.
     """
 
     def __init__(self, event: Event, decisions: Sequence[Decision]):
@@ -104,19 +104,21 @@ def digest_of(texts: Sequence[str]) -> str:
 
 
 class State:
-    """The decision core as the log has brought it about, and the ledger beside it.
+    """The decision core and the ledger (a record of every job), as the events read so far made
+    them.
 
     Args:
-        bundles: finds the bundle of a BUNDLE event.
-        keep: remember jobs that are over.
+        bundles: returns the bundle of models that a BUNDLE event names.
+        keep: remember jobs that are over, too.
 
     Attributes:
         header: what the core is built from; None before the first event.
-        now: time of the last pass, seconds since the epoch.
-        seen: `seq` of the last event folded, whether covered by a pass yet or not.
-        covered: `seq` up to which passes have been taken.
-        wake_at: when the core asked to be woken.
-        keys: [job, key] of waiting jobs that the last pass moved without a decision about them.
+        now: time of the last decision pass, seconds since the epoch.
+        seen: `seq` of the last event read, whether a pass covers it yet or not.
+        covered: `seq` of the last event that a pass covers.
+        wake_at: when the core asked to be woken, seconds since the epoch; None: it did not ask.
+        keys: [job ID, new key] of each waiting job that the last pass moved in its queue without a
+            decision about it.
         last: decisions of the last pass.
         bundle: digest of the models that decide now.
         present: nodes and settings; none before the first event.
@@ -140,8 +142,8 @@ class State:
     # --- fold -------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> list[Decision]:
-        """Apply one event. Return the decisions, when it is a pass. Raise Diverged when they differ
-        from the recorded ones.
+        """Apply one event; decide a pass again. Return the pass's decisions, or [] for any other
+        event. Raise Diverged where they differ from the recorded ones.
         """
         if event.seq <= self.seen:
             raise ValueError(f"event {event.seq} comes after event {self.seen}")
@@ -156,7 +158,7 @@ class State:
         return decisions
 
     def follow(self, event: Event, taken: Sequence[Decision]) -> None:
-        """Apply one event of the log, with its recorded decisions.
+        """Apply one event of the log; a pass is not decided again.
 
         Args:
             taken: the recorded decisions, if the event is a pass.
@@ -180,7 +182,7 @@ class State:
         self._asks_to_be_woken()
 
     def _wakes(self) -> None:
-        """Wake the core if the time for which it asked has come."""
+        """Wake the core if the time at which it asked to be woken has come."""
         if self.wake_at is not None and self.now >= self.wake_at:
             self.wake_at = None
             self.core.wake(self.now)
@@ -191,8 +193,8 @@ class State:
             self.wake_at = wake  # one asked for earlier still comes, as in simulation
 
     def passed(self, texts: Sequence[str]) -> Json:
-        """Return the body of the DECIDED event for the pass just taken; `texts` are its
-        decisions.
+        """Return the body of the DECIDED event for the decision pass just taken; `texts` are its
+        decisions as `encoded` returns them.
         """
         body = {
             "upto": self.covered,
@@ -203,8 +205,9 @@ class State:
         return {**body, "keys": self.keys} if self.keys else body
 
     def note(self, event: Event) -> None:
-        """Hold an event back until a pass covers it. A HEADER is taken at once: it makes a new
-        core."""
+        """Hold an event back until a decision pass covers it. A HEADER takes effect at once: it
+        makes a new core.
+        """
         self.seen = event.seq
         if event.kind is Kind.HEADER:
             self.header = LogHeader.from_body(event.body)
@@ -217,7 +220,7 @@ class State:
 
     @property
     def waiting(self) -> int:
-        """Return how many events no pass covers yet."""
+        """Return how many events no decision pass covers yet."""
         return len(self._pending)
 
     def upto(self, most: int) -> int:
@@ -227,7 +230,9 @@ class State:
         return self._pending[most - 1].seq if len(self._pending) > most else self.seen
 
     def due(self, now: float) -> bool:
-        """Return whether a pass is to be taken at `now`."""
+        """Return whether a decision pass is due at `now`: events wait for one, or the core asked to
+        be woken by then.
+        """
         return bool(self._pending) or (self.wake_at is not None and now >= self.wake_at)
 
     def take(self, upto: int, now: float) -> list[Decision]:
@@ -252,7 +257,9 @@ class State:
     # --- events into the core ---------------------------------------------------------------
 
     def _advance(self, core: Listener, upto: int) -> None:
-        """Give the events up to `upto` to the core, as of this pass, and to the ledger."""
+        """Pass the held-back events up to `upto` to the core and the ledger, at the time of this
+        decision pass. Skip events that are malformed, too late or cannot be carried out.
+        """
         while self._pending and self._pending[0].seq <= upto:
             event = self._pending.popleft()
             unknown = event.kind in _ASKED and event.job_id not in core.jobs  # just refused
@@ -273,7 +280,9 @@ class State:
             core.submitted(record.submission.job(), self.now, priority=record.priority)
 
     def apply_to(self, core: Core, event: Event, now: float) -> None:
-        """Apply to a copy of the core a change of nodes or settings that is not in the log."""
+        """Apply to `core`, a copy of this state's core, a change of nodes or settings that is not
+        in the log.
+        """
         if event.kind is Kind.SETTINGS_SET:
             spec = self.present.spec.with_settings(event.body["settings"])
             core.use_policy(policy_of(replace(spec, cluster=self.ledger.nodes.spec())), now)
@@ -288,8 +297,9 @@ class State:
         return {(event.job_id, event.body["attempt"]): event.kind for event in reported}
 
     def launches(self) -> list[Record]:
-        """Return the records of attempts that were decided on but not reported begun, in order
-        of decision."""
+        """Return the records of the attempts that were decided on but not yet reported begun, in
+        the order of their decisions.
+        """
         reported = self.reported()
         waiting = [
             r
@@ -360,8 +370,9 @@ def _node_removed(state: State, core: Listener, event: Event) -> None:
 
 
 def _fit_types(state: State, core: Listener, event: Event) -> None:
-    """Have the core decide by another policy, where a change brings several types of GPU that
-    the present one was not built for."""
+    """Give the core a newly built policy where a change of nodes brings types of GPU that the
+    present policy was not built for.
+    """
     cluster = state.ledger.nodes.spec(node_of(event.body))
     if not state.core.policy.fits(cluster):
         core.use_policy(state.present.policy_for(cluster), state.now)

@@ -1,7 +1,7 @@
-"""The state that a log leads to, made by following its decisions, never by deciding again.
+"""Makes the service's state from the decisions that its log holds, without deciding again.
 
-What was decided has taken effect, and stays so whatever code reads the log
-(`scheduler.core.following`). The newest snapshot saves following what came before it.
+Decisions of the log have taken effect, so they hold whatever version of the code reads the log
+(`scheduler.core.following`). Reading starts at the newest snapshot, where there is one.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ def followed(
     snapshots: StateCheckpoints | None = None,
     mends: Mends | None = None,
 ) -> State:
-    """Return the state at event `upto`. Events that no pass covers are still pending in it.
+    """Return the state at event `upto`. Events that no decision pass covers are still held back in
+    it.
 
     Args:
-        keep: remember jobs that are over; then no snapshot is used.
-        beat: called now and then with the event reached: a long log takes its time.
-        snapshots: where states were kept; None: the log is followed from its start.
-        mends: corrections of its times; None: all that the log holds.
+        keep: remember jobs that are over, too; then no snapshot is used.
+        beat: called now and then with the `seq` of the event reached, since a long log takes time.
+        snapshots: where states were kept; None: the log is read from its start.
+        mends: corrections of the log's times; None: all corrections that the log holds.
     """
     mends = mends or Mends.of(connection)
     state = None
@@ -60,8 +61,9 @@ def followed(
 def follow(
     state: State, connection: Connection, event: Event, mends: Mends | None = None
 ) -> list[Decision]:
-    """Have a state follow one more event. Return the decisions where the event is a pass, else
-    none."""
+    """Apply one more event of the log to a state, with its recorded decisions. Return these where
+    the event is a decision pass, else [].
+    """
     texts = texts_of(connection, event.seq) if event.kind is Kind.DECIDED else []
     return follow_texts(state, event, texts, mends)
 
@@ -69,8 +71,9 @@ def follow(
 def follow_texts(
     state: State, event: Event, texts: Iterable[str], mends: Mends | None = None
 ) -> list[Decision]:
-    """Have a state follow one more event, with the decisions of its pass in stored form. Return
-    these decisions, their times corrected by `mends`."""
+    """Apply one more event to a state, with the stored decisions of its pass. Return these
+    decisions. `mends` corrects times of the event and of the decisions.
+    """
     taken = decisions_of(texts)
     if mends is not None:
         late_s, event = mends.late_s(event.seq), mends.mended(event)

@@ -1,4 +1,4 @@
-"""Forecasts as events and rows, and ended jobs read from their table."""
+"""Writes forecasts to the database, and reads ended jobs from it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def ended(connection: Connection) -> list[SubmittedJob]:
 
 
 def body_of(made: StartForecast) -> Json:
-    """Return a forecast as plain values."""
+    """Return a forecast as plain values for the body of an event, without the fields that only
+    serve the moment at which it is made.
+    """
     record = asdict(made)
     for name in ("starts", "after", "aside", "receipt"):  # of the moment at which it is made
         del record[name]
@@ -59,7 +61,9 @@ def forecast_of(event: Event) -> StartForecast:
 
 
 def never(made: Mapping[str, StartForecast]) -> list[Claim]:
-    """Return a claim for each forecast that says that the job starts in no future."""
+    """Return a claim (a statement to users that is checked later) for each forecast that says that
+    the job will not start.
+    """
     return [
         Claim(Claimed.NEVER, job_id, one.made_at, due=one.made_at + NEVER_S)
         for job_id, one in made.items()
@@ -69,7 +73,9 @@ def never(made: Mapping[str, StartForecast]) -> list[Claim]:
 
 
 def write(connection: Connection, made: Mapping[str, StartForecast], bases: Iterable[str]) -> None:
-    """Write forecasts to their table, in place of earlier ones."""
+    """Write forecasts to their table, in place of earlier ones. `bases`: as which forecasts:
+    "submission" (the first one), "latest", or both.
+    """
     for basis in bases:
         rows = [
             {

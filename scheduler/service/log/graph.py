@@ -1,9 +1,11 @@
-"""Object graphs as plain records, in msgpack. Reading one runs no code.
+"""Writes object graphs as plain records, in msgpack. Reading them runs no code of the stored
+classes.
 
-A file names its classes and their fields; each object is a record of one of them, and what it
-holds of others is their number. Reading makes each object without calling anything of it, then
-fills in its fields, so what is shared stays shared. Classes are those of `PACKAGES` and no others.
-What is no data (functions, models) goes by a name that the caller knows it by.
+A file names its classes and their fields. Each object is a record with the values of its fields;
+where it refers to another object, the record has that object's number. The reader makes all objects
+without calling their constructors, then fills in their fields, so objects that were shared stay
+shared. Only classes of `PACKAGES` are allowed. Objects that are not data (functions, models) are
+stored as a name that the caller gives them.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _BUILTINS: dict[str, Any] = {
 
 
 class GraphError(ValueError):
-    """Raised where objects cannot be written or read this way. One line."""
+    """Raised where objects cannot be written or read in this form. The message is one line."""
 
 
 class _Unset:
@@ -55,12 +57,12 @@ class _Unset:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """How one schema became another; classes and enumerations are named by "module:name".
+    """How an older schema became the next one; classes and enumerations are named by "module:name".
 
     Attributes:
-        classes: the new name of each class that was renamed or moved, by its old one.
-        fields: of a class (by its new name), the new name of each renamed field; None: it is gone.
-        new: of a class likewise, the fields that were added, with their values.
+        classes: the new name of each class that was renamed or moved, by its old name.
+        fields: for each class (new name), the new name of each renamed field; None: removed.
+        new: for each class (new name), the fields that were added, with their values.
     """
 
     classes: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +76,8 @@ class Writer:
     Args:
         name: returns the name of an object that is no data, such as a model; None for any other
             object. Called once for each object.
-        fields: the fields to write of some classes, by "module:name"; of others all are written.
+        fields: for some classes, by "module:name", the fields to write; of other classes all are
+            written.
     """
 
     def __init__(
@@ -90,7 +93,9 @@ class Writer:
         self._depth = 0
 
     def part(self, root: Any) -> dict[str, Any]:
-        """Return the records of `root` and of all it holds, as plain values for msgpack."""
+        """Return the records of `root` and of all objects it refers to, as plain values for
+        msgpack.
+        """
         begun, classes, types = len(self._alive), len(self._classes), len(self._types)
         kinds, rows = array("H"), [self._pack(root)]
         for n, obj in enumerate(islice(self._alive, begun, None)):  # which grows meanwhile
@@ -158,8 +163,9 @@ class Writer:
         return msgpack.ExtType(_UNSET, b"") if kind is _Unset else self._numbered(value)
 
     def _numbered(self, value: Any) -> msgpack.ExtType:
-        """Give an object that is met for the first time its number. Return the reference that
-        is written for it. Raise GraphError where its class is outside `PACKAGES`."""
+        """Give a number to an object that is met for the first time, and return the reference that
+        is written for it. Raise GraphError where its class is outside `PACKAGES`.
+        """
         kind = type(value)
         if not _path(kind).startswith(PACKAGES):
             raise GraphError(f"{_path(kind)} is no part of a state")
@@ -191,12 +197,12 @@ class Writer:
 
 
 class Reader:
-    """Makes the Python objects that a `Writer` saved, part by part.
+    """Makes Python objects from what a `Writer` wrote, part by part.
 
     Args:
-        named: the object that each saved name stands for.
-        fields: the fields that a class must have, and no others, by "module:name".
-        migrations: from the schema of the file to this one, in order.
+        named: returns the object that a saved name stands for.
+        fields: by "module:name" of a class, the fields that it must have, and no others.
+        migrations: the steps from the schema of the file to the present one, in order.
     """
 
     def __init__(
@@ -213,8 +219,9 @@ class Reader:
         self._types: list[Any] = []
 
     def part(self, part: Mapping[str, Any]) -> Any:
-        """Return the object that was written. Raise GraphError where it cannot be made, and
-        whatever a wrong value raises."""
+        """Return the root object of one part. Raise GraphError where the part does not fit the
+        schema; a wrong value may raise any other exception.
+        """
         self._classes += [self._record(path, fields) for path, fields in part["classes"]]
         self._types += [_class(self._renamed(path)) for path in part["types"]]
         kinds = array("H", part["kinds"])
@@ -237,8 +244,9 @@ class Reader:
 
     def _record(self, path: str, fields: Sequence[str]) -> tuple[type, _Fill]:
         """Return the class that a file calls `path`, and a function that sets the fields of its
-        objects. Both are migrated. Raise GraphError where the fields are not those that it must
-        have."""
+        objects, both after migrations. Raise GraphError where the fields are not those that the
+        class must have.
+        """
         now: list[str | None] = list(fields)
         new: dict[str, Any] = {}
         for migration in self._migrations:

@@ -1,4 +1,6 @@
-"""What the decision core of a service is built from. It is the first event of the log."""
+"""The log header: what the decision core of a service is built from. It is the first event of the
+log.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ FOLLOWED = "slurm-followed"  # backend of a service that decides nothing itself
 
 
 class LogHeaderError(ValueError):
-    """Raised for a cluster or policy that a service cannot run; one line."""
+    """Raised for a cluster or policy that a service cannot run. The message is one line."""
 
 
 def runnable(*, follows: bool = False) -> list[str]:
-    """Return the names of the policies that a service can run. With `follows`, the service decides
-    nothing itself.
+    """Return the names of the policies that a service can run. `follows`: the service follows a
+    Slurm and decides nothing itself, so that further policies are possible.
     """
     return [name for name, kind in POLICIES.items() if not _unfit(kind, follows)]
 
@@ -55,7 +57,8 @@ def _unfit(kind: type[Policy], follows: bool) -> str:
 
 def servable(spec: CoreSpec, *, follows: bool = False) -> Policy:
     """Return the policy of `spec`. Raise LogHeaderError where a service cannot run it, and
-    InvalidSettings where its settings are of another cluster."""
+    InvalidSettings where its settings do not fit the cluster.
+    """
     if how := _unfit(spec.kind, follows):
         can = ", ".join(runnable(follows=follows))
         raise LogHeaderError(f"policy {spec.policy!r} {how}; a service cannot run it, but: {can}")
@@ -64,13 +67,14 @@ def servable(spec: CoreSpec, *, follows: bool = False) -> Policy:
 
 @dataclass(frozen=True, slots=True)
 class LogHeader:
-    """What the core is built from, and the clock.
+    """What the core is built from, and the service's clock.
 
     Attributes:
+        spec: cluster, policy and settings.
         start: first moment of the service's clock, seconds since the epoch.
         pace: seconds on that clock per real second: 1 but for the simulated backend.
-        backend: name of the backend decisions take effect on.
-        site: names the state folder, where its jobs are.
+        backend: name of the backend that carries out decisions.
+        site: name of the state folder in which the log's jobs run.
         names: names of the nodes, in order; () = they are numbered.
     """
 
@@ -85,8 +89,9 @@ class LogHeader:
         servable(self.spec, follows=self.backend == FOLLOWED)
 
     def core(self, estimator: LiveEstimator | None = None) -> Core:
-        """Return a new core without models: BUNDLE events bring those. `estimator`: one that
-        has learned from past jobs; None: a new one."""
+        """Return a new core without models; BUNDLE events give it those. `estimator`: one that has
+        learned from past jobs; None: a new one.
+        """
         core = assemble(self.spec, estimator or LiveEstimator())
         core.keeps_receipts = True
         return core
@@ -105,7 +110,7 @@ class LogHeader:
         return frozenset(Cluster(self.spec.cluster, self.spec.lent).profiling.nodes())
 
     def nodes(self) -> list[NodeRecord]:
-        """Return the nodes, all open."""
+        """Return a record of each node with which the log begins, all open."""
         return as_begun(self.spec.cluster, self.lent(), self.names)
 
     def body(self) -> Json:
@@ -135,14 +140,17 @@ class LogHeader:
         }
 
     def shape(self) -> Json:
-        """Return the body without the clock, which belongs to one start."""
+        """Return the body without the clock, which differs at each start, for comparison with
+        another header.
+        """
         once = ("start", "pace")
         return {name: value for name, value in self.body().items() if name not in once}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> LogHeader:
-        """Return the header from its `body`. Raise UnknownPolicy or InvalidSettings where these
-        cannot be had now, and LogHeaderError for a body that no version wrote."""
+        """Return the header from its `body`. Raise UnknownPolicy or InvalidSettings where policy or
+        settings are not available now, and LogHeaderError for a body that no version wrote.
+        """
         try:
             return cls._of_body(body)
         except (UnknownPolicy, InvalidSettings):
@@ -191,9 +199,10 @@ def _groups_body(spec: ClusterSpec) -> list[Any]:
 
 
 def establish(store: Store, header: LogHeader) -> LogHeader:
-    """Begin the log with a header. Return the header that the log has, which may state other
+    """Begin an empty log with `header`. Return the header that the log has, which may state other
     nodes and settings. Raise LogHeaderError where the log's jobs are on another backend, or in
-    another state folder."""
+    another state folder.
+    """
     with store.writing() as connection:
         first = store.first_in(connection)
         if first is None:
@@ -226,9 +235,8 @@ def establish(store: Store, header: LogHeader) -> LogHeader:
 
 
 def followed_header(store: Store) -> LogHeader:
-    """Return the last header of the log, with which a service that only follows goes on.
-
-    Raises LogHeaderError when there is none.
+    """Return the last header of the log of a service that follows a Slurm. Raise LogHeaderError
+    where the log is empty.
     """
     headers = store.read(kinds=[Kind.HEADER])
     if not headers:

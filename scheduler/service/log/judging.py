@@ -1,8 +1,9 @@
-"""Has what operators propose judged and promoted, by `pellucid promote`, one at a time.
+"""Judges and promotes the models that operators propose, one proposal at a time, by running
+`pellucid promote`.
 
-The models are judged as any candidate is, and what decides loads no training library: the program
-is another process, that takes little of the processor. One that was broken off by a stop is run
-again.
+The program judges these models as it judges any candidate. It is a separate process of low
+priority, so that the processes that decide load no training library. A run that is broken off
+because the service stops is repeated later.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ Ran = tuple[int, str, str]  # exit status, standard output, the last line of sta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """What candidates are judged with.
+    """Files and program with which proposals are judged.
 
     Attributes:
-        params: parameters of the pipeline, a file: they name registry and cluster.
-        out: folder where services read the champion's bundle.
+        params: file of the pipeline's parameters, which names the model registry and the cluster.
+        out: folder from which services read the champion's bundle (the models in use).
         program: the command `pellucid`.
     """
 
@@ -71,7 +72,9 @@ class Desk:
 
 
 def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping) -> None:
-    """Judge and promote what is asked for, and have weeks logged, until stopped."""
+    """Until stopped, judge and promote proposals as operators ask, and have the models' weekly
+    figures logged in MLflow.
+    """
     store = Store(database)
     clock = service_clock(store)
     turns = 0
@@ -88,8 +91,9 @@ def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping)
 def step(
     store: Store, proposals: Proposals, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> bool:
-    """Judge or promote one proposal. Return whether one was taken further; False also where a
-    stop broke it off, or the disk is full."""
+    """Judge or promote one proposal, if any asks for it. Return whether one got further; False also
+    where a stop broke it off, or the disk is full.
+    """
     log = structlog.get_logger(LOG)
     for one in reversed(proposals.each()):
         again = one.again_at is not None and clock() >= one.again_at
@@ -117,8 +121,8 @@ def step(
 
 
 def _next_look(one: Proposal, found: Judged) -> Judged:
-    """Return a judgement as the next look at a proposal; a look that failed leaves the former one
-    as it was, and counts.
+    """Return the record of a proposal that was judged once more, with one more in `looks`. Where
+    the new judgement failed, keep the former result.
     """
     assert one.judged is not None
     looks = one.judged.looks + 1
@@ -128,8 +132,10 @@ def _next_look(one: Proposal, found: Judged) -> Judged:
 
 
 def track(state_dir: Path, desk: Desk, now: float, stopping: Stopping) -> bool:
-    """Have `pellucid served --log` log the weeks that are over, once each; after a failure,
-    again in an hour at the earliest. Return whether weeks were logged."""
+    """Run `pellucid served --log` to log whole weeks in MLflow, unless the latest is logged
+    already. After a failure, try again in an hour at the earliest. Return whether weeks were
+    logged.
+    """
     log = structlog.get_logger(LOG)
     over = next((week.number for week in weeks(state_dir) if week.whole), None)
     marks = state_dir / served.FOLDER
@@ -151,8 +157,9 @@ def track(state_dir: Path, desk: Desk, now: float, stopping: Stopping) -> bool:
 
 
 def _tried(marks: Path) -> float:
-    """Return when logging of weeks was last tried, seconds since the epoch; minus infinity
-    where it never was."""
+    """Return when logging a week was last tried, seconds since the epoch; minus infinity where it
+    never was.
+    """
     try:
         return float(json.loads(read_text(marks / TRIED)))
     except (OSError, ValueError, TypeError):
@@ -160,8 +167,9 @@ def _tried(marks: Path) -> float:
 
 
 def _written(path: Path, what: Judged | Done) -> bool:
-    """Write how a judgement or a promotion ended. Return False where the disk takes nothing
-    now: the proposal is then taken again."""
+    """Write the result of a judgement or a promotion to `path`. Return False where that failed, as
+    on a full disk: the proposal is then tried again.
+    """
     try:
         write(path, what)
     except OSError as error:
@@ -205,7 +213,8 @@ def _promoted(
     one: Proposal, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> Done | None:
     """Promote a proposed version, or go back to the previous champion. Return the result, or None
-    if the service was stopping. The version is named, so that a repetition has no further effect.
+    if the service was stopping. The command names the version, so that repeating it has no further
+    effect.
     """
     assert one.wanted is not None
     judged = one.judged
@@ -233,8 +242,9 @@ def _promoted(
 
 
 def judged_on(store: Store, one: Proposal, desk: Desk) -> Path:
-    """Return the file of jobs that a proposal is judged on: jobs of this service, where enough
-    have ended since its models learned; else those of the pipeline."""
+    """Return the file of jobs on which a proposal is judged: jobs of this service, where enough
+    have ended since the proposed models were trained; else the pipeline's jobs.
+    """
     learned = Bundle.load(one.folder / BUNDLE).metadata.get("duration", {}).get("window_to")
     table = finished(store)
     if learned:

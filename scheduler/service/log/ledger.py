@@ -1,8 +1,9 @@
-"""The history of every job, read from the log alone: events, and the decisions as they were taken.
+"""The ledger: a record of every job and node, made from the log's events and recorded decisions.
 
-The ledger follows the log and never decides. It gives the rows of the tables `jobs` and `nodes`,
-says which reports still matter, and is all that is needed to go on from. A job moves by one table,
-`TRANSITIONS`; a move that is not in it is a defect, and raises with the story of the job.
+The ledger never decides. It gives the rows of the tables `jobs` and `nodes`, says which events
+still change something, and is all that a restart needs of the past. A job changes its phase only as
+the table `TRANSITIONS` allows; any other change is a defect, and raises an error with the job's
+story.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ REPORTS = (
 
 
 class Ledger:
-    """Records by job id, and the nodes, as the log tells of them.
+    """A record of each job by job id, and the nodes, as events and decisions made them.
 
     Args:
         keep: remember jobs that are over; otherwise `changes` drops them.
 
     Attributes:
-        nodes: as the log tells of them.
-        holding: the records that hold GPUs, by job id.
+        nodes: the nodes by number.
+        holding: records of the jobs that hold GPUs, by job id.
     """
 
     def __init__(self, *, keep: bool = False):
@@ -69,8 +70,8 @@ class Ledger:
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """Return whether an event changes the state. An event that comes too late, or twice, does
-        not.
+        """Return whether an event changes jobs, nodes or settings. False for one that comes too
+        late or twice.
         """
         if event.kind in ABOUT_NODES:
             return self.nodes.matters(event)
@@ -94,8 +95,9 @@ class Ledger:
         )
 
     def take(self, event: Event) -> None:
-        """Take in an event that matters. Raise IllegalTransition where the job's phase does not
-        allow it."""
+        """Apply an event for which `matters` is True. Raise IllegalTransition where the job's phase
+        does not allow it.
+        """
         if event.kind in ABOUT_NODES:
             self.nodes.take(event)
             if event.kind is Kind.GPUS_CLOSED:
@@ -112,8 +114,9 @@ class Ledger:
             self._changed[event.job_id] = None
 
     def decided(self, decisions: Iterable[Decision]) -> None:
-        """Take in the decisions of a pass, in order. Raise IllegalTransition where a job's
-        phase does not allow one."""
+        """Apply the decisions of a pass, in order. Raise IllegalTransition where a job's phase does
+        not allow one.
+        """
         for d in decisions:
             if d.action is Action.CHANGE_NODE:
                 self.nodes.settled(d.nodes[0])
@@ -145,7 +148,9 @@ class Ledger:
         return f"job {job_id} is not remembered" if record is None else record.story()
 
     def validate(self) -> None:
-        """Raise AssertionError unless what must hold between passes does."""
+        """Check what must hold between decision passes, such as that a job has a grant just while
+        it holds GPUs. Raise AssertionError where it does not.
+        """
         for record in self.records.values():
             assert (record.grant is not None) == record.phase.holds_gpus, record.story()
             assert (record.end is not None) == record.phase.over, record.story()
@@ -164,7 +169,9 @@ class Ledger:
         self._over(record, Phase.CANCELLED, End(event.at, EndState.CANCELLED))
 
     def _cancel_asked(self, record: Record, event: Event) -> None:
-        """Note that a job's end was asked for. The job is over when its end is reported."""
+        """Note that a user asked to cancel a job that holds GPUs. The job is over when its end is
+        reported.
+        """
         record.cancel_asked = True
 
     def _prioritised(self, record: Record, event: Event) -> None:
@@ -205,7 +212,7 @@ class Ledger:
         record.profile = profile_of(event.body)
 
     def _pair_observed(self, record: Record, event: Event) -> None:
-        """Change nothing: a measured pair speed is for the policy."""
+        """Change nothing: a measured pair speed concerns the policy, not the ledger."""
 
     def _profiled(self, record: Record, event: Event) -> None:
         record.profile, record.profiled = profile_of(event.body), True
@@ -244,7 +251,9 @@ class Ledger:
             record.queued_at = d.time
 
     def _queued_and_held(self, record: Record, d: Decision) -> None:
-        """Record the time at which a job joined its queue, if it was held in the same pass."""
+        """Record the time at which a held job first joined its queue, if that was not recorded
+        yet.
+        """
         if record.queued_at is None:
             record.queued_at = d.time
 
@@ -281,8 +290,8 @@ class Ledger:
             del self.holding[record.job_id]
 
     def _pair(self, job_id: str | None, partner: str | None) -> None:
-        """Set the partner of a job that holds GPUs; None: it shares them no longer. Do nothing for
-        a job without GPUs.
+        """Set the partner of a job that holds GPUs; None: the job shares its GPUs no longer. Do
+        nothing for a job without GPUs.
         """
         other = self.holding.get(job_id or "")
         if other is not None and other.grant is not None:
@@ -292,7 +301,9 @@ class Ledger:
     # --- tables -----------------------------------------------------------------------------
 
     def rekeyed(self, keys: Iterable[Sequence[Any]]) -> None:
-        """Take in [job, key] of waiting jobs that a policy moved without a decision about them."""
+        """Set the keys (order in the queue) of waiting jobs that a policy moved without a decision
+        about them. `keys`: (job ID, key) of each.
+        """
         for job_id, key in keys:
             self.records[job_id].key = key
             self._changed[job_id] = None

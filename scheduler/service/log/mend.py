@@ -1,8 +1,9 @@
-"""Repair of a log that a host with a wrong clock continued. Everything since is dated wrong, and
-stays so after the clock was set, because time in a log never goes back.
+"""Repairs the times of a log that a host with a wrong clock has written.
 
-The rows of the log stay. An event says which of them are dated by how much too late; who follows
-the log (`scheduler.service.log.followed`) has the times that are right, as have the rows of `jobs`.
+All later events are dated wrong as well, even after the clock was set right, because time in a log
+never goes back. The log's rows are not rewritten. A CLOCK_MENDED event says which events are dated
+too late, and by how much. Whatever reads the log (`scheduler.service.log.followed`) subtracts that,
+and the rows of `jobs` are corrected.
 """
 
 from __future__ import annotations
@@ -28,18 +29,20 @@ DAY_S = 86_400.0
 
 
 class NothingToMend(LogHeaderError):
-    """Raised when no time in the log is wrong, or it is not known which times are. One line."""
+    """Raised when no time in the log is wrong, or it is not known which times are. The message is
+    one line.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """Events dated too late. Times in seconds since the epoch.
+    """Events dated too late. Times are seconds since the epoch.
 
     Attributes:
-        first, last: the events.
+        first, last: `seq` of the first and the last such event.
         before: the latest time in the log before them; 0 when there is none.
-        begins, ends: their earliest and latest time as it stands.
-        by_s: how much is to be subtracted.
+        begins, ends: the earliest and the latest time of these events, as logged.
+        by_s: seconds to be subtracted.
     """
 
     first: int
@@ -60,14 +63,15 @@ class Wrong:
 
 
 def find(store: Store, now: float, first: int | None = None, began: float | None = None) -> Wrong:
-    """Return which events are dated wrong, and by how much. The host's clock must be right by
-    now. Raise NothingToMend where none is, or it cannot be known.
+    """Return which events are dated wrong, and by how much. The host's clock must be right again.
+    Raise NothingToMend where no event is, or where that cannot be known.
 
     Args:
         now: the time of day, seconds since the epoch.
-        first: the first event dated wrong. None: the one after the last leap of a day or more, up
+        first: the first event dated wrong. None: the event after the last leap of a day or more, up
             to the first event that lies in the future.
-        began: when that event truly was, seconds since the epoch; None: right after the one before.
+        began: when event `first` truly happened, seconds since the epoch; None: right after the
+            event before it.
     """
     early, late = array("d"), array("d")  # of each event, the earliest and the latest time
     with store.reading() as connection:
@@ -112,9 +116,9 @@ def find(store: Store, now: float, first: int | None = None, began: float | None
 def apply(
     store: Store, bundles: Bundles, wrong: Wrong, *, actor: str, reason: str, now: float
 ) -> int:
-    """Mend the log of a service that is stopped. Return how many rows of jobs have other times now.
-
-    Raises NothingToMend where the log was written meanwhile.
+    """Log a correction of the times `wrong`, on a stopped service, and correct the rows of `jobs`.
+    Return the number of corrected rows. Raise NothingToMend where the log has grown since `wrong`
+    was found.
     """
     body = {"first": wrong.first, "by_s": wrong.by_s, "reason": reason}
     with store.writing() as connection:
@@ -146,8 +150,9 @@ def _rows_mended(connection: Connection, store: Store, bundles: Bundles, upto: i
 
 
 def running(store: Store) -> list[str]:
-    """Return the names of the leases that somebody renews: the service is not stopped. Wait
-    long enough to see a renewal."""
+    """Return the names of the leases that a running process renews; [] if the service is stopped.
+    Wait long enough to see a renewal.
+    """
     with store.engine.connect() as connection:
         names = connection.execute(select(leases.c.name)).scalars().all()
     return [name for name in names if store.is_renewed(name)]

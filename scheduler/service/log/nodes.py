@@ -1,7 +1,7 @@
-"""The nodes as the log has them: whose they are, what they have, who drained them and why.
+"""The nodes as the log describes them: virtual cluster, GPUs, and who drained them and why.
 
-Like the ledger of jobs it follows the log and never decides: a change that waits for a node to be
-idle is made when the core says so (`Action.CHANGE_NODE`).
+Like the ledger of jobs, this applies events and recorded decisions, and never decides. A change
+that waits for a node to be idle takes effect with the core's decision `Action.CHANGE_NODE`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ class NodeRecord:
         node: its number, which no other node is ever given.
         profiling: whether it is lent to the profiling partition for good.
         open: False: drained, nothing new starts there.
-        leaves: whether it is removed once nothing runs there.
-        becomes: what it is to be once nothing runs there; `opens`: whether it is open then.
-        reason, actor, since: why, by whom and since when (seconds since the epoch) it is drained.
-        closed_gpus: those that do not answer, in order; nothing new starts on them.
+        leaves: whether the node is removed once nothing runs there.
+        becomes: the node's virtual cluster and GPUs once nothing runs there. opens: whether it is
+            open then.
+        reason, actor, since: why, by whom and since when (seconds since the epoch) the node is
+            drained.
+        closed_gpus: its GPUs that do not answer, in order; nothing new starts on them.
     """
 
     node: int
@@ -62,7 +64,9 @@ class NodeRecord:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> NodeRecord:
-        """Return a record from a row of the table `nodes`, which does not hold `opens`."""
+        """Return a record from a row of the table `nodes`. That table has no column for `opens`,
+        which keeps its default.
+        """
         to = json.loads(row["change"]) if row["change"] else None
         columns = {
             n: row[n] for n in ("node", "name", "profiling", "open", "reason", "actor", "since")
@@ -84,8 +88,9 @@ class NodeRecord:
 
     @property
     def closed_since(self) -> float | None:
-        """Return since when the GPU that was closed last is closed, seconds since the epoch;
-        None: all are open."""
+        """Return when the node was drained or one of its GPUs closed, whichever came last, in
+        seconds since the epoch. Return None where neither is so.
+        """
         drained = [self.since] if not self.open and self.since is not None else []
         return max([*drained, *(one.since for one in self.closed_gpus)], default=None)
 
@@ -119,7 +124,9 @@ def shape(has: Node) -> str:
 
 
 def change_words(change: str) -> str:
-    """Return the column `change` in words."""
+    """Return the column `change` of a node (its pending change) in words; "" where nothing is
+    pending.
+    """
     if not change:
         return ""
     to = json.loads(change)
@@ -195,14 +202,15 @@ class NodeTable:
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """Return whether an event changes anything: False where its node was removed, or exists
-        already and is to be added."""
+        """Return whether an event about a node changes anything. False where the node was removed,
+        or where a node of that name exists already and is to be added.
+        """
         if event.kind is Kind.NODE_ADDED:
             return self.named(event.body["name"]) is None
         return event.body["node"] in self.records
 
     def take(self, event: Event) -> None:
-        """Change the nodes as an event says that matters."""
+        """Apply an event about a node, for which `matters` is True."""
         body = event.body
         if event.kind is Kind.NODE_ADDED:
             self._put(NodeRecord(self.next, body["name"], node_of(body)))
@@ -239,7 +247,9 @@ class NodeTable:
         self._put(record)
 
     def settled(self, node: int) -> None:
-        """Make the change that waited for a node to be idle."""
+        """Make the change that waited until `node` was idle: remove the node, or give it what it is
+        to have.
+        """
         record = self.records[node]
         to = record.becomes
         if to is None:
@@ -271,7 +281,9 @@ class NodeTable:
     # --- what it will be --------------------------------------------------------------------
 
     def intended(self) -> dict[int, Node]:
-        """Return what the nodes are to be once all pending changes are made."""
+        """Return what each node will have once all pending changes are made, by number. Nodes that
+        are to be removed are left out.
+        """
         found = {node: record.intended for node, record in self.records.items()}
         return {node: has for node, has in found.items() if has is not None}
 
@@ -301,8 +313,11 @@ class NodeTable:
 
 
 def as_begun(spec: ClusterSpec, lent: Iterable[int], names: tuple[str, ...]) -> list[NodeRecord]:
-    """Return the nodes of a cluster as a log begins with them. `names` are theirs, where its groups
-    state none.
+    """Return a record of each node of a cluster with which a log begins.
+
+    Args:
+        lent: numbers of the nodes that are lent to the profiling partition for good.
+        names: names of the nodes, in order; (): those that the cluster's groups state.
     """
     given = names_of(spec, names)
     lent = frozenset(lent)

@@ -1,7 +1,8 @@
-"""Messages to owners who asked for them (`notify`) when a job starts or ends.
+"""Messages to the owners of jobs who asked for them (`notify`) when a job starts or ends.
 
-They are sent by the site's own program, called as Slurm calls its MailProg: `PROGRAM -s SUBJECT
-OWNER`, the text on standard input. /usr/bin/mail sends e-mail; a script of a few lines a webhook.
+They are sent by a program of the site, called as Slurm calls its MailProg: `PROGRAM -s SUBJECT
+OWNER`, with the text on standard input. /usr/bin/mail sends e-mail; a script of a few lines can
+call a webhook.
 """
 
 from __future__ import annotations
@@ -53,15 +54,17 @@ class Notice(NamedTuple):
 def keep_notifying(
     database: str, program: str, cursor: Path, stopping: Callable[[float], bool]
 ) -> None:
-    """Send what is due every two seconds, until stopped; of events before `mark` nothing.
+    """Send the messages that are due every two seconds, until stopped. The first call sends nothing
+    about events that are in the log already.
 
-    Each is sent once, or twice if this process dies between sending and noting it, or another
-    service on the database takes over. One that the program fails to send is logged, and not sent
-    again.
+    Each message is sent once; or twice, if this process dies between sending and noting it, or
+    another service on the database takes over. A message that the program fails to send is logged,
+    and not sent again.
 
     Args:
-        cursor: file with the number of the last event that was looked at.
-        stopping: waits for so many seconds at most; True: stop.
+        program: path of the program that sends messages.
+        cursor: file with the number of the last event that was handled.
+        stopping: waits for so many seconds at most; returns True to stop.
     """
     store, log, lease = Store(database), structlog.get_logger(LOG), None
     holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -105,8 +108,9 @@ def mark(store: Store, cursor: Path) -> None:
 
 
 def _decided(store: Store) -> int:
-    """Return the number of the last event that a pass has covered, or 0 before the first pass.
-    Later events are not in the table of jobs yet."""
+    """Return the number of the last event that a decision pass covers, or 0 before the first pass.
+    The table of jobs does not show later events yet.
+    """
     query = select(events.c.cause).where(events.c.kind == Kind.DECIDED.value)
     with store.engine.connect() as connection:
         return connection.execute(query.order_by(events.c.seq.desc()).limit(1)).scalar() or 0

@@ -1,7 +1,7 @@
 """Nodes and settings as they are now, and which changes of them can be made.
 
-The fold keeps a `Present` and asks it which events it admits; whoever wants to change something
-reads one off the tables, with what no pass has covered yet taken in, and asks it likewise.
+`fold.State` keeps a `Present` and asks it which events can be carried out. The API and a restart
+read a `Present` from the tables, with events that no decision pass covers yet, and ask it the same.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ CHANGES = (*sorted(ABOUT_NODES), Kind.SETTINGS_SET)
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """A change of settings that was accepted. `settings` holds all of the policy's, as plain
-    values.
+    """A change of settings that was accepted. `settings` holds all settings of the policy, also
+    those that stayed the same.
     """
 
     seq: int
@@ -64,12 +64,12 @@ class SettingsChange:
 
 @dataclass
 class Present:
-    """The nodes and settings to which a log has led.
+    """The nodes and settings to which the events of a log have led.
 
     Attributes:
-        header: how it began.
+        header: the first event of the log, with nodes and settings as they were then.
         changes: accepted changes of settings, in order.
-        coming: names of nodes that no pass has evaluated yet: they have no number.
+        coming: names of nodes that no decision pass has evaluated yet, so that they have no number.
     """
 
     header: LogHeader
@@ -84,8 +84,8 @@ class Present:
 
     @classmethod
     def read(cls, store: Store, connection: Connection) -> Present | None:
-        """Return the nodes and settings as they are, together with changes asked for since the last
-        pass. Return None where the log is empty.
+        """Return the present nodes and settings from the tables, together with changes that were
+        asked for since the last decision pass. Return None where the log is empty.
         """
         first = store.first_in(connection)
         if first is None:
@@ -111,7 +111,9 @@ class Present:
 
     @property
     def settings(self) -> Mapping[str, Any] | None:
-        """Return the policy's settings, where they changed since the log began; else None."""
+        """Return the policy's present settings, where they changed since the log began; else
+        None.
+        """
         return self.changes[-1].settings if self.changes else None
 
     @property
@@ -120,19 +122,23 @@ class Present:
         return self.header.spec.with_settings(self.settings)
 
     def policy_for(self, cluster: ClusterSpec) -> Policy:
-        """Return the policy with the present settings for a cluster. Raise InvalidSettings
-        where they do not fit it."""
+        """Return the policy with the present settings for a cluster. Raise InvalidSettings where
+        the settings do not fit the cluster.
+        """
         return policy_of(replace(self.spec, cluster=cluster))
 
     # --- events about nodes and settings ----------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """Return whether an event changes anything: False where its node was removed, or exists
-        already and is to be added."""
+        """Return whether an event about nodes or settings changes anything. False where its node
+        was removed, or where a node of that name exists already and is to be added.
+        """
         return event.kind is Kind.SETTINGS_SET or self.nodes.matters(event)
 
     def admits(self, event: Event) -> bool:
-        """Return whether a well-formed event can be carried out (`refuses`)."""
+        """Return whether a well-formed event can be carried out. `refuses` gives the reason where
+        not.
+        """
         return not self.refuses(event)
 
     def refuses(self, event: Event) -> str:
@@ -160,7 +166,7 @@ class Present:
         return ""
 
     def take(self, event: Event) -> None:
-        """Change nodes or settings as an event says that matters and is admitted."""
+        """Apply an event about nodes or settings, for which `matters` and `admits` are True."""
         if event.kind is Kind.SETTINGS_SET:
             self.changes.append(SettingsChange.of(event))
         else:
@@ -198,8 +204,8 @@ class Present:
 
 
 def _has(policy: str, settings: Mapping[str, Any]) -> bool:
-    """Return whether these can be a policy's. What was asked for in vain is in the table of an
-    older database until it is decided on again.
+    """Return whether a policy accepts `settings`. The table of an older database may also hold
+    changes of settings that were refused later.
     """
     try:
         recorded_settings(policy, settings)

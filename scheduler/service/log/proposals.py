@@ -1,8 +1,9 @@
-"""Models that an operator proposes on the pages, and what became of them.
+"""Models that operators propose on the web pages, and what became of the proposals.
 
-A proposal is a folder: the models, who proposed them and why, how they compared with the champion,
-who asked to promote them. Pages write what is asked; the maintenance process has `pellucid promote`
-judge and promote (`scheduler.service.log.judging`), and writes how that ended.
+A proposal is a folder with the models, who proposed them and why, how they compared with the
+champion (the models in use), and who asked to promote them. The pages write what operators ask for.
+The maintenance process runs `pellucid promote` to judge and promote
+(`scheduler.service.log.judging`), and writes the results.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ class NoProposal(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
-    """What was proposed.
+    """What an operator proposed.
 
     Attributes:
         at, by, why: when (seconds since the epoch), by whom, and why.
-        digest: of the models; "": the former champion is to come back.
-        former: digest of those that were in use.
-        change: edits, as a file of edits has them.
+        digest: digest of the proposed models; "": the former champion is to come back.
+        former: digest of the models that were in use at that time.
+        change: edits of the models, as in a file of edits.
     """
 
     at: float
@@ -54,16 +55,16 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """How it compares with the champion.
+    """How proposed models compare with the champion (the models in use).
 
     Attributes:
-        at: when it was judged.
-        version: of the registered model.
-        better: beyond chance in one figure, and worse in none.
-        reason: the outcome as one line; compared: a line for each figure.
-        outlook: what more jobs would tell; "": it is decided.
-        looks: how often it has been judged, each time on all jobs since.
-        error: why it could not be judged; "": it was.
+        at: when they were judged, seconds since the epoch.
+        version: version of the model in the registry.
+        better: whether they are better beyond chance in one figure, and worse in none.
+        reason: the result as one line. compared: a line for each figure.
+        outlook: what a judgement on more jobs may show; "": the result is final.
+        looks: how often they were judged, each time on all jobs since.
+        error: why they could not be judged; "": they were.
     """
 
     at: float
@@ -89,7 +90,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """How the promotion ended; `error` "": it is champion."""
+    """How a promotion ended. `error`: why it failed; "": the models are champion now."""
 
     at: float
     error: str = ""
@@ -97,7 +98,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A proposal and how far it is."""
+    """A proposal and its parts so far; a part that was not written yet is None."""
 
     name: str
     folder: Path = field(repr=False)
@@ -108,13 +109,14 @@ class Proposal:
 
     @property
     def back(self) -> bool:
-        """Return whether it asks for the former champion."""
+        """Return whether the proposal asks for the former champion to come back."""
         return not self.proposed.digest
 
     @property
     def state(self) -> str:
-        """Return how far it is: "judging", "unjudged", "better", "not yet" (it is judged
-        again in a week), "not better", "promoting", "promoted" or "failed"."""
+        """Return how far the proposal is: "judging", "unjudged" (judging failed), "better", "not
+        yet" (it is judged again in a week), "not better", "promoting", "promoted" or "failed".
+        """
         if self.done is not None:
             return "failed" if self.done.error else "promoted"
         if self.wanted is not None:
@@ -127,7 +129,9 @@ class Proposal:
 
     @property
     def again_at(self) -> float | None:
-        """Return from when on it is judged again, seconds since the epoch; None: it is not."""
+        """Return when the proposal is to be judged again, seconds since the epoch; None: it is
+        not.
+        """
         found = self.judged
         if found is None or found.error or found.better or self.wanted is not None:
             return None
@@ -152,8 +156,10 @@ class Proposals:
         why: str,
         now: float,
     ) -> Proposal:
-        """Store models as a proposal, and return it. Raise NoProposal where the same models are
-        proposed already, or `why` is empty or more than one line."""
+        """Store models as a proposal, and return the proposal. `former`: digest of the models in
+        use; `change`: the edits that made the new models. Raise NoProposal where the same models
+        are proposed already, or `why` is empty or more than one line.
+        """
         _check_why(why)
         same = (one for one in self.each() if one.proposed.digest == bundle.digest)
         if any(not one.done and one.state != "unjudged" for one in same):
@@ -196,7 +202,7 @@ class Proposals:
         write(found.folder / WANTED, Wanted(at=now, by=by, why=why.strip(), anyway=anyway))
 
     def one(self, name: str) -> Proposal:
-        """Return a proposal by its name. Raise NoProposal where there is none."""
+        """Return the proposal called `name`. Raise NoProposal where there is none."""
         folder = self.folder / name
         if WORD.fullmatch(name):
             proposed = _read(folder / PROPOSED, Proposed)
@@ -235,14 +241,15 @@ def _check_why(why: str) -> None:
 
 
 def write(path: Path, what: Proposed | Judged | Wanted | Done) -> None:
-    """Write a part of a proposal, whole."""
+    """Write a part of a proposal to its file in one step, so that no reader finds half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(asdict(what)), durable=True)
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
-    """Return a part of a proposal from its file; None where it is not there yet, or cannot be
-    read."""
+    """Return a part of a proposal from its file. Return None where the file is missing or cannot be
+    read.
+    """
     try:
         return kind(**json.loads(read_text(path)))
     except (OSError, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Questions that the API puts in the database for the process that follows a Slurm."""
+"""Questions that the API writes to the database for the process that follows a Slurm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything known of one job, and what happened to it."""
+"""The record of one job: everything known of it, and what happened to it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Grant:
     """The GPUs that a job holds. A job has a grant exactly while its phase holds GPUs.
 
     Attributes:
-        nodes, gpus: node indices and the GPU bit mask on each.
-        at: when they were given.
-        partner: who shares them.
-        begun: the attempt was reported started.
+        nodes, gpus: numbers of the nodes, and the bit mask of the job's GPUs on each.
+        at: when the GPUs were given, seconds since the epoch.
+        partner: id of the job that shares the GPUs; None: no job does.
+        begun: whether the attempt was reported started.
     """
 
     purpose: Purpose
@@ -62,7 +62,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Depends:
-    """A wait for other jobs to end: since when, and the id of the one that failed, or ""."""
+    """A job's wait for other jobs to end. `since`: when it began, seconds since the epoch;
+    `failed`: id of the job that failed, or "".
+    """
 
     since: float
     failed: str = ""
@@ -70,7 +72,9 @@ class Depends:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a job ended. `state` is None for a job that was refused."""
+    """How a job ended: when (`at`, seconds since the epoch), with which state, exit code and
+    message. `state` is None for a job that was refused.
+    """
 
     at: float
     state: EndState | None = None
@@ -83,24 +87,25 @@ class Record:
     """One job. Times are seconds since the epoch on the backend's clock.
 
     Attributes:
-        seq: seq of the event that submitted it.
+        seq: number of the event that submitted the job.
         reason: code of its latest decision.
-        priority: asked for; higher goes first.
-        key: the policy's order within its virtual cluster, smaller first.
+        priority: the priority that was asked for; higher goes first.
+        key: the policy's order within the virtual cluster, smaller first.
         attempt: number of the latest launch, from 1; 0 before.
-        profile: profile of its latest profiling run or observation.
-        progress: the latest that it reported of how long it runs; `unread`: why it is not known.
+        profile: profile from its latest profiling run or observation.
+        progress: the latest progress that the job printed. unread: why its progress is not known.
         silent: which of its GPUs do not answer, and why, in words.
-        profiled: it has been in the profiling partition.
-        granted: the decision that gave it GPUs last; -1 before.
-        grant: while it holds GPUs.
-        hold: while it is held, or is to be when its profiling run is over.
-        held_s: how long it was held, or waited for others to end, before.
-        depends: while it waits for others to end.
-        changed: it asks for something else than it was submitted with.
-        end: once it is over.
-        steps: what happened to it, in order; decisions that leave it waiting are not among them.
-        updated_seq: the last event that changed its row.
+        profiled: whether it has been in the profiling partition.
+        granted: number of the decision that gave it GPUs last; -1 before.
+        grant: the GPUs it holds; None: it holds none.
+        hold: the hold on it, also one that begins when its profiling run is over; None: it is not
+            held.
+        held_s: seconds that it was held, or waited for other jobs to end, in earlier spans.
+        depends: its wait for other jobs to end; None: it does not wait for any.
+        changed: whether it asks for something else than at its submission.
+        end: how it ended; None: it is not over.
+        steps: what happened to it, in order, without decisions that leave it waiting.
+        updated_seq: number of the last event that changed its row.
     """
 
     submission: Submission
@@ -131,7 +136,7 @@ class Record:
 
     @classmethod
     def submitted(cls, event: Event) -> Record:
-        """Return the record that a SUBMITTED event makes."""
+        """Return a new record from a SUBMITTED event."""
         asked = Submission.from_body(event.body)
         step = Step(event.at, event.kind, Phase.SUBMITTED, event.seq)
         return cls(asked, event.seq, priority=asked.priority, updated_seq=event.seq, steps=[step])
@@ -142,7 +147,7 @@ class Record:
 
     @property
     def waits_to_begin(self) -> bool:
-        """Return whether the attempt was decided on and is not yet reported begun."""
+        """Return whether the job was given GPUs and its attempt is not yet reported begun."""
         return self.grant is not None and not self.grant.begun
 
     def story(self) -> str:
@@ -165,11 +170,13 @@ class Record:
         }
 
     def _so_far(self) -> str:
-        """Return as text which of the job's GPUs do not answer, and the job's own progress."""
+        """Return, as text, which of the job's GPUs do not answer, and the progress that the job
+        printed.
+        """
         return "; ".join(filter(None, (self.silent, progress_words(self.progress, self.unread))))
 
     def standing(self) -> JobColumns:
-        """Return the columns of the row that change during the job's life."""
+        """Return the columns of the job's row that change during its life."""
         grant, end = self.grant, self.end
         held = () if grant is None else zip(grant.nodes, map(indices, grant.gpus), strict=True)
         hold = self.hold
@@ -198,7 +205,9 @@ class Record:
 
 
 def first_row(submitted: Event) -> JobColumns:
-    """Return the row of `jobs` that is written with a SUBMITTED event (which has its `seq`)."""
+    """Return the row of `jobs` that is written together with a SUBMITTED event. The event has its
+    `seq`.
+    """
     return Record.submitted(submitted).row()
 
 

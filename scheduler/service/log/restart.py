@@ -1,9 +1,10 @@
-"""Starting a service on a log with another cluster file: what differs, and which of the two holds.
+"""Starts a service on an existing log with another cluster file: finds what differs, and settles
+which of the two holds.
 
-Compared are what the file states and what the log has come to, nodes and settings that operators
-changed since included; a default that nobody wrote never differs. Either the file is applied, as
-operators' changes that are logged, or the log goes on and the file is ignored; nothing is decided
-for whoever starts the service.
+Compared are what the file states and the present nodes and settings of the log, changes by
+operators included. A default that nobody wrote in the file never differs. Either the file is
+applied, as logged changes by an operator, or the log stays as it is and the file is ignored.
+Whoever starts the service must choose.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ Ask = Callable[[ClusterChanges], Wanted]
 
 
 class FileDiffers(LogHeaderError):
-    """Raised when the cluster file and the log differ, and nobody chose which holds, or the
+    """Raised when the cluster file and the log differ, and nobody chose which of them holds, or the
     choice is impossible.
 
     Attributes:
-        differences: a line each.
+        differences: a line for each difference.
         can_apply: whether the file can be applied, if somebody chooses so.
     """
 
@@ -54,11 +55,12 @@ class FileDiffers(LogHeaderError):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that the file states otherwise than the log.
+    """One point in which the cluster file differs from the log.
 
     Attributes:
         lines: the difference in words.
-        ask: the change that makes the log follow the file; None: no change does, as `why_not` says.
+        ask: makes the change by which the log would follow the file; None: no change can, for the
+            reason `why_not`.
     """
 
     lines: tuple[str, ...]
@@ -77,15 +79,15 @@ def settle(
     actor: str = "",
     at: Callable[[LogHeader], float],
 ) -> Present:
-    """Make the cluster file and the log agree, as was chosen. Return the nodes and settings
-    that hold. Raise FileDiffers where that cannot be; then nothing has changed.
+    """Make the cluster file and the log agree, as was chosen. Return the nodes and settings that
+    hold. Raise FileDiffers where that is impossible; then nothing has changed.
 
     Args:
-        spec, names: as the file has them.
-        stated: what of them somebody wrote; a default never differs.
-        choice: the file is applied, or the log kept; None: FileDiffers when they differ.
+        spec, names: cluster, policy and settings of the file, and the names of its nodes.
+        stated: which parts of these somebody wrote in the file; a default never differs.
+        choice: apply the file, or keep the log; None: raise FileDiffers when they differ.
         fake_gpus: whether the local backend's GPUs are only declared.
-        actor: who applies the file.
+        actor: name of the person who applies the file.
         at: returns the time on the service's clock.
     """
     with store.writing() as connection:
@@ -130,8 +132,9 @@ def _undecided(
 def _carried_out(
     changes: ClusterChanges, found: list[Difference]
 ) -> tuple[list[Wanted], list[str]]:
-    """Return the changes in an order in which each can be made, and a line for each that
-    cannot, with why. The first are made in `changes`, not in the log."""
+    """Return the possible changes, in an order in which each can be made, and a line for each
+    impossible one, with the reason. The possible ones are applied to `changes`, not to the log.
+    """
     cannot = [one.why_not for one in found if one.ask is None]
     left = [one for one in found if one.ask is not None]
     made: list[Wanted] = []
@@ -185,8 +188,9 @@ def differences(
 
 
 def _kept_for_good(present: Present, spec: CoreSpec, stated: Stated) -> list[Difference]:
-    """Return the differences in cluster name, policy and profiling partition. A log keeps
-    these: none can be applied."""
+    """Return the differences in cluster name, policy and profiling partition. A log keeps its own
+    for ever, so none of these differences can be applied.
+    """
     was = present.header.spec
     found = []
     of_policy = stated.policy or bool(spec.settings.stated())  # whose settings they are
@@ -210,8 +214,9 @@ def _kept_for_good(present: Present, spec: CoreSpec, stated: Stated) -> list[Dif
 
 
 def _partition(present: Present) -> ProfilingPartition | None:
-    """Return the profiling partition with the nodes that are lent to it now, by virtual
-    cluster; None where there is none."""
+    """Return the log's profiling partition, with the number of nodes that each virtual cluster
+    lends to it now; None where there is none.
+    """
     spec = present.header.spec
     if spec.profiling is None or not spec.lent:
         return spec.profiling
@@ -291,8 +296,9 @@ def _nodes(present: Present, cluster: ClusterSpec, names: tuple[str, ...]) -> li
 def _matched(
     nodes: list[Node], log: dict[str, NodeRecord], alike: Callable[[Node, NodeRecord], bool]
 ) -> tuple[list[Node], list[tuple[Node, NodeRecord]]]:
-    """Return the nodes of the file that are `alike` no node of the log, and those that are,
-    each with its match. Matches are taken out of `log`."""
+    """Return the nodes of the file for which no node of the log is `alike`, and pairs of the other
+    nodes with their matches. Matches are removed from `log`.
+    """
     left: list[Node] = []
     found: list[tuple[Node, NodeRecord]] = []
     for has in nodes:
@@ -313,8 +319,9 @@ def _same(has: Node, record: NodeRecord) -> bool:
 
 
 def _going(has: Node, record: NodeRecord) -> bool:
-    """Return whether a node of the log is about to leave and is like this one, which would keep
-    it."""
+    """Return whether a node of the log is to be removed and has just what the file's node `has`, so
+    that the file would keep it.
+    """
     return record.leaves and _key(record.has) == _key(has)
 
 

@@ -1,4 +1,6 @@
-"""Puts a backup in the place of a damaged database, checked before and after."""
+"""Puts a backup in the place of a damaged database. Backup and database are checked before and
+after.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ class Restore:
 
     Attributes:
         file: file of the database. backup: file of the backup.
-        folder: the backup's folder, where its models are; None: the backup is a file alone.
+        folder: the backup's folder, with its models; None: the backup is a single file.
         events, waiting, running: what the backup holds: events, waiting and running jobs.
         at: when its last event was, seconds since the epoch.
     """
@@ -50,8 +52,9 @@ class Restore:
 
     @classmethod
     def of(cls, database: str, state_dir: Path, backup: Path) -> Restore:
-        """Read a backup and return what is to be restored. Raise StoreError where it is none,
-        or is damaged itself."""
+        """Read a backup and return what is to be restored. Raise StoreError where the file is no
+        backup, or is damaged itself.
+        """
         url = make_url(database)
         if url.get_backend_name() != "sqlite" or not url.database:
             raise StoreError("only a SQLite file is restored here; PostgreSQL: pg_restore")
@@ -119,8 +122,9 @@ class Restore:
         return [*done, "next: pellucid audit, then pellucid serve with --keep-log"]
 
     def _models(self) -> Iterator[str]:
-        """Copy the models and the site's name of a backup to where there are none. Yield a line
-        for each thing copied."""
+        """Copy the models and the site's name from a backup to the state folder, where it lacks
+        them. Yield a line for each thing copied.
+        """
         if self.folder is None:
             return
         bundles, site = self.folder / "bundles", self.folder / "site"

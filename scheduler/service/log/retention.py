@@ -1,5 +1,5 @@
-"""Deletes old rows that are not part of the log: idempotency keys, questions, judged claims, dead
-tokens.
+"""Deletes old rows that are not part of the log: idempotency keys, questions, claims (predictions
+that were compared with what happened) and tokens that no longer work.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ HOUR_S, DAY_S = 3600.0, 86_400.0
 
 
 def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
-    """Delete what is older than `keep_s` seconds. Return how many rows were deleted.
+    """Delete rows that are older than `keep_s` seconds. Return how many were deleted.
 
     Args:
-        now: time of day. clock: the service's own, by which submissions are dated.
+        now: time of day, seconds since the epoch.
+        clock: time on the service's own clock, which dates submissions.
     """
     since = now - keep_s
     old = (
@@ -41,11 +42,11 @@ def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
 def keep_pruning(
     database: str, keep_days: float, archive_days: float, stopping: Callable[[float], bool]
 ) -> None:
-    """Prune once an hour, and archive what is older than `archive_days` (0: nothing), until
-    stopped.
+    """Once an hour, delete rows older than `keep_days`, and archive bodies of the log older than
+    `archive_days` (0: none), until stopped.
 
     Args:
-        stopping: waits for so many seconds at most; True: stop.
+        stopping: waits for so many seconds at most; returns True to stop.
     """
     store, log = Store(database), structlog.get_logger("retention")
     clock = service_clock(store)

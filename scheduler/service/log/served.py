@@ -1,8 +1,9 @@
-"""Which models decided how many jobs, week by week, and how their predictions turned out.
+"""Which models decided about how many jobs, week by week, and how their predictions turned out.
 
-Counted from the log once an hour, into a file for each week in the state folder: pages show them,
-and `pellucid served` logs those of whole weeks with the registered versions in MLflow. Where the
-pages promote (setting `params`), that is done each week; the service itself needs no MLflow.
+The figures are counted from the log once an hour, into a file for each week in the state folder.
+The pages show them, and `pellucid served` logs those of whole weeks in MLflow with the registered
+versions. A service that may promote models (setting `params`) runs that command each week; the
+service itself needs no MLflow.
 """
 
 from __future__ import annotations
@@ -42,15 +43,16 @@ TWICE = log(2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What a bundle did in a week.
+    """The figures of one bundle of models in one week.
 
     Attributes:
-        digest: of the bundle.
-        decided: jobs that were scored with it when they came.
-        ended: jobs scored with it that ended by themselves in the week; the figures are of these.
-        users: of them.
-        error: mean |ln(true / predicted)|; ratio: the median of true / predicted.
-        twice: share that lasted between half and twice as long as predicted.
+        digest: digest of the bundle.
+        decided: number of jobs that it scored when they were submitted.
+        ended: number of jobs that it scored and that ended by themselves in the week; the figures
+            below are of these.
+        users: number of their users.
+        error: mean |ln(true / predicted)|. ratio: the median of true / predicted.
+        twice: share of jobs that lasted between half and twice as long as predicted.
     """
 
     digest: str
@@ -64,13 +66,14 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """What the bundles of a service did in a week.
+    """The figures of all bundles of a service in one week.
 
     Attributes:
-        number: of the week, since the epoch; `number * WEEK_S` is when it began.
-        over: it had ended when it was counted.
-        whole: nothing of it changes any more.
-        bundles: those that scored jobs which came or ended in it; most jobs first.
+        number: number of the week since the epoch; it began at `number * WEEK_S`.
+        over: whether the week had ended when it was counted.
+        whole: whether its figures are final.
+        bundles: figures of each bundle that scored jobs which came or ended in the week; the bundle
+            with most jobs first.
     """
 
     number: int
@@ -80,7 +83,7 @@ class Week:
 
     @property
     def since(self) -> float:
-        """Return when it began, seconds since the epoch."""
+        """Return when the week began, seconds since the epoch."""
         return self.number * WEEK_S
 
     @property
@@ -92,8 +95,8 @@ class Week:
 
 
 def counted(connection: Connection, number: int, *, now: float) -> Week:
-    """Return the numbers of a week, as known at `now`: for each bundle of models, the jobs that it
-    decided and its errors on the ended ones.
+    """Return the figures of week `number`, as known at `now`: for each bundle of models, the jobs
+    it scored and its errors on those that ended.
     """
     since = number * WEEK_S
     came = jobs.c.submitted_at >= since, jobs.c.submitted_at < since + WEEK_S
@@ -173,7 +176,7 @@ def keep_counting(database: str, state_dir: Path, stopping: Callable[[float], bo
 
 
 def count(store: Store, state_dir: Path, now: float) -> None:
-    """Write the files of the weeks that are not counted whole yet, the running one among them."""
+    """Write the files of all weeks that are not final yet, the present one included."""
     this = int(now // WEEK_S)
     known = {week.number for week in weeks(state_dir) if week.whole}
     with store.reading() as connection:
@@ -188,7 +191,7 @@ def count(store: Store, state_dir: Path, now: float) -> None:
 
 
 def weeks(state_dir: Path) -> list[Week]:
-    """Return the weeks that were counted, the latest first."""
+    """Return the weeks that were counted so far, the latest first."""
     return sorted(_read(state_dir / FOLDER), key=lambda week: -week.number)
 
 

@@ -1,13 +1,14 @@
-"""The state at one moment of the log, kept in a file, so that a start need not fold months.
+"""Snapshots: the service's state at one event of the log, kept in a file, so that a start need not
+read months of events.
 
-A snapshot is a shortcut and never the truth: it is used only if the log still holds the event it
-was taken at; what comes after it in the log is followed. Whatever is wrong with one, the log is
-followed from its start instead.
+A snapshot is a shortcut and never the truth. It is used only if the log still holds the event at
+which it was taken; later events are read from the log. Where anything is wrong with it, the log is
+read from its start instead.
 
 A file holds plain records with a schema, `FIELDS` (`scheduler.service.log.graph`; no pickle): what
-the log tells, jobs that are not over, the histories of those that are, and all that the core
-decides by (`scheduler.core.memory.CoreMemory`). The schema has a number, so that another release
-reads it, too: an older one by way of `MIGRATIONS`.
+the log says, jobs that are not over, the histories of ended jobs, and all that the core decides by
+(`scheduler.core.memory.CoreMemory`). The schema has a number, and `MIGRATIONS` convert older ones,
+so that a later release can read the file.
 """
 
 from __future__ import annotations
@@ -179,8 +180,8 @@ class StateCheckpoints:
 
     Args:
         folder: holds `SEQ.snapshot`, the newest few.
-        bundles: finds the models a state decides with; they are not in its file.
-        version: version of the code.
+        bundles: returns the models that a state decides with; they are not in its file.
+        version: returns the version of the code.
         every: events between two snapshots.
     """
 
@@ -197,8 +198,8 @@ class StateCheckpoints:
         self.every = every
 
     def save(self, state: State, passed: Event) -> Path:
-        """Write the state as it is after a pass to a file, and return its path. `passed` is the
-        pass's DECIDED event in the log.
+        """Write the state as it is after a decision pass to a file, and return its path. `passed`
+        is the pass's DECIDED event in the log.
         """
         recorded = msgpack.packb(Writer(_named(state), SCHEMA).part(_recorded(state)))
         at = passed.seq, _digest(passed)
@@ -211,8 +212,8 @@ class StateCheckpoints:
         return path
 
     def newest(self, connection: Connection, store: Store, upto: int) -> State | None:
-        """Return the state of the newest snapshot that can be read, whatever release wrote it. None
-        is used beyond event `upto`. Return None where there is none.
+        """Return the state of the newest usable snapshot, whatever release wrote it. Snapshots
+        taken after event `upto` are ignored. Return None where none is usable.
         """
         for version, recorded in self._sound(connection, store, upto):
             try:
@@ -233,8 +234,9 @@ class StateCheckpoints:
     def _sound(
         self, connection: Connection, store: Store, upto: int
     ) -> Iterator[tuple[int, bytes]]:
-        """Yield version and content of each usable file, the newest first: it belongs to this
-        user, is whole, and was taken of this log at event `upto` or before."""
+        """Yield version and content of each usable file, the newest first. A usable file belongs to
+        this user, is whole, and was taken of this log at event `upto` or before.
+        """
         for path in self._paths():
             try:
                 if path.stat().st_uid != os.geteuid():
@@ -253,8 +255,9 @@ class StateCheckpoints:
                 continue
 
     def _read(self, recorded: bytes, version: int) -> dict[str, Any]:
-        """Return what a file holds, by name, with its estimator restored. Raise GraphError
-        where a later version wrote it."""
+        """Return the content of a file by name, with the estimator restored. `version`: number of
+        the file's schema. Raise GraphError where it is later than this code's.
+        """
         steps = [MIGRATIONS[number] for number in range(version + 1, VERSION + 1)]
         if version > VERSION:
             raise GraphError("of a later version")

@@ -1,8 +1,9 @@
-"""Checks whether the rows of a database are those that were written, by its chain and its own
-check.
+"""Checks whether the rows of a database are as they were written: by the hash chain, and by the
+database's own check.
 
-Beside it a head, kept elsewhere: without one, whoever rewrites all of the chain, or cuts off its
-end with the rows it covers, is not found.
+A head of the chain that was exported and kept elsewhere makes the check complete. Without one,
+nobody notices that the whole chain was rewritten, or its end cut off together with the rows it
+covers.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ SHORTEST_KEY = 32  # bytes
 
 
 class HeadError(ValueError):
-    """Raised for a file of a head, or of a key, that cannot be used; one line."""
+    """Raised where the file of an exported head, or of a key, cannot be used. The message is one
+    line.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +63,14 @@ FOREIGN = "was not written by the service"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How far a chain reached at a time.
+    """How far the hash chain reached at one moment.
 
     Attributes:
-        links: how many transactions. head: digest of the last, and so of all.
-        events: number of events of the log by then.
-        at: seconds since the epoch.
-        signature: HMAC-SHA256 of the others by the operator's key; "" = not signed.
+        links: number of links, one for each transaction.
+        head: digest of the last link, and so of all.
+        events: number of events in the log at that moment.
+        at: that moment, seconds since the epoch.
+        signature: HMAC-SHA256 of the other fields by the operator's key; "" = not signed.
     """
 
     links: int
@@ -88,7 +92,7 @@ class Head:
         return hmac.compare_digest(self.signature, self._hmac(key))
 
     def text(self) -> str:
-        """Return the text that is signed."""
+        """Return the text that the signature covers."""
         return f"{self.links} {self.head} {self.events} {self.at!r}"
 
     def _hmac(self, key: bytes) -> str:
@@ -96,14 +100,17 @@ class Head:
 
 
 def head_of(connection: Connection, events: int, at: float) -> Head:
-    """Return the head of a database now. `events`: how many it has."""
+    """Return the present head of a database's chain. `events`: number of events in its log; `at`:
+    the time now, seconds since the epoch.
+    """
     last = chain.newest(connection)
     return Head(0, "", events, at) if last is None else Head(last.seq, last.head, events, at)
 
 
 def read_head(path: Path, key: bytes | None) -> Head:
-    """Return a head from the file to which it was exported. Raise HeadError where the file is
-    none, or is not signed by the key."""
+    """Return a head from the file to which it was exported. Raise HeadError where the file holds no
+    head, or one that the key did not sign.
+    """
     try:
         body = json.loads(read_text(path))
         names = {"links": int, "head": str, "events": int, "at": float, "signature": str}
@@ -138,15 +145,16 @@ def read_key(path: Path) -> bytes:
 
 
 class Verified:
-    """A check of a database against its chain.
+    """A check of a database's rows against its hash chain.
 
     Args:
-        followed: of a service that only follows a Slurm, whose rows of jobs and nodes do not
-            follow from events.
-        since: a head that it must extend.
+        followed: whether the service only follows a Slurm, so that its rows of jobs and nodes do
+            not follow from events.
+        since: an exported head, which the chain must extend.
 
     Attributes:
-        links: how many there are. found: what is wrong, in the order it was met.
+        links: number of links in the chain.
+        found: the rows that are not as written, in the order in which they were met.
     """
 
     def __init__(self, connection: Connection, followed: bool, since: Head | None = None):
@@ -200,8 +208,9 @@ class Verified:
         self._wrong[name, key] = Tampered(name, key, what, link)
 
     def _compare(self, sealed: list[Table]) -> None:
-        """Compare rows that may change, or go, with their latest digests. Note those that are
-        altered, foreign or missing."""
+        """Compare rows that may change, or be deleted, with their latest digests. Note rows that
+        are altered, missing, or not covered by any digest.
+        """
         seals = chain.sealed(self.connection)
         rest = [table for table in chain.CHAINED if table not in chain.IN_ORDER]
         for table in dict.fromkeys([*rest, *sealed]):
@@ -298,5 +307,5 @@ def _amcheck(connection: Connection) -> list[str]:
 
 
 def as_json(head: Head) -> str:
-    """Return a head as it is exported."""
+    """Return a head as the text that is exported (JSON)."""
     return canonical(asdict(head))

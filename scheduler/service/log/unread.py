@@ -1,4 +1,6 @@
-"""Since when the followed Slurm, or its slurmdbd, has been silent. Every answer says so."""
+"""Finds since when the followed Slurm, or its slurmdbd, does not answer. Every answer of the
+service mentions it.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ KEPT_S = 1.0  # for which the last finding is good
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Which parts of a followed Slurm do not answer.
+    """Which parts of a followed Slurm do not answer. Times are seconds since the epoch.
 
     Attributes:
-        slurm: when what is shown of Slurm was read; None: slurmctld answers.
+        slurm: when the shown state of Slurm was read; None: slurmctld answers.
         database: when limits, accounts and shares were read; None: slurmdbd answers.
     """
 
@@ -49,10 +51,10 @@ class Silent:
 
 
 class Unread:
-    """Asks the log whether Slurm answers, at most once a second.
+    """Reads from the log whether Slurm answers, at most once a second.
 
     Args:
-        follows: the service is in front of a Slurm; else it was always read.
+        follows: whether the service follows a Slurm; if not, everything counts as answering.
     """
 
     def __init__(self, store: Store, *, follows: bool) -> None:
@@ -61,7 +63,7 @@ class Unread:
         self._silent = Silent()
 
     def silent(self) -> Silent:
-        """Return which parts do not answer now."""
+        """Return which parts of Slurm do not answer now."""
         now = self._store.clock.monotonic()
         if self._follows and now >= self._until:
             self._silent, self._until = silent(self._store), now + KEPT_S
@@ -77,13 +79,16 @@ def silent(store: Store) -> Silent:
 
 
 def read_at(store: Store) -> float | None:
-    """Return when the followed queue was read last, seconds since the epoch; None where nobody
-    knows."""
+    """Return when the followed queue was last read, seconds since the epoch; None where that is
+    unknown.
+    """
     return _last(store)[0]
 
 
 def _last(store: Store) -> tuple[float | None, Mapping[str, Any]]:
-    """Return when the follower read the queue last, and what it wrote of that."""
+    """Return when the follower last read Slurm's queue (seconds since the epoch), and the body of
+    the event that it wrote then. Return (None, {}) where that is unknown.
+    """
     of_looks = select(events.c.body, events.c.at).where(events.c.kind == Kind.ADVISED.value)
     try:
         with store.engine.connect() as connection:

@@ -1,12 +1,11 @@
 """After a promotion, returns to the former models when the new ones are worse beyond chance.
 
-What ended since the new ones came into use, and what runs, is scored by both
-(`scheduler.service.log.beside`), at `FIRST` ended jobs and each time there are half as many again,
-so that looking often makes no false alarm likely. Those that were judged worse beyond chance before
-they were promoted are left at the first look at which they are behind: there was proof before. The
-return is an event, as a promotion is:
-whoever decides follows it, and a restart changes nothing. Models that were left so are not taken
-from the champion's folder again.
+Jobs that ended since the promotion, and running jobs, are scored by both
+(`scheduler.service.log.beside`). They are compared at `FIRST` ended jobs and each time there are
+half as many again; so few comparisons make a false alarm unlikely. Models that were judged worse
+beyond chance before their promotion are given up at the first comparison in which they are behind.
+The return is an event, like a promotion, so the decider follows it and a restart keeps it. Models
+that were given up are not taken from the champion's folder again.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ LOG = "watch"
 
 
 def keep_watching(database: str, bundles: Path, stopping: Callable[[float], bool]) -> None:
-    """Compare the models once a minute, until stopped.
+    """Compare the new models with the former ones once a minute, until stopped.
 
     Args:
-        bundles: folder of the copies that are decided with.
-        stopping: waits for so many seconds at most; True: stop.
+        bundles: folder with copies of the bundles that were in use.
+        stopping: waits for so many seconds at most; returns True to stop.
     """
     store, log = Store(database), structlog.get_logger(LOG)
     bundle_store, clock = BundleStore(bundles), service_clock(store)
@@ -61,8 +60,10 @@ def keep_watching(database: str, bundles: Path, stopping: Callable[[float], bool
 
 
 def look(store: Store, bundle_store: BundleStore, now: float) -> Beside | None:
-    """Return to the former models if the new ones are worse beyond chance. Return the
-    comparison, or None where there is nothing to watch, or too little has ended."""
+    """Compare the new models with the former ones, and return to the former if the new are worse
+    beyond chance. Return the comparison, or None where there is nothing to watch, or too few jobs
+    have ended.
+    """
     with store.reading() as connection:
         used, last = uses(connection), returned(connection)
         if len(used) < 2 or last.get("to") == used[-1][0]:
@@ -81,24 +82,26 @@ def look(store: Store, bundle_store: BundleStore, now: float) -> Beside | None:
 
 
 def is_left(former: Beside, *, doubted: bool) -> bool:
-    """Return whether the bundle in use is to be left for the former one.
+    """Return whether the bundle in use is to be given up for the former one.
 
     Args:
-        doubted: the one in use was judged worse before it was promoted.
+        former: how the former bundle compares with the one in use.
+        doubted: whether the one in use was judged worse before it was promoted.
     """
     behind = former.gain is not None and former.gain > 0
     return behind if doubted else former.verdict == "better"
 
 
 def due(ended: int) -> int | None:
-    """Return how many of the ended jobs are to be compared now, or None where too few have
-    ended."""
+    """Return how many of the `ended` jobs are to be compared now, or None where there are too
+    few.
+    """
     looks = [round(FIRST * GROWS**i) for i in range(LOOKS)]
     return max((count for count in looks if count <= ended), default=None)
 
 
 def was_left(store: Store, digest: str) -> bool:
-    """Return whether the service went back from this bundle because it was worse, and no bundle was
+    """Return whether the service gave this bundle up because it was worse, and no bundle was
     promoted since.
     """
     with store.reading() as connection:
@@ -107,7 +110,9 @@ def was_left(store: Store, digest: str) -> bool:
 
 
 def not_left(store: Store, digest: str) -> None:
-    """Raise BundleError if a bundle was left because it was worse, and none was promoted since."""
+    """Raise BundleError if the service gave this bundle up because it was worse, and no bundle was
+    promoted since.
+    """
     if was_left(store, digest):
         raise BundleError(
             f"bundle {digest[:12]} was worse than the one before, which decides again: promote "

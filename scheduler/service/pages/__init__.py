@@ -1,1 +1,1 @@
-"""Pages for people who wait and people who run the cluster (docs/service.md)."""
+"""Web pages for people who wait for jobs, and for people who run the cluster (docs/service.md)."""

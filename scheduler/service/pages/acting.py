@@ -1,7 +1,7 @@
-"""Actions on a job from its page: change, hold, release, cancel. The same for a group.
+"""Pages for actions on a job (change, hold, release, cancel), or on a group of jobs.
 
-Each is previewed first, by a GET that changes nothing, and then confirmed by a form of that page,
-which carries what was previewed.
+Each action is previewed first, by a GET that changes nothing. It is then confirmed by a form on the
+preview, which carries what was previewed.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ DEEDS = ("change", "hold", "release", "cancel")
 
 @router.get("/jobs/{job_id}/act")
 async def preview(request: Request, viewer: Asking, job_id: str) -> Response:
-    """Show what an action on a job would change. Nothing is changed: a form on that page does
-    the action."""
+    """Show what an action on a job would change. Nothing is changed: a form on the page shown does
+    the action.
+    """
     return await _answer(request, viewer, job_id, request.query_params, preview=True)
 
 
 @router.post("/jobs/{job_id}/act")
 async def act(request: Request, viewer: Asking, job_id: str) -> Response:
-    """Do an action on a job (`do`: change, hold, release or cancel; for a change also the new
-    values), and show the job again; or show what is wrong."""
+    """Do an action on a job (form field `do`: change, hold, release or cancel; for a change also
+    the new values), and show the job again; or show what is wrong.
+    """
     return await _answer(request, viewer, job_id, form(request), preview=False)
 
 
@@ -80,9 +82,10 @@ def act_on_group(request: Request, viewer: Asking) -> Response:
 def _many(
     request: Request, view: VisibleQueries, deed: str, ids: Sequence[str], *, preview: bool
 ) -> tuple[list[str], int]:
-    """Hold, release or cancel several jobs, or only preview that. Return the ids of the jobs to
-    which it is done, and how many of the others there are. Raise Problem where it can be done
-    to none."""
+    """Hold, release or cancel several jobs (`deed`), or only preview that. Return the ids of the
+    jobs for which it is done, and the number of the other jobs. Raise Problem where it can be done
+    for none.
+    """
     if deed not in DEEDS[1:]:
         raise Problem(422, "invalid-request", "jobs can be held, released or cancelled")
     ids = [job_id for job_id in ids if JOB_ID.fullmatch(job_id)][:MOST_CANCELLED]

@@ -1,7 +1,7 @@
 """What a job asks for, on pages: how it is shown, and the form that changes it.
 
-All of it follows from the declared fields. In the form a time is in hours, and what is left blank
-stays as it is.
+All of it is made from the declared fields of a job. In the form a time is in hours, and a field
+that is left blank stays as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST_NUMBER = 32  # characters
 
 
 def shown(one: Field, value: Any) -> str:
-    """Return a value in words."""
+    """Return the value of a job's field in words."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value == "":
@@ -37,7 +37,9 @@ def shown(one: Field, value: Any) -> str:
 
 
 def asked(job: JobRow) -> list[tuple[str, str]]:
-    """Return (label, value in words) of what the job asks for. A yes or no is always there."""
+    """Return (label, value in words) for each field that the job asks for. Fields of yes or no are
+    always included, others only with a value.
+    """
     given = ((one, getattr(job, name)) for name, one in FIELDS.items())
     return [(one.ask.label, shown(one, value)) for one, value in given if value or one.kind is bool]
 
@@ -53,7 +55,7 @@ def differences(job: JobRow, changes: Mapping[str, Any]) -> list[tuple[str, str,
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A field in the form that changes a job."""
+    """An input of the form that changes a job. `of`: the field of the job."""
 
     of: Field
 
@@ -63,7 +65,7 @@ class Input:
 
     @property
     def name(self) -> str:
-        """Name of the input: `time_limit_h` for `time_limit_s`."""
+        """Return the name of the input: `time_limit_h` for `time_limit_s`."""
         hours = self.of.ask.unit == "s"
         return f"{self.of.name.removesuffix('_s')}_h" if hours else self.of.name
 
@@ -75,12 +77,12 @@ class Input:
 
     @property
     def longest(self) -> int:
-        """Return how many characters the field takes at most."""
+        """Return how many characters the input takes at most."""
         return self.of.ask.longest if self.of.kind is str else LONGEST_NUMBER
 
     @property
     def attributes(self) -> dict[str, str | int | None]:
-        """Attributes of the element, without those that are None."""
+        """Return the attributes of the HTML element, without those that are None."""
         ask = self.of.ask
         if self.of.kind is str:
             return {"type": "text", "name": self.name, "maxlength": self.longest}
@@ -109,7 +111,7 @@ class Input:
         return " ".join(["a whole number" if self.of.kind is int else "a number", *words])
 
     def sent(self, value: Any) -> str:
-        """Return a value as the form sends it."""
+        """Return a value of the job's field as the form sends it, as text."""
         if isinstance(value, bool):
             return shown(self.of, value)
         return str(value / HOUR_S) if self.of.ask.unit == "s" else str(value)
@@ -126,7 +128,9 @@ class Input:
             return text
 
     def now(self, job: JobRow) -> str:
-        """Return the text shown in the field while nothing is filled in."""
+        """Return the text shown in the input while nothing is filled in: the job's present
+        value.
+        """
         value = getattr(job, self.of.name)
         if value and self.of.ask.unit == "s":
             minutes, seconds = divmod(round(value), 60)
@@ -138,8 +142,8 @@ INPUTS = {name: Input(one) for name, one in CHANGEABLE.items()}
 
 
 def inputs(vcs: Iterable[str], job: JobRow) -> list[tuple[Input, Sequence[str]]]:
-    """Return the form of a job, whose virtual cluster may become one of `vcs`: each input with its
-    choices, if there are any.
+    """Return the inputs of the form for a job, each with its choices, if there are any. `vcs`:
+    virtual clusters to which the job may move.
     """
     others = [vc for vc in vcs if vc != job.vc]
     found = [(one, ("yes", "no") if one.of.kind is bool else ()) for one in INPUTS.values()]
@@ -151,7 +155,7 @@ def inputs(vcs: Iterable[str], job: JobRow) -> list[tuple[Input, Sequence[str]]]
 
 
 def wanted(given: Mapping[str, str]) -> ChangeRequest:
-    """Return what the form asks for. Raises Problem (422)."""
+    """Return the request that the form asks for. Raise Problem (422) where a value does not fit."""
     sent = {name: one for name, one in INPUTS.items() if given[one.name]}
     for one in sent.values():
         if len(given[one.name]) > one.longest:
@@ -171,7 +175,9 @@ def wanted(given: Mapping[str, str]) -> ChangeRequest:
 
 
 def filled_in(changes: Mapping[str, Any]) -> str:
-    """Return the query of the form for changes; "" where the form cannot make them."""
+    """Return the query of an address that opens the form with these changes filled in; "" where the
+    form cannot make them.
+    """
     if changes.keys() - INPUTS.keys() or "" in changes.values():
         return ""
     sent = {INPUTS[name].name: INPUTS[name].sent(value) for name, value in changes.items()}

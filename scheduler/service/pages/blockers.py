@@ -1,4 +1,6 @@
-"""Bars of what is in the way of a waiting job: which runs must finish, and when they should."""
+"""Bars that show what keeps a waiting job from starting: which runs must end first, and when they
+should.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,13 @@ from scheduler.explain.render import WHAT, node_words, says
 
 @dataclass(frozen=True, slots=True)
 class BlockersPage:
-    """What is in the way now.
+    """What keeps a waiting job from starting now.
 
     Attributes:
-        says: the same in words.
-        runs: that must finish, the last first, each with the width of its bar in percent of the
-            longest.
-        besides: what else is in the way.
+        analysis: the analyst's answer. says: the same in words.
+        runs: jobs that must end first, the last to end first, each with the width of its bar in
+            percent of the longest.
+        besides: what else is in the way, in words.
     """
 
     analysis: Analysis
@@ -29,7 +31,7 @@ class BlockersPage:
 
 
 def blockers_page(analysis: Analysis) -> BlockersPage:
-    """Return the bars of an analysis."""
+    """Return the bars for an analysis of a waiting job."""
     at = analysis.at or 0.0
     ends = [(one, one.ends_in_s) for one in analysis.holders if one.ends_in_s is not None]
     longest = max((seconds for _, seconds in ends), default=0.0)

@@ -1,4 +1,4 @@
-"""The page of the present: the cluster node by GPU, which jobs run, which wait and why."""
+"""The front page: the cluster at this moment, node by GPU, which jobs run, which wait and why."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Tile = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A job on neighbouring GPUs of a node.
+    """A job on neighbouring GPUs of a node, as a block of the map.
 
     Attributes:
-        first, width: columns, from 1.
-        lane: "" alone; "upper" and "lower" when two share.
+        first, width: columns of the block (one for each GPU), from 1.
+        lane: "" for a job alone; "upper" and "lower" when two jobs share.
         job_id: "" when the viewer may not see the job.
-        css: colour and what is special about it.
+        css: style classes: the colour, and what is special about the job.
         tip: the same in words.
     """
 
@@ -48,7 +48,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node of the map; `words` says the same as the blocks."""
+    """A node of the map, with its jobs as blocks."""
 
     node: Node
     blocks: list[Block]
@@ -65,9 +65,11 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class VcMap:
-    """The nodes of a virtual cluster.
+    """The map of a virtual cluster.
 
-    `gpus`, `free` and `shared` leave out nodes lent for profiling; closed ones are not free.
+    `gpus`, `free` and `shared` are numbers of GPUs, without nodes lent for profiling. `free` leaves
+    out GPUs on which nothing may start. `shown` and `folded`: nodes shown at once, and nodes that
+    unfold on request.
     """
 
     name: str
@@ -80,7 +82,7 @@ class VcMap:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A row of the queue: a job of the viewer's, or `others` jobs that are not."""
+    """A row of the queue: a job of the viewer's, or a number (`others`) of jobs of other users."""
 
     vc: str
     position: int | None
@@ -92,10 +94,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A page of a virtual cluster's queue.
+    """Some rows of a virtual cluster's queue.
 
     Attributes:
-        next: the cursor of the page after it, or None.
+        waiting: number of jobs in the queue.
+        next: the cursor of the next rows, or None.
         more: whether there are more than `rows`.
     """
 
@@ -113,7 +116,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The content of the page of the present."""
+    """The content of the front page."""
 
     now: float
     tiles: list[Tile]
@@ -129,8 +132,11 @@ class Board:
 
 
 def board(view: PageQueries, only: str = "", after: str = "") -> Board:
-    """Return the page of one virtual cluster or of all. Raise BadCursor when `after` is no
-    cursor.
+    """Return the content of the front page. Raise BadCursor when `after` is no cursor.
+
+    Args:
+        only: the virtual cluster to show; "": all.
+        after: cursor of the queue's rows before; "": the first rows.
     """
     now = view.now()
     nodes = view.cluster()
@@ -167,7 +173,7 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
 
 def _groups(view: PageQueries, only: str) -> list[Group]:
     """Return the viewer's jobs in groups of similar jobs, in order of display. Return [] if the
-    jobs are few enough to list each.
+    jobs are few enough to list one by one.
     """
     groups = view.groups(**({"vc": only} if only else {}))
     return in_order(groups) if sum(group.jobs for group in groups) > MANY else []
@@ -306,13 +312,15 @@ def _queues(
 
 
 def _runs(entries: Sequence[QueueEntry]) -> list[list[QueueEntry]]:
-    """Return a queue as runs of the viewer's jobs and of others' in turn."""
+    """Return a queue cut into runs of neighbours: jobs of the viewer's, jobs of others, and so on
+    in turn.
+    """
     return [list(run) for _, run in groupby(entries, lambda e: e.job is not None)]
 
 
 def _first(runs: Sequence[list[QueueEntry]], rows: int) -> list[list[QueueEntry]]:
-    """Return the first runs, that fill a number of rows: each of the viewer's jobs takes one, and
-    each run of others' takes one.
+    """Return the first runs of a queue that fill `rows` rows: each of the viewer's jobs takes one
+    row, and each run of others' jobs takes one.
     """
     found = list[list[QueueEntry]]()
     for run in runs:

@@ -1,6 +1,7 @@
-"""The pages that compare models, by week and side by side, and say what moved a user's estimates.
+"""Pages that compare models, by week and side by side, and that show which terms moved a user's
+estimates.
 
-Both are for operators: they name users and their jobs.
+Both are for operators, because they name users and their jobs.
 """
 
 from __future__ import annotations
@@ -117,8 +118,13 @@ def _on_the_same_jobs(
     used: list[tuple[str, float, int]],
     asked: list[str],
 ) -> Contrast:
-    """Return how two models compare on the jobs of the one that came into use last, which is
-    the first of `asked`. Raise BundleError where neither was in use, or one cannot be read."""
+    """Return how two models compare on the jobs of the one that came into use last, which is the
+    first of `asked` (digests). Raise BundleError where neither was in use, or one cannot be read.
+
+    Args:
+        proposed: proposals by the digest of their models.
+        used: bundles that were in use, as `beside.uses` returns them.
+    """
     both = []
     for digest in asked:
         known = proposed.get(digest)
@@ -139,8 +145,7 @@ def _on_the_same_jobs(
 
 
 def _copy(settings: Settings, digest: str) -> Bundle:
-    """Return the copy that was kept of a bundle in use. Raise BundleError where there is
-    none."""
+    """Return the kept copy of a bundle that was in use. Raise BundleError where there is none."""
     if not DIGEST.fullmatch(digest):
         raise BundleError("There are no such models.")
     return Bundle.load(settings.state_dir / "bundles" / digest)

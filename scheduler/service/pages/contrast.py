@@ -1,7 +1,7 @@
-"""Two models side by side on the same jobs, and what moved a user's estimates.
+"""Compares two models on the same jobs, and shows which terms moved a user's estimates.
 
-A score is a sum. So a difference of two means of scores is a sum, too, over the same terms. What
-remains is the effect of a change of the models meanwhile.
+A score is a sum of terms. So the difference of two mean scores is a sum over the same terms, and
+what remains is due to a change of the models in between.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ SHOWN = 12  # terms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """Two models on the same jobs.
+    """How two models compare on the same jobs.
 
     Attributes:
-        found: how the other one compares with the first, beyond chance or not.
-        groups: errors of the first (before) and of the other (after), by group.
-        moved: predictions that differ most, of the first (before) and of the other (after).
-        shapes: the shapes that differ most, as (the first one's, the other's).
-        only: terms that one of them lacks, in words.
+        found: how the second model compares with the first, beyond chance or not.
+        groups: errors of the first (before) and of the second (after), by group of jobs.
+        moved: predictions that differ most, by the first (before) and by the second (after).
+        shapes: charts of the shape functions that differ most, as (first model's, second model's).
+        only: terms that one of the models lacks, in words.
     """
 
     found: Beside
@@ -54,12 +54,12 @@ class Contrast:
 
 
 def contrast(one: Bundle, other: Bundle, seen: Sequence[Ended], role: str) -> Contrast:
-    """Return how two models compare.
+    """Return how two models compare on the same jobs.
 
     Args:
-        seen: jobs with the inputs of the first one's scores. Those that still run count in the
-            comparison, and are in no group.
-        role: of the other: "former" or "shadow".
+        seen: jobs with the inputs of the first model's scores. Running jobs count in the
+            comparison, but are in no group.
+        role: role of the second model: "former" or "shadow".
     """
     found = beside(role, other, one, seen)
     ended = [job for job in seen if not job.running]
@@ -113,8 +113,9 @@ def _text(model: AdditiveModel, term: Term) -> str:
 
 
 def _apart(first: AdditiveModel, mine: Term, then: AdditiveModel, others: Term) -> float:
-    """Return the mean distance of two shapes of one feature, over the rows that the first one
-    learned from."""
+    """Return the mean distance between two shape functions of the same feature, weighted by the
+    rows from which the first was learned.
+    """
     axis, other = first.axes[mine.features[0]], then.axes[others.features[0]]
     values: list[Value] = list(axis.categories)
     if axis.spec.kind == "continuous" and axis.cuts:
@@ -132,10 +133,14 @@ def _apart(first: AdditiveModel, mine: Term, then: AdditiveModel, others: Term) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """The first score of a job, and what came of it.
+    """The first score of a job, and how long the job ran.
 
     Attributes:
-        ran_s: how long it ran; None: it has not ended by itself.
+        at: when the job was submitted, seconds since the epoch.
+        bundle: digest of the models that made the score.
+        value: the score, ln(1 + seconds).
+        inputs: values of the features, as text.
+        ran_s: how long it ran, seconds; None: it has not ended by itself.
     """
 
     job_id: str
@@ -148,12 +153,13 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mover:
-    """A term, and by what factor it moved a user's estimates.
+    """A term of the model, and the factor by which it moved a user's estimates.
 
     Attributes:
         text: the term in words.
-        score: the logarithm of that factor.
-        then, now: the usual value of its feature, in words; "" of a pair.
+        score: the logarithm of the factor.
+        then, now: the usual value of its feature at both times, in words; "" for a pair of
+            features.
     """
 
     text: str
@@ -163,22 +169,22 @@ class Mover:
 
     @property
     def factor(self) -> str:
-        """Return it as a factor, in words."""
+        """Return the factor in words."""
         return factor_text(self.score)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movement:
-    """What moved a user's estimates between two times.
+    """What moved a user's estimates from an earlier time to now.
 
     Attributes:
-        then, now: how many jobs of each time.
-        estimate: logarithm of the factor between the typical estimates; lasted: likewise between
-            how long the jobs ran (None: too few ended).
-        movers: the terms, those that moved most first; rest: all others together.
-        models: what the change of the models did; None: they did not change.
-        enough: whether both times have jobs enough; else only their numbers are known.
-        cut: whether there may be more jobs of each time than the latest, which are looked at.
+        then, now: number of jobs of each time.
+        estimate: logarithm of the factor between the typical estimates of both times.
+        lasted: the same for how long the jobs ran; None: too few ended.
+        movers: the terms that moved the estimates, most first. rest: sum of all other terms.
+        models: the part due to a change of the models; None: they did not change.
+        enough: whether both times have enough jobs; if not, only their numbers are known.
+        cut: for each time, whether there may be more jobs than the latest ones, which were read.
     """
 
     then: int = 0
@@ -292,8 +298,9 @@ def _middle(values: Sequence[Value]) -> str:
 def _translated(
     of: AdditiveModel, model: AdditiveModel, inputs: Sequence[str]
 ) -> list[Value] | None:
-    """Return the inputs of a score of the model `of`, in the order of the features of `model`;
-    None where `of` lacks one of those."""
+    """Return the inputs of a score by the model `of`, in the order of the features of `model`.
+    Return None where `of` lacks one of these features.
+    """
     held = dict(zip((spec.name for spec in of.features), row_of(of, inputs), strict=False))
     names = [spec.name for spec in model.features]
     return [held[name] for name in names] if held.keys() >= set(names) else None

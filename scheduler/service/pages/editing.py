@@ -1,7 +1,8 @@
-"""The page on which an operator changes a shape function, sees the effect, and saves it.
+"""The page on which an operator changes a shape function (the curve of one feature in a model),
+sees the effect, and saves it.
 
 Trying is a GET that changes nothing. Saving adds an edit to `edits.yaml` in the state folder, in
-the format of `pellucid train --edits`; the models in use stay.
+the format of `pellucid train --edits`; the models in use stay as they are.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ def save_edit(request: Request, viewer: Operator) -> Response:
 def changed_in_use(
     request: Request, viewer: Viewer, fields: Mapping[str, str]
 ) -> tuple[Asked, Bundle]:
-    """Return the change that a form asks for, and the models in use. Raise NoEdit where they
-    cannot be changed so."""
+    """Return the change that a form asks for, and the models in use. Raise NoEdit where that change
+    of the models cannot be made.
+    """
     asked = _asked(fields)
     queries = PageQueries(request.app.state.store, viewer, request.app.state.reads.bundles)
     bundle = bundle_in_use(queries.bundle())
@@ -87,8 +89,9 @@ def changed_in_use(
 def _asked(
     fields: Mapping[str, str], model: AdditiveModel | None = None, parts: Sequence[str] = ()
 ) -> Asked:
-    """Return the change that a form's fields ask for. A drawn shape holds only the `parts` that
-    were moved."""
+    """Return the change that a form's fields ask for. For a shape drawn by hand, it holds only the
+    `parts` that were moved.
+    """
     asked = Asked(**{name: fields.get(name, "").strip() for name in FIELDS})
     if model is None or asked.kind != "draw" or fields.get("of") != asked.feature:
         return asked

@@ -1,4 +1,4 @@
-"""How much of what they asked for people's ended jobs used: GPUs, their memory, and time."""
+"""How much ended jobs used of what they had asked for: GPUs, GPU memory, and time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Efficiency:
 
 
 def efficiency(of: Iterable[Used]) -> Efficiency:
-    """Return what jobs used together."""
+    """Return the figures of several jobs together."""
     used: Sequence[Used] = list(of)
     watched = [one for one in used if one.util_pct is not None]
     gpu_s, watched_s = (sum(one.gpu_s for one in some) for some in (used, watched))

@@ -43,10 +43,11 @@ def since(period: str, now: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What a virtual cluster, or a user of it, used: jobs that ended in the period.
+    """What a virtual cluster, or one user of it, used: figures of jobs that ended in the period.
 
-    `stretch`: median of JCT over time on GPUs: 1 = never waited. `used`: how much a user's jobs
-    used of what they asked for, over all virtual clusters; None in a row of a virtual cluster.
+    `share`: part of all GPU-time of the period. `stretch`: median of JCT over time on GPUs: 1 =
+    never waited. `used`: how much a user's jobs used of what they asked for, over all virtual
+    clusters; None in a row of a virtual cluster.
     """
 
     vc: str
@@ -63,7 +64,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """The content of the page of fairness."""
+    """The content of the page on fairness."""
 
     vcs: list[Portion]
     users: list[Portion]
@@ -72,13 +73,13 @@ class Fairness:
 
 
 def fairness(view: PageQueries, start: float, least: str = "") -> Fairness:
-    """Return GPU-time and waits since `start`, of every virtual cluster and of the users that may
-    be seen.
+    """Return GPU-time and waits of jobs that ended since `start`, for every virtual cluster and for
+    the users that the viewer may see.
 
     Args:
-        least: of what the users who used the smallest share come first: util (of their GPUs) or
-            time (of their limits); those of whom it is not known come last. Else those of most
-            GPU-time come first.
+        least: the order of the users. "util" or "time": by the share that they used of their GPUs
+            or of their time limits, the smallest first, unknown ones last. Else by GPU-time, the
+            largest first.
     """
     ended = view.outcomes(start)
     rows = view.fairness(start)
@@ -132,7 +133,7 @@ def _quantiles(values: Sequence[float], *levels: float) -> list[float | None]:
 
 
 def _waits_chart(vcs: Sequence[Portion], ended: Sequence[Outcome]) -> Chart:
-    """Return how long jobs waited, as a distribution per virtual cluster."""
+    """Return a chart of how long jobs waited, as one distribution per virtual cluster."""
     data, head = list[Trace](), list[str]()
     for k, p in enumerate(vcs[:7]):
         own = sorted(o.wait_s for o in ended if o.vc == p.vc)
@@ -195,8 +196,9 @@ def _time(seconds: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The content of the page of ended jobs: figures of everybody's jobs, rows of the
-    viewer's."""
+    """The content of the page of ended jobs: charts over everybody's jobs, and rows of the
+    viewer's.
+    """
 
     charts: list[Chart]
     page: Page[JobRow]
@@ -207,7 +209,13 @@ class History:
 def history(
     view: PageQueries, start: float, *, vc: str, owner: str, state: str, after: str
 ) -> History:
-    """Return the jobs that ended since `start`. Raise BadCursor when `after` is no cursor."""
+    """Return the content of the page of jobs that ended since `start`. Raise BadCursor when `after`
+    is no cursor.
+
+    Args:
+        vc, owner, state: only jobs of this virtual cluster, owner and end state; "": all.
+        after: cursor of the page before; "": the first page.
+    """
     chosen = {"vc": vc, "user": owner, "state": state}
     ended = [
         one
@@ -274,11 +282,13 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One line of the calibration table: of the jobs, `kept` were not later than promised.
+    """One line of the calibration table: which share of some jobs (`kept`) started or ended no
+    later than forecast.
 
     Attributes:
-        batches: batches they came in; fewer, if of unequal size: n^2 / sum n_i^2.
-        kept_each: of each batch the share that was not later, on average.
+        among: which jobs. aim: the share that should be, such as 0.9.
+        batches: effective number of batches (jobs that a user sent together): n^2 / sum n_i^2.
+        kept_each: the mean over batches of the share that was no later than forecast.
     """
 
     text: str
@@ -291,8 +301,9 @@ class Promise:
 
     @property
     def margin(self) -> float:
-        """Return two standard errors of the share, if the aim is met exactly and the jobs of a
-        batch are late together."""
+        """Return two standard errors of the share, assuming that the aim is met exactly and that
+        the jobs of one batch are late together.
+        """
         return 2 * (self.aim * (1 - self.aim) / self.batches) ** 0.5 if self.jobs else 1.0
 
     @property
@@ -320,11 +331,10 @@ FEWEST = 20  # batches before a share is judged
 
 
 def promises(view: PageQueries) -> Promises:
-    """Return how starts forecast at submission came true, in groups by the forecast. Groups by the
-    wait itself would select the late jobs.
+    """Return how often starts forecast at submission came true, in groups by the forecast.
 
-    The groups are formed by what was promised: to choose jobs by how long they waited would choose
-    those that were late.
+    The groups are formed by the forecast: to choose jobs by how long they waited would choose those
+    that were late.
     """
     kept = view.kept()
     left_open = [k for k in kept if k.start_p50 < k.start_p90]
@@ -360,8 +370,9 @@ def _lines(among: str, some: Sequence[Kept], *, ends: bool) -> Iterator[Promise]
 
 
 def _promise(text: str, among: str, aim: float, held: Sequence[Sequence[bool]]) -> Promise:
-    """Return a line of the calibration table. `held`: for each batch, whether each of its jobs
-    was not later than promised."""
+    """Return a line of the calibration table. `held`: for each batch, whether each of its jobs was
+    no later than forecast.
+    """
     jobs = sum(map(len, held))
     if not jobs:
         return Promise(

@@ -1,4 +1,6 @@
-"""Groups of one person's jobs: those with the same kind of name, size and state form one."""
+"""Pages of groups of one person's jobs. Jobs with the same kind of name, size and state form a
+group.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,15 @@ ORDER = ("running", "starting", "profiling", "queued", "submitted", "held")
 
 
 def in_order(groups: Iterable[Group]) -> list[Group]:
-    """Return groups in the order of states, the largest first in each."""
+    """Return groups ordered by the state of their jobs, the largest first within each state."""
     return sorted(groups, key=lambda g: (ORDER.index(g.phase), -g.jobs, g.vc, g.like, g.gpus))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """Some jobs of one group. `next`: place at which the next page begins; None where there is
-    none."""
+    """Some jobs of one group. `first`: place of the first of them in the group; `next`: place at
+    which the next page begins; None where there is none.
+    """
 
     group: Group | None
     jobs: list[JobRow]

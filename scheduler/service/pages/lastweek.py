@@ -1,7 +1,8 @@
-"""Which starts a change of the models moves: last week, decided again with both.
+"""Shows which starts a change of the models would move, by simulating last week with both models.
 
-It is played in a process of its own, that has its limits of time and memory: a service's pages
-answer meanwhile. What is asked goes in by standard input, what was found comes out as JSON.
+The simulation runs in a process of its own, with limits of time and memory, so that the service's
+pages still answer. That process reads the question from standard input, and prints the answer as
+JSON.
 """
 
 from __future__ import annotations
@@ -50,15 +51,16 @@ _ONE = Lock()  # at a time, in each process that serves pages
 
 
 class NoReplay(ValueError):
-    """Raised where nothing can be played. The text is a sentence for people."""
+    """Raised where last week cannot be simulated. The text is a sentence for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A start that moves.
+    """A job whose start would move.
 
     Attributes:
-        as_it_is, as_it_would_be: seconds since the epoch.
+        as_it_is, as_it_would_be: its start with the present and with the changed models, seconds
+            since the epoch.
     """
 
     job_id: str
@@ -75,14 +77,15 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """What a change does to the starts of last week's jobs.
+    """What a change of the models does to the starts of last week's jobs.
 
     Attributes:
-        jobs: how many were played and compared; since: submitted from then on.
-        whole: whether all of the week was played, not only its last jobs.
-        earlier, later: those that move most, each way.
-        count_earlier, count_later: how many move at all, by a minute or more.
-        wait_s, wait_then_s: mean wait as it is, and as it would be.
+        jobs: number of jobs that were simulated and compared.
+        since: only jobs submitted from then on, seconds since the epoch.
+        whole: whether all of the week was simulated, not only its last jobs.
+        earlier, later: the starts that move most, in each direction.
+        count_earlier, count_later: number of starts that move by a minute or more.
+        wait_s, wait_then_s: mean wait with the present and with the changed models, seconds.
     """
 
     jobs: int = 0
@@ -97,11 +100,12 @@ class Starts:
 
 
 def played_apart(store: Store, bundle: Path, asked: Asked, now: float) -> Starts:
-    """Return which starts of last week a change moves, played in another process. Raise
-    NoReplay where nothing can be played.
+    """Return which starts of last week a change moves, simulated in another process. Raise NoReplay
+    where last week cannot be simulated.
 
     Args:
         bundle: folder of the models in use.
+        asked: the change of a shape function.
     """
     if not _ONE.acquire(blocking=False):
         raise NoReplay("Another replay runs: try again in a minute.")
@@ -137,10 +141,10 @@ def read(document: Mapping[str, Any]) -> Starts:
 
 
 def starts(store: Store, bundle: Bundle, asked: Asked, now: float) -> Starts:
-    """Play the week before `now` with a bundle and with one of its shapes changed. Return which
-    starts differ.
+    """Simulate the week before `now` with a bundle of models, and with one of its shape functions
+    changed. Return which starts differ.
 
-    Raise NoEdit where the shape cannot be changed so, and NoReplay where nothing can be played.
+    Raise NoEdit where that change cannot be made, and NoReplay where the week cannot be simulated.
     """
     changed = with_shape(bundle, asked)
     with store.reading() as connection:
@@ -162,10 +166,10 @@ class _Week:
     """The jobs of a week, as they were.
 
     Attributes:
-        played: jobs that were on GPUs or in line, in order.
+        played: jobs that had GPUs or waited in the week, in order.
         carried: ids of those that were submitted before the week.
         work: how long each ran and how it ended, by job id.
-        learned: jobs that ended before the week, as (job, work).
+        learned: jobs that ended before the week, from which predictions learn, as (job, work).
         since: when the week begins, seconds since the epoch.
         whole: whether all its jobs are here, not only the last.
     """
@@ -230,7 +234,9 @@ def _before(job: Job) -> list[str]:
 
 
 def _play(spec: CoreSpec, bundle: Bundle, week: _Week) -> Mapping[str, JobResult]:
-    """Return how the jobs of a week fare under the models of a bundle, by job id."""
+    """Simulate the jobs of a week under the models of a bundle. Return each job's result, by job
+    id.
+    """
     estimator = LiveEstimator()
     moments = list[tuple[float, int, Job, Work]]()
     for job, work in week.learned:
@@ -282,7 +288,7 @@ def _compared(both: Sequence[Mapping[str, JobResult]], week: _Week) -> Starts:
 
 
 def main() -> None:
-    """Play what standard input asks for, and print what was found as JSON."""
+    """Read a question from standard input, simulate last week, and print the answer as JSON."""
     os.nice(10)
     for limit, most in ((resource.RLIMIT_CPU, int(LIMIT_S)), (resource.RLIMIT_AS, LIMIT_MIB << 20)):
         resource.setrlimit(limit, (most, most))

@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Lately:
-    """A cache of recent results, by key.
+    """A cache of recent results, by key. Safe to share between threads.
 
-    A result is kept the longer, the longer it took: so making it again and again takes at most
-    a twentieth of a processor. Safe to share between threads.
+    The longer a result took to compute, the longer it is kept, so that computing it again and again
+    takes at most a twentieth of a processor.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):

@@ -1,6 +1,7 @@
-"""The table of jobs that a Slurm site expects: ID first, searched, sorted and filtered.
+"""The table of jobs that users of a Slurm site expect: ID first, with search, sorting and filters.
 
-Everything chosen stands in the address, so a table can be sent to somebody, and fetched as CSV.
+All choices are part of the page's address, so that a table can be sent to somebody, or fetched as
+CSV.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ _KEYS = {name for name, _ in COLUMNS}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The choices in the table's address.
+    """The choices of a table of jobs.
 
     Attributes:
-        find: part of an ID or a name. owner, account, partition, state: exactly; "": any.
-        without: jobs without GPUs instead of those with.
-        sort: a column of `COLUMNS`; "-" in front: the largest first.
+        find: part of an ID or a name.
+        owner, account, partition, state: exact values; "": any.
+        without: show jobs without GPUs instead of those with.
+        sort: a column of `COLUMNS`; with "-" in front, the largest first.
     """
 
     find: str = ""
@@ -53,7 +55,7 @@ class Wanted:
 
     @property
     def by(self) -> str:
-        """Return the column that is sorted by."""
+        """Return the column by which the table is sorted."""
         name = self.sort.removeprefix("-")
         return name if name in _KEYS else "job_id"
 
@@ -68,15 +70,15 @@ class Wanted:
         return urlencode(kept)
 
     def turned(self, column: str) -> str:
-        """Return the query that sorts by a column, in the other direction where it is sorted by it
-        already.
+        """Return the query string that sorts by a column; in the other direction where the table is
+        sorted by that column already.
         """
         return self.address(sort=f"-{column}" if self.sort == column else column)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A row: a job, and why it waits with the present numbers."""
+    """A row of the table: a job, and why it waits, in words with the present numbers."""
 
     job: Short
     reason: str
@@ -84,14 +86,15 @@ class Listed:
 
 @dataclass(frozen=True)
 class Listing:
-    """The table.
+    """One page of the table of jobs.
 
     Attributes:
         rows: rows of this page. all: how many jobs match on all pages.
-        first, next: place of the first job of this page, and of the next; None: it is the last.
-        others: how many jobs there are of the other kind, without GPUs or with.
-        owners, accounts, partitions: to choose from.
-        tiles: figures about the person or the account that is chosen.
+        first, next: places of the first job of this page, and of the next page; None: this page is
+            the last.
+        others: number of jobs of the other kind (without GPUs, or with).
+        owners, accounts, partitions: values that can be chosen.
+        tiles: figures about the chosen person or account.
     """
 
     wanted: Wanted
@@ -110,8 +113,8 @@ def listing(view: PageQueries, wanted: Wanted, first: int = 0) -> Listing:
     """Return one page of the table of jobs.
 
     Args:
-        wanted: what is searched for, and how it is sorted.
-        first: place of the page's first job among all that are found; `ROWS` are shown.
+        wanted: what is searched for, and how the table is sorted.
+        first: place of the page's first job among all matching jobs; `ROWS` are shown.
     """
     found = chosen(view, wanted)
     first = min(max(first, 0), len(found))
@@ -185,7 +188,9 @@ def every_row(view: PageQueries, wanted: Wanted) -> Iterator[Listed]:
 
 
 def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
-    """Return jobs with why they wait, in words with the present numbers."""
+    """Return jobs as rows of the table, each with why it waits, in words with the present
+    numbers.
+    """
     now = view.now()
     ids = [job.job_id for job in jobs if job.phase in WAITING and not job.slurm]
     lines, rows = view.latest_decisions(ids), {job.job_id: job for job in view.those(ids)}

@@ -1,11 +1,10 @@
 """Server-sent events that tell browsers what changed.
 
-An event carries topics, never content: what a topic became is fetched by the page, under the
-rights of its reader. So a stream can be shared by every reader, and needs no redaction.
+An event carries topics (such as "job"), never content. The page then fetches what changed, under
+the rights of its reader. So all readers can share a stream, and nothing in it has to be hidden.
 
-One `Tail` per process follows the log in the database, however many browsers listen and whoever
-appended. It keeps the last `KEPT` events; a reader that comes back from before them is sent that
-everything changed.
+One `Tail` per process follows the log in the database, however many browsers listen. It keeps the
+last `KEPT` events. A reader that returns after more than these is sent that everything changed.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class TooManyListeners(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a stream needs to know of an event."""
+    """The fields of a log event that a stream needs."""
 
     seq: int
     kind: Kind
@@ -66,9 +65,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The topics that changed up to and with event `seq`; none where nothing changed for a
-    while.
-    """
+    """The topics that changed up to event `seq`; empty where nothing changed for a while."""
 
     seq: int
     topics: tuple[str, ...]
@@ -78,8 +75,9 @@ class Tail:
     """Follows the log while anyone listens.
 
     Args:
-        head: seq of the last event in the log.
-        since: events after a seq, oldest first, at most `KEPT`. Both are called on a thread.
+        head: returns the `seq` of the last event in the log.
+        since: returns the events after a `seq`, oldest first, at most `KEPT`. Both functions are
+            called on a thread.
     """
 
     def __init__(self, head: Callable[[], int], since: Callable[[int], Sequence[Line]]) -> None:
@@ -93,17 +91,20 @@ class Tail:
         self._starting = asyncio.Lock()
 
     def admit(self, user: str = "") -> None:
-        """Raise TooManyListeners when there is no room, or none for this user."""
+        """Raise TooManyListeners when there are too many streams in this process, or too many of
+        this user's.
+        """
         if self._listeners.total() >= LISTENERS or self._listeners[user] >= OF_ONE:
             raise TooManyListeners
 
     async def changes(
         self, after: int, job_id: str = "", user: str = "", *, vouched: bool = False
     ) -> AsyncIterator[Change]:
-        """Yield the changes after event `after` (0: from now), for at most `LIFE_S` seconds, or
-        `VOUCHED_S`. Every `BEAT_S` without any, yield one that has no topics.
+        """Yield the topics that change after event `after` (0: from now). After `BEAT_S` seconds
+        without a change, yield one without topics. End after `LIFE_S` seconds, or `VOUCHED_S` where
+        the site's proxy vouches for the reader.
 
-        Topic "job" is sent when something may have happened to `job_id`.
+        Topic "job" means that something may have happened to `job_id`.
         """
         self.admit(user)
         self._listeners[user] += 1

@@ -1,8 +1,8 @@
 """The page of the models in use: what they learned, and whether jobs still look like the training
 data.
 
-Categories of a nominal feature may be users' or jobs' names: only an operator sees those features
-drawn.
+The categories of a feature may be names of users or jobs. So only operators see the charts of such
+features.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ NO_BUNDLE = (
 
 @dataclass(frozen=True)
 class Models:
-    """The content of the page of the models. `missing`: why there is nothing to show; "": there
-    is."""
+    """The content of the page of the models. `missing`: why no models can be shown; "": they
+    are.
+    """
 
     missing: str = ""
     digest: str = ""
@@ -64,14 +65,17 @@ def models(
     digest: str = "",
     odd: Sequence[Alarm] = (),
 ) -> Models:
-    """Return what the page of the models shows.
+    """Return the content of the page of the models.
 
     Args:
-        live: feature values of the latest jobs, as text, aligned with the bundle's features.
-        ended: jobs that ended, for predicted against true durations.
-        follows: the service is in front of a Slurm, and remembers the jobs it sees.
-        odd: what of the last day is unlike the weeks before; for whoever sees names.
-        digest: of the bundle that is decided with, also where it cannot be read; "": of none.
+        bundle: the models in use; None: there are none, or they cannot be read.
+        live: feature values of the latest jobs, as text, in the order of the bundle's features.
+        ended: ended jobs, for the chart of predicted against true durations.
+        sees_names: whether the viewer may see names of users and jobs.
+        follows: whether the service follows a Slurm, and learns from the jobs that it sees.
+        digest: digest of the bundle that decides, also where it cannot be read; "": none decides.
+        odd: alarms about jobs of the last day that are unlike those of the weeks before; shown only
+            to those who see names.
     """
     accuracy = _accuracy(ended)
     odd = odd if sees_names else ()

@@ -1,7 +1,7 @@
 """The pages of nodes and settings. Everybody sees the nodes; operators drain and open them.
 
-A change is previewed first, by a GET that changes nothing, and then confirmed by a form of that
-page, which carries what was previewed.
+A change is previewed first, by a GET that changes nothing. It is then confirmed by a form on the
+preview, which carries what was previewed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def nodes(
     """List the nodes: what each has, whether it is open, and who drained it, when and why.
 
     Args:
-        find: part of its name, virtual cluster or GPU type.
+        find: part of a node's name, virtual cluster or GPU type. state: only open or drained nodes.
     """
     changes = viewer.role is Role.OPERATOR and not request.app.state.settings.follows
 
@@ -67,8 +67,9 @@ async def preview(
     open: str = "",
     reason: str = "",
 ) -> Response:
-    """Show what draining or opening nodes would do. Nothing is changed: a form on that page
-    does it."""
+    """Show what draining or opening nodes would do. Nothing is changed: a form on the page shown
+    does it.
+    """
     fields = {"node": ",".join(node or ()), "open": open, "reason": reason}
     return await _answer(request, viewer, fields, preview=True)
 

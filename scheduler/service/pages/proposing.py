@@ -1,4 +1,6 @@
-"""The page of what operators propose: judged as `pellucid promote` judges, promoted here."""
+"""The page on which operators propose and promote models. Proposals are judged as `pellucid
+promote` judges.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,9 @@ def propose(request: Request, viewer: Operator) -> Response:
 
 @router.post("/models/proposals/promote")
 def promote(request: Request, viewer: Operator) -> Response:
-    """Ask for a proposal (`name`) to become champion. Return a redirect to the proposals, or the
-    page with the problem. A proposal that is not better needs `anyway` and a `why`.
+    """Ask for a proposal (`name`) to become champion (the models in use). Return a redirect to the
+    proposals, or the page with the problem. A proposal that is not better needs `anyway` and a
+    `why`.
     """
     fields = form(request)
     try:

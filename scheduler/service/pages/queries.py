@@ -1,6 +1,7 @@
-"""What pages read beyond `store.reads`: many rows at once, and figures over everybody's jobs.
+"""Queries that only pages need, beyond `store.reads`: many rows at once, and figures over
+everybody's jobs.
 
-Rows come out cut down to what the viewer may see, as there; figures name nobody.
+As in `store.reads`, rows hold only what the viewer may see; figures name nobody.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ class Kept:
     """A forecast made at submission, and how it turned out. Times are seconds from the submission.
 
     Attributes:
-        end: None unless the job completed.
-        batch: the same number for the jobs one user sent within an hour: they are late together.
+        start_p50, start_p90, end_p50, end_p90: the forecast start and end.
+        start, end: the real ones; `end` is None unless the job completed.
+        batch: the same number for all jobs that one user sent within an hour, which tend to be late
+            together.
     """
 
     start_p50: float
@@ -60,12 +63,13 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A job on GPUs. Times are seconds since the epoch; None where they were not forecast.
+    """A job that holds GPUs. Times are seconds since the epoch; None where they were not forecast.
 
     Attributes:
-        job_id, name: "" of another's.
+        job_id, name: "" for a job that the viewer may not see.
         gpus: GPU indices by node.
-        past_s: how long it has outlived its prediction, seconds.
+        end_p50, end_p90: forecast end.
+        past_s: how much longer it runs than predicted, seconds.
     """
 
     job_id: str
@@ -86,13 +90,14 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Jobs that are alike and have not ended.
+    """Jobs of one owner with similar names and the same size and state that have not ended.
 
     Attributes:
-        like: their name, every number in it as "#" (`store.alike`).
-        first: the event that submitted the first of them; `oldest`: and when (seconds since the
-            epoch).
-        next_start, last_start: of those that wait, even odds; None: nobody foresaw one.
+        like: their name, with every number in it as "#" (`store.alike`).
+        first: `seq` of the event that submitted the first of them.
+        oldest: when that was, seconds since the epoch.
+        next_start, last_start: the earliest and the latest median forecast start of those that
+            wait; None: no start is forecast.
     """
 
     vc: str
@@ -134,12 +139,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What an ended job used. A field is None if the job had no limit, or nothing was measured.
+    """What an ended job used. A field is None where the job had no limit, or nothing was measured.
 
     Attributes:
-        limit_s: time limit, seconds.
-        util_pct, mem_mib: utilisation of a GPU while measured (percent), and memory use of its
-            fullest GPU (MiB).
+        gpu_s: GPU-seconds. ran_s: seconds on GPUs. limit_s: time limit, seconds.
+        util_pct: utilisation of its GPUs while measured, percent.
+        mem_mib: memory use of its fullest GPU, MiB.
     """
 
     owner: str
@@ -152,7 +157,7 @@ class Used:
 
 
 class PageQueries(VisibleQueries):
-    """Queries with what pages need in bulk."""
+    """The queries of one viewer that only pages need, which read many rows at once."""
 
     def __init__(
         self,
@@ -166,8 +171,8 @@ class PageQueries(VisibleQueries):
         self._lately = Lately() if lately is None else lately
 
     def now(self) -> float:
-        """Return the service's clock. That of the simulated backend is known up to its last
-        event.
+        """Return the time on the service's clock, seconds since the epoch. With the simulated
+        backend, that is the time of the last decision pass.
         """
         header = self._body(Kind.HEADER)
         if header.get("pace", 1.0) == 1.0 and header.get("backend") != "simulated":
@@ -177,8 +182,9 @@ class PageQueries(VisibleQueries):
         return float(json.loads(rows[0]["body"])["now"]) if rows else header.get("start", 0.0)
 
     def undecided_since(self) -> float | None:
-        """Return when the last decider's lease expired, seconds since the epoch; 0 where there
-        never was one, and None while somebody decides."""
+        """Return when the last decider's lease expired, seconds since the epoch. Return 0 where
+        there never was a decider, and None while one is running.
+        """
         if self._store.held("decider"):
             return None
         rows = self._all(select(leases.c.expires_at).where(leases.c.name == "decider"))
@@ -189,8 +195,8 @@ class PageQueries(VisibleQueries):
         return silent(self._store).sentences(self._store.clock.now())
 
     def not_modelled(self) -> list[str]:
-        """Return what the policy `slurm` leaves out in front of this Slurm, and what it withdrew, a
-        line each. Only operators see it.
+        """Return what the policy `slurm` leaves out of its copy of this Slurm, could not read, or
+        withdrew, a line each. Only operators see it.
         """
         if not self.viewer.sees_all:
             return []
@@ -243,10 +249,11 @@ class PageQueries(VisibleQueries):
         return found
 
     def groups(self, **only: str | int) -> list[Group]:
-        """Return the viewer's unended jobs, alike ones as one group, in no order.
+        """Return the viewer's unended jobs, similar ones as one group, in no particular order.
 
         Args:
-            only: values that the jobs' columns must have; `like`: their name, every number as "#".
+            only: values that the jobs' columns must have. `like`: their name, with every number as
+                "#".
         """
         asked = tuple(sorted(only.items()))
         return self._lately.get(("groups", self.viewer, asked), lambda: self._groups(only))
@@ -283,8 +290,9 @@ class PageQueries(VisibleQueries):
         return dict(self._tuples(query.where(self._mine()))) if seqs else {}
 
     def _tuples(self, query: Select[Any]) -> list[Any]:
-        """Return the rows of a query as tuples: of thousands, a mapping of each takes longer
-        than the query."""
+        """Return the rows of a query as tuples. For thousands of rows, making mappings takes longer
+        than the query.
+        """
         with self._engine.connect() as connection:
             return list(connection.execute(query).all())
 
@@ -322,7 +330,9 @@ class PageQueries(VisibleQueries):
         return Page(self._job_rows(rows), end)
 
     def forecasts(self, ids: Collection[str]) -> dict[str, StartForecastRow]:
-        """Return the latest forecast of each of some jobs of the viewer's."""
+        """Return the latest forecast of each of the jobs `ids` that the viewer may see, by job
+        ID.
+        """
         if not ids:
             return {}
         query = select(forecasts).where(
@@ -333,8 +343,8 @@ class PageQueries(VisibleQueries):
     # --- figures ----------------------------------------------------------------------------
 
     def outcomes(self, since: float = 0.0, *, accounts: bool = False) -> list[Outcome]:
-        """Return the jobs that had started and ended since then, latest first, at most `FIGURES`;
-        with `accounts` also what each was billed to.
+        """Return the jobs that ran and ended at or after `since`, of all users, latest first, at
+        most `FIGURES`. `accounts`: also give the Slurm account that each was billed to.
         """
         names = [n for n in Outcome.__slots__ if n not in ("user", "account")]
         query = (
@@ -389,8 +399,8 @@ class PageQueries(VisibleQueries):
         return found
 
     def kept(self) -> list[Kept]:
-        """Return the forecasts of started jobs of everybody, latest first, at most `FIGURES`. Jobs
-        held or changed meanwhile are left out.
+        """Return the forecasts made at submission of all users' started jobs, with how they turned
+        out, latest first, at most `FIGURES`. Jobs held or changed meanwhile are left out.
         """
         made, at = forecasts.c, jobs.c.submitted_at
         otherwise = exists().where(
@@ -426,7 +436,7 @@ class PageQueries(VisibleQueries):
         ]
 
     def unforeseen(self) -> int:
-        """Return how many jobs had no estimate at submission."""
+        """Return the number of jobs for which no start was forecast at submission."""
         return self._count(
             select(func.count()).select_from(forecasts).where(
                 forecasts.c.basis == "submission", forecasts.c.start_p50.is_(None)
@@ -434,8 +444,9 @@ class PageQueries(VisibleQueries):
         )  # fmt: skip
 
     def phases(self) -> dict[tuple[str, str], tuple[int, float]]:
-        """Return how many unended jobs there are, and when the first was submitted (seconds
-        since the epoch), by (virtual cluster, phase)."""
+        """Return the number of unended jobs and when the first was submitted (seconds since the
+        epoch), by (virtual cluster, phase).
+        """
         first = func.min(jobs.c.submitted_at)
         query = select(jobs.c.vc, jobs.c.phase, func.count(), first)
         query = query.where(live).group_by(jobs.c.phase, jobs.c.vc)
@@ -443,8 +454,9 @@ class PageQueries(VisibleQueries):
         return {(vc, phase): (n, at) for vc, phase, n, at in rows}
 
     def inputs(self, digest: str, limit: int = 2000) -> list[tuple[str, ...]]:
-        """Return the feature values behind the latest scores of a bundle, a tuple of texts for
-        each job. No job is named: they are for counting only."""
+        """Return the feature values behind the latest scores of a bundle, as a tuple of texts for
+        each job. No job is named: the values are only counted.
+        """
         scored = select(decisions.c.seq, decisions.c.job_id, decisions.c.body).where(
             decisions.c.action == "enqueue"
         )

@@ -1,4 +1,6 @@
-"""What all pages share: templates, the files they load, and the frame around their content."""
+"""What all pages share: templates, the files that browsers load, and the frame around the
+content.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class Asset:
     """A file that pages load, ready to be sent.
 
     Attributes:
-        mark: changes with the content; part of the address, so it can be cached for good.
+        zipped: the content, compressed by gzip.
+        mark: text that changes with the content; part of the file's address, so that browsers can
+            cache it for good.
     """
 
     content: bytes
@@ -57,17 +61,18 @@ class Frame:
     """The frame around the content of a page.
 
     Attributes:
-        base: path the service is mounted at, "" at the root.
+        base: path under which the service is reached, "" at the root.
         here: path of the page in the menu; "" for none.
-        viewer: who reads, as shown; "" when nobody is logged in.
+        viewer: name and role of the reader, as shown; "" when nobody is logged in.
         live: address of the stream of changes, ending in its query; "" for none.
         seq: last event in the log when the page was made.
         may_leave: whether there is a session to log out of.
-        sign_out: where the site's proxy signs out whom it signed in; "" for others.
+        sign_out: address at which the site's proxy signs out a reader whom it signed in; "" for
+            others.
         bundle: digest of the models in use.
-        guest: what somebody is who came by a shared link, as shown; "" for others.
+        guest: description of a reader who came by a shared link, as shown; "" for others.
         made_at: when the page was made, seconds since the epoch.
-        silent: who does not answer of the Slurm that is followed, a sentence each.
+        silent: which parts of the followed Slurm do not answer, a sentence each.
     """
 
     base: str
@@ -109,7 +114,9 @@ def environment() -> Environment:
 
 
 def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
-    """Return a page, or one named part of it (a block of the template)."""
+    """Return the HTML of a page, or of one named part of it (a block of the template). `values`:
+    the template's variables.
+    """
 
     def asset(name: str) -> str:
         return f"{frame.base}/static/{name}?v={assets()[name].mark}"

@@ -1,4 +1,4 @@
-"""The addresses of the pages. Given to `service.app.create_app`."""
+"""The routes of the pages, which `service.app.create_app` adds to the app."""
 
 from __future__ import annotations
 
@@ -196,8 +196,8 @@ def _acts(request: Request, viewer: Viewer) -> bool:
 
 @router.get("/jobs/{job_id}")
 def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None) -> Response:
-    """Show one job, or of an array the first waiting task; with `codes`, reason codes beside the
-    words.
+    """Show one job, or for an array its first waiting task. With `codes`, show reason codes beside
+    the words.
     """
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
@@ -216,8 +216,9 @@ def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None)
 
 
 def _output(request: Request, viewer: Viewer, job: JobRow) -> JobOutput | None:
-    """Return the end of what a job has written; None where there is none, or the viewer may not
-    read it."""
+    """Return the end of what a job has written; None where nothing is kept, or the viewer may not
+    read it.
+    """
     if may_read(viewer, job):
         with suppress(Problem):
             return output_of(request.app.state.settings, job, offset=-SHOWN_BYTES)
@@ -225,8 +226,9 @@ def _output(request: Request, viewer: Viewer, job: JobRow) -> JobOutput | None:
 
 
 def _usage(request: Request, job: JobRow) -> Sequence[Chart]:
-    """Return charts of what a job uses, or used, of this host's GPUs; none of a job that runs
-    elsewhere or has not begun."""
+    """Return charts of what a job uses, or used, of this host's GPUs; [] for a job that runs
+    elsewhere or has not begun.
+    """
     settings = request.app.state.settings
     if settings.backend != "local" or not job.attempt:
         return []
@@ -288,7 +290,7 @@ async def blockers(request: Request, viewer: Asking, job_id: str) -> Response:
 
 @router.get("/jobs/{job_id}/histories")
 async def histories_of(request: Request, viewer: Asking, job_id: str) -> Response:
-    """Show how long jobs like this one lasted, on which its prediction rests."""
+    """Show how long similar jobs lasted, on which this job's prediction rests."""
     view = request.app.state.reads.seen_by(viewer)
     answer: Mapping[str, Any] = {}
     why_not = ""
@@ -311,8 +313,9 @@ async def histories_of(request: Request, viewer: Asking, job_id: str) -> Respons
 
 
 def _terms(queries: PageQueries, job_id: str) -> list[Chart]:
-    """Return charts of the terms of a job's last score, each with the job's own place; none
-    where that score is of a bundle no longer in use."""
+    """Return charts of the terms of a job's last score, with the job's own value marked in each; []
+    where the bundle that made the score is no longer in use.
+    """
     bundle, events = bundle_in_use(queries.bundle()), page_of(queries, job_id).drawn.story.events
     score = next((e.decision.score for e in reversed(events) if e.decision.score), None)
     if bundle is None or score is None or score.bundle != bundle.digest:
@@ -354,15 +357,17 @@ async def histories(
 
 
 async def _histories(request: Request, viewer: Viewer, **asked: str | int) -> Json:
-    """Return the analyst's answer about the histories of a job, or of one that is not
-    submitted."""
+    """Return the analyst's answer on how long jobs similar to one lasted. `asked`: the job, or the
+    fields of one that is not submitted.
+    """
     questions: Questions = request.app.state.questions
     return await questions.ask("histories", dict(asked), viewer.name)
 
 
 def _drawn(answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pictures of the histories in an answer, the narrowest first (`drawn`), and how
-    long the job has run, seconds (`outlived_s`)."""
+    """Return charts of the histories in the analyst's answer, the narrowest group first (`drawn`),
+    and for how long the job has run, in seconds (`outlived_s`).
+    """
     outlived_s = float(answer.get("outlived_s", 0.0))
     known = [History.read(one) for one in answer.get("histories", ())]
     return {"drawn": pictures(known, outlived_s), "outlived_s": outlived_s}
@@ -465,8 +470,8 @@ def static(request: Request, name: str) -> Response:
 
 
 async def _room(request: Request, viewer: Asking) -> Tail:
-    """Return the reader that follows the log, after admitting one more listener. Raise Problem
-    (503) if too many listen.
+    """Return the `Tail` that follows the log, where one more listener fits. Raise Problem (503)
+    where too many listen.
     """
     state = request.app.state
     if not hasattr(state, "tail"):
@@ -529,8 +534,15 @@ def show(
     job_id: str = "",
     status: int = 200,
 ) -> Response:
-    """Return a page, or the part of it that htmx asks for; a page that says why where a job or
-    a part of a list is not there."""
+    """Return a page, or the part of it that htmx asks for. Where a job or a part of a list does not
+    exist, return a page that says so.
+
+    Args:
+        template: file name of the template.
+        here: path of the page in the menu; "" for none.
+        build: returns the template's variables, from queries.
+        job_id: the job that the page is about; "" for none.
+    """
     queries = _queries(request, viewer)
     base = _base(request)
     live = f"{base}/live?job={quote(job_id)}"
@@ -571,7 +583,9 @@ def _queries(request: Request, viewer: Viewer) -> PageQueries:
 
 
 def refused_page(request: Request, what: str, status: int) -> Response:
-    """Return a page that only says why there is none, for somebody who is not logged in."""
+    """Return a page that only says why the wanted page cannot be shown, for somebody who is not
+    logged in. `what`: the reason.
+    """
     return _page(render("missing.html", Frame(_base(request)), what=what), status)
 
 

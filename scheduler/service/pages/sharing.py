@@ -89,8 +89,9 @@ def _links(request: Request, viewer: Viewer, *, problem: str = "", status: int =
 
 @router.get("/shared/{job_id}/{mark}")
 def shared(request: Request, job_id: str, mark: str) -> Response:
-    """Show one job, with why it waits, to somebody who comes by a link. Without a valid link,
-    show why not."""
+    """Show one job, with why it waits, to somebody who came by a shared link. Without a valid link,
+    show why not.
+    """
     authenticator: Authenticator = request.app.state.authenticator
     try:
         guest, until = authenticator.guest(request, job_id, mark)

@@ -1,5 +1,5 @@
-"""The page of a job: its life, why it waits, what its estimate is made of, which jobs are beside
-it.
+"""The page of a job: its life, why it waits, what its estimate is made of, and which jobs share its
+GPUs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ LEAST_SHARE = 0.01  # of a wait, that its reason is shown
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The numbers behind a wait. `filled` is the percentage of the GPUs in use."""
+    """The numbers behind a wait: GPUs needed, free, and the limit. `filled`: percentage of the
+    limit in use.
+    """
 
     need: int
     free: int
@@ -51,7 +53,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """How far a running job is, by what it printed: in percent, and in words."""
+    """The progress of a running job, from what it printed: in percent, and in words."""
 
     percent: float
     text: str
@@ -59,7 +61,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the table of decisions and events."""
+    """A row of the table of decisions and events."""
 
     at: float
     since_s: float
@@ -72,7 +74,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class JobPage:
-    """The content of the page of a job."""
+    """The content of the page of a job. Times are seconds since the epoch."""
 
     job: JobRow
     now: float
@@ -106,13 +108,16 @@ class JobPage:
 
     @property
     def followed(self) -> bool:
-        """Return whether it is a job of Slurm's, for which decisions made here took no
-        effect."""
+        """Return whether the job is in a followed Slurm, so that decisions made here took no
+        effect.
+        """
         return self.job.slurm is not None
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """Return the principal reasons it waited for, without those of next to no time."""
+        """Return the principal reasons for which the job waited, without those for which it waited
+        hardly at all.
+        """
         waits = self.drawn.story.waits[:PRINCIPAL_REASONS]
         return tuple(wait for wait in waits if wait.share >= LEAST_SHARE)
 
@@ -129,8 +134,9 @@ class JobPage:
 
 
 def page_of(queries: PageQueries, job_id: str) -> JobPage:
-    """Return the page of a job of the viewer's. Raise UnknownJob for another's, and for
-    none."""
+    """Return the content of the page of the viewer's job. Raise UnknownJob where it is another
+    user's, or there is none.
+    """
     found = dossier_of(queries, job_id, queries.now())
     stands, story = found.stands, story_of(found)
     assert stands is not None
@@ -167,7 +173,9 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
 
 
 def _predicted(found: Belief | None, score: Breakdown | None) -> str:
-    """Return how long a job should run, in words; "" where nothing is predicted."""
+    """Return how long a job should run, in words; "" where there is no prediction. `found`: the
+    prediction; `score`: the score behind it.
+    """
     if found is None:
         return ""
     return belief_words(found, score.values, score.thoughts()) if score else belief_words(found)
@@ -199,7 +207,7 @@ def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:
 
 
 def _slurm(job: JobRow, now: float) -> list[tuple[str, str]]:
-    """Return why a followed Slurm has a job waiting, as (label, words) lines."""
+    """Return why a job waits according to the followed Slurm, as (label, words) lines."""
     if job.slurm is None or job.slurm.started:
         return []
     first = slurm_headline(job.slurm, job.job_id, now)
@@ -207,8 +215,9 @@ def _slurm(job: JobRow, now: float) -> list[tuple[str, str]]:
 
 
 def _timeline(queries: PageQueries, job: JobRow, now: float) -> Timeline | None:
-    """Return the timeline of the job's virtual cluster, with its slot if it waits; None where
-    it is over."""
+    """Return the timeline of the job's virtual cluster, with the job's planned slot if it waits;
+    None where the job has ended.
+    """
     if job.ended_at is not None:
         return None
     waiting = [job] if job.phase in WAITING and not job.hold else []

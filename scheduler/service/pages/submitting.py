@@ -1,5 +1,5 @@
-"""The form that submits a job. Its fields are the declared ones, and blank ones take their
-default.
+"""The form that submits a job. Its fields are the declared fields of a job; those left blank take
+their default.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ WORDS = ("command", "workdir")
 
 @router.get("/submit")
 def empty(request: Request, viewer: Asking, again: Word = "", alone: bool = False) -> Response:
-    """Show the form, empty, or with what a job of the viewer's asked for.
+    """Show the form, empty, or filled with what another job of the viewer's asked for.
 
     Args:
-        again: id of the job whose request fills the form.
-        alone: its GPUs are not to be shared.
+        again: id of the job that fills the form; "": none.
+        alone: fill in that the GPUs are not to be shared.
     """
     if not again:
         return _form(request, viewer, {})
@@ -60,8 +60,9 @@ def empty(request: Request, viewer: Asking, again: Word = "", alone: bool = Fals
 
 
 def asked_by(job: JobRow) -> dict[str, str]:
-    """Return what a job asked for, by the form's fields. Of a job that has ended only the
-    program is kept."""
+    """Return what a job asked for, by the form's fields. For a job that has ended, the command is
+    only the program.
+    """
     values = {one.name: getattr(job, name) for name, one in INPUTS.items()}
     usual = {one.name: one.of.default for one in INPUTS.values()}
     sent = {
@@ -96,7 +97,7 @@ async def submit(request: Request, viewer: Asking) -> Response:
 @router.post("/submit/eta")
 @only_asks
 async def try_it(request: Request, viewer: Asking) -> Response:
-    """Show the form as it was filled in, with when such a job would start. Nothing is submitted."""
+    """Show the form as it was filled in, and when such a job would start. Nothing is submitted."""
     given = {name: text.strip() for name, text in form(request).items()}
     try:
         view = request.app.state.reads.seen_by(viewer)

@@ -1,7 +1,8 @@
 """What runs in a virtual cluster, on which GPUs and until when, as a drawing and in words.
 
-Across stands time, as percent of the drawing's width; downwards nodes and their GPUs, in pixels.
-The slots of waiting jobs are above the nodes: where they will be placed is not decided.
+Time runs from left to right, in percent of the drawing's width. Nodes and their GPUs are below each
+other, in pixels. The planned slots of waiting jobs are above the nodes, because their GPUs are not
+decided yet.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Bar:
     job.
 
     Attributes:
-        left, width: percent of the axis, up to its median end.
+        left, width: percent of the time axis; a run's bar reaches to its median end.
         fuzzy: percent from the median to the 90th percentile of its end; for a slot, of its start.
         css: style: the colour, and whether the run is longer than predicted, ends beyond the axis,
             or has an unknown end.
@@ -51,7 +52,9 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A node: its name and state, and who is on it."""
+    """A node of the drawing: its name and state as text, and the bars of its jobs. `y` and `height`
+    in pixels.
+    """
 
     y: float
     height: float
@@ -61,8 +64,8 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A bar as a row of a table: a job on GPUs of a node. "" and None mean unknown, or not
-    shown.
+    """A bar of the drawing as a row of a table: a job on GPUs of a node. "" and None mean unknown,
+    or not shown.
     """
 
     node: str
@@ -76,8 +79,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The drawing. `until` is its right edge, seconds since the epoch; `ticks` are (percent,
-    moment)."""
+    """The whole drawing. `until`: time at its right edge, seconds since the epoch; `ticks`: marks
+    of the time axis, as (percent, time); `left_out`: how many nodes are not drawn.
+    """
 
     vc: str
     now: float
@@ -99,10 +103,10 @@ def colour(job_id: str) -> str:
 def timeline(
     queries: PageQueries, vc: str, now: float, waiting: Sequence[JobRow] = (), here: str = ""
 ) -> Timeline | None:
-    """Return the timeline of a virtual cluster, or None where there is no such.
+    """Return the timeline of a virtual cluster, or None where there is no such virtual cluster.
 
     Args:
-        waiting: jobs of the viewer's whose slots are to be drawn, in the order of their queue.
+        waiting: jobs of the viewer's with slots to be drawn, in the order of their queue.
         here: id of the job that the page is about.
     """
     nodes = [node for node in queries.cluster() if node.vc == vc]
@@ -141,8 +145,9 @@ class _Scale:
         return min(100.0, max(0.0, 100.0 * (at - self.now) / self.span))
 
     def ticks(self) -> list[tuple[float, float]]:
-        """Return round moments as (percent, seconds since the epoch), none so near an edge that
-        its words would be cut off."""
+        """Return round times as (percent, seconds since the epoch), none so near an edge that its
+        label would be cut off.
+        """
         step = next((s for s in STEPS_S if self.span / s <= TICKS), STEPS_S[-1])
         first = int(self.now // step + 1) * step
         moments = range(first, int(self.until) + 1, step)
@@ -163,7 +168,9 @@ def _span(held: Sequence[Holding], slots: Sequence[JobRow], now: float) -> float
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """Places jobs on a scale."""
+    """Places jobs in the drawing. `held`: the jobs on GPUs; `here`: id of the job that the page is
+    about.
+    """
 
     scale: _Scale
     held: Sequence[Holding]
@@ -275,7 +282,7 @@ def _state(node: Node) -> str:
 def _words(
     vc: str, nodes: Sequence[Node], held: Sequence[Holding], slots: Sequence[JobRow], now: float
 ) -> str:
-    """Return the drawing in a few sentences."""
+    """Return what the drawing shows, in a few sentences."""
     own = [node for node in nodes if not node.profiling]
     free = sum(len(node.free) for node in own)
     gpus = sum(len(node.gpus) for node in own)

@@ -1,4 +1,4 @@
-"""What a job uses of its GPUs over time, as charts with their tables."""
+"""How much a job uses of its GPUs over time, as charts with their tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def _gib(mib: float | None) -> float | None:
 
 
 def usage_charts(series: Series | None) -> Sequence[Chart]:
-    """Return a chart for each measure that the driver gives; none before there are two spans."""
+    """Return a chart for each measure that the GPU driver gives; [] before there are two spans of
+    measurements.
+    """
     if series is None or len(series.spans) < 2:
         return []
     every = duration(series.step_s)

@@ -1,8 +1,10 @@
-"""A shape function changed by hand, before it is saved: its new shape, and the effect.
+"""A change of a shape function (the curve of one feature in a model) by hand, and its effect,
+before it is saved.
 
-The change is one of those of an edits file (docs/editing-models.md). It is tried on the model in
-use, on jobs that ended and that this model scored. Training makes it again, and has the last word:
-it flattens pairs, too, and refuses what breaks a promise or costs too much.
+The change is one of those that an edits file can hold (docs/editing-models.md). It is tried on the
+model in use, and on ended jobs that this model scored. Training makes the change again, and
+decides: it also flattens pairs of features, and refuses a change that breaks a promised direction
+or costs too much.
 """
 
 from __future__ import annotations
@@ -49,14 +51,15 @@ class NoEdit(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A change of a shape function, as the form has it.
+    """A change of a shape function, as text from the form.
 
     Attributes:
-        feature: of which; kind: of `KINDS`.
-        low, high: scores it is held between (clip), or from where to where (fix; "": no end).
-        score: of a fix.
-        points: of a drawn shape, "from:to:score" for each part that was moved, ";" between.
-        why: kept with the edit.
+        feature: the feature of the shape. kind: the kind of change, one of `KINDS`.
+        low, high: for "clip", the limits of the score; for "fix", the ends of the region ("": no
+            end).
+        score: for "fix", the score of the region.
+        points: for a drawn shape, "from:to:score" for each part that was moved, with ";" between.
+        why: the reason, which is kept with the edit.
     """
 
     feature: str = ""
@@ -68,7 +71,9 @@ class Asked:
     why: str = ""
 
     def entries(self, by: str, on: date) -> Sequence[Mapping[str, object]]:
-        """Return the change as entries of a file of edits. Raise NoEdit where it is none."""
+        """Return the change as entries of an edits file. Raise NoEdit where it is not a valid
+        change.
+        """
         if not self.why.strip():
             raise NoEdit("Say why: it is kept with the edit.")
         changes: list[dict[str, object]] = []
@@ -86,8 +91,9 @@ class Asked:
         return [{"feature": self.feature, **change, **about} for change in changes]
 
     def changed(self, model: AdditiveModel) -> AdditiveModel:
-        """Return the model with the shape changed. Raise NoEdit where it cannot be changed
-        so."""
+        """Return the model with the shape changed. Raise NoEdit where that change cannot be
+        made.
+        """
         place, term, axis = editable(model).get(self.feature, (None, None, None))
         if place is None or term is None or axis is None:
             raise NoEdit(f"There is no shape {self.feature!r} that can be changed here.")
@@ -117,8 +123,9 @@ class Asked:
         return low, high
 
     def _regions(self) -> Sequence[tuple[float | None, float | None, float]]:
-        """Return what is set, as (from, to, score): the region of a fix, or each moved part of
-        a drawn shape. None: no end. Raise NoEdit where a text cannot be read."""
+        """Return what the change sets, as (from, to, score): the region of a "fix", or each moved
+        part of a drawn shape. An end of None is open. Raise NoEdit where a text cannot be read.
+        """
         if self.kind == "fix":
             return [_region(self.low, self.high, self.score)]
         parts = [part.split(":") for part in self.points.split(";") if part.strip()]
@@ -136,7 +143,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Errors of a group of ended jobs before and after an edit, mean |ln(true / predicted)|."""
+    """Mean error |ln(true / predicted)| of a group of ended jobs, before and after an edit. `of`:
+    the group in words.
+    """
 
     of: str
     jobs: int
@@ -146,7 +155,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """A prediction that changes, seconds."""
+    """A job whose prediction changes. Times are seconds."""
 
     job_id: str
     user: str
@@ -161,8 +170,9 @@ class Tried:
 
     Attributes:
         charts: the shape before and after.
-        groups: errors of all and of groups.
-        moved: predictions that change most; changed: how many do by a tenth or more.
+        groups: errors over all jobs, and over groups of them.
+        moved: predictions that change most. changed: number of predictions that change by a tenth
+            or more.
     """
 
     charts: tuple[Chart, Chart]
@@ -172,7 +182,9 @@ class Tried:
 
 
 def editable(model: AdditiveModel) -> dict[str, tuple[int, Term, Axis]]:
-    """Return the shapes over numbers, by feature: the place of the term, term and axis."""
+    """Return the shapes that can be changed, those of numeric features, by feature: (index of the
+    term, term, axis).
+    """
     return {
         model.axes[term.features[0]].spec.name: (place, term, model.axes[term.features[0]])
         for place, term in enumerate(model.terms)
@@ -181,8 +193,9 @@ def editable(model: AdditiveModel) -> dict[str, tuple[int, Term, Axis]]:
 
 
 def tried(model: AdditiveModel, asked: Asked, ended: Sequence[Ended]) -> Tried:
-    """Return what a change would do to the predictions of jobs that ended. Raise NoEdit where
-    it cannot be made."""
+    """Return what a change would do to the predictions of ended jobs. Raise NoEdit where the change
+    cannot be made.
+    """
     after = asked.changed(model)
     place, term, _ = editable(model)[asked.feature]
     charts = (
@@ -208,7 +221,7 @@ def most_moved(
     """Return the predictions that differ most between two models, at most `MOVED`.
 
     Args:
-        scores: of the jobs, by the first and by the other model (2, n).
+        scores: scores of the jobs by the two models, an array of shape (2, number of jobs).
     """
     shift = np.abs(scores[1] - scores[0])
     order = [int(i) for i in np.argsort(-shift, kind="stable")[:MOVED] if shift[i] > 0]
@@ -225,8 +238,9 @@ def most_moved(
 
 
 def saved(path: Path, asked: Asked, by: str, on: date) -> int:
-    """Add a change to a file of edits. Return how many it holds then. Raise NoEdit where the
-    change is none."""
+    """Add a change to an edits file. Return the number of edits that the file then holds. Raise
+    NoEdit where the change is not valid.
+    """
     known: list[object] = []
     if path.exists():
         held = yaml.safe_load(read_text(path)) or {}
@@ -238,14 +252,16 @@ def saved(path: Path, asked: Asked, by: str, on: date) -> int:
 
 
 def with_shape(bundle: Bundle, asked: Asked) -> Bundle:
-    """Return models that are the same but for a changed shape. Raise NoEdit where it cannot be
-    changed."""
+    """Return a copy of the models with one shape changed. Raise NoEdit where that change cannot be
+    made.
+    """
     return bundle.with_duration(asked.changed(bundle.duration))
 
 
 def candidate(bundle: Bundle, asked: Asked, by: str, on: date) -> Bundle:
-    """Return the models with a shape changed, which name who changed it and why. Raise NoEdit
-    where it cannot be changed."""
+    """Return a copy of the models with one shape changed, and with a note in their metadata of who
+    changed it and why. Raise NoEdit where that change cannot be made.
+    """
     made = with_shape(bundle, asked)
     about = {**(bundle.metadata.get("duration") or {})}
     before = about.pop("edits", None) or {"version": 1, "model": "duration", "edits": []}
@@ -269,10 +285,10 @@ class Part:
     """A part of a shape that can be dragged.
 
     Attributes:
-        start, to: as an edit has them; "": no end.
-        text: in words.
-        score: as it is; now: as it is dragged.
-        factor: on the estimate, as it is dragged, in words.
+        start, to: its ends, as in an edit; "": no end.
+        text: the part in words.
+        score: its score as it is. now: its score where it is dragged to.
+        factor: factor on the estimate where it is dragged to, in words.
     """
 
     start: str
@@ -285,14 +301,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A shape, part by part, to be dragged between two scores."""
+    """A shape as parts that can be dragged between the scores `low` and `high`."""
 
     parts: tuple[Part, ...] = ()
     low: str = ""
     high: str = ""
 
     def points(self, now: Sequence[str]) -> str:
-        """Return the parts that are elsewhere `now`, as `Asked.points` has them."""
+        """Return the parts that were moved, in the form of `Asked.points`. `now`: the present score
+        of each part.
+        """
         return ";".join(
             f"{part.start}:{part.to}:{score}"
             for part, score in zip(self.parts, now, strict=False)
@@ -337,8 +355,9 @@ def drawing(model: AdditiveModel, asked: Asked) -> Drawing:
 
 
 def isotonic(values: Floats, weights: Floats, direction: int) -> Floats:
-    """Return the nearest monotone line, by weighted squares (pool adjacent violators).
-    `direction`: 1: rising, -1: falling."""
+    """Return the nearest monotone sequence to `values` by weighted least squares (pool adjacent
+    violators). `direction`: 1: rising, -1: falling.
+    """
     blocks: list[tuple[float, float, int]] = []
     weigh = np.maximum(weights, 1e-9).tolist()
     for value, weight in zip((direction * values).tolist(), weigh, strict=True):
@@ -379,7 +398,7 @@ def groups_of(
 
 
 def row_of(model: AdditiveModel, inputs: Sequence[str]) -> list[Value]:
-    """Return the inputs of a score as its model takes them."""
+    """Return the stored inputs of a score in the form that the model takes."""
     return [
         (float(text) if text else math.nan) if spec.kind == "continuous" else text or None
         for spec, text in zip(model.features, inputs, strict=False)

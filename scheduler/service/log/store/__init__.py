@@ -1,1 +1,3 @@
-"""The database: tables, migrations, appending to the log."""
+"""The database of the service: its tables and migrations, appending events to the log, and
+queries.
+"""

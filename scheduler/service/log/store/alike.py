@@ -1,5 +1,5 @@
-"""Job names that differ in numbers only, treated as one name. The database does it, so no name is
-read for that.
+"""An SQL function by which job names that differ only in numbers are grouped. The database
+evaluates it, so that no name has to be read for it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ _NUMBER = re.compile("[0-9]+")
 
 
 class alike(GenericFunction[str]):
-    """An SQL function: a name with every number in it as "#", as in "sweep-lr#"."""
+    """An SQL function that returns a name with every number in it replaced by "#", as in
+    "sweep-lr#".
+    """
 
     type = String()
     inherit_cache = True
 
 
 def of_name(name: str) -> str:
-    """Return a name with every number as "#", for SQLite, which has no such function itself."""
+    """Return a name with every number replaced by "#". SQLite calls this, as it has no such
+    function.
+    """
     return _NUMBER.sub("#", name)
 
 

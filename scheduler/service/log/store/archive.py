@@ -1,8 +1,8 @@
-"""Old bodies of events and decisions, a thousand of them compressed in one row.
+"""The archive: old bodies of events and decisions, a thousand of them compressed into one row.
 
-The rows themselves stay, and are found as ever; what they say is moved here, and their own body is
-"" from then on. Whoever reads bodies reads them through `bodies`. All of it is in the database, so
-a backup holds it, and nothing of the log is lost.
+The rows of `events` and `decisions` stay. Their bodies are moved to the archive, and their column
+`body` is "" from then on. So all code reads bodies by way of `bodies`. The archive is in the same
+database, so a backup holds it, and nothing of the log is lost.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ BULK = (
 
 
 class Transactions(Protocol):
-    """What a store opens."""
+    """The two kinds of transaction that a store opens: one to read, one to write."""
 
     def reading(self) -> AbstractContextManager[Connection]: ...
     def writing(self) -> AbstractContextManager[Connection]: ...
 
 
 def move(store: Transactions, before: float) -> int:
-    """Move bodies of events and decisions from before a time of the log into the archive.
-    Return how many were moved."""
+    """Move bodies of events and decisions from before the time `before` (seconds since the epoch)
+    into the archive. The latest event of each kind keeps its body. Return how many were moved.
+    """
     moved = 0
     with store.reading() as connection:
         last = select(func.max(events.c.seq)).group_by(events.c.kind)
@@ -73,7 +74,7 @@ def _move(store: Transactions, table: Table, before: float, newest: list[int]) -
 
 
 def forget(connection: Connection, table: Table, seqs: Collection[int]) -> None:
-    """Delete the contents of the given rows of a table from the archive. Other rows stay."""
+    """Delete the bodies of the given rows of a table from the archive. Other rows stay."""
     gone = set(map(str, seqs))
     mine = archive.c.name == table.name
     ends = select(archive.c.first, archive.c.last).where(mine)
@@ -91,8 +92,8 @@ def forget(connection: Connection, table: Table, seqs: Collection[int]) -> None:
 
 
 def bodies(connection: Connection, table: Table, rows: Sequence[Any]) -> list[str]:
-    """Return the bodies of rows of a table, read from the archive where they were moved. The rows
-    have its columns `seq` and `body`.
+    """Return the bodies of rows of a table, from the archive where they were moved there. Each row
+    must have the columns `seq` and `body`.
     """
     found = []
     for row in rows:

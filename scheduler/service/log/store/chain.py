@@ -1,11 +1,11 @@
-"""A hash chain over what pages show and the log alone cannot prove. Whoever alters a row of the
-database must rewrite every link since, and the head that somebody kept elsewhere.
+"""A hash chain over the rows that pages show, by which later alterations are found. Whoever alters
+a row must rewrite every later link, and cannot rewrite a head that was exported and kept elsewhere.
 
-Each transaction appends one link. It lists the digest of every row that was written (None: of one
-that went), and its own digest, the head, covers the head before it. Rows that are replaced all the
-time (`SEALED`) would make the chain longer than the log: their digest lies beside them and goes
-with them. Of a service that decides, `jobs`, `nodes` and `settings` follow from the events: there
-is nothing to keep.
+Each transaction appends one link. It lists the digest of every row that was written (None: that was
+deleted). The head of the chain is the hash of the newest link and the head before it. Rows that are
+replaced all the time (`SEALED`) would make the chain longer than the log. So their digests (seals)
+lie in a table beside them and are replaced with them. Where the service decides itself, `jobs`,
+`nodes` and `settings` follow from the events and need no digests.
 """
 
 from __future__ import annotations
@@ -90,14 +90,16 @@ def head_of(before: str, content: str) -> str:
 
 
 def write(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, and cover them by the chain. Columns left out are NULL."""
+    """Insert rows, and add their digests to the hash chain. Columns left out are NULL."""
     if rows:
         connection.execute(insert(table), rows)
         cover(connection, table, rows)
 
 
 def cover(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
-    """Add the digests of whole rows, as they were just written, to the transaction's link."""
+    """Add the digests of whole rows, as they were just written, to the link of this transaction.
+    Rows that are often replaced get a seal instead.
+    """
     sealed = []
     for row in rows:
         entry = table.name, key_of(table, row), digest_of(table, row)
@@ -111,15 +113,15 @@ def cover(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
 
 
 def cover_those(connection: Connection, table: Table, where: ColumnElement[bool]) -> None:
-    """Add the digests of rows as they are in the table to the transaction's link."""
+    """Read the rows that meet `where`, and add their digests to the link of this transaction."""
     cover(connection, table, connection.execute(select(table).where(where)).mappings().all())
 
 
 def change(
     connection: Connection, table: Table, where: ColumnElement[bool], values: Mapping[str, Any]
 ) -> None:
-    """Update rows, and cover them by the chain. The columns of `where` may be among those that
-    change.
+    """Update the rows that meet `where`, and add their new digests to the hash chain. The update
+    may change columns that `where` tests.
     """
     keys = list(table.primary_key)
     found = connection.execute(select(*keys).where(where)).all()
@@ -149,7 +151,7 @@ def gone(connection: Connection, table: Table, keys: Sequence[str]) -> None:
 
 
 def unseal(connection: Connection, table: Table, keys: Sequence[str]) -> None:
-    """Delete the seals of rows that are deleted or replaced."""
+    """Delete the seals (digests outside the chain) of rows that are deleted or replaced."""
     if keys:
         this = delete(seals).where(seals.c.name == table.name, seals.c.key == bindparam("of"))
         connection.execute(this, [{"of": key} for key in keys])
@@ -229,11 +231,13 @@ def entries(link: Link) -> list[Entry]:
 
 
 def newest(connection: Connection) -> Link | None:
-    """Return the last link, or None where nothing was written yet."""
+    """Return the last link of the chain, or None where there is none yet."""
     row = connection.execute(select(chain).order_by(chain.c.seq.desc()).limit(1)).one_or_none()
     return None if row is None else Link(*row)
 
 
 def sealed(connection: Connection) -> dict[tuple[str, str], str]:
-    """Return the digests of the rows that are often replaced, by (table, key)."""
+    """Return the digests that are kept outside the chain, for rows that are often replaced, by
+    (table, key).
+    """
     return {(row.name, row.key): row.digest for row in connection.execute(select(seals))}

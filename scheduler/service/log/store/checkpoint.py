@@ -1,5 +1,5 @@
-"""A process of its own that carries SQLite's journal over into the file, so that nobody waits for
-that.
+"""Writes SQLite's journal back to the database file, in a process of its own, so that no commit has
+to wait for that.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ EVERY_S = 1.0
 
 
 def keep_checkpointed(database: str, stopping: Callable[[float], bool]) -> None:
-    """Checkpoint every `EVERY_S`, until stopped. Nothing is done for PostgreSQL.
+    """Write the journal back every `EVERY_S` seconds, until stopped. For PostgreSQL, do nothing.
 
     Args:
-        stopping: waits for so many seconds at most; True: stop.
+        stopping: waits for so many seconds at most; returns True to stop.
     """
     store, log = Store(database), structlog.get_logger("checkpoint")
     try:

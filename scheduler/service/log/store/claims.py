@@ -1,10 +1,10 @@
-"""Predictions shown to people: kept, compared with what happened, counted.
+"""Claims: predictions that were shown to people, kept, compared with what happened, and counted.
 
-An offer waits for its job's owner to make the change: by `change`, or by cancelling the job and
-submitting another that differs in that alone. It is then judged like everything else, by the tables
-of jobs, decisions and events, so that nothing is lost where its process begins again. A claim that
-is contradicted is judged at once. One whose job is changed otherwise, held or cancelled says
-nothing any more, and goes.
+An offer is a claim about a change ("with 2 GPUs it would start at once"). It waits until the job's
+owner makes the change: by `change`, or by cancelling the job and submitting another that differs
+only in that. Then it is judged like other claims, from the tables of jobs, decisions and events, so
+that a restart loses nothing. A claim that is contradicted is judged at once. A claim is deleted
+where its job is changed otherwise, held or cancelled.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ _CLUSTER = (
 
 
 def keep(connection: Connection, made: Iterable[Claim], seq: int) -> None:
-    """Store claims, as of the event `seq`. A repeated offer replaces the former one; of other
-    claims the first about a job stays.
+    """Store claims that were made after event `seq`. A repeated offer replaces the former one; of
+    other claims the first about a job stays.
     """
     made = list(made)
     for i in range(0, len(made), AT_ONCE):
@@ -103,8 +103,9 @@ def _keep_some(connection: Connection, made: Sequence[Claim], seq: int) -> None:
 
 
 def _stand(connection: Connection, job_ids: Collection[str]) -> set[tuple[str, str, str]]:
-    """Return the claims stored about some jobs, as (job ID, kind, change). One query serves all
-    jobs."""
+    """Return which claims are stored about some jobs, as (job ID, kind, change). One query serves
+    all jobs.
+    """
     if not job_ids:
         return set()
     of = claims.c
@@ -122,8 +123,8 @@ def prune(connection: Connection, before: float) -> int:
 
 
 def void(connection: Connection, job_ids: Collection[str]) -> None:
-    """Delete the open claims of jobs that now ask for something else, except offers that were taken
-    up.
+    """Delete the claims about jobs that were changed and are not judged yet, except offers that
+    were taken up.
     """
     left = and_(claims.c.judged_at.is_(None), claims.c.taken_at.is_(None))
     for job_id in job_ids:
@@ -131,8 +132,8 @@ def void(connection: Connection, job_ids: Collection[str]) -> None:
 
 
 def refute(connection: Connection, kind: Kind, job_ids: Collection[str], now: float) -> None:
-    """Mark the open claims of a kind about some jobs as not held. Called when something contradicts
-    them before they are due.
+    """Mark claims of a kind about some jobs that are not judged yet as untrue. Called when
+    something contradicts them before they are due.
     """
     for job_id in job_ids:
         this = and_(claims.c.job_id == job_id, claims.c.kind == kind.value)
@@ -141,7 +142,7 @@ def refute(connection: Connection, kind: Kind, job_ids: Collection[str], now: fl
 
 
 def forget_open(connection: Connection) -> None:
-    """Delete all claims that are not judged. Called when the clock was mended."""
+    """Delete all claims that are not judged. Called when the times of the log were corrected."""
     connection.execute(delete(claims).where(claims.c.judged_at.is_(None)))
 
 
@@ -150,8 +151,8 @@ def forget_open(connection: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on the claim numbered `claim`: its columns are set to `values`. With None its row
-    is deleted, because it says nothing any more.
+    """The verdict on the claim with the number `claim`. Its columns are to be set to `values`;
+    None: its row is to be deleted, because it cannot be judged any more.
     """
 
     claim: int
@@ -159,10 +160,10 @@ class Verdict:
 
 
 def judged(connection: Connection, now: float) -> list[Verdict]:
-    """Return the verdicts on open claims that can be given at `now`; the others stay open. Of
-    many open claims only a part is looked at, another one each time.
+    """Return the verdicts on claims that can be given at `now`; all other claims stay open. Of many
+    open claims, only a part chosen by chance is examined in one call.
 
-    A claim whose job is not known has none for `VALID_S` seconds, and is then dropped.
+    A claim about an unknown job stays open for `VALID_S` seconds, then it is to be deleted.
     """
     lies_open = and_(  # of a job that waits on, as was claimed, there may be many for long
         claims.c.kind == Kind.NEVER.value,
@@ -201,7 +202,7 @@ def judged(connection: Connection, now: float) -> list[Verdict]:
 
 
 def apply(connection: Connection, verdicts: Sequence[Verdict]) -> None:
-    """Write verdicts to the table."""
+    """Write verdicts to the table of claims."""
     for one in verdicts:
         this = claims.c.id == one.claim
         if one.values is None:
@@ -211,8 +212,8 @@ def apply(connection: Connection, verdicts: Sequence[Verdict]) -> None:
 
 
 def taken(connection: Connection, job_id: str, change: str, at: float) -> None:
-    """Note that the owner of a followed job made a change that was offered; `change` is canonical
-    JSON.
+    """Note that the owner of a followed job has made a change that was offered. `change`: canonical
+    JSON of the change; `at`: when, seconds since the epoch.
     """
     of = and_(
         claims.c.job_id == job_id,
@@ -323,9 +324,10 @@ def _never(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> 
 def _company(
     connection: Connection, kind: Kind, row: Row[Any], job: Row[Any], now: float
 ) -> Values | None:
-    """Return the columns with the verdict on whether a job started beside another, or on the
-    pair speed measured there. Return {} where it is open, and None where the job is over
-    without it."""
+    """Return the columns with the verdict on an offer to share GPUs: whether the job started beside
+    another, or the pair speed measured there. Return {} where that is open, and None where the job
+    has ended and the offer cannot be judged.
+    """
     of = decisions.c
     query = (
         select(of.action, of.event, of.at)
@@ -351,8 +353,9 @@ def _company(
 
 
 def _seq_of(connection: Connection, row: Row[Any]) -> int:
-    """Return the `seq` of the event by which an offer was taken, or of the offer where none is
-    found."""
+    """Return the `seq` of the event by which the owner took an offer up, or of the offer where
+    there is none.
+    """
     at = (Happened.CHANGED.value, Happened.SUBMITTED.value)
     query = select(events.c.seq).where(
         events.c.job_id == row.taken_by, events.c.seq > row.seq, events.c.kind.in_(at)
@@ -378,10 +381,10 @@ def _since(
 
 
 def records(connection: Connection, now: float) -> list[Record]:
-    """Return how claims of each kind turned out.
+    """Return how often claims of each kind came true.
 
-    Forecasts made at submission are counted from the table of forecasts, other claims as they were
-    judged.
+    Forecasts made at submission are counted from the table of forecasts, other claims from their
+    verdicts.
     """
     made = [*outcomes(connection), *_first_forecasts(connection, now)]
     return sorted(made, key=lambda one: _ORDER[one.kind])
@@ -410,11 +413,9 @@ _ORDER = {kind.value: place for place, kind in enumerate(Kind)}
 
 
 def _first_forecasts(connection: Connection, now: float) -> list[Record]:
-    """Return how many starts forecast at submission came true: one record for starts forecast at
-    once, and one for the others. An overdue start counts as false. Jobs that were held or changed
-    do not count.
-
-    One that is overdue counts as not held. Jobs that were held or changed meanwhile do not count.
+    """Return how many starts forecast at submission came true: one record for jobs that were to
+    start at once, and one for the others. An overdue start counts as untrue. Jobs that were held or
+    changed meanwhile do not count.
     """
     made, started = forecasts.c, jobs.c.started_at
     latest = select(jobs.c.job_id).order_by(jobs.c.submitted_seq.desc()).limit(MOST)
@@ -455,15 +456,18 @@ def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
 
 
 def unfulfilled(connection: Connection, kind: Kind) -> dict[str, float]:
-    """Return the jobs about which claims of a kind have not come true, each with when it was
-    claimed."""
+    """Return the jobs about which claims of a kind have not come true, each with the time of its
+    claim, in seconds since the epoch.
+    """
     of = claims.c
     query = select(of.job_id, of.made_at).where(of.kind == kind.value, of.came.is_(None))
     return {row.job_id: row.made_at for row in connection.execute(query.order_by(of.id))}
 
 
 def lately(connection: Connection, kind: Kind) -> list[bool]:
-    """Return whether each of the latest `JUDGED` claims of a kind held, the oldest first."""
+    """Return whether each of the `JUDGED` claims of a kind that were judged last came true, the
+    oldest first.
+    """
     of = claims.c
     query = select(of.held).where(of.kind == kind.value, of.held.is_not(None))
     found = connection.execute(query.order_by(of.judged_at.desc(), of.id.desc()).limit(JUDGED))

@@ -1,4 +1,6 @@
-"""Decisions as rows. A new reason to wait deletes the forecast made before it."""
+"""Writes decisions as rows. A decision that gives a job a new reason to wait deletes the job's
+latest forecast.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ WAITS_AGAIN = (Action.WAIT, Action.PREEMPT)
 def write_decisions(
     connection: Connection, made: Sequence[Decision], texts: Sequence[str], event: int
 ) -> None:
-    """Write decisions, each with its canonical JSON; `event` is the seq of the event that records
-    them.
+    """Write decisions as rows. `texts`: the canonical JSON of each; `event`: `seq` of the event of
+    their pass. Delete the latest forecasts of jobs that have a new reason to wait.
     """
     rows = [
         {

@@ -1,4 +1,4 @@
-"""Tells a full disk from a defect, and when there is room again."""
+"""Finds out whether an error is due to a full disk, and when there is room again."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def is_full(error: BaseException) -> bool:
 
 
 def has_room(store: Store) -> bool:
-    """Return whether the disk has room, found out by a write of `ROOM` bytes; True also where
-    that fails for another reason than a full disk.
+    """Return whether the disk has room, by writing `ROOM` bytes; True also where the write fails
+    for another reason than a full disk.
 
     The bytes are written beside a SQLite file, and for PostgreSQL to the temporary folder.
     """
@@ -45,10 +45,11 @@ def has_room(store: Store) -> bool:
 
 
 def wait_for_room(store: Store, clock: Clock, stopping: Callable[[], object]) -> None:
-    """Wait until the disk has room, or until stopped, at least for `LOOK_S`.
+    """Wait for at least `LOOK_S` seconds, and on until the disk has room or `stopping` returns
+    true.
 
     Args:
-        stopping: asked every `LOOK_S`; true: stop.
+        stopping: called every `LOOK_S` seconds.
     """
     while not stopping():
         clock.sleep(LOOK_S)

@@ -1,4 +1,6 @@
-"""The dossier of a job of the log, as its viewer may read it (`scheduler.explain.dossier`)."""
+"""Reads the dossier of a job (all that its explanation is made from) from the database, as far as
+the viewer may see it.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +29,18 @@ if TYPE_CHECKING:
 
 
 def explained(view: VisibleQueries, job_id: str, now: float) -> Explanation:
-    """Return why a job of the viewer's is where it is at `now`. Raise UnknownJob where the
-    viewer may not see it."""
+    """Return the explanation of where the viewer's job is at `now`, and why. Raise UnknownJob where
+    the viewer may not see the job.
+    """
     return explain(dossier_of(view, job_id, now))
 
 
 def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
-    """Return all that the viewer may know of a job of theirs at `now`. Raise UnknownJob where
-    the viewer may not see it.
+    """Return all that the viewer may know of their job at `now`. Raise UnknownJob where the viewer
+    may not see the job.
 
-    Decisions about a job that Slurm started are left out, because they took no effect; and who
-    had GPUs while it waited is not recorded.
+    Decisions about a job that Slurm started are left out, because they took no effect. Which jobs
+    had GPUs while it waited is not recorded for jobs of Slurm.
     """
     job = view.job(job_id)
     facts, until = facts_of(job), max(now, job.submitted_at)
@@ -65,7 +68,7 @@ def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
 
 
 def stands_of(view: VisibleQueries, job: JobRow, now: float) -> Stands:
-    """Return a job with its forecasts: all that `forecast_of` reads."""
+    """Return a job with its forecasts, which is all that `forecast_of` needs."""
     forecast = view.forecast(job.job_id)
     return Stands(
         row=job,

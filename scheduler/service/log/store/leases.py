@@ -1,9 +1,11 @@
-"""Leases: the right to act under a name, until somebody takes it over.
+"""Leases: the right of one process to act under a name, such as `decider`, until another takes it
+over.
 
-Nobody compares times of day, which are set and differ between hosts. A holder counts up at every
-renewal; who would take over watches that count by its own monotonic clock, and takes the lease when
-it has not moved for as long as the lease lasts (as client-go's leader election does). On the host
-that it was renewed on, since the same boot, its age is known at once.
+Times of day are not compared, because they are set and differ between hosts. The holder of a lease
+increases its counter at every renewal. A process that wants to take the lease over watches that
+counter by its own monotonic clock, and takes the lease when the counter has not moved for as long
+as the lease lasts (as client-go's leader election does). On the host on which the lease was
+renewed, and since the same boot, its age is known at once.
 """
 
 from __future__ import annotations
@@ -18,21 +20,22 @@ from scheduler.service.log.store.tables import leases
 
 
 class LeaseLost(Exception):
-    """Raised when somebody else holds the lease. Nothing was written."""
+    """Raised when another process holds the lease. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may act under a name.
+    """The right to act under a name, and who has it.
 
     Attributes:
+        holder: name of the process that has it.
         term: goes up with every change of holder; a write under an old term fails.
-        for_s: without a renewal for so long, seconds, others may take it; 0 = it was let go.
+        for_s: seconds without a renewal after which others may take it; 0: it was given up.
         beats: goes up with every renewal.
-        beat_at: when the last was, seconds on the monotonic clock of `boot`.
-        boot: names the start of the machine that counts from; "" = unknown.
-        ready: does what the lease is for; otherwise it prepares to.
-        doing: what it prepares, or what takes it long; "" = nothing of note.
+        beat_at: time of the last renewal, seconds on the monotonic clock of `boot`.
+        boot: name of the boot of the machine from which that clock counts; "" = unknown.
+        ready: whether the holder does its work already; if not, it prepares.
+        doing: what the holder prepares, or what takes it long; "" = nothing of note.
     """
 
     name: str
@@ -47,7 +50,7 @@ class Lease:
 
 
 class Watch:
-    """What one process has seen of the leases' renewals."""
+    """What one process has seen of the renewals of leases."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[tuple[int, int], float, bool]] = {}
@@ -62,9 +65,10 @@ class Watch:
         ready: bool = True,
     ) -> Lease | None:
         """Take a lease that is free, expired or already held by `holder`, and return it. Return
-        None while another holds it.
+        None while another process holds it.
 
-        Whoever takes it goes on from the time that its last holder's host had.
+        Set this process's clock forward to the latest time that any holder wrote, so that time does
+        not go back.
         """
         found = lease_of(connection, name)
         if not self.may_take(found, clock, holder):
@@ -79,16 +83,17 @@ class Watch:
         return renew(connection, clock, taken)
 
     def may_take(self, lease: Lease | None, clock: Clock, holder: str) -> bool:
-        """Return whether `holder` may take a lease: it is free or the holder's own, or nothing
-        was heard of its holder for longer than `for_s`."""
+        """Return whether `holder` may take a lease: it is free, or the holder's own, or was not
+        renewed for longer than `for_s` seconds.
+        """
         if lease is None or lease.holder == holder or not lease.for_s:
             return True
         silent_s, _ = self._silent(lease, clock)
         return silent_s > lease.for_s
 
     def held(self, lease: Lease | None, clock: Clock, late_s: float = 0.0) -> bool:
-        """Return whether somebody is known to hold a lease: it was renewed in time, or less than
-        `late_s` too late, or seen to be renewed.
+        """Return whether a process is known to hold a lease: the lease was renewed in time, or less
+        than `late_s` seconds too late.
         """
         if lease is None or not lease.for_s:
             return False
@@ -119,7 +124,7 @@ def lease_of(connection: Connection, name: str) -> Lease | None:
 
 
 def fence(connection: Connection, lease: Lease) -> None:
-    """Raise LeaseLost where somebody else has taken the lease over."""
+    """Raise LeaseLost where another process has taken the lease over."""
     found = lease_of(connection, lease.name)
     if found is None or (found.term, found.holder) != (lease.term, lease.holder):
         by = "nobody" if found is None else found.holder
@@ -136,7 +141,7 @@ def renew(connection: Connection, clock: Clock, lease: Lease) -> Lease:
 
 
 def let_go(connection: Connection, clock: Clock, lease: Lease) -> None:
-    """Give a lease up. Does nothing when it was lost already."""
+    """Give a lease up, so that others may take it at once. Do nothing when it was lost already."""
     this = update(leases).where(leases.c.name == lease.name, leases.c.term == lease.term)
     connection.execute(
         this.values(for_s=0.0, expires_at=clock.now(), beat_at=clock.monotonic(), boot=clock.boot)
@@ -155,7 +160,7 @@ def latest_time(connection: Connection, clock: Clock) -> float:
 
 
 def written_since_boot(connection: Connection, clock: Clock) -> bool:
-    """Return whether a holder wrote on this host since it booted."""
+    """Return whether a holder of any lease wrote on this host since it booted."""
     return any(_of_this_boot(row, clock) for row in connection.execute(select(leases)))
 
 

@@ -1,7 +1,9 @@
-"""The line in which writers of a SQLite file wait for each other.
+"""The queue in which processes wait to write to a SQLite file: a lock on a file beside the
+database.
 
-The kernel wakes the next at once: SQLite itself makes them sleep and look again, for up to 100 ms.
-Whoever is at its head says so in the file, so that one who stays there can be found.
+The kernel wakes the next process at once, whereas SQLite itself makes them sleep and try again, for
+up to 100 ms. The process that has the lock writes its id into the file, so that one which keeps it
+too long can be found.
 """
 
 from __future__ import annotations
@@ -23,29 +25,33 @@ SIZE = 48  # of what is written: it never grows, and needs no room on a full dis
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The process of this host that writes, and since when, seconds on the monotonic clock."""
+    """The process of this host that writes now. `pid`: its id; `since`: when it began, seconds on
+    the monotonic clock.
+    """
 
     pid: int
     since: float
 
 
 def line_of(url: URL) -> Line | None:
-    """Return the file lock by which processes queue for a database. Return None if the database has
-    its own queue, or no other process can open it.
+    """Return the queue of writers to a database. Return None if the database has its own queue, or
+    no other process can open it.
     """
     file = url.database if url.get_backend_name() == "sqlite" else None
     return Line(Path(f"{file}-line")) if file and file != ":memory:" else None
 
 
 class Line:
-    """The line of writers to one file, which need not exist."""
+    """The queue of processes that write to one database. Its lock file is made when it is first
+    needed.
+    """
 
     def __init__(self, path: Path):
         self.path = path
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for this process's turn, and hold it inside the block."""
+        """Wait until this process may write, and keep the lock inside the block."""
         # nobody else's: who can open a file can lock it
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -1,4 +1,4 @@
-"""Who had GPUs of a virtual cluster while a job waited for some there."""
+"""Which jobs had GPUs of a virtual cluster while another job waited for GPUs there."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ def held_meanwhile(
     now: float,
     sees: Callable[[RowMapping], bool],
 ) -> list[Held]:
-    """Return the jobs that had GPUs of a job's virtual cluster during some spans of its wait, most
-    GPU-time first. Jobs that had GPUs for less than a second are left out.
+    """Return the jobs that had GPUs of a job's virtual cluster while that job waited, most GPU-time
+    first. Jobs that had GPUs for less than a second are left out.
 
     Args:
-        sees: function that returns whether the viewer may see the job of a row. Other jobs get no
-            name.
+        job: the job that waited.
+        spells: the spans of its wait, as (from, to), seconds since the epoch, in order.
+        now: the present time, seconds since the epoch.
+        sees: returns whether the viewer may see the job of a row. Other jobs get no name.
     """
     if not spells:
         return []
@@ -80,8 +82,9 @@ _OF_JOB = ("owner", "gpus", "ended_at", "estimate_s")
 
 
 def _gpus_there(connection: Connection, vc: str, rows: Sequence[RowMapping]) -> dict[int, int]:
-    """Return how many GPUs of a virtual cluster a job has from each decision on, by the
-    decision's `seq`."""
+    """Return how many GPUs of a virtual cluster each decision left its job with, by the decision's
+    `seq`. `rows`: rows of the decisions.
+    """
     gives = {
         row["seq"]: 0 if row["action"] == Action.PREEMPT.value else row["gpus"] for row in rows
     }

@@ -1,7 +1,8 @@
-"""Parts of the log that a wrong clock dated, and by how much (`scheduler.service.log.mend`).
+"""Corrections of the times of events that were logged by a wrong clock
+(`scheduler.service.log.mend`).
 
-What was written stays as it was written, and is hashed so. Whoever tells when something was
-subtracts what a `CLOCK_MENDED` event says of the events before it.
+The rows stay as they were written and hashed. Code that shows or uses a time subtracts what a
+`CLOCK_MENDED` event says about the events before it.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ class Mend:
 
 
 class Mends:
-    """All mends of one log."""
+    """All corrections of the times of one log."""
 
     def __init__(self, mends: Iterable[Mend] = ()):
         self._mends = list(mends)
 
     @classmethod
     def of(cls, connection: Connection, upto: int | None = None) -> Mends:
-        """Return the mends that the log holds, with `upto` only those up to that event."""
+        """Return the corrections that the log holds. `upto`: only those logged up to this event;
+        None: all.
+        """
         query = select(events.c.seq, events.c.body).where(events.c.kind == Kind.CLOCK_MENDED.value)
         if upto is not None:
             query = query.where(events.c.seq <= upto)
@@ -43,7 +46,9 @@ class Mends:
         return cls(Mend(body["first"], seq - 1, body["by_s"]) for seq, body in bodies)
 
     def late_s(self, seq: int) -> float:
-        """Return by how many seconds an event, and what was decided in it, is dated too late."""
+        """Return by how many seconds event `seq`, and decisions recorded with it, are dated too
+        late.
+        """
         return sum(mend.by_s for mend in self._mends if mend.first <= seq <= mend.last)
 
     def mended(self, event: Event) -> Event:

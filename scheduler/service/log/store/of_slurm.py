@@ -1,6 +1,4 @@
-"""An SQL expression for a field of what Slurm says of a job: the database reads it out of the
-JSON.
-"""
+"""SQL expressions for single fields of a job's state in Slurm, which is stored as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from scheduler.service.log.store.tables import jobs
 
 
 class json_field(GenericFunction[str]):
-    """The text of a field of a JSON object; NULL where there is none."""
+    """An SQL function: the text of a field of a JSON object; NULL where there is none."""
 
     type = String()
     inherit_cache = True
@@ -33,8 +31,9 @@ def _in_postgresql(element: json_field, compiler: Any, **given: Any) -> str:
 
 
 def field_of(column: ColumnElement[Any], name: str) -> ColumnElement[str]:
-    """Return an SQL expression for a field of the JSON in a column; it gives "" where there is
-    none."""
+    """Return an SQL expression for the field `name` of the JSON in a column. It gives "" where the
+    JSON lacks the field or is empty.
+    """
     return func.coalesce(case((column != "", json_field(column, literal_column(f"'{name}'")))), "")
 
 

@@ -1,4 +1,6 @@
-"""Cursors: the key of the last row of a page, as opaque text."""
+"""Cursors of lists that are read page by page: the key of the last row of a page, as opaque
+text.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ LONGEST = 256  # characters
 
 
 class BadCursor(ValueError):
-    """Raised for a cursor that no page gave out."""
+    """Raised for a cursor that no list has given out."""
 
 
 def cursor(*values: int | float) -> str:
@@ -19,7 +21,7 @@ def cursor(*values: int | float) -> str:
 
 
 def opened(text: str, *types: type) -> tuple[Any, ...]:
-    """Return the values in a cursor. Raise BadCursor unless they are of these types."""
+    """Return the values in the cursor `text`. Raise BadCursor unless they have these types."""
     if len(text) > LONGEST:
         raise BadCursor("cursor: not one that a page gave out")
     try:

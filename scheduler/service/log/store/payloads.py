@@ -1,7 +1,7 @@
-"""What a job runs, and its environment: users' secrets among them.
+"""Payloads of jobs: commands and environments, which may hold users' secrets.
 
-They decide nothing, so they are not in the log, which is kept for ever, but in a table of their own
-beside it, written with the event that submits the job and deleted in the transaction that ends it.
+The log is kept for ever, and decisions do not depend on payloads. So they are in a table of their
+own, written in the transaction that submits the job and deleted in the one that ends it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from scheduler.service.log.store.tables import Columns, payloads
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What a job runs: an argument vector, and what is added to the environment.
+    """What a job runs: its command, and what is added to its environment.
 
     Attributes:
-        workdir: counts towards the job's size; it is kept in the log.
+        workdir: working folder. It is kept in the log, and only counts here for the job's size.
     """
 
     command: tuple[str, ...]
@@ -44,7 +44,7 @@ class Payload:
 
     @property
     def bytes(self) -> int:
-        """Return the size in bytes."""
+        """Return the size of the payload in bytes."""
         return sum(len(text.encode()) for text in (*self._texts, self.workdir))
 
     @property
@@ -56,7 +56,7 @@ GONE = Payload(("",), {})  # of a job that is over: no backend begins it
 
 
 def payload_of(connection: Connection, job_id: str) -> Payload:
-    """Return what a job runs, or `GONE` when it has ended."""
+    """Return the payload of a job, or `GONE` when the job has ended."""
     query = select(payloads.c.command, payloads.c.environment).where(payloads.c.job_id == job_id)
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -74,7 +74,7 @@ def command_of(connection: Connection, job_id: str) -> tuple[str, ...] | None:
 
 
 def drop(connection: Connection, job_ids: Iterable[str]) -> None:
-    """Delete what jobs ran."""
+    """Delete the payloads of jobs."""
     over: Sequence[dict[str, str]] = [{"over": job_id} for job_id in job_ids]
     if over:
         connection.execute(delete(payloads).where(payloads.c.job_id == bindparam("over")), over)
@@ -82,6 +82,6 @@ def drop(connection: Connection, job_ids: Iterable[str]) -> None:
 
 
 def bytes_of(connection: Connection, owner: str) -> int:
-    """Return the size of the payloads of an owner's jobs, bytes."""
+    """Return the size of the payloads of all jobs of an owner, in bytes."""
     query = select(func.coalesce(func.sum(payloads.c.bytes), 0)).where(payloads.c.owner == owner)
     return int(connection.execute(query).scalar_one())

@@ -1,8 +1,8 @@
-"""Typed queries over the tables, already cut down to what the viewer may see.
+"""Queries over the tables, with results limited to what the viewer may see.
 
 Every page and every route reads through `VisibleQueries`; there is no other way to the rows, so
 none can forget who is asking. Lists are paged by key: a cursor names the last row seen, and the
-next page starts after it however many rows came or went meanwhile.
+next page starts after that row, whatever was added or removed meanwhile.
 """
 
 from __future__ import annotations
@@ -112,20 +112,21 @@ def _tasks(array_id: str) -> ColumnElement[bool]:
 
 
 class Reads:
-    """The queries of one database. `bundles` is the folder with copies of the bundles that were
-    decided with.
+    """The queries of one database. `bundles`: folder with copies of all bundles of models that were
+    in use; None: unknown.
     """
 
     def __init__(self, engine: Engine, bundles: Path | None = None):
         self.engine, self.bundles = engine, bundles
 
     def seen_by(self, viewer: Viewer) -> VisibleQueries:
-        """Return the queries as `viewer` may ask them."""
+        """Return the queries with which `viewer` reads the database."""
         return VisibleQueries(self.engine, viewer, self.bundles)
 
     def exists(self, job_id: str) -> bool:
-        """Return whether there is a job with this id, whoever may see it. Only the log of
-        refusals asks; no user learns the answer."""
+        """Return whether there is a job with this id, whoever may see it. Only for the log of
+        refused requests; no user learns the answer.
+        """
         if not JOB_ID.fullmatch(job_id):
             return False
         query = select(func.count()).where(jobs.c.job_id == job_id)
@@ -139,8 +140,9 @@ class VisibleQueries(ShortRows):
     # --- jobs -------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> JobRow:
-        """Return a job of the viewer's. Raise UnknownJob where it is another's, or there is
-        none."""
+        """Return the viewer's job with this id. Raise UnknownJob where it is another user's, or
+        there is none.
+        """
         if not JOB_ID.fullmatch(job_id):
             raise UnknownJob(job_id)
         found = self._all(select(jobs).where(jobs.c.job_id == job_id, self._mine()))
@@ -152,7 +154,9 @@ class VisibleQueries(ShortRows):
         return job if command is None else replace(job, command=command)
 
     def keeps_decider(self) -> str:
-        """Return as text what has kept the decider busy for long. Return "" if nothing has."""
+        """Return as text what has kept the decider process busy for long. Return "" if nothing
+        has.
+        """
         with self._engine.connect() as connection:
             lease = lease_of(connection, "decider")
         return lease.doing if lease is not None else ""
@@ -178,14 +182,14 @@ class VisibleQueries(ShortRows):
         return str(min(tasks, key=rank)["job_id"]) if tasks else job_id
 
     def those(self, ids: Iterable[str]) -> list[JobRow]:
-        """Return the jobs with these ids that the viewer may see, in no order."""
+        """Return the jobs with these ids that the viewer may see, in no particular order."""
         wanted = [job_id for job_id in ids if JOB_ID.fullmatch(job_id)]
         return self._job_rows(
             self._all(select(jobs).where(jobs.c.job_id.in_(wanted), self._mine()))
         )
 
     def tasks(self, array_id: str) -> list[JobRow]:
-        """Return the viewer's tasks of an array; none when the id is no array's."""
+        """Return the viewer's tasks of an array of jobs; [] when the id is not an array's."""
         if ARRAY.fullmatch(array_id) is None:
             return []
         return self._job_rows(self._all(select(jobs).where(_tasks(array_id), self._mine())))
@@ -230,8 +234,9 @@ class VisibleQueries(ShortRows):
         return Standing(self._count(select(func.count()).where(ahead)) + 1, total)
 
     def queue(self, vc: str, *, limit: int = 50, after: str | None = None) -> Page[QueueEntry]:
-        """Return a page of the queue of a virtual cluster in the policy's order. Others' jobs
-        appear as places only.
+        """Return a page of the queue of a virtual cluster in the policy's order. Of jobs that the
+        viewer may not see only the places are shown. `after`: cursor of the page before; None: the
+        first page.
         """
         query = select(jobs).where(jobs.c.phase == QUEUED, jobs.c.vc == vc).order_by(*_ORDER)
         passed = 0
@@ -265,7 +270,9 @@ class VisibleQueries(ShortRows):
     # --- the cluster ------------------------------------------------------------------------
 
     def cluster(self) -> list[Node]:
-        """Return every node with its GPUs, who is on each and who shares with whom."""
+        """Return every node with its GPUs and the jobs on each GPU. Jobs that the viewer may not
+        see have no id.
+        """
         on: dict[tuple[int, int], list[str]] = {}
         placed = select(jobs.c.job_id, jobs.c.owner, jobs.c.nodes).where(on_gpus)
         for row in self._all(placed.order_by(jobs.c.started_at, jobs.c.submitted_seq)):
@@ -292,7 +299,7 @@ class VisibleQueries(ShortRows):
         ]
 
     def load(self) -> list[VcLoad]:
-        """Return the nodes, GPUs and jobs of each virtual cluster, as numbers."""
+        """Return the number of nodes, GPUs and jobs of each virtual cluster."""
         counts: dict[tuple[str, str], int] = {}
         counted = select(jobs.c.vc, jobs.c.phase, func.count().label("n")).where(live)
         for row in self._all(counted.group_by(jobs.c.phase, jobs.c.vc)):
@@ -320,7 +327,7 @@ class VisibleQueries(ShortRows):
         return loads
 
     def nodes_now(self) -> list[NodeNow]:
-        """Return every node, with how many jobs run on each of its GPUs."""
+        """Return every node with the number of jobs on each of its GPUs."""
         lent = self.lent()
         return [
             NodeNow(
@@ -439,10 +446,11 @@ class VisibleQueries(ShortRows):
             )
 
     def joined_by(self, job_id: str) -> Line | None:
-        """Return the decision that put another job on the GPUs of the viewer's job, while they
-        share.
+        """Return the decision that put another job on the GPUs of the viewer's job. Return None
+        where they do not share now.
 
-        It is about the other job: of one that is not shown only the predicted speeds remain.
+        That decision is about the other job. If the viewer may not see the other job, only the
+        predicted speeds remain of it.
         """
         self.job(job_id)
         other = select(jobs.c.partner).where(jobs.c.job_id == job_id).scalar_subquery()
@@ -475,12 +483,12 @@ class VisibleQueries(ShortRows):
         return Receipt.read(json.loads(rows[0]["receipt"] or "[]")) if rows else None
 
     def bound(self, job_id: str, now: float) -> Bound:
-        """Return when the viewer's waiting job starts at the latest. Raise UnknownJob where the
-        viewer may not see it.
+        """Return the latest time at which the viewer's waiting job starts. Raise UnknownJob where
+        the viewer may not see the job.
 
-        There are two such times: with running jobs to their time limits, and to the ends that
-        their progress states. Jobs before it in line run to their limits. All waiting jobs are
-        before one that is in no queue yet.
+        There are two such times: one if running jobs run to their time limits, and one if they end
+        when their own progress says. Jobs before this one in the queue run to their limits in both.
+        If it is in no queue yet, all waiting jobs count as before it.
         """
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
@@ -498,9 +506,13 @@ class VisibleQueries(ShortRows):
         now: float,
         ahead: ColumnElement[bool] | None = None,
     ) -> Bound:
-        """Return when a job that asks for so many GPUs starts at the latest. `gpu_type`: None:
-        any. `ahead`: which of the jobs waiting in its virtual cluster are before it; None:
-        all."""
+        """Return the latest time at which a job that asks for so many GPUs starts.
+
+        Args:
+            gpu_type: the type of GPU that it asks for; None: any.
+            ahead: condition for the waiting jobs of its virtual cluster that are before it; None:
+                all are.
+        """
         waits = and_(jobs.c.phase == QUEUED, jobs.c.vc == vc)
         lent = self.lent()
         of_vc = select(nodes.c.node, nodes.c.gpus, nodes.c.gpu_type, nodes.c.closed_gpus)
@@ -552,8 +564,9 @@ class VisibleQueries(ShortRows):
         return sorted(shares, key=lambda share: (share.vc, share.user))
 
     def history(self, since: float = 0.0, vc: str | None = None) -> list[Day]:
-        """Return figures of the jobs that ended at or after `since`, day by day, over all
-        users. `vc`: None: of all virtual clusters."""
+        """Return figures of the jobs that ended at or after `since`, one record for each day, over
+        all users. `vc`: virtual cluster; None: all.
+        """
         day = func.floor(jobs.c.ended_at / 86_400) * 86_400
         query = select(
             day.label("day"),
@@ -599,8 +612,9 @@ class VisibleQueries(ShortRows):
         return Models(header["policy"] if header else "", bundle["digest"] if bundle else "", path)
 
     def bundle(self) -> Json:
-        """Return path and digest of the bundle in use, or {} when there is none. Users may not
-        see it."""
+        """Return path and digest of the bundle of models in use, or {} when there is none. Not to
+        be shown to users.
+        """
         body = self._last(Kind.BUNDLE) or {}
         if body and self._bundles is not None:  # where it came from another may lie by now, or none
             body = {**body, "path": str(self._bundles / body["digest"])}
@@ -619,8 +633,9 @@ class VisibleQueries(ShortRows):
         return Page(found, cursor(found[-1].seq) if more else None)
 
     def last_seq(self) -> int:
-        """Return the `seq` of the last event, or 0 when there is none. It changes whenever
-        anything does."""
+        """Return the `seq` of the last event, or 0 when there is none. It changes whenever anything
+        in the service does.
+        """
         return self._count(select(func.coalesce(func.max(events.c.seq), 0)))
 
 

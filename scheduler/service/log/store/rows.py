@@ -1,4 +1,4 @@
-"""The rows that the queries of `service.log.store.reads` return."""
+"""The records that the queries of `service.log.store.reads` return."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Page(Generic[T]):
 class QueueEntry:
     """One place in the queue of a virtual cluster.
 
-    Of another's job only the place is shown: `job` is None and `label` says "another job".
+    Of a job that the viewer may not see, only the place is shown: `job` is None and `label` says
+    "another job".
     """
 
     vc: str
@@ -39,9 +40,9 @@ class Gpu:
     """One GPU and the jobs on it. Jobs that may not be shown appear as "another job".
 
     Attributes:
-        closed: why nothing new starts on it though its node is open: it does not answer; "" when it
-            does.
-        closed_since: since when.
+        closed: why nothing new starts on the GPU though its node is open: it does not answer; ""
+            when it does.
+        closed_since: since when it does not answer, seconds since the epoch.
     """
 
     index: int
@@ -52,13 +53,13 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node.
+    """One node, as the viewer may see it.
 
     Attributes:
-        open: whether something new may start there; False where it is drained.
-        profiling: lent to the profiling partition for good.
-        change: what becomes of it once nothing runs there, in words; "" = nothing.
-        reason, actor, since: why, by whom (operators only) and since when it is drained.
+        open: whether something new may start there; False where the node is drained.
+        profiling: whether it is lent to the profiling partition for good.
+        change: what becomes of the node once nothing runs there, in words; "" = nothing.
+        reason, actor, since: why, by whom (operators only) and since when the node is drained.
     """
 
     node: int
@@ -86,7 +87,7 @@ class Node:
 
     @property
     def free(self) -> list[Gpu]:
-        """Return the GPUs of the node that nobody is on and that something may start on."""
+        """Return the GPUs of the node that have no job and on which a job may start."""
         return [gpu for gpu in self.gpus if self.open and not gpu.jobs and not gpu.closed]
 
     def answers(self, now: float) -> str:
@@ -102,8 +103,9 @@ class VcLoad:
     """The load of a virtual cluster.
 
     Attributes:
-        nodes, gpus: what its jobs may run on. free: those that a job may start on.
-        closed: GPUs that nobody is on, and on which nothing new starts.
+        nodes, gpus: nodes and GPUs on which its jobs may run. free: GPUs on which a job may start
+            now.
+        closed: GPUs without jobs on which nothing new starts.
         profiling: GPUs it lends to the profiling partition for good, not counted above.
     """
 
@@ -146,9 +148,9 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How forecasts made at submission turned out: share of jobs not later than promised.
-
-    `open`: those whose start was open at submission, p50 and p90 not the same.
+    """How forecasts made at submission turned out: the shares of jobs that started or ended no
+    later than forecast. The fields `open_...` count only jobs with an uncertain start, for which
+    p50 and p90 differed.
     """
 
     jobs: int
@@ -175,9 +177,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The policy, and the digest of the bundle its scores come from; "": there is none.
+    """The policy, and the digest of the bundle of models that makes its scores; "": there is none.
 
-    `path`: where it was found on the service's host (operators only).
+    `path`: where the bundle was found on the service's host (operators only).
     """
 
     policy: str
@@ -190,9 +192,9 @@ class Setting:
     """One setting of the policy, with its present value.
 
     Attributes:
-        accepts: its limits, in words.
-        since, actor, reason: when it was given this value (seconds since the epoch), by whom and
-            why; None and "": it is as the log began.
+        accepts: the accepted values, in words.
+        since, actor, reason: when the setting got this value (seconds since the epoch), by whom and
+            why; None and "": it has had the value since the log began.
     """
 
     name: str

@@ -24,13 +24,13 @@ def migrations() -> Config:
 
 
 def revision(connection: Connection) -> str | None:
-    """Return the schema that a database is at, or None for an empty one."""
+    """Return the revision of the schema that a database has, or None for an empty one."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
 def prepare(store: Store) -> None:
-    """Make or upgrade the tables. Raise StoreError when the database does not answer, or its schema
-    is not known.
+    """Create or upgrade the tables. Raise StoreError when the database does not answer, or its
+    schema is unknown to this version.
 
     Several processes may call this at once: one does the work, under the lock of all writers.
     """
@@ -64,7 +64,9 @@ def check(store: Store) -> None:
 
 
 def check_engine(engine: Engine) -> None:
-    """Do as `check` does for a database that is no `Store`'s and is not to be written."""
+    """Raise StoreError as `check` does, for a database engine without a `Store`, such as one that
+    must not be written.
+    """
     head = ScriptDirectory.from_config(migrations()).get_current_head()
     shown = engine.url.render_as_string()
     try:

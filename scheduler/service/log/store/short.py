@@ -1,4 +1,6 @@
-"""Jobs without what they run, thousands at once: for tables of them, and for counting them."""
+"""Queries that return thousands of jobs at once, without their commands, for tables and for
+counts.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _SHORT = (
 
 
 class Key(NamedTuple):
-    """A job, and the value that it is sorted by."""
+    """A job, and the value by which a table is sorted."""
 
     job_id: str
     name: str
@@ -40,7 +42,9 @@ class Key(NamedTuple):
 
 
 class Own(NamedTuple):
-    """The figures of a job that count towards its owner."""
+    """The figures of a job that are added up for its owner. `since`: when its phase last changed,
+    seconds since the epoch.
+    """
 
     gpus: int
     phase: str
@@ -49,7 +53,8 @@ class Own(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """The fields of a job that a list shows. The job has not ended, or was asked for by its id.
+    """The fields of a job that a list shows. Jobs that have ended appear only where they were asked
+    for by their id.
 
     Attributes:
         account, qos: Slurm account that is charged, and QOS that limits the job; "" without a
@@ -78,8 +83,9 @@ class Short:
     slurm: str
 
     def why(self) -> SlurmReason:
-        """Return why the job waits, as its Slurm says; an empty reason where no Slurm has
-        it."""
+        """Return why the job waits according to Slurm; an empty reason where the job is not in a
+        Slurm.
+        """
         return decode(SlurmReason, json.loads(self.slurm)) if self.slurm else SlurmReason()
 
 
@@ -106,7 +112,7 @@ def _batches(ids: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
 
 
 class ShortRows(VisibleRows):
-    """Queries for the viewer's jobs without what they run."""
+    """Queries for the viewer's jobs, without their commands."""
 
     def short(self) -> list[Short]:
         """Return the viewer's jobs that have not ended, in the order they were submitted, at most
@@ -194,8 +200,9 @@ class ShortRows(VisibleRows):
         )
 
     def latest_decisions(self, ids: Collection[str]) -> dict[str, Line]:
-        """Return the latest decision about each of these jobs that the viewer may see, by job
-        ID."""
+        """Return the latest decision about each of the jobs `ids` that the viewer may see, by job
+        ID.
+        """
         if not ids:
             return {}
         mine = self._visible(ids)
@@ -212,9 +219,9 @@ class ShortRows(VisibleRows):
         return frozenset(row["node"] for row in self._all(query))
 
     def causes(self, now: float) -> Causes:
-        """Return the viewer's waiting jobs by cause, and the viewer's jobs that they wait for.
+        """Return the viewer's waiting jobs by cause, and the viewer's jobs for which they wait.
 
-        The database counts them: what it gives is a row for each cause, however many wait.
+        The database does the counting: it returns one row for each cause, however many jobs wait.
         """
         waits = self._waiting()
         named = self._named()
@@ -227,7 +234,7 @@ class ShortRows(VisibleRows):
         return causes_of(waits, others, now, named)
 
     def _waiting(self) -> list[Waiting]:
-        """Return the viewer's waiting jobs, one record for all jobs of a cause."""
+        """Return the viewer's waiting jobs, one record for all jobs with the same cause."""
         held, since = jobs.c.hold != "", _FIELDS["since"]
         of = [case((held, ""), else_=column).label(name) for name, column in slurms.CAUSE.items()]
         reason = case((held, "held"), else_=jobs.c.reason).label("reason")
@@ -250,8 +257,10 @@ class ShortRows(VisibleRows):
         return [_together(row) for row in self._all(select(ranked).where(ranked.c.place == 1))]
 
     def _named(self) -> list[Waiting]:
-        """Return whom the viewer's jobs wait for by the latest decision about each: a record
-        without an id for the jobs that name the same ones. Held jobs are left out."""
+        """Return for which other jobs the viewer's jobs wait, by the latest decision about each.
+        Jobs that wait for the same ones are counted in one record, which has no job id. Held jobs
+        are left out.
+        """
         every = decisions.alias()
         latest = select(func.max(every.c.seq)).where(every.c.job_id == jobs.c.job_id)
         blocker, held_by = (
@@ -285,8 +294,9 @@ class ShortRows(VisibleRows):
 
 
 def _together(row: RowMapping) -> Waiting:
-    """Return one record for all waiting jobs of a cause, from the row of the one that waits
-    longest."""
+    """Return one record for all waiting jobs with the same cause, from the row of the job that
+    waits longest.
+    """
     if not row["in_slurm"]:
         found = Waiting(
             job_id=row["job_id"], gpus=row["gpus"], code=row["reason"], since=row["since"]

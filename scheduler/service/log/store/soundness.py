@@ -1,7 +1,7 @@
-"""Checks whether the pages of a SQLite file are sound, table by table, while it is in use.
+"""Checks whether the pages of a SQLite file are sound, table by table, while the file is in use.
 
-What is found damaged is written down beside the file, so that every process, and the next start,
-knows of it. PostgreSQL sees to its pages itself.
+Damage that is found is noted in a file beside the database, so that every process, and the next
+start, knows of it. PostgreSQL checks its pages itself.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _TEXTS = ("malformed", "file is not a database", "database corruption")
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What was found damaged.
+    """Damage that was found in a database.
 
     Attributes:
         where: a table, or the file as a whole.
-        what: as SQLite says it: a page, an index.
+        what: the damage in SQLite's words: a page, an index.
         at: when it was found, seconds since the epoch.
     """
 
@@ -59,7 +59,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 class Soundness:
-    """Whether a SQLite database was found damaged, kept in a file beside it."""
+    """Checks a SQLite database for damage, and keeps the result in a file beside it."""
 
     def __init__(self, url: URL | str) -> None:
         parsed = make_url(url)
@@ -82,8 +82,9 @@ class Soundness:
             return None
 
     def note(self, found: Damage | None) -> None:
-        """Write the damage down beside the file. None: everything was checked and is sound, so
-        what was written down is deleted."""
+        """Write the damage found to the file beside the database. None: everything was checked and
+        is sound, so that file is deleted.
+        """
         if self._mark is None:
             return
         with suppress(OSError):
@@ -93,11 +94,11 @@ class Soundness:
                 write_json(self._mark, asdict(found))
 
     def look(self, pause: Callable[[], bool] = lambda: False) -> list[Damage]:
-        """Check the whole file in pieces. Return the damage found; empty for a database without
-        a file.
+        """Check the whole file in pieces. Return the damage found; empty for a database without a
+        file.
 
         Args:
-            pause: called between two pieces; True: look no further.
+            pause: called between two pieces; returns True to stop checking.
         """
         if self.file is None or not self.file.exists():
             return []
@@ -124,7 +125,7 @@ def _damages(file: Path, pause: Callable[[], bool]) -> Iterator[Damage]:
 
 
 def _of_table(connection: sqlite3.Connection, table: str, pause: Callable[[], bool]) -> str:
-    """Return what SQLite finds wrong with a table and its indexes; "" where nothing is."""
+    """Return what SQLite finds wrong with a table and its indexes; "" where nothing is wrong."""
     until = time.monotonic() + PIECE_S
     connection.set_progress_handler(lambda: time.monotonic() > until, STEPS)
     try:

@@ -12,12 +12,12 @@ from scheduler.service.log.store.tables import events, forecasts, jobs, on_gpus
 
 
 def stated_ends(connection: Connection, now: float) -> dict[str, float]:
-    """Return when each running job that reported progress has ended with nine chances in ten,
-    seconds since the epoch, by job ID.
+    """Return by when each running job that reports progress has ended with a probability of nine in
+    ten, in seconds since the epoch, by job ID.
 
-    That is the later of the end that the job states and of its last forecast. A job that shares
-    its GPUs goes on slower than it states, so only the forecast counts. An end before `now` is
-    left out.
+    That is the later of two times: the end that the job states, and the end in its last forecast
+    (p90). A job that shares its GPUs runs slower than it states, so only the forecast counts. An
+    end before `now` is left out.
     """
     latest = select(func.max(events.c.seq)).where(
         events.c.kind == Kind.PROGRESS.value, events.c.job_id == jobs.c.job_id

@@ -1,8 +1,8 @@
-"""The database: appending to the log, reading its tail, leases.
+"""The database: appending events to the log, reading them, and leases.
 
 Appends are serialised (SQLite: `BEGIN IMMEDIATE`; PostgreSQL: an advisory lock held to the end of
-the transaction), so `seq` is the order of commits: a reader that has seen `n` never finds a smaller
-one later. Whatever an event changes in the tables is written in its transaction.
+the transaction), so `seq` is the order of commits: a reader that has seen event `n` never finds a
+smaller number later. What an event changes in other tables is written in the same transaction.
 """
 
 from __future__ import annotations
@@ -52,14 +52,16 @@ ALONE = text(
 
 
 class StoreError(ValueError):
-    """Raised for a database that cannot be used; one line that says why."""
+    """Raised for a database that cannot be used. The message is one line with the reason."""
 
 
 Also = Callable[[Connection, list[Event]], None]  # table changes that belong to the events
 
 
 def must_exist(url: str) -> None:
-    """Raise StoreError when a SQLite file is not there: opening it would make an empty one."""
+    """Raise StoreError when a SQLite file is missing, because opening it would create an empty
+    one.
+    """
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -94,7 +96,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Give a connection on which everything is read as of one moment."""
+        """Yield a connection on which everything is read as of one moment."""
         with self.engine.connect() as connection:
             if not self.is_sqlite:
                 connection.execution_options(isolation_level="REPEATABLE READ")
@@ -103,8 +105,8 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Give a connection with a transaction that no other writer overlaps. It is committed when
-        the block ends, and rolled back when it fails.
+        """Yield a connection with a transaction that no other writer overlaps. It is committed when
+        the block ends, and rolled back when the block fails.
         """
         with self._in_line(), uncollected(), self.engine.connect() as connection:
             connection.info["writes"] = True
@@ -122,10 +124,10 @@ class Store:
         return nullcontext() if self.line is None else self.line.turn()
 
     def checkpoint(self) -> None:
-        """Write SQLite's journal into the database file, so that no commit has to.
+        """Write SQLite's journal back to the database file, so that no commit has to.
 
-        Most is written while others write; what they added meanwhile, while they wait in line.
-        After that the next writer begins the journal at its start again.
+        Most of it is written while others may write. What they have added meanwhile is written
+        under the lock of the writers. After that the next writer begins the journal at its start.
         """
         if self.line is None:
             return
@@ -143,11 +145,13 @@ class Store:
     def append(
         self, new: Sequence[Event], also: Also | None = None, *, lease: Lease | None = None
     ) -> list[Event]:
-        """Append events, and what they change, in one transaction. Return them with their `seq`.
+        """Append events, and what they change in tables, in one transaction. Return them with their
+        `seq`.
 
         Args:
-            also: writes the table changes; an exception in it undoes everything.
-            lease: act under it: LeaseLost, and nothing written, when its term is over.
+            also: writes the changes of tables; an exception in it undoes everything.
+            lease: the lease under which the caller acts. Where it was taken over, raise LeaseLost
+                and write nothing.
         """
         with self.writing() as connection:
             if lease is not None:
@@ -157,7 +161,9 @@ class Store:
     def append_in(
         self, connection: Connection, new: Sequence[Event], also: Also | None = None
     ) -> list[Event]:
-        """Append events inside a transaction of `writing`. Return them with their `seq`."""
+        """Append events inside a transaction of `writing`. Return them with their `seq`. `also`:
+        writes the changes of tables.
+        """
         seq = connection.execute(select(func.max(events.c.seq))).scalar() or 0
         numbered = [replace(e, seq=seq + i) for i, e in enumerate(new, 1)]
         if numbered:
@@ -210,7 +216,9 @@ class Store:
         upto: int | None = None,
         batch: int = 5000,
     ) -> Iterator[Event]:
-        """Yield every event after `after` on a connection of `reading`, read in batches."""
+        """Yield every event after `after`, up to `upto` (None: all), read in batches on a
+        connection of `reading`.
+        """
         query = select(events).order_by(events.c.seq).limit(batch)
         if upto is not None:
             query = query.where(events.c.seq <= upto)
@@ -235,20 +243,20 @@ class Store:
 
     def take(self, name: str, holder: str, for_s: float, *, ready: bool = True) -> Lease | None:
         """Take a lease that is free, expired or already held by `holder`, and return it. Return
-        None while another holds it.
+        None while another process holds it.
 
-        Taking one's own again keeps the term only if nobody held it in between.
+        A holder that takes its own lease again keeps the term if no other has held it in between.
         """
         with self.writing() as connection:
             return self._watch.take(connection, self.clock, name, holder, for_s=for_s, ready=ready)
 
     def may_take(self, name: str, holder: str) -> bool:
-        """Return whether `take` would be given the lease now. Nothing is changed."""
+        """Return whether `take` would return the lease now. Nothing is changed."""
         with self.engine.connect() as connection:
             return self._watch.may_take(leases.lease_of(connection, name), self.clock, holder)
 
     def is_renewed(self, name: str) -> bool:
-        """Return whether a lease is being renewed. It waits until it sees a renewal, or the lease
+        """Return whether a lease is being renewed. Wait until a renewal is seen, or the lease
         expires.
         """
         first = self.holder(name)
@@ -260,15 +268,17 @@ class Store:
         return False
 
     def keep(self, lease: Lease) -> Lease:
-        """Renew a lease once a third of it has passed, and return it. Raise LeaseLost when somebody
-        else took it.
+        """Renew a lease if a third of its time has passed, and return it. Raise LeaseLost when
+        another process has taken it.
         """
         if self.clock.monotonic() - lease.beat_at < lease.for_s / 3:
             return lease
         return self.renew(lease)
 
     def renew(self, lease: Lease) -> Lease:
-        """Renew a lease now, write what it says of its holder, and return it."""
+        """Renew a lease now, write its fields (such as `ready` and `doing`), and return it. Raise
+        LeaseLost when another process has taken it.
+        """
         with self.writing() as connection:
             leases.fence(connection, lease)
             return leases.renew(connection, self.clock, lease)
@@ -367,10 +377,10 @@ def _carried_over(connection: PoolProxiedConnection) -> int:
 
 def _of_ours(path: str) -> None:
     """Create an empty SQLite file that only its owner may read, if there is none, since it will
-    hold the commands of all users. An existing file is not opened, since closing it would release
-    the locks of other processes. Raise StoreError if it is no regular file, or cannot be created.
+    hold the commands of all users. Raise StoreError if the file is no regular one, or cannot be
+    created.
 
-    A file that is there is not opened: closing it would take the locks of whoever has it open.
+    An existing file is not opened, because closing it would release the locks of other processes.
     """
     try:
         regular(path)
@@ -383,8 +393,9 @@ def _of_ours(path: str) -> None:
 
 
 def _tune_sqlite(engine: Engine) -> None:
-    """Set up each SQLite connection: WAL, foreign keys, patience with other writers. Writers
-    take the lock when they begin."""
+    """Set up each SQLite connection: a journal (WAL), foreign keys, and waiting for other writers.
+    A transaction that writes takes the lock when it begins.
+    """
 
     @event.listens_for(engine, "connect")
     def _connected(dbapi: Any, _record: Any) -> None:

@@ -1,7 +1,8 @@
-"""Tables. `events` is the truth; every other table but `tokens`, `links`, `leases`, `payloads`,
-`questions`, `claims` and `idempotency` can be rebuilt from it, and `pellucid audit` does so to
-compare.
-`chain` and `seals` show what was altered in those that are not; see `store.chain`."""
+"""The tables of the database. `events` is the truth. Every other table but `tokens`, `links`,
+`leases`, `payloads`, `questions`, `claims` and `idempotency` can be rebuilt from the events, and
+`pellucid audit` does so to compare. `chain` and `seals` show alterations of rows that cannot be
+rebuilt; see `store.chain`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who may see what. It is applied to every row before it leaves `service.store.reads`.
+"""Who may see what. These rules are applied to every row before it leaves `store.reads`.
 
-An operator sees everything. Anybody else sees their own jobs in full; of another's job they see
-that it is there, and no more: no id, no owner, no name, no size, no measurement.
+An operator sees everything. Anybody else sees their own jobs in full; of another user's job they
+see that it exists, and no more: no id, no owner, no name, no size, no measurement.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Viewer:
     """The person who asks, and what they may see.
 
     Attributes:
-        name: owner of the jobs it submits; with authentication off, the local user.
-        vcs: virtual clusters it may submit to; an operator may submit to all.
-        os_user: operating-system user its jobs run as; "" = the service's own.
-        only: the one job of theirs that a shared link lets see; "": all of theirs.
+        name: owner of the jobs that the person submits; with authentication off, the local user.
+        vcs: virtual clusters to which the person may submit; an operator may submit to all.
+        os_user: operating-system user as which their jobs run; "" = the service's own.
+        only: the one job of theirs that a shared link shows; "": all of theirs.
     """
 
     name: str
@@ -62,12 +62,13 @@ class Viewer:
 
 
 def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> Json:
-    """Return a decision about the viewer's job without what it says of jobs that the viewer may not
-    see.
+    """Return a decision about the viewer's job, without what it says of jobs that the viewer may
+    not see.
 
-    `visible` holds the ids of the other jobs the viewer may see. Of a hidden partner the tree path
-    (its sharing score, the predicted slowdown) stays: it is the answer to "why was I packed". The
-    measurements behind it are the other's.
+    Args:
+        visible: ids of the other jobs that the viewer may see. Of a hidden partner, the path
+            through the decision tree (its sharing score, the predicted slowdown) stays: it is the
+            answer to "why was I packed". The partner's measurements are removed.
     """
     shown = dict(decision)
     if decision.get("blocker") and decision["blocker"] not in visible:
@@ -119,8 +120,8 @@ _SHOWN_OF_EVENT: Mapping[str, tuple[str, ...]] = {
 
 
 def shown_event(viewer: Viewer, kind: str, body: Mapping[str, Any]) -> Json | None:
-    """Return the body of an event of a job the viewer may see, or None when the event is not for
-    them.
+    """Return what the viewer may see of the body of an event about their job, or None when that is
+    nothing.
     """
     if viewer.sees_all:
         return dict(body)
@@ -131,5 +132,7 @@ def shown_event(viewer: Viewer, kind: str, body: Mapping[str, Any]) -> Json | No
 
 
 def shown_actor(viewer: Viewer, actor: str) -> str:
-    """Return the name to show for the person who did something to a job the viewer may see."""
+    """Return the name under which the viewer sees the person who did something to their job: the
+    person's own name, or a word for somebody else.
+    """
     return actor if viewer.sees_all or actor in ("", viewer.name) else SOMEBODY

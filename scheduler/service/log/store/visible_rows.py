@@ -1,4 +1,6 @@
-"""Rows of the tables, cut down to what one viewer may see; `reads` asks for them by subject."""
+"""Rows of the tables that one viewer may see. The queries by subject, in `reads`, are built on
+these.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ MAX_PAGE = 500
 
 
 class VisibleRows:
-    """The rows that one viewer may see, with the columns that may be shown."""
+    """The rows that one viewer may see, with only the columns that may be shown."""
 
     def __init__(self, engine: Engine, viewer: Viewer, bundles: Path | None = None):
         self._engine, self._bundles = engine, bundles
@@ -81,13 +83,16 @@ class VisibleRows:
             return list(connection.execute(query.limit(ALIKE)).scalars())
 
     def claims(self, now: float) -> list[Record]:
-        """Return how claims on everybody's jobs turned out, by kind."""
+        """Return how often claims (predictions shown to people) came true, by kind, over the jobs
+        of all users.
+        """
         with self._engine.connect() as connection:
             return records(connection, now)
 
     def _stated_ends(self, now: float) -> dict[str, float]:
-        """Return when everybody's running jobs end by their own progress, seconds since the
-        epoch, by job ID."""
+        """Return when the running jobs of all users end by the progress that they report, in
+        seconds since the epoch, by job ID.
+        """
         with self._engine.connect() as connection:
             return stated_ends(connection, now)
 
@@ -127,7 +132,9 @@ class VisibleRows:
         ]
 
     def _bodies(self, table: Table, rows: Sequence[RowMapping]) -> list[str]:
-        """Return what rows of `events` or `decisions` say."""
+        """Return the bodies of rows of `events` or `decisions`, from the archive where they were
+        moved there.
+        """
         with self._engine.connect() as connection:
             return archive.bodies(connection, table, rows)
 
@@ -147,8 +154,9 @@ class VisibleRows:
             return int(connection.execute(query).scalar_one())
 
     def _some(self, query: Select[Any], limit: int) -> tuple[Sequence[RowMapping], bool]:
-        """Return the first `limit` rows of a query, and whether there are more. `limit` is
-        brought into 1 to `MAX_PAGE`."""
+        """Return the first `limit` rows of a query, and whether there are more. A `limit` outside 1
+        to `MAX_PAGE` is brought into that range.
+        """
         limit = max(1, min(limit, MAX_PAGE))
         rows = self._all(query.limit(limit + 1))
         return rows[:limit], len(rows) > limit

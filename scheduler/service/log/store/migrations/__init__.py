@@ -1,1 +1,1 @@
-"""Alembic: how the database got its present shape."""
+"""Alembic's migrations, which bring an older database to the present schema."""

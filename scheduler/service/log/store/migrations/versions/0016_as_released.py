@@ -1,4 +1,6 @@
-"""The tables of 0.1.0, which `store.schema.prepare` makes; what comes after changes them."""
+"""Marks the tables of release 0.1.0, which `store.schema.prepare` creates. Later migrations change
+them.
+"""
 
 from __future__ import annotations
 

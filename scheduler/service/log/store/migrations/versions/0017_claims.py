@@ -1,4 +1,4 @@
-"""Claims that answers make, and how they turned out."""
+"""Adds the table of claims: predictions in answers to users, and how they turned out."""
 
 from __future__ import annotations
 

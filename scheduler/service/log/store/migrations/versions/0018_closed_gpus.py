@@ -1,4 +1,4 @@
-"""GPUs of a node that do not answer."""
+"""Adds the column for the GPUs of a node that do not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexes by which a place in line and what took GPUs are found among many."""
+"""Adds indexes for finding a job's place in the queue, and the decisions that gave GPUs."""
 
 from __future__ import annotations
 

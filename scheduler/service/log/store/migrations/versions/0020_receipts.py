@@ -1,4 +1,4 @@
-"""What the forecast end of a running job is made of."""
+"""Adds the column for the figures from which the end of a running job was forecast."""
 
 from __future__ import annotations
 
