@@ -71,12 +71,15 @@ class Desk:
 
 
 def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping) -> None:
-    """Judge and promote what is asked for, and have weeks logged, until stopped."""
+    """Judge and promote what is asked for, and have weeks logged, until stopped. While the
+    parameters are not there nothing is judged."""
     store = Store(database)
     clock = service_clock(store)
     turns = 0
     try:
         while not stopping(POLL_S):
+            if not desk.params.is_file():
+                continue
             step(store, Proposals(state_dir), desk, clock=clock, stopping=stopping)
             turns += 1
             if turns % TRACK_EVERY == 1:
