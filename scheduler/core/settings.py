@@ -73,8 +73,8 @@ class PolicySettings(Settings):
     """Base class of the settings of a policy; it has no fields.
 
     Attributes:
-        retired: names of settings that an earlier release had. Its logs hold them; nobody can set them
-            any more.
+        retired: names of settings that an earlier release had. Its logs hold them; nobody can set
+            them any more.
     """
 
     retired: ClassVar[frozenset[str]] = frozenset()
