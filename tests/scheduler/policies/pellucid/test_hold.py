@@ -12,11 +12,12 @@ from reproductions.baselines.lucid import Lucid
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.decisions import STARTS, Action, Decision, Reason
 from scheduler.core.pairs import TablePairPredictor
-from scheduler.core.policy import Policy
+from scheduler.core.policy import Policy, Predictors
 from scheduler.core.profiling import WaitingStage
-from scheduler.core.turn import Host
+from scheduler.core.turn import Host, Turn
 from scheduler.explain.reasons import sentence
 from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.testing.builders import Desk, Played, a_job, cluster_of, pellucid, play
 from scheduler.testing.policy import PolicyContract
 from scheduler.testing.worlds import World, worlds
@@ -178,6 +179,42 @@ def test_nobody_waits_while_the_stated_price_of_a_hold_says_it_should_not(
         assert 0 < wait["gain_s"] <= price * wait["hold_costs_s"]
         share = wait["hold_costs_s"] / wait["kept_out_jobs"] / wait["held_longer_s"]
         assert 0 < share <= 1
+
+
+@settings(max_examples=60)
+@given(world=worlds(), price=PRICES)
+def test_a_pair_that_is_made_saves_more_than_its_stated_price(world: World, price: float) -> None:
+    found = played(world, packing(world, hold_price=price), profiles=True)
+    for made in found.actions(Action.PACK):
+        numbers: dict[str, Any] = dict(made.evidence)
+        assert numbers["gain_s"] > price * numbers.get("hold_costs_s", 0.0)
+
+
+class Bounded(Pellucid):
+    """A policy that is held, after each pass, to what it states of those past their bound."""
+
+    def serve(self, turn: Turn) -> None:
+        super().serve(turn)
+        bound, chosen = self.starvation, self.settings
+        for queued in turn.queue:
+            late = bound.put_off(queued)
+            if late is None:
+                continue
+            promise = self.promise(queued, turn.now)
+            assert promise is not None
+            assert promise.costs_s == late.costs_s, "what is stated is what decided"
+            assert chosen.hold_price * late.costs_s > chosen.price * late.waited_s
+            assert not bound.overdue(queued, turn.now), "then it goes first at any price"
+
+
+@settings(max_examples=60)
+@given(world=worlds(), price=PRICES, max_wait_s=st.sampled_from([10.0, 300.0, 1000.0]))
+def test_nobody_past_its_bound_is_put_off_at_less_than_the_stated_price(
+    world: World, price: float, max_wait_s: float
+) -> None:
+    pairs = TablePairPredictor(world.scores, lambda a, b: (0.95, 0.9))
+    chosen = PellucidSettings(hold_price=price, max_wait_s=max_wait_s)
+    played(world, Bounded(chosen, world.spec, Predictors(pairs)), profiles=True)
 
 
 @settings(max_examples=40)
