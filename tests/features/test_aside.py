@@ -57,6 +57,17 @@ def test_what_is_refused_is_said_as_by_the_opener(aside: Aside, tmp_path: Path) 
     os.close(copied(aside, tmp_path / "x", uid=os.geteuid()))
 
 
+def test_a_defect_of_ours_ends_nobody(aside: Aside, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="TypeError") as error:
+        aside.ask(COPIED, whose=None, place="")
+    assert error.value.errno == errno.EIO
+    (tmp_path / "x").write_bytes(b"x")
+    assert aside._process is not None
+    process = aside._process
+    os.close(copied(aside, tmp_path / "x"))
+    assert aside._process is process
+
+
 def test_one_that_somebody_ended_is_replaced(aside: Aside, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x")
     os.close(copied(aside, tmp_path / "x"))

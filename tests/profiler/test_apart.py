@@ -113,7 +113,10 @@ def test_the_last_words_of_a_job(
 def test_a_file_of_somebody_else_is_not_read(reading: Reading, tmp_path: Path) -> None:
     (tmp_path / "output").write_text("Epoch 1/3\n" * 3)
     (tmp_path / "own").write_text("5/10")
-    asked, aside = Asked(output=tmp_path / "output", own=tmp_path / "own", uid=os.geteuid() + 1), Aside()
+    asked, aside = (
+        Asked(output=tmp_path / "output", own=tmp_path / "own", uid=os.geteuid() + 1),
+        Aside(),
+    )
     assert apart._copied(aside, replace(asked, whose=True)) == ({}, False)
     found, hangs = apart._copied(aside, asked)
     assert ([*found], hangs) == (["output"], False)
