@@ -1,14 +1,15 @@
 """Measures how a service's work grows with the jobs that wait and those that have ended.
 
-    python -m benchmarks.size --json [--waiting 1000,10000,50000] [--ended 0,20000]
+    python -m benchmarks.size --json [--waiting 1000,10000,50000] [--ended 0,20000] [--asked 60]
 
 For each size a real log in SQLite, decided under `pellucid` on the simulated backend, in this
 process: jobs of several sizes, owners and wishes, submitted between two passes behind jobs that
 hold every GPU. Then, in CPU time of this process: a pass after one more submission (commit
 included), the fold of the whole log, a snapshot, a start from it, the answers of pages, metrics,
-`ps` and `why`, asked again and again, and those of the analyst to questions. `silent_s` is the
-longest that the decider was not heard of (wall time):
-its supervisor's patience is 15 s. `growth` sets the most that wait beside the fewest. 200,000
+`ps` and `why`, asked again and again, and those of the analyst to questions; `whatif_95_s` is what
+95 of 100 what-ifs take, of so many jobs all along the line, each changed otherwise (`--asked`).
+`silent_s` is the longest that the decider was not heard of (wall time): its supervisor's patience
+is 15 s. `growth` sets the most that wait beside the fewest. 200,000
 waiting or 500,000 ended are options, and take long. Prints whether `size_budget.json` holds.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import math
 import resource
 import shutil
 import time
@@ -71,6 +73,13 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "whatif_front": ("whatif", {"job_id": "{front}", "changes": {"gpus": 1}, "others": True}),
     "helps": ("why", {"job_id": "{middle}", "helps": True}),
 }
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"gpus": 1},
+    {"gpus": 2},
+    {"time_limit_s": 3600.0},
+    {"share": False},
+    {"first": True},
+)
 Figures = dict[str, float]
 
 
@@ -173,7 +182,9 @@ def _outcome(launch: Launch) -> JobOutcome:
     return JobOutcome(Work(SHORT_S if launch.job_id.startswith("short") else LONG_S))
 
 
-def measure_all(waiting: Sequence[int], ended: int) -> Iterator[tuple[int, int, Figures]]:
+def measure_all(
+    waiting: Sequence[int], ended: int, asked: int = 0
+) -> Iterator[tuple[int, int, Figures]]:
     """Yield the figures for each number of waiting jobs, each on a copy of one log of the ended
     jobs.
     """
@@ -183,11 +194,11 @@ def measure_all(waiting: Sequence[int], ended: int) -> Iterator[tuple[int, int, 
         before.decider.let_go()
         before.store.close()
         for count in waiting:
-            yield count, ended, measure(Path(base), before.world.now(), count, ended)
+            yield count, ended, measure(Path(base), before.world.now(), count, ended, asked)
 
 
-def measure(base: Path, start: float, waiting: int, ended: int) -> Figures:
-    """Return the figures of one size, on a copy of a log."""
+def measure(base: Path, start: float, waiting: int, ended: int, asked: int = 0) -> Figures:
+    """Return the figures of one size, on a copy of a log, with so many what-ifs `asked`."""
     with TemporaryDirectory() as folder:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         service = Service(Path(folder), start, ended)
@@ -209,7 +220,7 @@ def measure(base: Path, start: float, waiting: int, ended: int) -> Figures:
             found[f"{name}_ms"] = 1000 * max(
                 _cpu(partial(_get, service, address)) for _ in range(ASKED)
             )
-        found |= _questions(service, waiting)
+        found |= _questions(service, waiting, asked)
         found["save_s"] = _cpu(service.decider.let_go)  # it keeps the state in a file
         for name, snapshots in (("start_s", True), ("fold_s", False)):
             service.decider.let_go()
@@ -219,7 +230,7 @@ def measure(base: Path, start: float, waiting: int, ended: int) -> Figures:
     return {name: round(value, 3) for name, value in found.items()}
 
 
-def _questions(service: Service, waiting: int) -> Figures:
+def _questions(service: Service, waiting: int, asked: int) -> Figures:
     """Return what the answer to each question takes, the log just read, seconds."""
     analyst = Analyst(service.store, service._bundles, holder="asked", lease_s=1e6)
     analyst.take_over()
@@ -233,9 +244,27 @@ def _questions(service: Service, waiting: int) -> Figures:
             body = body | {"job_id": job_id.format(**named)}
         analyst._futures = None
         found[f"{name}_s"] = _cpu(partial(_asked, analyst, kind, body))
+    if asked:
+        found["whatif_95_s"] = _of_100(95, [*_whatifs(analyst, last, waiting, asked)])
     if analyst.lease is not None:
         analyst.store.let_go(analyst.lease)
     return found
+
+
+def _whatifs(analyst: Analyst, last: int, waiting: int, asked: int) -> Iterator[float]:
+    """Yield the CPU seconds of each what-if; infinity where it has no answer."""
+    for number in range(asked):
+        job_id = f"waits-{last - (waiting - 1) * number // max(1, asked - 1)}"
+        body = {"job_id": job_id, "changes": CHANGES[number % len(CHANGES)], "others": True}
+        begun = time.process_time()
+        answer = analyst.reply("whatif", body)
+        spent = time.process_time() - begun
+        yield math.inf if answer.get("unavailable") else spent
+
+
+def _of_100(share: int, values: Sequence[float]) -> float:
+    """Return the least value that so many of 100 do not exceed."""
+    return sorted(values)[math.ceil(share * len(values) / 100) - 1]
 
 
 def _asked(analyst: Analyst, kind: str, body: dict[str, Any]) -> None:
@@ -270,7 +299,7 @@ def growth(rows: Sequence[tuple[int, int, Figures]]) -> Figures:
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of every size, how they grow, and those of the largest."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    rows = [row for ended in asked.ended for row in measure_all(asked.waiting, ended)]
+    rows = [row for ended in asked.ended for row in measure_all(asked.waiting, ended, asked.asked)]
     return {
         "sizes": [{"waiting": w, "ended": e, **found} for w, e, found in rows],
         "largest": _largest(*max(rows, key=lambda row: row[:2])),
@@ -299,4 +328,5 @@ if __name__ == "__main__":
         measured,
         waiting={"type": _counts, "default": (1_000, 10_000, 50_000)},
         ended={"type": _counts, "default": (0,)},
+        asked={"type": int, "default": 0, "metavar": "WHAT-IFS"},
     )

@@ -112,6 +112,16 @@ def test_systemd_reads_it(unit: Path, tmp_path: Path) -> None:
     assert [line for line in said if newer not in line] == []
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("unit", UNITS, ids=NAMES)
+def test_its_exposure_is_3_at_most_or_what_jobs_need(unit: Path) -> None:
+    """Jobs run with what their unit allows: its rest of 5.3 is theirs."""
+    most = 53 if unit.name == "pellucid.service" else 30  # tenths
+    asked = ["systemd-analyze", "security", "--offline=yes", f"--threshold={most}", str(unit)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-200:]
+
+
 def test_the_image_runs_a_command_that_is_there_without_rights() -> None:
     text = (IMAGE / "Containerfile").read_text()
     for said in re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE):

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from features.files import write_json
-from features.given import read_given
+from features.given import SMALL, read_given
+from models.bundle.store import Read
 
 DOUBTS_NAME = "doubts.json"
 MOST = 20  # sentences that are read of one file
@@ -24,12 +25,15 @@ def write_doubts(folder: Path, digest: str, doubts: Sequence[str]) -> None:
     write_json(folder / DOUBTS_NAME, {"bundle": digest, "worse": list(doubts)})
 
 
-def read_doubts(folder: Path, digest: str) -> list[str]:
+def read_doubts(folder: Path, digest: str, read: Read = read_given) -> list[str]:
     """Return in which figures the bundle of that digest was judged worse. What is missing, damaged
     or about another bundle is an empty list.
+
+    Args:
+        read: opens the file.
     """
     try:
-        known = json.loads(read_given(folder / DOUBTS_NAME))
+        known = json.loads(read(folder / DOUBTS_NAME, SMALL))
         if known["bundle"] != digest:
             return []
         return [str(text)[:LONG] for text in list(known["worse"])[:MOST]]

@@ -45,6 +45,12 @@ Document = dict[str, Any]
 T = TypeVar("T")
 
 
+class Read(Protocol):
+    """Returns the content of a file as `features.given.read_given` does."""
+
+    def __call__(self, path: Path, most: int, *, within: Path | None = None) -> bytes: ...
+
+
 class _Part(Protocol):
     """A model that can be stored as settings (plain JSON) and additive models by name."""
 
@@ -181,20 +187,24 @@ class Bundle:
         return folder
 
     @classmethod
-    def load(cls, path: str | Path) -> Bundle:
-        """Return the bundle in the directory `path`. BundleError names what is wrong with it."""
+    def load(cls, path: str | Path, read: Read = read_given) -> Bundle:
+        """Return the bundle in the directory `path`. BundleError names what is wrong with it.
+
+        Args:
+            read: opens its files.
+        """
         folder = Path(path)
         with suppress(FileNotFoundError):
-            return cls._looked(folder)
+            return cls._looked(folder, read)
         try:  # perhaps replaced between our two reads: the second look sees the new one
-            return cls._looked(folder)
+            return cls._looked(folder, read)
         except FileNotFoundError as error:
             raise BundleError(f"bundle {folder}: no {_file_of(error)} there") from None
 
     @classmethod
-    def _looked(cls, folder: Path) -> Bundle:
+    def _looked(cls, folder: Path, read: Read) -> Bundle:
         try:
-            return cls._read(folder)
+            return cls._read(folder, read)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -202,13 +212,13 @@ class Bundle:
             raise BundleError(f"bundle {folder}: {_file_of(error)}: {why}") from None
 
     @classmethod
-    def _read(cls, folder: Path) -> Bundle:
+    def _read(cls, folder: Path, read: Read) -> Bundle:
         try:
-            document = _parse(folder / JSON_NAME)
+            document = _parse(folder / JSON_NAME, read)
             name = document["arrays"]["file"]
             if not _ARRAYS_NAME.fullmatch(name):
                 raise BundleError(f"arrays file {name!r} is not a name this format gives")
-            return cls._decode(document, read_given(folder / name, MOST_ARRAYS, within=folder))
+            return cls._decode(document, read(folder / name, MOST_ARRAYS, within=folder))
         except BundleError as error:
             raise BundleError(f"bundle {folder}: {error}") from None
         except KeyError as error:
@@ -275,11 +285,9 @@ def digest_of(document: Document) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _parse(path: Path) -> Document:
+def _parse(path: Path, read: Read) -> Document:
     try:
-        document = json.loads(
-            read_given(path, MOST_JSON, within=path.parent), parse_constant=_refuse
-        )
+        document = json.loads(read(path, MOST_JSON, within=path.parent), parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise BundleError(f"{JSON_NAME} is not JSON") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:

@@ -1,9 +1,9 @@
 """What jobs print, read by a process of its own (`profiler.progress.process`).
 
-A service asks here and parses nothing: a thread opens the files, so that a file system that hangs
-keeps nobody waiting, and hands them to the reader, which answers with numbers. A job whose output
-kills the reader, or takes more than its share of processor time, is read no more; it runs on, and
-`Followed.unread` says so.
+A service asks here and parses nothing: a thread has the files copied (`features.aside`), so that a
+file system that hangs keeps nobody waiting, and hands the copies to the reader, which answers with
+numbers. A job whose output kills the reader, or takes more than its share of processor time, is
+read no more; it runs on, and `Followed.unread` says so.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from pathlib import Path
 from threading import Condition, Thread
 from typing import Any
 
-from features.given import descriptor
+from features.aside import Aside, Hangs
 from features.progress import Progress
 from profiler import environment
 from profiler.progress import names, table
 from profiler.progress.wire import MOST_ANSWER, Answer, NoAnswer, greeting, unpacked
 
+COPIED = "features.aside:copied"
 MAIN = "import profiler.progress.process as p; p.main()"
 BURST_S, SHARE = 2.0, 0.01  # processor time that may be spent on a job: at once, and of its time
 END_S = 1.0  # who ends waits so long for another reader
@@ -40,6 +41,7 @@ MOST_SCRIPT = 2**20 - 65_536
 OVERSPENT = "reading it takes more than its share of processor time"
 ENDED_READER = "reading it ended the process that reads"
 NOT_READ = "what it prints cannot be read"
+HANGS = "its files lie where nothing answers"
 NO_READER = "the process that reads it has ended, and is not back yet"
 
 
@@ -95,6 +97,7 @@ class Reading:
         self._busy = self._closed = False
         self._thread: Thread | None = None
         self._reader: _Reader | None = None
+        self._aside = Aside()
         self._again_at, self._pause_s = 0.0, AGAIN_S
         self._number = 0
 
@@ -126,7 +129,8 @@ class Reading:
             self._tasks.clear()
             self._changed.notify_all()
         if self._thread is not None:
-            self._thread.join(1.0)  # a file system may hold it
+            self._thread.join(5.0)  # by then it has waited for a file that hangs
+            self._aside.close()
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.end()
@@ -183,10 +187,12 @@ class Reading:
                 return None
             job.reader = reader
         with contextlib.ExitStack() as stack:
-            files = _opened(job.asked)
+            files, hangs = _copied(self._aside, job.asked)
             for file in files.values():
                 stack.callback(os.close, file)
-            return self._ask(task, files)
+            answer = self._ask(task, files)
+        job.hangs = HANGS if hangs else ""
+        return answer
 
     def _followed(self, job: Followed) -> Answer | None:
         """Send the reader process the data of a job that it does not know yet. Return its answer,
@@ -251,13 +257,14 @@ class Followed:
     Attributes:
         unread: why nothing is known of it by now; "" while it is read.
         refused: why it is never read again; "" where it may be.
+        hangs: why not all of its files were read at the last look; "" where they were.
         spent_s: processor time that was spent on it.
     """
 
     def __init__(self, reading: Reading, number: int, asked: Asked) -> None:
         self.number, self.asked = number, asked
         self.reader: _Reader | None = None  # that knows of it
-        self.unread = self.refused = ""
+        self.unread = self.refused = self.hangs = ""
         self.spent_s = 0.0
         self.ended: Ended | None = None
         self._reading = reading
@@ -317,7 +324,7 @@ class Followed:
     def _looked(self, answer: Answer | None) -> None:
         self._waits = False
         if answer is not None:
-            self.unread = ""
+            self.unread = self.hangs
             if answer.progress is not None:
                 self._news.append(answer.progress)
 
@@ -426,7 +433,8 @@ class _Reader:
             self.process.wait(0.5)  # by itself, since nobody can ask it any more
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(END_S)
 
     def _received(self) -> bytes:
         try:
@@ -442,18 +450,24 @@ def _formats() -> list[str]:
     return [table.VARIABLE] if table.VARIABLE in os.environ else []
 
 
-def _opened(asked: Asked) -> dict[str, int]:
-    """Return open descriptors of a job's files that exist, by name: its output and its own
-    report. Files of another user are left out where the owner matters.
+def _copied(aside: Aside, asked: Asked) -> tuple[dict[str, int], bool]:
+    """Return descriptors of copies of a job's files that exist, by name: its output and its own
+    report; and whether one lies where nothing answers. Files of another user are left out where the
+    owner matters.
     """
-    found: dict[str, int] = {}
-    for name, path, whose in (("output", asked.output, asked.whose), ("own", asked.own, True)):
+    found, hangs = dict[str, int](), False
+    for name, path, whose, most in (
+        ("output", asked.output, asked.whose, names.MOST_READ),
+        ("own", asked.own, True, names.OWN_WORDS),
+    ):
         if path is None:
             continue
-        with contextlib.suppress(OSError):
-            file = descriptor(path, follow=False)
-            if whose and asked.uid is not None and os.fstat(file).st_uid != asked.uid:
-                os.close(file)
-                continue
-            found[name] = file
-    return found
+        uid = asked.uid if whose else None
+        given = str(path), most, name == "output", uid
+        try:
+            found[name] = aside.ask(COPIED, *given, whose=uid, place=str(path.parent))
+        except Hangs:
+            hangs = True
+        except OSError:
+            pass
+    return found, hangs

@@ -47,3 +47,4 @@ class Terms(NamedTuple):
 
 TERMS = Terms()
 EVERY, MOST_S = 0.02, 60.0  # share of its time after which it is looked at again; at most
+MOST_READ, OWN_WORDS = 262_144, 4096  # bytes a look: of the output its end, of a job's own file

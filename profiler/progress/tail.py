@@ -10,12 +10,9 @@ from pathlib import Path
 from features.amounts import Amount
 from features.given import descriptor
 from features.progress import Progress
+from profiler.progress.names import MOST_READ, OWN_WORDS
 from profiler.progress.names import VARIABLE as VARIABLE
 from profiler.progress.reader import Reader
-
-MOST_READ = 262_144  # bytes a look: of what grew by more, the end
-OWN_WORDS = 4096
-
 
 Source = Path | Callable[[], int]  # a file by its name, or what opens it: a descriptor to close
 

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
 from features.codec import Json
-from scheduler.backends.local.program import missing
+from scheduler.backends.local.program import Missing
 from scheduler.service.api import (
     acting,
     cluster,
@@ -90,6 +90,7 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         await run_in_threadpool(writer.close)
+        looked.close()
         if own:
             store.close()
 
@@ -103,14 +104,14 @@ def create_app(
         lifespan=lifespan,
         routes=list(_routes(pages)),
     )
-    writer = Writer(store)
+    writer, looked = Writer(store), Missing()
     now = clock or service_clock(store)
     changes = Changes(
         store,
         writer,
         now,
         room=Room(settings.max_waiting, int(settings.max_payload_mib * 2**20)),
-        missing=missing if settings.backend == "local" else lambda *_: "",
+        missing=looked if settings.backend == "local" else lambda *_: "",
         follows=settings.follows,
         mails=bool(settings.mail_program),
         reads_commands=settings.read_progress,

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from features.aside import Aside
 from features.progress import Progress
 from profiler.progress import apart, names, process
 from profiler.progress.apart import Asked, Followed, Reading
@@ -112,10 +113,15 @@ def test_the_last_words_of_a_job(
 def test_a_file_of_somebody_else_is_not_read(reading: Reading, tmp_path: Path) -> None:
     (tmp_path / "output").write_text("Epoch 1/3\n" * 3)
     (tmp_path / "own").write_text("5/10")
-    asked = Asked(output=tmp_path / "output", own=tmp_path / "own", uid=os.geteuid() + 1)
-    assert apart._opened(replace(asked, whose=True)) == {}
-    [file] = apart._opened(asked).values()
-    os.close(file)
+    asked, aside = (
+        Asked(output=tmp_path / "output", own=tmp_path / "own", uid=os.geteuid() + 1),
+        Aside(),
+    )
+    assert apart._copied(aside, replace(asked, whose=True)) == ({}, False)
+    found, hangs = apart._copied(aside, asked)
+    assert ([*found], hangs) == (["output"], False)
+    os.close(found["output"])
+    aside.close()
 
 
 def test_every_name_that_a_reading_may_have_is_known() -> None:

@@ -10,9 +10,39 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from features.aside import Aside, Hangs
 from scheduler.backends.local.host import PLAIN, own_user
 
 MOST_LINKS = 40  # that are followed on a path, as the kernel does
+MISSING = f"{__name__}:missing"
+
+
+class Missing:
+    """Finds out by `missing` whether a program exists, in a process that may be left to hang: the
+    folders are named by tenants.
+    """
+
+    def __init__(self) -> None:
+        self._aside = Aside(__name__)
+
+    def __call__(
+        self, command: Sequence[str], workdir: str, environment: Mapping[str, str], user: str
+    ) -> str:
+        """Return what `missing` does; or that its folder cannot be looked at."""
+        place = workdir or os.path.dirname(command[0]) or "the program's folder"
+        path = {name: environment[name] for name in ("PATH",) if name in environment}
+        given = [command[0]], workdir, path, user
+        try:
+            why: str = self._aside.ask(MISSING, *given, whose=user, place=place)
+        except Hangs:
+            return f"{place} cannot be looked at: nothing answers there, or elsewhere of yours"
+        except OSError:  # only its start can show it
+            return ""
+        return why
+
+    def close(self) -> None:
+        """End the process."""
+        self._aside.close()
 
 
 def missing(command: Sequence[str], workdir: str, environment: Mapping[str, str], user: str) -> str:

@@ -28,7 +28,7 @@ from scheduler.backends.base import Backend, Happened, Outside, Report
 from scheduler.backends.busy import BackendBusy
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Decision
-from scheduler.service.log.bundles import BundleStore, Signature, signature
+from scheduler.service.log.bundles import BundleStore, Signature
 from scheduler.service.log.fold import State, encoded, grants
 from scheduler.service.log.followed import followed
 from scheduler.service.log.record import Record, first_row
@@ -523,10 +523,11 @@ class Decider:
         if self.champion is None or now < self._champion_due:
             return
         self._champion_due = now + self.bundle_poll_s
-        found = signature(self.champion)
-        if found is None or found == self._champion_seen:
-            return
+        found = None
         try:
+            found = self.bundle_store.signature(self.champion)
+            if found is None or found == self._champion_seen:
+                return
             bundle = self.bundle_store.take(self.champion)
             if self.watches:
                 not_left(self.store, bundle.digest)

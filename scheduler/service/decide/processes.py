@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from features.aside import Aside
 from scheduler.service.backends import open_backend
 from scheduler.service.decide.begin import NOTICED
 from scheduler.service.decide.decider import Decider
@@ -57,7 +58,7 @@ def run_decider(
     store = Store(settings.database)
     store.go_on()
     header = LogHeader.from_body(store.read(limit=1)[0].body)
-    bundle_store = BundleStore(settings.state_dir / "bundles")
+    bundle_store = BundleStore(settings.state_dir / "bundles", Aside())
     decider = Decider(
         store,
         lambda: open_backend(settings, header, store.clock),

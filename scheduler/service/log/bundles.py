@@ -7,15 +7,19 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from features.aside import Aside, Hangs, stamp
 from features.files import sync
+from features.given import read_given
 from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import check
 from models.bundle.doubts import read_doubts
-from models.bundle.store import JSON_NAME
+from models.bundle.store import JSON_NAME, Read
 
+CHAMPION = "champion"  # whose folder it is, for `Aside`
 Signature = tuple[int, int, int]  # inode, size and time of bundle.json: they change with the bundle
 
 
@@ -23,12 +27,36 @@ class BundleStore:
     """The copies of all bundles of models that were in use so far.
 
     Args:
+<<<<<<< HEAD
         folder: holds one folder per bundle, named by the bundle's digest.
+=======
+        folder: holds one folder per bundle, named by digest.
+        aside: looks at champions, whose folder others may write to; None: this process does.
+>>>>>>> wip/bytes
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, aside: Aside | None = None):
         self.folder = folder
+        self._read: Read = read_given if aside is None else partial(aside.read, whose=CHAMPION)
+        self._aside = aside
         self._loaded: dict[str, Bundle] = {}
+
+    def signature(self, path: Path) -> Signature | None:
+        """Return a value that changes when the bundle at `path` does, or None while there is none.
+        Raises BundleError where nothing answers.
+        """
+        if self._aside is None:
+            return signature(path)
+        file = str(path / JSON_NAME)
+        try:
+            inode, size, changed = self._aside.ask(
+                "features.aside:stamp", file, whose=CHAMPION, place=str(path)
+            )
+        except Hangs as error:
+            raise BundleError(f"bundle {path}: {path.name}: {error.strerror}") from None
+        except OSError:
+            return None
+        return inode, size, changed
 
     def find(self, body: Mapping[str, Any]) -> Bundle:
         """Return the bundle that the body of a BUNDLE event names. Raise BundleError where its copy
@@ -47,7 +75,7 @@ class BundleStore:
         """Check the bundle at `path`, copy it into the folder, and return it. Raise BundleError
         with the reason where the bundle is unusable.
         """
-        bundle = Bundle.load(path)
+        bundle = Bundle.load(path, self._read)
         check(bundle)
         kept = self.folder / bundle.digest
         if not (kept / JSON_NAME).is_file():
@@ -62,7 +90,7 @@ class BundleStore:
 
     def body(self, path: Path, digest: str) -> dict[str, Any]:
         """Return the body of the BUNDLE event by which the bundle at `path` comes into use."""
-        doubts = read_doubts(path, digest)
+        doubts = read_doubts(path, digest, self._read)
         return {"digest": digest, "path": str(path)} | ({"doubts": doubts} if doubts else {})
 
 
@@ -71,7 +99,6 @@ def signature(path: Path) -> Signature | None:
     there is no bundle.
     """
     try:
-        found = (path / JSON_NAME).stat()
+        return stamp(str(path / JSON_NAME))
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 import structlog
 from sqlalchemy import Connection, select
 
+from features.aside import Aside
 from features.clock import Clock
 from features.codec import Json
 from features.garbage import uncollected
@@ -661,7 +662,7 @@ def run_follower(
         models=Models(
             store,
             settings.bundle,
-            BundleStore(settings.state_dir / "bundles"),
+            BundleStore(settings.state_dir / "bundles", Aside()),
             watches=settings.watch_models,
         ),
     )

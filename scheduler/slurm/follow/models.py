@@ -17,7 +17,7 @@ from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind
 from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.whatif.memory import Memory
-from scheduler.service.log.bundles import BundleStore, Signature, signature
+from scheduler.service.log.bundles import BundleStore, Signature
 from scheduler.service.log.store.leases import Lease
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.watch_models import not_left
@@ -59,7 +59,10 @@ class Models:
             return False
         before, found = self._digest, None
         if self._champion is not None:
-            found = signature(self._champion)
+            try:
+                found = self._bundles.signature(self._champion)
+            except BundleError as error:
+                self._log.warning("bundle_refused", why=str(error))
         steps = [partial(self._go_back, memory)]
         if found is not None and found != self._seen:
             self._seen = found

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from features import aside
 from scheduler.backends.local import program
 from scheduler.backends.local.host import own_user
-from scheduler.backends.local.program import missing
+from scheduler.backends.local.program import Missing, missing
+from tests import hung
 
 
 def test_programs_of_this_host(tmp_path: Path) -> None:
@@ -65,3 +67,19 @@ def test_files_of_other_accounts_are_not_explored(
     assert missing(["sh"], str(tmp_path / "there" / "x"), {}, user) == ""
     assert missing(["id_rsa"], "", {"PATH": "/root/.ssh"}, user) == ""
     assert "no program" in missing(["nosuchprogram"], "", {}, user)
+
+
+@pytest.mark.skipif(not hung.can_mount(), reason="nothing can be mounted here")
+def test_a_folder_where_nothing_answers_keeps_only_who_named_it_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside, "PATIENCE_S", 2.0)
+    there, looked = tmp_path / "there", Missing()
+    there.mkdir()
+    assert looked(["sh"], "", {}, "") == ""
+    assert "no program" in looked(["nosuchprogram"], "", {}, "")
+    with hung.mounted(there, hung.GETATTR):
+        for command, workdir in ((["sh"], str(there / "x")), ([str(there / "sh")], "")):
+            assert "nothing answers there" in looked(command, workdir, {}, "")
+        assert looked(["sh"], str(tmp_path), {}, own_user()) == ""
+    looked.close()

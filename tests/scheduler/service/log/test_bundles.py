@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from features import aside
 from models.bundle import Bundle, BundleError
 from models.bundle.store import JSON_NAME, digest_of
 from scheduler.backends.events import Kind
@@ -23,6 +24,7 @@ from scheduler.service.log.bundles import BundleStore, check
 from scheduler.service.log.store.reads import Reads
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
+from tests import hung
 from tests.scheduler.service.desk import Desk
 
 
@@ -105,6 +107,34 @@ def test_the_log_can_be_replayed_after_the_champion_is_gone(
     shutil.rmtree(desk.bundle_store.folder)
     with pytest.raises(BundleError):
         audit(desk.store, type(desk.bundle_store)(desk.bundle_store.folder).find, decide_again=True)
+
+
+@pytest.mark.skipif(not hung.can_mount(), reason="nothing can be mounted here")
+@pytest.mark.parametrize("silent", [hung.GETATTR, hung.READ])
+def test_where_nothing_answers_in_the_champions_folder_deciding_goes_on(
+    desk: Desk, bundles: list[Path], monkeypatch: pytest.MonkeyPatch, silent: int
+) -> None:
+    """Who may write to it may mount something on it, which no signal frees who looks from."""
+    monkeypatch.setattr(aside, "PATIENCE_S", 2.0)
+    looks = aside.Aside()
+    desk.decider.bundle_store = BundleStore(desk.bundle_store.folder, looks)
+    first = promote(desk, bundles[0])
+    desk.turn()
+    assert desk.champion is not None
+    with hung.mounted(desk.champion, silent):
+        for job_id in ("a", "b"):
+            desk.submit(job_id, gpus=8)
+            desk.turn()
+            assert scored_by(desk, job_id) == first
+        [refused] = desk.store.read(kinds=[Kind.BUNDLE_REFUSED])
+        assert "lies where nothing answers" in refused.body["why"]
+    for one in looks._hung.values():
+        one.until = 0.0
+        one.left.wait()
+    second = promote(desk, bundles[1])
+    desk.turn()
+    assert desk.decider.state.bundle == second
+    looks.close()
 
 
 # --- bundles that are not what they say ----------------------------------------------------------

@@ -6,7 +6,6 @@ import getpass
 import os
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import cast
 
 import pytest
@@ -20,6 +19,7 @@ from scheduler.slurm.follow import outputs as outputs_of
 from scheduler.slurm.follow.outputs import LONGEST, OPTED_OUT, Outputs, filled_in, submitted
 from scheduler.slurm.read.client import Slurm
 from scheduler.slurm.read.parse import SlurmJob
+from tests import hung
 from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Told, twin
 
 ME = getpass.getuser()
@@ -194,20 +194,19 @@ def test_the_name_of_an_output_is_filled_in_as_slurm_does(path: str, file: str) 
     assert filled_in(one, "33", path) == file
 
 
-def open_nothing() -> int:
-    raise FileNotFoundError
-
-
-def test_a_file_system_that_hangs_holds_up_nothing(
-    slurm: Told, monkeypatch: pytest.MonkeyPatch
+def test_a_file_system_that_hangs_keeps_its_own_jobs_from_being_read_and_no_other(
+    slurm: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    let_go, outputs = Event(), Outputs(cast(Slurm, slurm))
-    monkeypatch.setattr(apart, "descriptor", lambda *_, **__: let_go.wait() and open_nothing())
-    for at in range(3):
-        assert outputs.look([job()], NOW + at) == {}
-    assert not outputs.reading.settle(0.1)
-    let_go.set()
-    assert outputs.reading.settle(30.0)
+    slurm.paths["8"] = str(hung.pretended(monkeypatch, tmp_path / "hung") / "slurm-8.out")
+    outputs, found = Outputs(cast(Slurm, slurm)), dict[str, Progress]()
+    for at in range(0, 601, 60):
+        with Path(slurm.paths["7"]).open("a") as file:
+            file.write(f"step {at}/1000\n")
+        found |= outputs.look([job("8"), job()], NOW + at)
+        assert outputs.reading.settle(60.0)
+    found |= outputs.look([job("8"), job()], NOW + 601)
+    assert set(found) == {"7"}
+    assert outputs.unread == {"8": apart.HANGS}
     outputs.close()
 
 

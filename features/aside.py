@@ -1,0 +1,285 @@
+"""Looks at files for a process that must not wait: in another, which may be left to hang.
+
+A file system may keep whoever looks at a file of it for good: one that a user mounts (FUSE), or of
+a server that is gone (NFS). No signal ends that, and to close such a file may hang as well. So a
+process that must go on opens none of them: it asks here for a copy, and where no answer comes in
+time, whoever was asked is left behind, and what lies at that place is let alone for a while.
+
+Standard library only, as `features.files`.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from features.given import descriptor, read_given
+
+MAIN = "import features.aside as a; a.main()"
+PATIENCE_S, BEGIN_S = 3.0, 60.0  # for an answer; for a process to begin
+PAUSE_S, LONGEST_S = 60.0, 3600.0  # in which a place that hung is let alone, doubled each time
+MOST_PLACES = 4  # that hang, before whatever is of the same user is let alone
+PACKET = 65_536  # bytes of a question, and of an answer
+KEPT = ("HOME", "LANG", "LC_ALL", "PATH", "TZ")  # of the environment
+
+
+class Hangs(OSError):
+    """Raised where no answer came in time, or none is waited for, since none came lately."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(errno.ETIMEDOUT, "lies where nothing answers", place)
+
+
+@dataclass(slots=True)
+class _Hung:
+    until: float
+    pause_s: float
+    left: subprocess.Popen[bytes]  # it may hang still
+
+    def holds(self, now: float) -> bool:
+        return now < self.until or self.left.poll() is None
+
+
+class Aside:
+    """Asks functions of the given modules, in a process that begins with the first question.
+
+    May be used by several threads; their questions are answered one after the other.
+
+    Args:
+        modules: loaded by that process as it begins.
+    """
+
+    def __init__(self, *modules: str) -> None:
+        self._modules, self._turn = modules, Lock()
+        self._process: _Process | None = None
+        self._hung: dict[tuple[object, str], _Hung] = {}
+
+    def ask(self, function: str, *given: Any, whose: object, place: str) -> Any:
+        """Return what `module:function` returns for arguments that are plain JSON. A `Copy` that it
+        returns comes as a descriptor of memory, which is the caller's to close.
+
+        Args:
+            whose: user who chose the place.
+            place: folder or file that is looked at.
+
+        Raises OSError: as the function does, or Hangs.
+        """
+        with self._turn:
+            self._let_alone(whose, place)
+            for _ in range(2):
+                process = self._begun()
+                try:
+                    found = process.ask(function, given)
+                except TimeoutError:
+                    self._leave(process, whose, place)
+                    raise Hangs(place) from None
+                if found is not None:
+                    break
+                self._process = None  # somebody ended it
+                process.end()
+            else:
+                raise OSError(errno.EIO, "ends the process that looks at it", place)
+            self._hung.pop((whose, place), None)
+        return found.value()
+
+    def read(
+        self, path: str | Path, most: int, *, whose: object, within: Path | None = None
+    ) -> bytes:
+        """Return the content of a regular file of at most `most` bytes. Raises OSError as
+        `read_given` does, or Hangs.
+        """
+        given = str(path), most, None if within is None else str(within)
+        place = str(Path(path).parent)
+        file = self.ask("features.aside:whole", *given, whose=whose, place=place)
+        with open(file, "rb") as memory:
+            content: bytes = memory.read()
+        return content
+
+    def close(self) -> None:
+        """End the process."""
+        with self._turn:
+            process, self._process = self._process, None
+            if process is not None:
+                process.end()
+
+    def _let_alone(self, whose: object, place: str) -> None:
+        """Raise Hangs where a place hung lately or hangs still, or many of that user do."""
+        if not self._hung:
+            return
+        now = time.monotonic()
+        held = {at: one.holds(now) for at, one in self._hung.items()}
+        for at in [at for at, one in self._hung.items() if now > one.until + LONGEST_S]:
+            if not held[at]:
+                del self._hung[at]
+        many = sum(holds for at, holds in held.items() if at[0] == whose) >= MOST_PLACES
+        if held.get((whose, place)) or many:
+            raise Hangs(place)
+
+    def _begun(self) -> _Process:
+        if self._process is None:
+            self._process = _Process(self._modules)
+        return self._process
+
+    def _leave(self, process: _Process, whose: object, place: str) -> None:
+        process.end()
+        self._process = None
+        before = self._hung.get((whose, place))
+        pause_s = PAUSE_S if before is None else min(LONGEST_S, 2 * before.pause_s)
+        self._hung[whose, place] = _Hung(time.monotonic() + pause_s, pause_s, process.process)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    answer: dict[str, Any]
+    files: Sequence[int]
+
+    def value(self) -> Any:
+        if "error" in self.answer:
+            raise OSError(*self.answer["error"])
+        return self.files[0] if self.files else self.answer["is"]
+
+
+class _Process:
+    """A process that looks, and the socket to it. Raises OSError where none begins."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        paths = [str(Path(__file__).resolve().parents[1]), *filter(None, sys.path)]
+        boot = f"import sys; sys.path[:] = {paths!r}; {MAIN}"
+        self._line, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            try:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", boot, str(its.fileno()), *modules],
+                    pass_fds=(its.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                    cwd="/",
+                    env={name: os.environ[name] for name in KEPT if name in os.environ},
+                )
+            except OSError:
+                self._line.close()
+                raise
+        self._line.settimeout(BEGIN_S)
+        with suppress(OSError):
+            if self._line.recv(PACKET) == b"ready":
+                self._line.settimeout(PATIENCE_S)
+                return
+        self.end()
+        raise OSError(errno.EAGAIN, "no process begins that could look at files")
+
+    def ask(self, function: str, given: Sequence[Any]) -> _Found | None:
+        """Return the answer; None where the process has ended. Raises TimeoutError."""
+        try:
+            self._line.send(json.dumps([function, given]).encode())
+            data, files, _, _ = socket.recv_fds(self._line, PACKET, 1)
+        except TimeoutError:
+            raise
+        except OSError:
+            return None
+        return _Found(json.loads(data), files) if data else None
+
+    def end(self) -> None:
+        """End the process; one that cannot be ended is left."""
+        self._line.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(0.1)  # by itself, since nobody can ask it any more
+            return
+        self.process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(0.5)
+
+
+# --- in that process ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A part of a file, in memory: it lies there where it lay in the file, between holes."""
+
+    file: int
+
+
+def copied(path: str, most: int, end: bool, uid: int | None) -> Copy:
+    """Return a copy of at most `most` bytes of a regular file, with its size.
+
+    Args:
+        end: of its last bytes; else of the first.
+        uid: of a file of this user only; None: whoever's.
+
+    Raises OSError.
+    """
+    file = descriptor(path, follow=False)
+    try:
+        found = os.fstat(file)
+        if uid is not None and found.st_uid != uid:
+            raise PermissionError(errno.EACCES, "belongs to another user", path)
+        begin = max(0, found.st_size - most) if end else 0
+        part = os.pread(file, most, begin)
+    finally:
+        os.close(file)  # before the answer: to close may hang, too
+    return _held(part, begin, found.st_size)
+
+
+def whole(path: str, most: int, within: str | None) -> Copy:
+    """Return a copy of a regular file. Raises OSError as `read_given`."""
+    content = read_given(path, most, within=None if within is None else Path(within))
+    return _held(content, 0, len(content))
+
+
+def stamp(path: str) -> tuple[int, int, int]:
+    """Return inode, size and time of a file, which change when it is replaced. Raises OSError."""
+    found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _held(part: bytes, begin: int, size: int) -> Copy:
+    memory = os.memfd_create("copy", os.MFD_CLOEXEC)
+    try:
+        os.truncate(memory, size)
+        rest = memoryview(part)
+        while rest:
+            done = os.pwrite(memory, rest, begin)
+            rest, begin = rest[done:], begin + done
+    except BaseException:
+        os.close(memory)
+        raise
+    return Copy(memory)
+
+
+def main() -> None:
+    """Run the process. Its arguments are the number of its socket, and the modules to load."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
+    with socket.socket(fileno=int(sys.argv[1])) as line:
+        line.send(b"ready")
+        while data := line.recv(PACKET):
+            function, given = json.loads(data)
+            answer, files = _answer(function, given)
+            socket.send_fds(line, [json.dumps(answer).encode()], files)
+            for file in files:
+                os.close(file)
+
+
+def _answer(function: str, given: Sequence[Any]) -> tuple[dict[str, Any], list[int]]:
+    module, _, name = function.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)(*given)
+    except OSError as error:
+        return {"error": [error.errno, error.strerror, error.filename and str(error.filename)]}, []
+    except Exception as error:  # a defect of ours: who asks next is answered all the same
+        return {"error": [errno.EIO, repr(error), None]}, []
+    return ({}, [found.file]) if isinstance(found, Copy) else ({"is": found}, [])
