@@ -159,11 +159,13 @@ class Backend(Protocol):
         ...
 
     def begun(self) -> frozenset[tuple[str, int]]:
-        """Return every attempt this backend has begun (running or ended), for recovery."""
+        """Return every attempt that this backend has begun, running or ended, as (job id, attempt),
+        for a service that restarts.
+        """
         ...
 
     def close(self) -> None:
-        """Release everything except the jobs, which run on."""
+        """Release everything that the backend holds. The jobs run on."""
         ...
 
 

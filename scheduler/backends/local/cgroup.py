@@ -22,7 +22,9 @@ PIDS = 8192
 
 
 def own(proc: Path = Path("/proc/self")) -> Path | None:
-    """Return the folder of this process's group, or None where there is no cgroup v2."""
+    """Return the folder of this process's control group, or None where there is no cgroup v2.
+    `proc`: the process's folder in /proc.
+    """
     try:
         groups = (proc / "cgroup").read_text().splitlines()
         mounts = (proc / "mountinfo").read_text().splitlines()

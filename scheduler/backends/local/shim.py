@@ -34,7 +34,7 @@ POLL_S, MEMORY_POLL_S, RETRY_S = 2.0, 0.2, 1.0
 
 
 class Refused(Exception):
-    """Raised where the command cannot be started at all."""
+    """Raised where a job's command cannot be started at all. The text is the reason."""
 
 
 class Shim(Guardian):
@@ -270,7 +270,9 @@ def zygote(root: str, requests: int, lock: int) -> None:
 
 
 def main() -> None:
-    """Run the zygote: `main(spool folder, request pipe, lock)` from the command line."""
+    """Run the zygote. The command line gives the spool's folder, and the descriptors of the request
+    pipe and of the lock.
+    """
     root, requests, lock = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     os.set_inheritable(requests, False)
     os.set_inheritable(lock, False)

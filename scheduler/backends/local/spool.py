@@ -221,7 +221,9 @@ class Spool:
         shutil.rmtree(self.attempts / name, ignore_errors=True)
 
     def log(self, name: str) -> Path:
-        """Return the path of an attempt's output."""
+        """Return the path of the file with an attempt's output. `name`: name of the attempt's
+        folder.
+        """
         return self.output / f"{name}.log"
 
     def prune_output(self, most_mib: float, keep: Container[str]) -> None:
@@ -285,8 +287,9 @@ class Acks:
             self._file = self._open()
 
     def mend(self, by_s: float) -> None:
-        """Move the times of all earlier lines by `by_s` seconds, because the host's time was
-        wrong."""
+        """Move the latest time in the file back by `by_s` seconds, because it was written while the
+        host's clock was wrong.
+        """
         self.latest = max(0.0, self.latest - by_s)
         self._compact()
 

@@ -313,7 +313,9 @@ class Answers:
         }
 
     def _unanswerable(self, kind: str, job_id: str) -> str:
-        """Return why a question about a job has no answer; "" when it may have one."""
+        """Return why a question about a job cannot be answered (the job is over, held, or waits for
+        another); "" when it may be answered.
+        """
         core, record = self._of.state.core, self._of.state.ledger.records.get(job_id)
         if job_id not in core.jobs or record is None:
             over = record is not None and record.phase.over

@@ -363,7 +363,7 @@ class Analyst:
         return any_at_all
 
     def _forget(self, job_id: str) -> None:
-        """Drop the forecasts of a job, and note that something happened to it."""
+        """Drop the kept forecasts of a job, and note that an event concerned the job."""
         self._touched[job_id] = self.state.seen
         self.promised.pop(job_id, None)
         self.latest.pop(job_id, None)
@@ -479,7 +479,7 @@ class Analyst:
         self._write(made, first=True)
 
     def refresh(self) -> None:
-        """Renew the forecasts of all jobs that have not ended, and write those that changed."""
+        """Forecast all jobs that have not ended once more, and write the forecasts that changed."""
         self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
         made = self.forecast(self.state.core.jobs)
         left = [(one.start_p50 or 0.0) - one.made_at for one in made.values()]

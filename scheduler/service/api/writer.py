@@ -58,7 +58,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The limits on one submitter's jobs; 0 means no limit.
+    """The limits on the jobs of one submitter; 0 means no limit.
 
     Attributes:
         jobs: number of jobs that may wait.
@@ -144,7 +144,7 @@ class Writer:
         return asked.done
 
     def close(self) -> None:
-        """Write all requested changes to the log, then stop."""
+        """Write all requested changes to the log, then stop the thread."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:

@@ -477,8 +477,8 @@ class Decider:
         return f"decides: {queued:,} jobs in queues, {events:,} events to be taken"
 
     def _keep(self) -> None:
-        """Write the state to a snapshot, if there were decisions since the last one. A failure is
-        only logged.
+        """Write the state to a snapshot file, if a decision pass was taken since the last one. A
+        failure is only logged.
         """
         passed = self._last_pass
         if self.snapshots is None or passed is None or passed.seq <= self._kept_at:
@@ -603,8 +603,9 @@ def _shown(event: Event) -> Json:
 
 
 def _event_of(report: Report) -> Event:
-    """Return a backend's report as an event of the log. Fields that are None or "" are left
-    out."""
+    """Return a backend's report as an event for the log. Fields that are None or "" are left
+    out.
+    """
     body = {k: v for k, v in asdict(report).items() if v not in (None, "")}
     for name in ("job_id", "what", "at"):
         del body[name]

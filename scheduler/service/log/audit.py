@@ -59,7 +59,7 @@ class Divergence:
     bundle: str
 
     def sentence(self) -> str:
-        """Return the divergence in words, for a person."""
+        """Return this difference between database and log in words, for a person."""
         models = f"bundle {self.bundle[:12]}" if self.bundle else "no bundle"
         return (
             f"event {self.seq}: {self.where}: {self.what} is {self.logged!r} in the database and "
@@ -192,8 +192,9 @@ class _Auditor:
             follow_texts(self.state, event, texts, self.mends)
 
     def _check_digest(self, event: Event, texts: list[str]) -> None:
-        """Note a divergence where the decisions of a pass do not have the digest that the log
-        holds."""
+        """Note a divergence where the decisions of a pass (`texts`) do not have the digest that the
+        log holds for it.
+        """
         logged = event.body["digest"]
         if (digest := digest_of(texts)) != logged:
             self._diverged(

@@ -73,7 +73,7 @@ class Beside:
 
     @property
     def words(self) -> str:
-        """Return the verdict in words."""
+        """Return the verdict of the comparison in words."""
         return self.why_not or WORDS[self.verdict]
 
 
@@ -145,8 +145,9 @@ def _stands(
 
 
 def learned_to(bundle: Bundle) -> float:
-    """Return when the last job was submitted that a bundle learned from, seconds since the
-    epoch; 0 where the bundle does not say."""
+    """Return when the newest job was submitted from which a bundle of models learned, in seconds
+    since the epoch; 0 where the bundle does not state that.
+    """
     made = bundle.metadata.get("duration") or {}
     try:
         return datetime.fromisoformat(made["window_to"]).timestamp()
@@ -245,8 +246,8 @@ def scores(
     since: float = -inf,
     until: float = inf,
 ) -> Iterator[tuple[RowMapping, Mapping[str, Any]]]:
-    """Yield the scores of jobs that have inputs, each with its job's row: first those of decisions,
-    then those of events. Each kind comes latest first.
+    """Yield stored scores with the inputs from which they were made, each with its job's row.
+    Scores in decisions come first, then scores in events; each kind latest first.
 
     Args:
         of: conditions on the jobs.
@@ -306,7 +307,7 @@ def beside(
 ) -> Beside:
     """Compare two bundles of models on ended and running jobs, and return the figures. A running
     job counts as an error if it has already run longer than predicted. Figures are None with too
-    few jobs or users. `why_not` says why `other` cannot be scored.
+    few jobs or users. Where `other` cannot be scored, `why_not` is set.
     """
     found = Beside(role=role, digest=other.digest, in_use=in_use.digest)
     try:

@@ -309,8 +309,8 @@ class Ledger:
             self._changed[job_id] = None
 
     def changes(self, seq: int) -> tuple[list[Record], list[tuple[int, NodeRecord | None]]]:
-        """Return the records and nodes changed since the last call, and mark the records as changed
-        by event `seq`. A node is None once it was removed.
+        """Return the records of jobs, and the nodes, that have changed since the last call, and
+        mark these records as changed by event `seq`. A node that was removed is None.
         """
         records = [self.records[job_id] for job_id in self._changed]
         for record in records:
@@ -324,7 +324,7 @@ class Ledger:
 
 
 def _tell_runs(ledger: Ledger, node: int) -> None:
-    """Note on each job that holds GPUs of a node which of them do not answer."""
+    """Note in the record of each job on a node which of the job's GPUs do not answer."""
     for record in ledger.holding.values():
         if record.grant is not None and node in record.grant.nodes:
             silent = _silent(ledger, record.grant)

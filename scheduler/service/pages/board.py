@@ -332,5 +332,5 @@ def _first(runs: Sequence[list[QueueEntry]], rows: int) -> list[list[QueueEntry]
 
 
 def others(n: int) -> str:
-    """Return in words how many jobs of others are in a queue."""
+    """Return in words how many jobs of other users are in a queue. `n`: their number."""
     return count(n, "job") + (" of another user" if n == 1 else " of other users")

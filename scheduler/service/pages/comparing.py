@@ -49,7 +49,9 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @router.get("/models/compare")
 def compare(request: Request, viewer: Operator, one: Word = "", other: Word = "") -> Response:
-    """Show the figures of each of the models week by week, and two of them on the same jobs."""
+    """Show the figures of all models week by week, and compare two of them on the same jobs. `one`,
+    `other`: digests of these two; "": the latest.
+    """
     settings: Settings = request.app.state.settings
     store: Store = request.app.state.store
     proposed = {p.proposed.digest: p for p in Proposals(settings.state_dir).each() if not p.back}

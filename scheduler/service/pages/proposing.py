@@ -26,7 +26,9 @@ SHOWN = 20  # the latest
 
 @router.get("/models/proposals")
 def proposals(request: Request, viewer: Operator) -> Response:
-    """Show what was proposed, how it compares with the champion, and what became of it."""
+    """Show what operators proposed, how it compares with the champion (the models in use), and what
+    became of it.
+    """
     return _page(request, viewer)
 
 
@@ -69,8 +71,9 @@ def promote(request: Request, viewer: Operator) -> Response:
 
 @router.post("/models/proposals/back")
 def go_back(request: Request, viewer: Operator) -> Response:
-    """Ask for the former champion to come back, and show the proposals. `why`: the reason that
-    is kept."""
+    """Ask for the former champion (the models in use before) to come back, and show the proposals.
+    Form field `why`: the reason, which is kept.
+    """
     why = form(request).get("why", "")
     try:
         _kept(request).go_back(by=viewer.name, why=why, now=request.app.state.changes.now())

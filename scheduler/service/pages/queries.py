@@ -114,8 +114,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An ended job without a name. Times are seconds. `user` and `account` are "" unless the viewer
-    may see the owner. `account` is also "" where it was not asked for, or there is no Slurm.
+    """An ended job, without its name. Times are seconds. `user` and `account` are "" unless the
+    viewer may see the owner. `account` is also "" where it was not asked for, or there is no Slurm.
     """
 
     vc: str
@@ -215,7 +215,9 @@ class PageQueries(VisibleQueries):
         return self._job_rows(self._all(query.order_by(jobs.c.started_at, jobs.c.submitted_seq)))
 
     def holding(self, nodes: Collection[int]) -> list[Holding]:
-        """Return the jobs on GPUs of some nodes, in the order they started."""
+        """Return the jobs that hold GPUs of the nodes with these numbers, in the order they
+        started.
+        """
         names = ("job_id", "owner", "name", "nodes", "phase", "started_at", "estimate_s")
         latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")
         query = (
@@ -297,8 +299,8 @@ class PageQueries(VisibleQueries):
             return list(connection.execute(query).all())
 
     def unqueued(self) -> list[JobRow]:
-        """Return the viewer's jobs that are in no queue: not evaluated, to be profiled first, or
-        held.
+        """Return the viewer's jobs that are not over and in no queue: not evaluated yet, to be
+        profiled first, or held.
         """
         query = select(jobs).where(jobs.c.phase.in_((Phase.SUBMITTED, Phase.HELD)), self._mine())
         return self._job_rows(self._all(query.order_by(jobs.c.submitted_seq).limit(200)))

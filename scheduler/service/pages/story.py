@@ -182,9 +182,9 @@ def _predicted(found: Belief | None, score: Breakdown | None) -> str:
 
 
 def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:
-    """Return the progress of a running job in percent, with a text. It extends the last progress
-    report to the present at the reported speed. Return None for a job that does not run or has no
-    report.
+    """Return the progress of a running job in percent, with a text. The last progress report is
+    continued to the present at the reported speed. Return None for a job that does not run or has
+    no report.
     """
     if job.phase != Phase.RUNNING or job.started_at is None:
         return None

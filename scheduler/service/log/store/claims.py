@@ -114,8 +114,8 @@ def _stand(connection: Connection, job_ids: Collection[str]) -> set[tuple[str, s
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Delete claims made before a time, and all but the latest `MOST`. Return the number of deleted
-    claims.
+    """Delete claims made before the time `before`, and all but the latest `MOST`. Return the number
+    of deleted claims.
     """
     last = connection.execute(select(func.max(claims.c.id))).scalar() or 0
     old = or_(claims.c.made_at < before, claims.c.id <= last - MOST)
@@ -277,7 +277,7 @@ def _as_asked(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
     """Return the columns with the verdict on a claim: whether it came true, and when it was judged.
-    Return {} if it is still open, and None if it can never be judged.
+    Return {} if the claim is still open, and None if it can never be judged.
     """
     kind, over = Kind(row.kind), Phase(job.phase).over
     if kind is Kind.NEVER:
@@ -297,9 +297,10 @@ def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -
 
 
 def _by(due: float, came: float | None, now: float, *, over: bool) -> Values | None:
-    """Return the columns with the verdict on something that was to happen by `due`, and
-    happened at `came` (None: not yet). Return {} where it is still open, and None where the job
-    is over without it."""
+    """Return the columns with the verdict on a claim that something happens by `due`; it happened
+    at `came` (None: not yet). Return {} where that is still open, and None where the job has ended
+    (`over`) without it.
+    """
     if came is not None:
         return {"judged_at": now, "held": came <= due, "came": came}
     if over:
@@ -308,9 +309,10 @@ def _by(due: float, came: float | None, now: float, *, over: bool) -> Values | N
 
 
 def _never(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Return the columns with the verdict on a claim that a job would not start: it holds where
-    the job has not by its end, or by `due`. Return {} where it is open, and None where the job
-    or the cluster changed since."""
+    """Return the columns with the verdict on a claim that a job would not start. It is true if the
+    job has not started by its own end, or by the time the claim is due. Return {} where it is open,
+    and None where the job or the cluster was changed since.
+    """
     late = row.due is not None and now > row.due
     if job.started_at is None and not Phase(job.phase).over and not late:
         return {}

@@ -45,7 +45,9 @@ def write_decisions(
 
 
 def waiting_again(connection: Connection, job_ids: Collection[str], since: int) -> set[str]:
-    """Return which of some jobs were given a reason to wait after the event `since`."""
+    """Return which of the jobs `job_ids` were given a new reason to wait after the event
+    `since`.
+    """
     of = decisions.c
     again: ColumnElement[bool] = of.action.in_([action.value for action in WAITS_AGAIN])
     query = select(of.job_id).where(of.job_id.in_(job_ids), of.event > since, again)

@@ -31,7 +31,7 @@ class Payload:
     workdir: str = ""
 
     def row(self, job_id: str, owner: str) -> Columns:
-        """Return the payload as a row of the table."""
+        """Return the payload as a row of the table `payloads`."""
         command, environment = self._texts
         return {
             "job_id": job_id,
@@ -65,8 +65,8 @@ def payload_of(connection: Connection, job_id: str) -> Payload:
 
 
 def command_of(connection: Connection, job_id: str) -> tuple[str, ...] | None:
-    """Return the command of a job that has not ended. Return None where it has, or its command is
-    in the log.
+    """Return the command of a job that has not ended, from the table of payloads. Return None where
+    the job has ended, or an older version wrote its command to the log.
     """
     query = select(payloads.c.command).where(payloads.c.job_id == job_id)
     found = connection.execute(query).scalar()
