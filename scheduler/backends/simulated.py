@@ -33,7 +33,7 @@ Key = tuple[str, int]  # job, attempt
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What is true of a job, known only to its world.
+    """What is true of a job, known only to its simulated world.
 
     Attributes:
         work: how long it runs alone, how it then ends, and what its profile shows.

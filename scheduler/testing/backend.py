@@ -1,4 +1,5 @@
-"""What every backend must keep. Subclass `BackendContract` and give it a `Site`:
+"""The rules that every backend must keep, as tests. Subclass `BackendContract` and give it a
+`Site`:
 
 class TestMine(BackendContract):
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""What every policy must keep, whatever it decides. Subclass `PolicyContract` in a few lines:
+"""The rules that every policy must keep, as tests. Subclass `PolicyContract` in a few lines:
 
 class TestMine(PolicyContract):
     name = "mine"

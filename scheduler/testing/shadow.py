@@ -148,7 +148,9 @@ class Shadowed:
         return self._draw.randint(1, 2 * self._passes)
 
     def summary(self) -> str:
-        """Return in words how many passes were followed and decided, and how many differed."""
+        """Return in words how many decision passes the shadow followed, how many it decided, and
+        how many of these differed.
+        """
         return (
             f"{self.followed:,} passes followed, {self.taken:,} taken with {self.decisions:,} "
             f"decisions: {len(self.differences)} differ"

@@ -62,8 +62,8 @@ def base(group: Path | None = None) -> Path | None:
 
 
 def make(group: Path, memory_mib: float | None) -> None:
-    """Make a group for an attempt, limited to `memory_mib` of memory and `PIDS` processes where the
-    kernel counts them. Raise OSError where the group cannot be made.
+    """Make a control group for an attempt, limited to `memory_mib` of memory and `PIDS` processes
+    where the kernel counts them. Raise OSError where the group cannot be made.
     """
     group.mkdir(exist_ok=True)
     limits = {"pids.max": str(PIDS)}
@@ -75,12 +75,14 @@ def make(group: Path, memory_mib: float | None) -> None:
 
 
 def enter(group: Path) -> None:
-    """Put this process, and all that it starts, into a group. Raise OSError where that fails."""
+    """Put this process, and all that it starts, into a control group. Raise OSError where that
+    fails.
+    """
     (group / "cgroup.procs").write_text("0")
 
 
 def members(group: Path) -> list[int]:
-    """Return the ids of the living processes of a group and of the groups below it."""
+    """Return the ids of the living processes of a control group and of the groups below it."""
     found = []
     for folder, _, _ in os.walk(group):
         with contextlib.suppress(OSError):
@@ -89,8 +91,8 @@ def members(group: Path) -> list[int]:
 
 
 def end(group: Path, patience_s: float = 5.0) -> list[int]:
-    """Kill all processes of a group and remove the group. Return the ids of the processes that did
-    not die within `patience_s` seconds.
+    """Kill all processes of a control group and remove the group. Return the ids of the processes
+    that did not die within `patience_s` seconds.
     """
     deadline = time.monotonic() + patience_s
     while group.exists():

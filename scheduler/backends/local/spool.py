@@ -40,8 +40,8 @@ Key = tuple[str, int]
 
 
 class Claim(TypedDict, total=False):
-    """The record by which a process claims an attempt, together with what the attempt is to run. An
-    attempt that was prevented from beginning has fewer fields.
+    """The record by which a process claims an attempt, so that no other process begins it, together
+    with what the attempt is to run. An attempt that was prevented from beginning has fewer fields.
     """
 
     job_id: str
@@ -96,7 +96,9 @@ class Over(TypedDict, total=False):
 
 
 class SpoolError(RuntimeError):
-    """Raised where the spool cannot be used. The message is one line for a person."""
+    """Raised where the spool (the folder with the files about attempts) cannot be used. The message
+    is one line for a person.
+    """
 
 
 def name_of(job_id: str, attempt: int) -> str:
@@ -122,12 +124,12 @@ def start_ticks(pid: int) -> int | None:
 
 
 class SpoolBusy(SpoolError, BackendBusy):
-    """Raised where another service uses the spool."""
+    """Raised where another service uses the spool (the folder with the files about attempts)."""
 
 
 class Spool:
-    """The folder with the files about attempts. Reading and writing need no lock; beginning an
-    attempt needs `lock`.
+    """The spool: the folder with the files about attempts. Reading and writing need no lock;
+    beginning an attempt needs `lock`.
 
     Raises:
         SpoolError: the folder cannot be made, or others can write to it.
@@ -244,8 +246,8 @@ class Spool:
                     size -= found.st_size
 
     def ring(self, name: str) -> None:
-        """Wake the service: write the folder name of an attempt to its pipe. Do nothing if no
-        service reads the pipe.
+        """Wake the service: write the folder name of an attempt to the pipe that the service reads.
+        Do nothing if no service reads it.
         """
         with contextlib.suppress(OSError):  # nobody listens, or it has a lot to read already
             file = os.open(self.bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)

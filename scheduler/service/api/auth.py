@@ -112,8 +112,8 @@ class Authenticator:
             raise Problem(403, "forbidden", "a viewer sees, and changes nothing")
 
     def spend(self, viewer: Viewer, changes: float) -> None:
-        """Count changes that a viewer makes against the limit of an account; those of operators are
-        free. Raise Problem (429) where the account would make more than it may in a day.
+        """Count changes that a viewer makes against an account's limit for a day; changes by
+        operators are free. Raise Problem (429) where the limit would be exceeded.
         """
         if self._kept is None or viewer.role is Role.OPERATOR:
             return

@@ -37,7 +37,9 @@ class Turn:
     ready: asyncio.Future[None] | None = None
 
     def end(self) -> None:
-        """End the turn, so that another request can have it. A second call does nothing."""
+        """End the turn (the right of a request to be worked on), so that another request can have
+        it. A second call does nothing.
+        """
         self.of.ended(self)
 
 
@@ -124,7 +126,9 @@ def rest() -> None:
 
 
 def end_of(scope: MutableMapping[str, Any]) -> None:
-    """End the turn of a request, if it has one. `scope`: the request's ASGI scope."""
+    """End the turn (the right to be worked on) of a request, if it has one. `scope`: the request's
+    ASGI scope.
+    """
     turn: Turn | None = scope.pop(KEY, None)
     if turn is not None:
         turn.end()

@@ -284,8 +284,8 @@ class Decider:
         """Repeat decisions that may not have been carried out, and report attempts that no longer
         exist as lost.
 
-        Everything in the log counts, whether a pass covers it or not. After a power cut the backend
-        may have forgotten starts and ends that it reported before.
+        Everything in the log counts, whether a decision pass covers it or not. After a power cut
+        the backend may have forgotten starts and ends that it reported before.
         """
         begun, reported = self.backend.begun(), self.state.reported()
         gone = []
@@ -552,8 +552,8 @@ def write_pass(
     texts: Sequence[str],
     seq: int,
 ) -> None:
-    """Write the decisions of a pass, and every row that the pass changed. `texts`: the decisions as
-    `encoded` returns them; `seq`: number of the pass's DECIDED event.
+    """Write the decisions of a decision pass, and every row that the pass changed. `texts`: the
+    decisions as `encoded` returns them; `seq`: number of the pass's DECIDED event.
     """
     write_decisions(connection, decisions, texts, seq)
     records, changed_nodes = state.ledger.changes(seq)

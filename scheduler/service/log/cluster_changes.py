@@ -61,7 +61,7 @@ class Wanted:
 
 
 class ClusterChanges:
-    """Checks changes against the present nodes and settings.
+    """Checks changes of nodes and settings against the present ones, and returns them as `Wanted`.
 
     Args:
         fixed: why nodes cannot be added, nor get other GPUs (`fixed_nodes`); "": they can.

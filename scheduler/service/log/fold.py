@@ -142,8 +142,8 @@ class State:
     # --- fold -------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> list[Decision]:
-        """Apply one event; decide a pass again. Return the pass's decisions, or [] for any other
-        event. Raise Diverged where they differ from the recorded ones.
+        """Apply one event; a decision pass is decided again. Return the pass's decisions, or [] for
+        any other event. Raise Diverged where they differ from the recorded decisions.
         """
         if event.seq <= self.seen:
             raise ValueError(f"event {event.seq} comes after event {self.seen}")
@@ -158,10 +158,10 @@ class State:
         return decisions
 
     def follow(self, event: Event, taken: Sequence[Decision]) -> None:
-        """Apply one event of the log; a pass is not decided again.
+        """Apply one event of the log; a decision pass is not decided again.
 
         Args:
-            taken: the recorded decisions, if the event is a pass.
+            taken: the recorded decisions, if the event is a decision pass.
         """
         if event.kind is not Kind.DECIDED:
             self.note(event)
@@ -482,5 +482,5 @@ HANDLERS: dict[Kind, Callable[[State, Listener, Event], None]] = {
 
 
 def grants(decisions: Sequence[Decision]) -> list[str]:
-    """Return the ids of the jobs to which the decisions of a pass gave GPUs."""
+    """Return the ids of the jobs to which the decisions of a decision pass gave GPUs."""
     return [d.job_id for d in decisions if d.action in GIVES_GPUS]

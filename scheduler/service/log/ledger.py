@@ -70,8 +70,8 @@ class Ledger:
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """Return whether an event changes jobs, nodes or settings. False for one that comes too
-        late or twice.
+        """Return whether an event changes jobs, nodes or settings. Return False for an event that
+        comes too late or twice.
         """
         if event.kind in ABOUT_NODES:
             return self.nodes.matters(event)
@@ -114,8 +114,8 @@ class Ledger:
             self._changed[event.job_id] = None
 
     def decided(self, decisions: Iterable[Decision]) -> None:
-        """Apply the decisions of a pass, in order. Raise IllegalTransition where a job's phase does
-        not allow one.
+        """Apply the decisions of a decision pass, in order. Raise IllegalTransition where a job's
+        phase does not allow a decision.
         """
         for d in decisions:
             if d.action is Action.CHANGE_NODE:

@@ -205,7 +205,7 @@ class Present:
 
 def _has(policy: str, settings: Mapping[str, Any]) -> bool:
     """Return whether a policy accepts `settings`. The table of an older database may also hold
-    changes of settings that were refused later.
+    changes of settings that were refused.
     """
     try:
         settings_of(policy, settings)

@@ -92,8 +92,8 @@ def changed_in_use(
 def _asked(
     fields: Mapping[str, str], model: AdditiveModel | None = None, parts: Sequence[str] = ()
 ) -> Asked:
-    """Return the change that a form's fields ask for. For a shape drawn by hand, it holds only the
-    `parts` that were moved.
+    """Return the change of a shape function that a form's fields ask for. For a shape drawn by
+    hand, the change holds only the `parts` that were moved.
     """
     asked = Asked(**{name: fields.get(name, "").strip() for name in FIELDS})
     if model is None or asked.kind != "draw" or fields.get("of") != asked.feature:

@@ -195,8 +195,9 @@ class PageQueries(VisibleQueries):
         return silent(self._store).sentences(self._store.clock.now())
 
     def not_modelled(self) -> list[str]:
-        """Return what the policy `slurm` leaves out of its copy of this Slurm, could not read, or
-        withdrew, a line each. Only operators see it.
+        """Return, a line each, what the policy `slurm` leaves out of its copy of this Slurm, what
+        could not be read, and which kinds of claims (predictions shown to people) it no longer
+        makes. Only operators see these lines.
         """
         if not self.viewer.sees_all:
             return []

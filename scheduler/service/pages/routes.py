@@ -475,8 +475,8 @@ def static(request: Request, name: str) -> Response:
 
 
 async def _room(request: Request, viewer: Asking) -> Tail:
-    """Return the `Tail` that follows the log, where one more listener fits. Raise Problem (503)
-    where too many listen.
+    """Return the `Tail` that follows the log for live pages. Raise Problem (503) where it has too
+    many listeners already.
     """
     state = request.app.state
     if not hasattr(state, "tail"):

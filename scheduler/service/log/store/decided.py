@@ -19,8 +19,9 @@ WAITS_AGAIN = (Action.WAIT, Action.PREEMPT)
 def write_decisions(
     connection: Connection, made: Sequence[Decision], texts: Sequence[str], event: int
 ) -> None:
-    """Write decisions as rows. `texts`: the canonical JSON of each; `event`: `seq` of the event of
-    their pass. Delete the latest forecasts of jobs that have a new reason to wait.
+    """Write decisions as rows, and delete the latest forecasts of jobs that have a new reason to
+    wait. `texts`: the canonical JSON of each decision; `event`: `seq` of the event of their
+    decision pass.
     """
     rows = [
         {
