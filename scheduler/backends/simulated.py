@@ -408,8 +408,8 @@ class World:
 
 
 class _Journal:
-    """A file of JSON lines with the requests to a world. A last line that was cut short is
-    ignored.
+    """A file of JSON lines with the requests to a simulated world. A last line that was cut short
+    is ignored.
     """
 
     def __init__(self, path: Path):

@@ -79,7 +79,7 @@ class Drawing:
 
 def trees(bundle: Bundle) -> tuple[Drawing | None, Drawing | None, Drawing | None]:
     """Return drawings of the packing tree, the pair-speed tree and the hinge of pair speeds (a line
-    with one bend); None for one that the bundle lacks.
+    with one bend) in a bundle of models; None for one that the bundle lacks.
     """
     return (
         drawing(_branch(bundle.packing.tree, _score)) if "packing" in bundle.parts else None,

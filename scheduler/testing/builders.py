@@ -147,8 +147,9 @@ def cluster_of(
 def a_stage(
     *, limit: float = 200.0, max_gpus: int = 8, lender: str | None = None, **more: Any
 ) -> ProfilingStage:
-    """Return a profiling stage. `lender`: virtual cluster that lends it further nodes when many
-    jobs wait to be profiled (`more`: arguments of `Scaling`); None: its nodes are fixed.
+    """Return a profiling stage (it measures jobs before they join a queue). `lender`: virtual
+    cluster that lends it further nodes when many jobs wait to be profiled (`more`: arguments of
+    `Scaling`); None: its nodes are fixed.
     """
     forecast = more.pop("forecast", None)
     scaling = Scaling(lender, **more) if lender is not None else None

@@ -94,8 +94,9 @@ class PolicyContract:
         return truth(world.samples) if policy.capabilities.oracle else UserMeans()
 
     def stage(self, world: World, policy: Policy) -> Stage | None:
-        """Return a profiling stage for a world, with at most two nodes; None where the policy does
-        not profile. The virtual cluster with most nodes lends further ones.
+        """Return a profiling stage (it measures jobs before they join a queue) for a world, with at
+        most two nodes; None where the policy does not profile. The virtual cluster with most nodes
+        lends further ones.
         """
         nodes = sum(world.lent.values())
         if not policy.capabilities.profiles or not nodes:

@@ -258,8 +258,8 @@ def _slots(found: Survey) -> list[str]:
 
 
 def _read_known(known: Path | None, sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
-    """Return what `Host.keep` wrote, if it fits nodes of these sizes; () where there is no such
-    file.
+    """Return the names of GPUs by node that `Host.keep` wrote, if they fit nodes of these sizes;
+    else ().
     """
     if known is None:
         return ()

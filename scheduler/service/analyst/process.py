@@ -241,8 +241,8 @@ class Analyst:
         return max(mended, 0 if kept is None else kept.seen)
 
     def _remember(self, gone: Iterable[SubmittedJob] = ()) -> None:
-        """Wrap the core's estimator in a `Memory`. Tell it of the jobs in `gone` and in the core,
-        in the order of their submission.
+        """Wrap the core's estimator in a `Memory`. Give that the jobs in `gone` and those in the
+        core, in the order of their submission.
         """
         core = self.state.core
         memory = Memory(core.estimator, asks=not core.policy.capabilities.estimates)

@@ -76,7 +76,7 @@ Key = Annotated[
 async def submit(
     asked: SubmitRequest, request: Request, response: Response, view: Seen, key: Key = None
 ) -> JobRow:
-    """Submit a job. It is stored in the log, for good, when the answer comes."""
+    """Submit a job. Once the answer comes, the job is stored in the log for good."""
     changes: Changes = request.app.state.changes
     written = await wrap_future(changes.submit(view.viewer, asked, key))
     response.headers["Location"] = f"{request.url.path}/{written.job_id}"

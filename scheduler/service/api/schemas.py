@@ -257,7 +257,7 @@ class ChangeNodeRequest(_NodeShape):
 
 
 class SettingsRequest(Request):
-    """Settings of the policy, by their dotted names; the others stay."""
+    """Settings of the policy to be changed, by their dotted names; the others stay."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"settings": {"ageing": 0.5, "fairness.weight": 1.0}}]}

@@ -128,8 +128,8 @@ class Writer:
         room: Room | None = None,
         payload: Payload | None = None,
     ) -> Future[Written]:
-        """Append an event, with the row of `jobs` and the payload when it submits a job. Return a
-        future that is done once it is committed.
+        """Append an event. If it submits a job, also write the job's row of `jobs` and its payload
+        (command and environment). Return a future that is done once it is committed.
 
         The future raises Problem: 422 when the idempotency key was used for another request, 429
         when the submitter has no `room` for one more job.

@@ -516,8 +516,8 @@ class Decider:
     # --- models -----------------------------------------------------------------------------
 
     def _watch_champion(self) -> None:
-        """If the champion's folder has changed, log that its bundle comes into use, or that it was
-        refused, and why.
+        """If the folder of the champion (the models to use) has changed, log that its bundle comes
+        into use, or that it was refused, and why.
         """
         now = self.clock.monotonic()
         if self.champion is None or now < self._champion_due:

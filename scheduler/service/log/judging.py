@@ -212,9 +212,9 @@ def _previewed(
 def _promoted(
     one: Proposal, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> Done | None:
-    """Promote a proposed version, or go back to the previous champion. Return the result, or None
-    if the service was stopping. The command names the version, so that repeating it has no further
-    effect.
+    """Promote a proposed version of the models, or go back to the previous champion (the models in
+    use before). Return the result, or None if the service was stopping. The command names the
+    version, so that repeating it has no further effect.
     """
     assert one.wanted is not None
     judged = one.judged

@@ -118,7 +118,7 @@ def _decided(store: Store) -> int:
 
 
 def due(store: Store, after: int, upto: int) -> Iterator[Notice]:
-    """Yield messages about the events `after` < seq <= `upto`, in their order."""
+    """Yield messages to owners about the events `after` < seq <= `upto`, in their order."""
     columns = (events.c.seq, events.c.kind, events.c.at, *jobs.c)
     query = (
         select(*columns)

@@ -91,7 +91,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """How a promotion ended. `error`: why it failed; "": the models are champion now."""
+    """How a promotion ended. `error`: why it failed; "": the proposed models are in use now."""
 
     at: float
     error: str = ""
@@ -110,7 +110,9 @@ class Proposal:
 
     @property
     def back(self) -> bool:
-        """Return whether the proposal asks for the former champion to come back."""
+        """Return whether the proposal asks for the former champion (the models in use before) to
+        come back.
+        """
         return not self.proposed.digest
 
     @property
@@ -179,9 +181,9 @@ class Proposals:
         return self.one(name)
 
     def go_back(self, *, by: str, why: str, now: float) -> Proposal:
-        """Store the request to return to the former champion as a proposal, and return the
-        proposal. Raise NoProposal where that is asked for already, or `why` is empty or more than
-        one line.
+        """Store the request to return to the former champion (the models in use before) as a
+        proposal, and return the proposal. Raise NoProposal where that is asked for already, or
+        `why` is empty or more than one line.
         """
         _check_why(why)
         if any(one.back and not one.done for one in self.each()):

@@ -147,7 +147,9 @@ def _on_the_same_jobs(
 
 
 def _copy(settings: Settings, digest: str) -> Bundle:
-    """Return the kept copy of a bundle that was in use. Raise BundleError where there is none."""
+    """Return the kept copy of a bundle of models that was in use. Raise BundleError where there is
+    none.
+    """
     if not DIGEST.fullmatch(digest):
         raise BundleError("There are no such models.")
     return Bundle.load(settings.state_dir / "bundles" / digest)

@@ -34,8 +34,9 @@ def proposals(request: Request, viewer: Operator) -> Response:
 
 @router.post("/models/proposals")
 def propose(request: Request, viewer: Operator) -> Response:
-    """Propose the models in use with a shape changed (the fields of `Asked`), and show the
-    proposals."""
+    """Propose the models in use with one shape function changed (form fields: those of `Asked`),
+    and show the proposals.
+    """
     fields = form(request, lists=("points",))
     now = request.app.state.changes.now()
     today = datetime.fromtimestamp(now, UTC).date()

@@ -457,8 +457,8 @@ class PageQueries(VisibleQueries):
         return {(vc, phase): (n, at) for vc, phase, n, at in rows}
 
     def inputs(self, digest: str, limit: int = 2000) -> list[tuple[str, ...]]:
-        """Return the feature values behind the latest scores of a bundle, as a tuple of texts for
-        each job. No job is named: the values are only counted.
+        """Return the feature values behind the latest scores of a bundle of models, as a tuple of
+        texts for each job. No job is named: the values are only counted.
         """
         scored = select(decisions.c.seq, decisions.c.job_id, decisions.c.body).where(
             decisions.c.action == "enqueue"

@@ -319,7 +319,7 @@ async def histories_of(request: Request, viewer: Asking, job_id: str) -> Respons
 
 def _terms(queries: PageQueries, job_id: str) -> list[Chart]:
     """Return charts of the terms of a job's last score, with the job's own value marked in each; []
-    where the bundle that made the score is no longer in use.
+    where the models that made the score are no longer in use.
     """
     bundle, events = bundle_in_use(queries.bundle()), page_of(queries, job_id).drawn.story.events
     score = next((e.decision.score for e in reversed(events) if e.decision.score), None)
