@@ -215,8 +215,8 @@ def _slurm(job: JobRow, now: float) -> list[tuple[str, str]]:
 
 
 def _timeline(queries: PageQueries, job: JobRow, now: float) -> Timeline | None:
-    """Return the timeline of the job's virtual cluster, with the job's planned slot (time and GPUs)
-    if it waits; None where the job has ended.
+    """Return the timeline of the job's virtual cluster, with the job's planned slot (its forecast
+    time on GPUs) if it waits; None where the job has ended.
     """
     if job.ended_at is not None:
         return None
