@@ -1,1 +1,2 @@
-"""What is known about a job at the moment it is submitted; the same code offline and online."""
+"""Features of a job: what is known about it when it is submitted. Training and the live service
+compute them with the same code."""

@@ -1,6 +1,5 @@
-"""How alike two texts are. Where rapidfuzz is installed it answers, many times faster; without it,
-as on a login node, the same figures are computed here.
-"""
+"""Similarity of two texts, 0 to 100. With rapidfuzz installed it is computed many times faster;
+without it, as on a login node, the code here computes the same figures."""
 
 from __future__ import annotations
 
@@ -15,9 +14,8 @@ except ModuleNotFoundError:
 
 
 def most_alike(name: str, known: Sequence[str], at_least: float) -> str | None:
-    """Return which of several texts is most like `name`, the first of equals; None where none is
-    `at_least` so alike (0 to 100).
-    """
+    """Return the text of `known` that is most like `name`, the first one if several are. Return
+    None if no text's similarity (0 to 100) is `at_least`."""
     if not HAS_RAPIDFUZZ:
         return most_alike_here(name, known, at_least)
     match = process.extractOne(name, known, scorer=fuzz.ratio, score_cutoff=at_least)
@@ -25,13 +23,14 @@ def most_alike(name: str, known: Sequence[str], at_least: float) -> str | None:
 
 
 def most_alike_here(name: str, known: Sequence[str], at_least: float) -> str | None:
-    """Return what `most_alike` does, without rapidfuzz."""
+    """Return what `most_alike` returns, computed without rapidfuzz."""
     best = max(known, key=lambda one: ratio(name, one), default=None)
     return best if best is not None and ratio(name, best) >= at_least else None
 
 
 def ratio(one: str, other: str) -> float:
-    """Return how alike two texts are, 0 to 100: their normalised indel similarity."""
+    """Return the similarity of two texts, 0 to 100: the normalised indel similarity (2 x longest
+    common subsequence / total length)."""
     where: dict[str, int] = {}
     for place, letter in enumerate(one):
         where[letter] = where.get(letter, 0) | 1 << place

@@ -1,4 +1,4 @@
-"""How much a job is to do, as its command or its own settings have it: epochs, or steps.
+"""The amount of training that a job asks for in its command or settings files: epochs or steps.
 
 >>> of_command(["python", "train.py", "--epochs", "90"])
 Amount(epochs=90.0, steps=None)
@@ -72,9 +72,10 @@ class Amount(NamedTuple):
     steps are both stated, the job ends at whichever comes first.
 
     Attributes:
-        patience: number of units without an improvement after which training stops early; 0: stops
-            early at an unknown number.
-        runs: number of such runs one after the other (folds, seeds, trials); infinite: unknown.
+        patience: number of units without an improvement after which training stops early; 0: it may
+            stop early, after an unknown number. None: it does not stop early.
+        runs: number of runs of that amount, one after the other (folds, seeds, trials); infinite:
+            several, their number unknown; None: one.
     """
 
     epochs: float | None = None
@@ -84,10 +85,9 @@ class Amount(NamedTuple):
 
 
 def of_command(command: Sequence[str]) -> Amount:
-    """Return how much a command asks for, by options such as `--epochs 90` or `--max-steps=5000`.
-    They are found behind a shell and its loops too. Where an option is repeated, the last one
-    counts.
-    """
+    """Return the amount of training that a command states, by options such as `--epochs 90` or
+    `--max-steps=5000`. Commands inside a shell line and its loops are read, too. If an option is
+    repeated, the last one counts."""
     return of_commands(one_of(command))
 
 
@@ -113,16 +113,16 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
 
 
 def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, float]]:
-    """Return (stated amount, how often its command is run). A command that only replaces
-    another, where that fails, counts 0 times.
-    """
+    """Return (stated amount, number of times that its command is run) for each command. A command
+    that runs only if an earlier one fails (`||`, `else`) counts 0 times, unless it is the first."""
     return [
         (found, 0.0 if i and one.otherwise else one.times) for i, (found, one) in enumerate(stated)
     ]
 
 
 def _of_words(command: Sequence[str]) -> Amount:
-    """Return the amount that a command's own words state; files that it names are not read."""
+    """Return the amount of training that a command's own arguments state. Files that the command
+    names are not read."""
     found: dict[str, float] = {}
     runs = _swept(command) * _of_agent(command)
     for name, value, _ in _settings(command):
@@ -150,7 +150,8 @@ def _of_words(command: Sequence[str]) -> Amount:
 
 
 def _swept(command: Sequence[str]) -> float:
-    """Return the number of runs that a sweep of Hydra makes; 1 if the command is no sweep."""
+    """Return the number of runs that a parameter sweep of Hydra (`--multirun`) makes; 1 if the
+    command is no sweep."""
     script = next((i for i, word in enumerate(command) if word.endswith(".py")), len(command))
     if "--multirun" not in command and "-m" not in command[script:]:
         return 1.0
@@ -194,9 +195,8 @@ def _of_zoo(command: Sequence[str]) -> float | None:
 
 
 def _of_program(command: Sequence[str]) -> float | None:
-    """Return the epochs that nnU-Net trains for, by the trainer it names or else 1,000; None
-    for other commands.
-    """
+    """Return the number of epochs that a command of nnU-Net trains for: that of the trainer that it
+    names, otherwise 1,000. Return None for other commands."""
     if not any(word.endswith(("nnUNetv2_train", "nnUNet_train")) for word in command):
         return None
     found = _NNUNET.search(" ".join(command))
@@ -206,7 +206,7 @@ def _of_program(command: Sequence[str]) -> float | None:
 @dataclass(frozen=True, slots=True)
 class Work:
     """The amount of training that a job's command asks for, and digests by which the command is
-    compared with others of its user. No text of the command is kept.
+    compared with other commands of the same user. No text of the command is kept.
 
     Attributes:
         unit: ``epoch`` or ``step``.
@@ -214,7 +214,7 @@ class Work:
         batch: batch size; None if the command names none.
         script: digest of the program.
         words: digest of the other arguments, with numbers left out.
-        rest: digest of those numbers and of the working directory.
+        rest: digest of the numbers in the arguments and of the working directory.
     """
 
     unit: str
@@ -228,10 +228,13 @@ class Work:
     def of(
         cls, command: Sequence[str], more: Mapping[str, float] | None = None, workdir: str = ""
     ) -> Work | None:
-        """Return the amount of work of a command, or None if the command does not state it.
-        Arguments of the command override `more`, the settings of files that it names.
+        """Return the amount of work of a command. Return None if the command does not state one
+        amount: it states none, several runs, or several different amounts.
 
-        None: it does not say how much it is to do.
+        Args:
+            more: settings found in files that the command names, as of `features.asked.of_files`.
+                Arguments of the command override them.
+            workdir: working directory of the command; it goes into the digest `rest`.
         """
         commands = one_of(command)
         asked = of_commands(commands)
@@ -286,8 +289,11 @@ def _runs_script(words: Sequence[str]) -> bool:
 
 
 def of_settings(settings: object) -> dict[str, float]:
-    """Return the amount of work and the batch size in parsed settings, by name, however deeply
-    nested.
+    """Return the settings that state an amount of work or a batch size: {name: number}. Nested
+    settings are searched, too.
+
+    Args:
+        settings: a parsed file of settings, usually a mapping.
     """
     found: dict[str, float] = {}
     if isinstance(settings, Mapping):
@@ -302,7 +308,8 @@ def of_settings(settings: object) -> dict[str, float]:
 
 
 def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
-    """Yield (name, value, places of both) for each pair of arguments that may be a setting."""
+    """Yield (name, value, indices of the arguments) for each argument or pair of arguments that may
+    be a setting: `name=value` or `--name value`."""
     for i, part in enumerate(command):
         name, equals, value = part.partition("=")
         if equals:
@@ -326,7 +333,8 @@ def _program(command: Sequence[str]) -> str:
 
 
 def digest_of(command: Sequence[str], workdir: str) -> str:
-    """Return a digest of a command and its working directory, the same for equal ones."""
+    """Return a digest of a command and its working directory. Equal commands in equal directories
+    have equal digests."""
     return _digest([workdir, *command])
 
 
@@ -341,9 +349,8 @@ _PATIENCE = re.compile(
 
 
 def patience(line: str) -> float | None:
-    """Return the units without an improvement after which the job stops, read from a printed line.
-    Return None where the line does not say.
-    """
+    """Return the number of units (epochs or steps) without an improvement after which the job
+    stops, as read from a line that the job printed. Return None if the line does not say."""
     found = _PATIENCE.search(line)
     if found is not None:
         return float(found[1]) or None
@@ -354,7 +361,8 @@ _COUNTS = re.compile(r"train(?:ing)?[ _](?:step|iter|iteration)", re.IGNORECASE)
 
 
 def printed(line: str) -> list[tuple[str, float]]:
-    """Return (unit, number) of each setting of the amount of work in a printed line."""
+    """Return (unit, number) for each setting in a line printed by a job that says how much it will
+    do. `unit` is "epochs" or "steps"."""
     found = []
     for match in _PRINTED.finditer(line):
         unit, number = _unit(match[1]), _number(match[2].rstrip(",_"))

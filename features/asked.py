@@ -1,6 +1,8 @@
-"""How much a command asks for, with the files that it names: settings, and scripts of a shell.
+"""The amount of training that a command asks for, also in the files that it names: settings and
+shell scripts.
 
-For who may read these files, such as the person who submits: no service reads files of others.
+Only a process that may read these files calls this, such as the one that submits the job. The
+service does not read files of its users.
 """
 
 from __future__ import annotations
@@ -37,9 +39,8 @@ def amount_of(command: Sequence[str], workdir: Path) -> Amount:
 
 
 def of_files(command: Sequence[str], workdir: Path) -> dict[str, float]:
-    """Return the amounts and the batch size found in the settings and scripts that a command names.
-    Of a setting that is repeated, the last one counts.
-    """
+    """Return the amounts of training and the batch size, {name: number}, found in the settings and
+    scripts that a command names. If a setting is repeated, the last one counts."""
     return _of(one_of(command), workdir, 0)
 
 
@@ -67,9 +68,8 @@ def _of_script(path: Path, arguments: Sequence[str], workdir: Path, depth: int) 
 
 
 def _settings(words: Sequence[str], workdir: Path) -> Iterator[Path]:
-    """Yield the files of settings that the words of a command name, whether they exist or not.
-    Hydra's are named by configuration and group, and lie in the usual folders.
-    """
+    """Yield the paths of the settings files that a command names, whether they exist or not. Files
+    of Hydra are named by configuration and group, and searched for in the usual folders."""
     options = dict(pairwise(words))
     folder, name = None, ""
     for word in words:

@@ -1,4 +1,4 @@
-"""When a job was submitted, on the clock of the people who submitted it."""
+"""Calendar features of a job: hour and weekday of its submission, in the site's time zone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ SPECS = (
 
 
 def values(submit_time: float, zone: tzinfo) -> tuple[Value, ...]:
-    """Return hour of the day (0 to 24, with fraction) and weekday of an epoch time."""
+    """Return hour of the day (0 to 24, with fraction) and weekday of a time given in seconds since
+    the epoch."""
     local = datetime.fromtimestamp(submit_time, zone)
     hour = local.hour + local.minute / 60 + local.second / 3600
     return hour, WEEKDAYS[local.weekday()]

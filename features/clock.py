@@ -1,4 +1,4 @@
-"""The clocks of a host: the time of day, which is set, and one that only goes on.
+"""The clocks of a host: its time of day, which can be set, and its monotonic clock, which cannot.
 
 Standard library only.
 """
@@ -18,9 +18,8 @@ SLEWED = 0.95  # of its speed the clock goes at while it waits for the time of d
 
 @cache
 def boot_id() -> str:
-    """Return an id of this boot of the machine, "" where there is none. Process ids and monotonic
-    times mean nothing beyond one boot.
-    """
+    """Return an id of the current boot of this machine, or "" if the machine gives none. Process
+    ids and monotonic times of different boots cannot be compared."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -32,9 +31,8 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_elapsed(text: str) -> float | None:
-    """Return the seconds of ``[D-]HH:MM:SS``, ``MM:SS`` or ``D-HH[:MM]``; None if the text is none
-    of them.
-    """
+    """Return the seconds of a time in the format ``[D-]HH:MM:SS``, ``MM:SS`` or ``D-HH[:MM]``; None
+    if the text has none of these formats."""
     match = re.fullmatch(r"(?:(\d{1,6})-)?((?:\d{1,9}:){0,2}\d{1,9}(?:\.\d+)?)", text)
     if not match:
         return None
@@ -50,10 +48,10 @@ def parse_elapsed(text: str) -> float | None:
 
 
 def read_seconds(text: str) -> float:
-    """Return the seconds of a time that a person typed: as sbatch has it, with a unit, or plain
-    seconds.
+    """Return the seconds of a time that a person typed: in sbatch's format (`1:30:00`), with a unit
+    (`6h`), or as plain seconds.
 
-    Raises ValueError.
+    Raises ValueError if the text is no time.
     """
     given = text.strip()
     seconds = parse_elapsed(given)
@@ -71,7 +69,7 @@ class Clock:
     Args:
         wall: function that returns the time of day, seconds since the epoch. It may jump.
         monotonic: function that returns seconds since a fixed time, the same for all processes of
-            one `boot`.
+            one boot of the host.
         sleep: function that waits for a number of seconds.
         boot: id of the start of the host from which `monotonic` counts; "": times of other
             processes cannot be compared.
@@ -90,14 +88,15 @@ class Clock:
 
     @classmethod
     def by(cls, time: Callable[[], float]) -> Clock:
-        """Return a clock that takes both times from `time` and never sleeps."""
+        """Return a clock for which `time` is both the time of day and the monotonic time, and whose
+        sleep returns at once."""
         return cls(time, time, lambda _: None, "by hand")
 
     def now(self) -> float:
         """Return the time of day, seconds since the epoch. It never goes back.
 
-        When the host's is set back, this goes on, a twentieth slower until the host's has caught
-        up: what starts and ends meanwhile still lasts as long as it lasts.
+        If the host's clock is set back, the returned time goes on a twentieth slower, until the
+        host's clock has caught up. So durations measured meanwhile stay nearly right.
         """
         was, then = self._last
         here = self.monotonic()
@@ -106,12 +105,12 @@ class Clock:
         return now
 
     def not_before(self, at: float) -> None:
-        """Keep the clock from going back before `at`, a time that was read elsewhere already."""
+        """Set the clock forward to `at`, if `now` is earlier, so that it never returns a time
+        before `at`. For a time that another process has already recorded."""
         if at > self.now():
             self._last = at, self.monotonic()
 
     def ahead_s(self) -> float:
-        """Return by how many seconds `now` is ahead of the host's time of day, which was set
-        back.
-        """
+        """Return by how many seconds `now` is ahead of the host's time of day. That is more than 0
+        after the host's clock was set back."""
         return self.now() - self.wall()

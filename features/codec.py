@@ -1,4 +1,4 @@
-"""Dataclasses as JSON and back, of older and newer versions too."""
+"""Dataclasses as JSON and back. JSON written by an older or newer version can be read, too."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ Json = dict[str, Any]  # an object of a document that is handed on: whoever read
 
 
 def encode(value: Any) -> Any:
-    """Return a value as what JSON can hold; fields of dataclasses at their defaults are left
-    out.
-    """
+    """Return `value` as JSON can hold it: dataclasses become dicts, without the fields that have
+    their default value."""
     if is_dataclass(value):
         pairs = ((f, getattr(value, f.name)) for f in fields(value))
         return {f.name: encode(one) for f, one in pairs if one != _default(f)}
@@ -30,8 +29,8 @@ def encode(value: Any) -> Any:
 def decode(kind: type[T], body: Any) -> T:
     """Return the value of type `kind` that `encode` turned into `body`.
 
-    A field that is missing takes its default, one that is not known is ignored. TypeError where a
-    field without a default is missing.
+    A missing field takes its default, and an unknown field is ignored. Raises TypeError if a field
+    without a default is missing.
     """
     read: Callable[[Any], T] = _reader(kind)  # type: ignore[arg-type]
     return read(body)
@@ -44,9 +43,9 @@ def _default(field: Field[Any]) -> Any:
 
 @cache
 def _reader(kind: Any) -> Callable[[Any], Any]:
-    """Return a function that makes a value of type `kind` of what JSON holds. A dataclass, an
-    enum, and lists, tuples, mappings and options of these are made; other values stay.
-    """
+    """Return a function that turns parsed JSON into a value of type `kind`. It builds dataclasses,
+    enums, and lists, tuples, mappings and optional values of these; other values are returned
+    unchanged."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _reader(args[0])

@@ -1,4 +1,4 @@
-"""What an owner says of how long a job will run: a time, "test" or "full".
+"""How long the owner of a job expects it to run: a time, "test" or "full".
 
 Standard library only.
 """
@@ -13,9 +13,8 @@ MOST_S = 1e9  # a statement of more says nothing
 
 
 def expected(text: str) -> tuple[float, float] | None:
-    """Return the shortest and the longest duration (s) that an owner's words allow: "test", "full",
-    or a time. Return None for "" and for anything else.
-    """
+    """Return the range of durations (shortest, longest), in seconds, that an owner's answer allows:
+    "test", "full", or a time. Return None for "" and for any other text."""
     if text in NAMED_S:
         return NAMED_S[text]
     seconds = seconds_of(text)
@@ -23,9 +22,8 @@ def expected(text: str) -> tuple[float, float] | None:
 
 
 def checked(text: str) -> str:
-    """Return what an owner expects, in the form in which it is stored. Raise ValueError where it
-    names no length.
-    """
+    """Return an owner's answer with surrounding spaces removed, as it is stored. Raise ValueError
+    if it is neither empty, a time, "test" nor "full"."""
     given = text.strip()
     if given and expected(given) is None:
         raise ValueError(f"{given} is no length; give 6h, 1:30:00, test or full")
@@ -33,7 +31,7 @@ def checked(text: str) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds that a text names, or 0 where it is no time."""
+    """Return the seconds of a time as `read_seconds` reads it, or 0 if the text is no time."""
     try:
         return read_seconds(text)
     except ValueError:

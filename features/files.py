@@ -1,10 +1,10 @@
-"""Files that appear whole: written under a temporary name, then renamed.
+"""Writing files atomically: under a temporary name first, then renamed.
 
-Whoever reads finds the old file or the new one, never half of one, also when the writer is killed;
-with `durable`, also when the power fails. The temporary name is the writer's own, so two writers
-of one file do not meet: the one that ends last has its way. Only regular files are replaced: a
-device or a pipe stays what it is. A link that another user put into a folder of everybody's (/tmp)
-leads nowhere.
+A reader finds the old file or the new one, never half of one, also when the writer is killed; with
+`durable`, also when the power fails. Each writer has its own temporary name, so that two writers of
+one file do not disturb each other: the file of the one that ends last stays. Only regular files are
+replaced; a device or a pipe is refused. So is a link that another user has put into a shared folder
+such as /tmp.
 
 Standard library only: the local backend's zygote runs without site-packages.
 """
@@ -39,22 +39,23 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of the file system
 
 
 class FolderBusy(OSError):
-    """Raised where another process writes into the folder; `strerror` names that process."""
+    """Raised if another process is writing into the folder; `strerror` names that process."""
 
 
 @contextmanager
 def replacing(
     path: str | Path, *, durable: bool = False, mode: int | None = None, folders: bool = True
 ) -> Iterator[Path]:
-    """Give an empty file to write. It becomes `path` when the block ends, and is removed if the
-    block fails. If `path` is a link, the file that it points to is replaced.
+    """Yield the path of an empty temporary file. It replaces `path` when the block ends, and is
+    removed if the block fails. If `path` is a link, the file that it points to is replaced.
 
     Args:
-        durable: on disk, and its name too, before this returns; so are folders that are made.
-        mode: of the new file, less the umask; None: as that of the file it replaces, else 0o666.
-        folders: make those that are missing.
+        durable: wait until the file, its name and new folders are on disk.
+        mode: permission bits of the new file, less the umask; None: those of the replaced file, or
+            0o666 if there is none.
+        folders: create missing parent folders.
 
-    Raises OSError: it cannot be written there, or `path` is no regular file.
+    Raises OSError if the file cannot be written, or if `path` is no regular file.
     """
     target, before = _target(path)
     if folders:
@@ -89,7 +90,8 @@ def write_whole(
     mode: int | None = None,
     folders: bool = True,
 ) -> None:
-    """Write a file, whole or not at all; text as UTF-8. See `replacing`."""
+    """Write `content` to a file atomically, text as UTF-8. The arguments are those of
+    `replacing`."""
     data = content.encode() if isinstance(content, str) else content
     with replacing(path, durable=durable, mode=mode, folders=folders) as partial:
         file = os.open(partial, os.O_WRONLY | os.O_CLOEXEC)
@@ -100,12 +102,12 @@ def write_whole(
 
 
 def write_json(path: str | Path, value: object) -> None:
-    """Write JSON, whole or not at all."""
+    """Write a value as JSON to a file, atomically."""
     write_whole(path, json.dumps(value, indent=2) + "\n")
 
 
 def write_table(path: str | Path, table: pa.Table) -> None:
-    """Write Parquet, whole or not at all."""
+    """Write a table as Parquet to a file, atomically."""
     import pyarrow.parquet as pq
 
     with replacing(path) as partial:
@@ -113,13 +115,13 @@ def write_table(path: str | Path, table: pa.Table) -> None:
 
 
 def write_all(file: int, data: bytes) -> None:
-    """Write all of `data`. Raise OSError when the disk is full."""
+    """Write all of `data` to the file descriptor `file`. Raise OSError when the disk is full."""
     while data:
         data = data[os.write(file, data) :]
 
 
 def sync(path: Path) -> None:
-    """Wait until a file's content, or the names in a folder, are on disk."""
+    """Wait until a file's content, or the entries of a folder, are on disk."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)
@@ -136,17 +138,18 @@ def _make(folder: Path, *, durable: bool) -> None:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Return the temporary files in `folder`. While another process writes they may be in use;
-    under `only_writer` they are what killed processes left.
-    """
+    """Return the temporary files of `replacing` in `folder`. Another process may be writing them,
+    unless the caller holds `only_writer`: then killed processes left them."""
     return list(folder.glob(".*.partial"))
 
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing into a folder of files that belong together.
+    """Keep other processes from writing into a folder while the block runs. Creates the folder if
+    it is missing.
 
-    The folder is made. A killed process lets go of it. Raises FolderBusy: it is another's.
+    The lock is freed also when this process is killed. Raises FolderBusy if another process holds
+    it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
@@ -163,9 +166,8 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int:
-    """Open and lock the lock file at `path`, and return its descriptor. Without the lock where
-    the file system has none. Raises FolderBusy if another process holds it.
-    """
+    """Open and lock the lock file at `path`, and return its descriptor. If the file system has no
+    locks, the file stays unlocked. Raises FolderBusy if another process holds the lock."""
     while True:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         file = os.open(path, flags, 0o666)  # a link may lead to what others want emptied
@@ -190,7 +192,8 @@ def _locked(path: Path) -> int:
 
 
 def _not_planted(path: str | Path) -> None:
-    """Raise OSError for a link that Linux would not follow where `fs.protected_symlinks` is set."""
+    """Raise OSError if `path` is a link in a folder that everybody can write to (such as /tmp), and
+    neither this user nor the folder's owner made the link."""
     try:
         link, folder = os.lstat(path), os.stat(os.path.dirname(path) or ".")
     except FileNotFoundError:

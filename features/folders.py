@@ -1,4 +1,4 @@
-"""Folders that only their user can put anything into."""
+"""Folders into which only their owner can put files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class OpenFolder(ValueError):
 def private_folder(path: str | Path) -> Path:
     """Return a folder into which only this user and root can put files. Create it if missing.
 
-    Raises OpenFolder: another user owns the folder or one above it, or can write to one. Above
-    it, folders with the sticky bit (as /tmp) and groups without other members are allowed.
-    Raises OSError.
+    Raises OpenFolder: another user owns the folder or one above it, or can write to one. Above the
+    folder, folders with the sticky bit (as /tmp) and groups without other members are allowed.
+    Raises OSError if the folder cannot be made or read.
     """
     folder = Path(path).resolve()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -58,11 +58,11 @@ def private_folder(path: str | Path) -> Path:
 
 @contextmanager
 def temporary_folder(prefix: str, base: str | Path | None = None) -> Iterator[Path]:
-    """Yield a temporary folder, as `tempfile.TemporaryDirectory` does. First remove folders with
-    this prefix that killed processes of this user left on this host. A lock in the folder marks it
-    as in use, also by forked processes.
+    """Yield a new temporary folder, as `tempfile.TemporaryDirectory` does. First remove folders
+    with this prefix that killed processes of this user left on this host.
 
-    Whoever uses one holds a lock in it, and so do processes that it has forked.
+    A locked file in the folder marks it as in use. Forked processes inherit the lock and so keep
+    the folder in use.
     """
     base = Path(base or tempfile.gettempdir())
     for left in base.glob(f"{prefix}*"):
@@ -81,10 +81,11 @@ def temporary_folder(prefix: str, base: str | Path | None = None) -> Iterator[Pa
 
 
 def _remove_if_left(folder: Path) -> None:
-    """Remove a temporary folder that nobody uses any more. A lock of another host may not be seen
-    on this one.
+    """Remove a temporary folder if no process uses it any more: it belongs to this user, was made
+    on this host, and its lock is free.
 
-    It is opened once: whoever can rename in `base` may put another of this user's in its place.
+    The folder is opened once and emptied by its descriptor, because another user could put a
+    different folder in its place meanwhile.
     """
     with suppress(OSError), ExitStack() as stack:
         made = os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -105,9 +106,9 @@ def _remove_if_left(folder: Path) -> None:
 
 
 def _others_of(gid: int) -> str:
-    """Return as text who is in a group besides this user and root: the first name and the number of
-    others. Return "" if there is nobody else. If this host does not list the members, say so.
-    """
+    """Return a text that names the members of group `gid` other than this user and root: the first
+    name and the number of others. Return "" if there are none. If this host does not list the
+    members, the text says so."""
     accounts, ours = pwd.getpwall(), (0, os.geteuid())
     try:
         named = grp.getgrgid(gid).gr_mem

@@ -1,4 +1,4 @@
-"""When garbage is collected. Standard library only."""
+"""When Python collects garbage. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Turn garbage collection off inside the block. A full collection of a large heap takes a tenth
-    of a second, for which everybody who writes would wait.
-    """
+    """Turn Python's garbage collection off inside the block. A full collection of a large heap
+    takes a tenth of a second, in which no other thread can write."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,9 +1,9 @@
-"""The one opener of files that somebody else put there: given by a person, kept by another process.
+"""Opening files that came from outside this program: named by a person, or kept by another process.
 
-Such a name may lead to a pipe, a device, a socket or a folder, to a file without end, or to one
-that is gone by the time it is read. Whoever opens it here waits for nobody, reads a bounded part,
-and gets an OSError that says what it is. Of a file that grows, what it held when it was opened is
-read. A link is followed; where a folder is watched, not out of it.
+Such a name may lead to a pipe, a device, a socket, a folder or an endless file, or the file may be
+gone by the time it is read. The functions here never block, read a limited part, and raise an
+OSError that says what is wrong. Of a growing file, only the part that it held when it was opened is
+read. Links are followed; with `within`, only inside that folder.
 
 Standard library only, as `features.files`.
 """
@@ -32,13 +32,13 @@ _HOW = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def descriptor(path: str | Path, *, within: Path | None = None, follow: bool = True) -> int:
-    """Return a descriptor of a regular file, open for reading; it is the caller's to close.
+    """Return a descriptor of a regular file, open for reading. The caller closes it.
 
     Args:
-        within: a folder that is watched: links out of it are refused.
-        follow: links lead on; else one in the file's place is refused.
+        within: a folder that the file must lie in: links that lead out of it are refused.
+        follow: follow a link; if False, a link is refused.
 
-    Raises OSError: it cannot be opened, or is no regular file; `strerror` says so.
+    Raises OSError if the file cannot be opened or is no regular file; `strerror` says which.
     """
     regular(path)  # to open a device may act on it
     file = os.open(path, _HOW if follow else _HOW | os.O_NOFOLLOW)
@@ -53,7 +53,7 @@ def descriptor(path: str | Path, *, within: Path | None = None, follow: bool = T
 
 
 def regular(path: str | Path) -> None:
-    """Raise OSError unless a name leads to a regular file; nothing is opened."""
+    """Raise OSError unless `path` leads to a regular file. The file is not opened."""
     try:
         _regular(os.stat(path), path)
     except ValueError as error:  # a name that no file can have
@@ -62,7 +62,8 @@ def regular(path: str | Path) -> None:
 
 @contextmanager
 def opened(path: str | Path, *, within: Path | None = None) -> Iterator[io.BufferedReader]:
-    """Open a regular file, to be read as far as it reached when it was opened. See `descriptor`."""
+    """Open a regular file and yield it. It ends at the size that it had when it was opened.
+    `within` as in `descriptor`."""
     with open(descriptor(path, within=within), "rb", buffering=0) as raw:
         size = os.fstat(raw.fileno()).st_size
         yield io.BufferedReader(_Held(raw, size), MIB // 4)
@@ -72,7 +73,7 @@ def opened(path: str | Path, *, within: Path | None = None) -> Iterator[io.Buffe
 def opened_text(
     path: str | Path, *, newline: str | None = None, errors: str = "strict"
 ) -> Iterator[TextIO]:
-    """Open a regular file as text in UTF-8. See `opened`."""
+    """Open a regular file as UTF-8 text and yield it, as `opened` does."""
     with opened(path) as file:
         yield io.TextIOWrapper(file, encoding="utf-8", errors=errors, newline=newline)
 
@@ -80,7 +81,7 @@ def opened_text(
 def read_given(path: str | Path, most: int = SMALL, *, within: Path | None = None) -> bytes:
     """Return the content of a regular file of at most `most` bytes.
 
-    Raises OSError: as of `descriptor`, or it holds more.
+    Raises OSError as `descriptor` does, or if the file holds more.
     """
     with open(descriptor(path, within=within), "rb", buffering=0) as file:
         found = os.fstat(file.fileno())
@@ -93,16 +94,18 @@ def read_given(path: str | Path, most: int = SMALL, *, within: Path | None = Non
 def read_text(
     path: str | Path, most: int = SMALL, *, errors: str = "strict", within: Path | None = None
 ) -> str:
-    """Return the content of a regular file as text in UTF-8. See `read_given`.
+    """Return the content of a regular file of at most `most` bytes, as UTF-8 text. See
+    `read_given`.
 
-    Raises OSError, UnicodeDecodeError.
+    Raises OSError as `read_given` does, and UnicodeDecodeError if the content is not UTF-8.
     """
     return read_given(path, most, within=within).decode("utf-8", errors)
 
 
 @contextmanager
 def arrow_file(path: str | Path) -> Iterator[pa.NativeFile]:
-    """Open a regular file for Arrow, which reads it without Python. See `descriptor`."""
+    """Open a regular file and yield it as a file of Arrow, which reads without Python. Raises
+    OSError as `descriptor` does."""
     import pyarrow as pa
 
     file = descriptor(path)
@@ -115,10 +118,7 @@ def arrow_file(path: str | Path) -> Iterator[pa.NativeFile]:
 
 class _Held(io.RawIOBase):
     """A file that ends at the size it had when it was opened, so that text appended later is not
-    read. Files of the kernel (/proc, /sys) report size 0 and are read to their end.
-
-    A file of the kernel's (/proc, /sys) says that it holds nothing: it is read to its end.
-    """
+    read. Files of the kernel (/proc, /sys) report size 0 and are read to their end."""
 
     def __init__(self, raw: io.FileIO, size: int) -> None:
         self._raw, self._end = raw, size
@@ -153,7 +153,8 @@ def _to_the_end(file: io.FileIO, most: int) -> bytes:
 
 
 def _inside(file: int, folder: Path, path: str | Path) -> None:
-    """Raise OSError if an open file does not lie in a folder, by whatever path it was opened."""
+    """Raise OSError unless the open file `file` lies in `folder`. `path` is the name under which it
+    was opened, for the message."""
     lies = os.readlink(f"/proc/self/fd/{file}")
     if not Path(lies).is_relative_to(os.path.realpath(folder)):
         raise OSError(errno.EACCES, "is a link out of its folder", str(path))

@@ -1,8 +1,9 @@
-"""What is remembered of the past jobs of one key: a user, a (user, GPUs), a template, a VC.
+"""What the features remember of past jobs, per key: a user, a (user, GPUs), a template (jobs that
+are submitted again and again) or a virtual cluster.
 
-Only jobs that have *ended* feed the duration statistics; jobs still running are seen as lower
-bounds. Every update and every read is O(1) in the number of jobs seen, and the memory of a key
-is bounded, but for one entry per job of it that is running now.
+Only *ended* jobs count in the statistics of durations; running jobs count as lower bounds. Every
+update and every read is O(1) in the number of jobs seen. The memory of a key is bounded, except for
+one entry per running job.
 """
 
 from __future__ import annotations
@@ -59,8 +60,12 @@ RUNNING = (
 def specs(
     prefix: str, who: str, family: str, stats: tuple[tuple[str, str, str], ...]
 ) -> list[FeatureSpec]:
-    """Return the specs of `stats` for one kind of key, in the order in which its values are
-    given.
+    """Return one FeatureSpec per entry of `stats`, in that order.
+
+    Args:
+        prefix: start of the features' names, such as "user".
+        who: the key in words, filled into each text.
+        stats: (end of the name, unit, text with `{who}`) of each feature.
     """
     return [
         FeatureSpec(
@@ -75,7 +80,7 @@ def specs(
 
 
 class Running:
-    """Start times of the jobs of one key that run now, with O(1) earliest and mean."""
+    """Start times of the running jobs of one key. The earliest and the mean are found in O(1)."""
 
     __slots__ = ("_base", "_starts", "_sum")
 
@@ -176,18 +181,19 @@ class KeyHistory:
         self._past = None
 
     def present(self, job_id: str, now: float, own_queued: bool) -> tuple[float, ...]:
-        """Return the values of `RUNNING`, leaving out the job `job_id` itself."""
+        """Return the values of the features `RUNNING` of this key (running and queued jobs), not
+        counting the job `job_id`. `own_queued` says whether that job waits in this key's queue."""
         count, longest, mean = self.running.values(job_id, now)
         queued = float(self.queued - own_queued)
         return float(count), queued, longest, mean, self._outlook(count, mean)
 
     def _outlook(self, count: int, mean_elapsed: float) -> float:
-        """Return a typical duration, seconds, that takes jobs still running as lower bounds;
-        without any, that of ended jobs (NaN if none has ended).
+        """Return a typical duration in seconds, in which running jobs count as lower bounds.
+        Without running jobs, return that of ended jobs (NaN if none has ended).
 
-        The mean of the logarithm moves towards RESIDUAL x mean elapsed, when that is longer, by
-        the share of running jobs: histories of ended jobs alone forget that the long ones are
-        still out there.
+        If running jobs have run long, the mean of ln(1 + seconds) of ended jobs is moved towards
+        ln(1 + RESIDUAL x mean elapsed seconds), in proportion to the share of running jobs.
+        Otherwise long jobs, which have not ended yet, would be missing from the statistics.
         """
         if not count:
             return expm1(self._ewma_log)
@@ -204,16 +210,16 @@ class KeyHistory:
         return self._ended
 
     def latest(self, most: int) -> list[float]:
-        """Return the durations of the `most` jobs that ended last, the oldest first."""
+        """Return the durations, in seconds, of the `most` jobs that ended last, the oldest
+        first."""
         ring, newest = self._ring, (self._ended - 1) % WINDOW
         count = min(most, len(ring))
         return [ring[(newest - i) % WINDOW][0] for i in reversed(range(count))]
 
     @property
     def past(self) -> tuple[float, ...]:
-        """Return the values of `PAST`, which change only when a job ends; NaN if none has
-        ended.
-        """
+        """Return the values of the features `PAST` (statistics of ended jobs); NaN where no job has
+        ended. They change only when a job ends."""
         if self._past is None:
             self._past = self._compute_past()
         return self._past

@@ -23,7 +23,8 @@ COUNTERS = {
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a short profiling run saw, averaged over its steady window, per GPU.
+    """Measurements of a short profiling run of a job: means per GPU over the steady part of the
+    run.
 
     Attributes:
         gpu_util_pct: share of time a kernel was running, percent (0-100).
@@ -34,7 +35,8 @@ class Profile:
         sm_occupancy_pct: warps resident on the SMs, percent of the most there can be (0-100).
         dram_pct: share of cycles in which memory was read or written, percent (0-100).
         tensor_pct: share of cycles in which tensor cores worked, percent (0-100).
-        power_w: watts. This and the four before: None where the GPU has no such counters.
+        power_w: power drawn, watts. `power_w`, `sm_active_pct`, `sm_occupancy_pct`, `dram_pct` and
+            `tensor_pct` are None if the GPU does not count them.
     """
 
     gpu_util_pct: float
@@ -55,13 +57,13 @@ class Job:
     Attributes:
         job_id: unique in its trace or cluster.
         submit_time: seconds since the Unix epoch (UTC).
-        gpus: gang size; every GPU is held at once.
+        gpus: number of GPUs; the job holds all of them at the same time.
         user, vc: submitting user and virtual cluster.
         name: job name as given; empty when there is none.
         cpus: CPU cores asked for; None when unknown.
         memory_mib: host memory asked for, MiB; None when unknown.
         gpu_type: required GPU type; None when any will do.
-        time_limit_s: limit the user asked for, seconds; None when there is none.
+        time_limit_s: time limit that the user asked for, seconds; None when there is none.
         share: may share its GPUs with another job; False is the user's opt-out.
         profile: may be profiled before it runs; False is the user's opt-out.
         after, after_any: ids of jobs, separated by commas, that must end before this job starts:
@@ -93,12 +95,11 @@ class Job:
 
 
 def of_trace(row: Mapping[str, Any], submit_time: float) -> Job:
-    """Return the job of a row of a trace (`features.schema`), as its submitter described it.
-
-    Nothing is taken over that is known only later: no state, start, end or duration.
+    """Return the job in a row of a trace (`features.schema`), as its submitter described it. What
+    is known only later is left out: state, start, end and duration.
 
     Args:
-        submit_time: of it, seconds since the Unix epoch.
+        submit_time: time of its submission, seconds since the Unix epoch.
     """
     return Job(
         job_id=row["job_id"],

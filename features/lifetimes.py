@@ -1,4 +1,5 @@
-"""Lifetimes of jobs, read from a trace and perhaps from the schedule of a simulation."""
+"""Lifetimes of jobs (submission, start, end), read from a trace or from the schedule of a
+simulation."""
 
 from __future__ import annotations
 
@@ -27,18 +28,18 @@ def lifetimes(
     *,
     profile_after_s: float | None = None,
 ) -> tuple[list[Lifetime], int]:
-    """Return the lifetimes of the jobs of a trace, in its order, and how many had times out of
-    order.
+    """Return the lifetimes of the jobs of a trace, in the trace's order, and the number of jobs
+    whose times were out of order and were moved.
 
-    Start and end are those of `schedule` (every job must be in it), say of a simulation: a
-    mapping, or a table with `job_id, start_time, end_time` and perhaps `profiled_time`, as
-    timestamps or seconds. Without it they are the trace's own; what the trace lacks is taken as
-    on an idle cluster: start = submit, end = start + duration. A job without a duration, or
-    still running or pending and without an end, never ends.
+    Start and end are those of `schedule`, for example of a simulation: a mapping of job id to
+    (start, end), or a table with `job_id, start_time, end_time` and perhaps `profiled_time`, as
+    timestamps or seconds. Every job must be in it. Without a schedule they are the trace's own
+    times; where the trace has none, the job is taken to start when submitted and to end after its
+    duration. A job that has no duration, or no end and still runs or waits, never ends.
 
-    A job's profile (`gpu_util_pct` and so on, when the trace has it) is known at the schedule's
-    `profiled_time`, else `profile_after_s` after its start, if it lasts that long; when neither
-    is given it never is.
+    A job's profile, if the trace has one (`gpu_util_pct` and so on), becomes known at the
+    schedule's `profiled_time`, or else `profile_after_s` seconds after the start, if the job runs
+    that long. With neither, it never becomes known.
     """
     missing = sorted({"job_id", "gpus", "submit_time", "state"} - set(trace.column_names))
     if missing:
@@ -68,7 +69,8 @@ def lifetimes(
 
 
 class _Times(NamedTuple):
-    """Seconds since the epoch (durations: seconds), NaN for never, one entry per job."""
+    """Times of all jobs: one array per kind of time, one entry per job. Seconds since the epoch (of
+    `duration`: seconds); NaN for never."""
 
     submit: Seconds
     start: Seconds
@@ -108,9 +110,8 @@ def _times(
 
 
 def _ordered(times: _Times) -> tuple[_Times, int]:
-    """Return the times moved to the nearest order submit <= start <= end, and the number of
-    jobs moved. A profile at the end or later becomes NaN.
-    """
+    """Return (times, number of jobs moved): start and end moved forward where they would break
+    submit <= start <= end. A profile at the job's end or later becomes NaN."""
     start = np.where(np.isnan(times.start), _NEVER, np.fmax(times.start, times.submit))
     # fmax passes over a NaN: a job may end without ever having started.
     end = np.where(np.isnan(times.end), _NEVER, np.fmax(times.end, np.fmax(start, times.submit)))

@@ -1,6 +1,6 @@
-"""What stays of a job name when run numbers, dates and hashes are taken out of it.
+"""Job names without their run numbers, dates and hashes.
 
-Standard library only, so the cold-start predictor can share it.
+Standard library only, so that the cold-start predictor can use it, too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _NUMBERS = re.compile(r"#+(?:-#+)*")
 
 @lru_cache(maxsize=8192)
 def normalise(name: str) -> str:
-    """Return what a job name has in common with its repeats: `ResNet50_lr0.1_run-17` and
+    """Return a job name without what differs between repeated runs: `ResNet50_lr0.1_run-17` and
     `resnet50-lr0.3-run-18` give the same text.
 
-    Case, digits, hashes, dates and separators go; what is left is a dash-joined word list with
-    `#` for a number, at most MAX_LENGTH characters. Empty when no letter is left. Idempotent.
+    Letters become lower case, dates and hashes become numbers, and every number becomes `#`. The
+    words are joined by dashes and cut to MAX_LENGTH characters. Return "" if no letter is left.
+    Normalising twice changes nothing more.
     """
     text = unicodedata.normalize("NFKC", name[: 4 * MAX_LENGTH]).casefold()
     text = _SEPARATORS.sub("-", text.replace("#", "0"))

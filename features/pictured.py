@@ -1,4 +1,5 @@
-"""The histories of the jobs that a trace has most of, for a picture of what was learned."""
+"""Histories (how long the jobs of a group lasted) of a trace's largest groups, for a chart of what
+was learned."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ MOST = 4  # groups of a level that are kept
 
 
 def learned_histories(trace: pa.Table, until: float, most: int = MOST) -> list[History]:
-    """Return the histories that a trace has taught at `until`, seconds since the epoch.
+    """Return the histories learned from a trace up to the time `until`, seconds since the epoch, as
+    a service would know them then. A job that still runs counts with the time that it has run.
 
-    Of each level those with the most jobs, as a service would know them then: jobs that run
-    count by the time they have outlived.
+    Of each level of `survival.LEVELS` (all jobs, VC and GPUs, user, template), the `most` groups
+    with most jobs are returned.
     """
     lives, _ = lifetimes(trace)
     known = [life.until(until) for life in lives if life.job.submit_time < until]
@@ -38,7 +40,8 @@ def learned_histories(trace: pa.Table, until: float, most: int = MOST) -> list[H
 
 
 def _frequent(lives: Sequence[Lifetime], most: int) -> list[tuple[str, Job]]:
-    """Return (level, latest job) of the `most` groups of each level that have most jobs."""
+    """Return (level, latest job of the group) for the `most` groups of each level with most
+    jobs."""
     counts: dict[str, Counter[object]] = {level: Counter() for level in LEVELS}
     latest: dict[tuple[str, object], Job] = {}
     for life in lives:

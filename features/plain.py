@@ -1,4 +1,4 @@
-"""Text of others, and of errors, as a terminal or a log may be given it."""
+"""Escaping text from outside, and text of errors, before it goes to a terminal or a log."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ def plain(text: str) -> str:
 
 
 def first_line(error: BaseException, most: int = 500) -> str:
-    """Return the first line of what an error says, or its class where it says nothing.
+    """Return the first line of an error's text, at most `most` characters, or the name of its class
+    if it has no text.
 
-    That of a database's error ends before the statement, which may be long.
+    The first line of a database's error stops before the SQL statement, which may be long.
     """
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:most]
 
 
 def plain_all(value: Any) -> Any:
-    """Return what JSON can hold with every text in it escaped as by `plain`, names of fields
-    included.
-    """
+    """Return a JSON value in which every text, field names included, is escaped by `plain`."""
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Things of the user's own, named `module:attribute`."""
+"""Loading objects of the user's own Python code, named `module:attribute`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 def load(name: str) -> Any:
     """Return what `module:attribute` names. The module must be installed or in the current folder.
 
-    Raises ValueError, in one line, when there is no such thing.
+    Raises ValueError, with a message of one line, if the module or the attribute cannot be loaded.
     """
     module, _, attribute = name.partition(":")
     if "" not in sys.path:
@@ -26,9 +26,8 @@ def load(name: str) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    """Return an error in one line: its type where the text alone is unclear, its text, and
-    where in the plugin it happened.
-    """
+    """Return an error as one line: its text, its type where the text alone is unclear, and the line
+    of the user's code that raised it."""
     if isinstance(error, (AttributeError, ImportError, SyntaxError)):
         text = str(error)
     else:
@@ -40,9 +39,8 @@ def _first_line(error: Exception) -> str:
 
 
 def load_class(name: str, base: type[T]) -> type[T]:
-    """Return the subclass of `base` that `module:Class` names. Raises ValueError, in one line,
-    where it is none.
-    """
+    """Return the subclass of `base` that `module:Class` names. Raises ValueError, with a message of
+    one line, if there is none or it is no such subclass."""
     found = load(name)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ValueError(f"{name!r} is no subclass of {base.__module__}.{base.__qualname__}")

@@ -1,7 +1,7 @@
-"""Functions of the C library without their last bits, which differ between processors.
+"""Functions of the C library, rounded so that all processors return the same number.
 
-What is decided, stored and hashed into `dvc.lock` must not depend on whether a processor fuses a
-multiplication with an addition. Differences of one bit vanish where the answer is rounded.
+Processors differ in the last bits, because some fuse a multiplication with an addition. Decisions,
+stored values and hashes in `dvc.lock` must not depend on that.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ RATIO = 9  # digits kept of a speed, a chance, a count
 
 
 def expm1(value: float, digits: int = SECONDS) -> float:
-    """Return e ** value - 1, rounded; never below 0, for ln(1 + x) was of no negative x."""
+    """Return e ** value - 1, rounded to `digits` decimals, and at least 0. It inverts ln(1 + x) of
+    a duration x, which is never negative."""
     return max(0.0, round(math.expm1(value), digits))
 
 
 def exp(value: float, digits: int = SECONDS) -> float:
-    """Return e ** value, rounded."""
+    """Return e ** value, rounded to `digits` decimals."""
     return round(math.exp(value), digits)

@@ -1,4 +1,5 @@
-"""What earlier runs of a script say of the next one: the numeric part of `features.throughput`."""
+"""The duration of a script's next run, predicted from its earlier runs: the numeric part of
+`features.throughput`."""
 
 from __future__ import annotations
 
@@ -30,8 +31,11 @@ _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 25) for i in range(25)])
 
 
 def posterior(everyone: list[Ran]) -> tuple[float, float]:
-    """Return the predicted total (s) of the last run, which is yet to run, and the standard error
-    of its logarithm.
+    """Return (predicted duration in seconds, standard error of its logarithm) of the last run in
+    `everyone`, which has not run yet.
+
+    Args:
+        everyone: the completed runs of the script, oldest first, then the run to predict.
     """
     n = len(everyone) - 1
     total = np.array([ran.total_s for ran in everyone[:-1]])
@@ -77,7 +81,14 @@ def _error(
 def _kernel(
     everyone: list[Ran], noise: NDArray[np.float64], effect: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the prior mean, [runs], and covariance, [grid, runs, runs], of ln(seconds a unit)."""
+    """Return the prior of ln(seconds per unit of work): its mean, an array [runs], and its
+    covariance, an array [grid, runs, runs].
+
+    Args:
+        everyone: all runs, the one to predict last.
+        noise, effect: standard deviations to try, one of each per point of the grid: of a run, and
+            of what its other arguments add.
+    """
     gpus = np.log([ran.gpus for ran in everyone])
     batch = np.log([(ran.work.batch or BATCH) / BATCH for ran in everyone])
     (by_gpus, gpus_error), (by_batch, batch_error) = _SLOPES[everyone[-1].work.unit]

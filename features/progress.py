@@ -1,4 +1,4 @@
-"""How long a job will have run, by what it printed itself."""
+"""A job's total running time, predicted from the progress that the job printed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Progress:
     Attributes:
         total_s: how long the job runs from start to end, seconds on GPUs of its own.
         low_s, high_s: bounds between which `total_s` lies in nine of ten cases.
-        done, of: units done, and units in all.
+        done, of: number of units done, and of all units of the job.
         unit: ``epoch``, ``step`` or ``percent``.
         unit_s: seconds per unit.
         at_s: seconds that the job had run at this report.
@@ -51,11 +51,11 @@ class Progress:
         return sqrt(1e-4 + (log(max(self.high_s, 1.0) / max(self.low_s, 1.0)) / (2 * Z)) ** 2)
 
     def doubted(self, doubt: str) -> str:
-        """Return the names of the doubts, with `doubt` added."""
+        """Return the progress's `doubts` with the name `doubt` added, separated by spaces."""
         return " ".join(dict.fromkeys((*self.doubts.split(), doubt)))
 
     def text(self) -> str:
-        """Return the progress in words: "90 epochs of 480 s", and what is in doubt."""
+        """Return the progress in words ("90 epochs of 480 s"), followed by its doubts in words."""
         return "; ".join((self._plain(), *(DOUBTS[d] for d in self.doubts.split() if d in DOUBTS)))
 
     def _plain(self) -> str:
@@ -68,13 +68,14 @@ class Progress:
 
 
 def tempered(progress: Progress, shares: Sequence[float]) -> Progress:
-    """Return a progress corrected by the shares of their stated maximum that earlier runs of
-    the script used.
+    """Return a progress whose predicted total allows for stopping early, as earlier runs of the
+    script did. Return it unchanged if none of them stopped early.
 
-    One that stopped early widens it, several centre it. Those that it has outlived say nothing.
+    One earlier run that stopped early widens the bounds; from `CENTRED` runs on, their median
+    becomes the prediction. Runs that this job has already outlasted are left out.
 
     Args:
-        shares: of the maximum, of each run that is like it.
+        shares: for each earlier run, the share of its stated maximum that it used.
     """
     full_s = progress.total_s
     kept = [share for share in shares if share * full_s > progress.at_s]

@@ -1,7 +1,7 @@
-"""Signs of life from inside long work.
+"""Signs of life from long computations.
 
-Loops beat; whoever minds the work, if anybody does, defines what a beat does. No result depends
-on it. Standard library only.
+A long loop calls `beat`. Its caller can set a listener that each beat calls, for example to report
+that the work goes on. No result depends on beats. Standard library only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _heard: ContextVar[Callable[[], object] | None] = ContextVar("pulse", default=No
 
 @contextmanager
 def heard_by(listener: Callable[[], object]) -> Iterator[None]:
-    """Have `listener` called at every beat inside the block. What it raises ends the work."""
+    """Call `listener` at every beat inside the block. An exception that it raises ends the
+    computation."""
     before = _heard.set(listener)
     try:
         yield

@@ -1,4 +1,4 @@
-"""How busy a virtual cluster is: counters kept by the events that change them."""
+"""How busy a virtual cluster is: counts that events of jobs update."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPECS = tuple(
 
 @dataclass(slots=True)
 class VcQueue:
-    """Jobs and GPUs waiting and running in one VC."""
+    """Numbers of jobs, and of their GPUs, that wait and that run in one virtual cluster."""
 
     queued: int = 0
     queued_gpus: int = 0

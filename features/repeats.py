@@ -1,13 +1,13 @@
-"""What is run again and again lasts about as long again: how often that has held, by how well the
-last runs agree.
+"""Predictions from repeated runs: a job that was run before lasts about as long again.
 
-The last runs of a user's command, or job name, or of the like of it, make a claim: the next ends
-between the shortest and the longest of them, or a fifth beyond. A claim is believed as often as
-claims of its kind have held. Kinds differ by how many runs there were, how well they
-agreed, and whether another one runs now that has already outlasted the claim. Four facts that agree
-are so believed before a thousand jobs of others are.
+The last runs of the same command, job name or template make a claim (a range of durations): the
+next run ends between the shortest and the longest of them, or a fifth beyond. Claims are of kinds:
+how many runs there were, how well they agreed, and whether another such run goes on now and has
+already outlasted the claim. A claim is trusted as often as claims of its kind have held. So a few
+runs that agree can count for more than a thousand jobs of other users.
 
-What an owner expects of a job is a claim, too, believed as far as that owner's word has held.
+The duration that an owner expects of a job is a claim, too. It is trusted as often as that owner's
+earlier ones have held.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Claim(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """The properties by which claims from repeated runs differ.
+    """The kind of a claim from repeated runs. For each kind it is counted how often its claims
+    hold.
 
     Attributes:
         of: what the runs have in common: one of `OF`.
@@ -76,7 +77,8 @@ class Kind(NamedTuple):
 
     @property
     def prior(self) -> float:
-        """Return the share of such claims that is believed to hold before any was seen, 0 to 1."""
+        """Return the share of this kind's claims, 0 to 1, that is assumed to hold before any has
+        been seen."""
         share = {1: _ONE, 2: _TWO}.get(self.runs, _ALL[self.agree])
         share *= OF[self.of]
         return share * _OUTLASTED if self.outlasted else share
@@ -93,13 +95,14 @@ class Made(NamedTuple):
 
 
 def made_of(of: str, runs_s: Sequence[float], longest_now_s: float) -> Made | None:
-    """Return the range in which the next run should end, by up to three latest runs. Return
-    None if there are no runs, or they differ too much.
+    """Return the range of durations within which the next run should end, by up to three latest
+    runs. Return None if there are no runs, or they differ too much.
 
     Args:
         of: what the runs have in common, a key of `OF`.
-        runs_s: how long the latest runs lasted, oldest first.
-        longest_now_s: how long the longest similar running job has run; NaN: none runs.
+        runs_s: durations of the latest runs, seconds, oldest first.
+        longest_now_s: how many seconds the longest-running similar job has run so far; NaN: none
+            runs.
     """
     last = sorted(map(log1p, runs_s[-LAST:]))
     if not last or last[-1] - last[0] > AGREES[-1]:
@@ -111,25 +114,31 @@ def made_of(of: str, runs_s: Sequence[float], longest_now_s: float) -> Made | No
 
 
 class Repeats:
-    """Remembers how often claims of each kind have held; newer ones count more."""
+    """A record of how often claims of each kind have held. Newer claims count more."""
 
     def __init__(self) -> None:
         self._held: dict[Kind, tuple[float, float]] = {}  # claims that held, and all of them
 
     def learn(self, made: Made, duration_s: float) -> None:
-        """Note that a job of which `made` was claimed ended after `duration_s`."""
+        """Record whether the claim `made` held for a job that ended after `duration_s`."""
         keep = 1.0 - 1.0 / MEMORY
         held, of = self._held.get(made.kind, (0.0, 0.0))
         holds = made.low_s <= duration_s <= made.high_s
         self._held[made.kind] = held * keep + holds, of * keep + 1.0
 
     def share(self, kind: Kind) -> float:
-        """Return the share of a kind's claims that hold, near `kind.prior` while there are few."""
+        """Return the share of this kind's claims that held, 0 to 1. While there are few, it is near
+        `kind.prior`."""
         held, of = self._held.get(kind, (0.0, 0.0))
         return (held + PRIOR * kind.prior) / (of + PRIOR)
 
     def best(self, made: Sequence[Made | None]) -> Claim | None:
-        """Return the claim of the kind that holds most often; of equal ones the first."""
+        """Return the claim of `made` with the kind that holds most often, the first of equal ones;
+        None if there is none.
+
+        Args:
+            made: ranges for one job, each from other earlier runs; None where there is none.
+        """
         found = [one for one in made if one is not None]
         if not found:
             return None
@@ -142,22 +151,23 @@ class Repeats:
 
 
 class Word(NamedTuple):
-    """The record of an owner's stated durations: how many held (`held`), of how many (`of`)."""
+    """How reliable an owner's expected durations have been: `held` of them were right, of `of` that
+    ended."""
 
     held: int
     of: int
 
 
 class Statements:
-    """Remembers of the last `STATED_KEPT` statements of each owner which ones held."""
+    """A record, per owner, of which of the last `STATED_KEPT` expected durations held."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[tuple[str, bool], deque[bool]] = OrderedDict()
         self._all: dict[bool, tuple[float, float]] = {}
 
     def learn(self, owner: str, low_s: float, high_s: float, duration_s: float) -> None:
-        """Note that a job ended after `duration_s`, which its owner had expected within `low_s` and
-        `high_s`."""
+        """Record that a job ended after `duration_s`, while its owner had expected between `low_s`
+        and `high_s`."""
         long, held = _is_long(low_s, high_s), low_s <= duration_s <= high_s
         mine = self._of.setdefault((owner, long), deque(maxlen=STATED_KEPT))
         mine.append(held)
@@ -167,9 +177,8 @@ class Statements:
         self._all[long] = before * keep + held, of * keep + 1.0
 
     def claim(self, owner: str, expect: str) -> Claim | None:
-        """Return the range of duration that an owner expects of a job, with the share of such
-        statements that held. Return None if the statement gives no range.
-        """
+        """Return the claim that an owner's expected duration makes about a job, with the share of
+        such expectations that have held. Return None if `expect` gives no range."""
         between = expected(expect)
         if between is None:
             return None
@@ -185,7 +194,8 @@ class Statements:
         return Claim(low_s, high_s, share, f"expects {says}: {record}, {_holds(share)}")
 
     def word(self, owner: str) -> Word:
-        """Return how many of an owner's last stated durations held, and of how many."""
+        """Return how many of an owner's latest expected durations held, and how many ended in
+        all."""
         mine = [held for long in (False, True) for held in self._of.get((owner, long), ())]
         return Word(sum(mine), len(mine))
 

@@ -1,4 +1,5 @@
-"""What happened to jobs, replayed in time order through a feature state."""
+"""Replaying the events of jobs (submission, start, profile, end), in time order, through a feature
+state."""
 
 from __future__ import annotations
 
@@ -60,16 +61,16 @@ class Lifetime:
 
 
 class Moment(StrEnum):
-    """The moments in a job's life at which its row is taken."""
+    """The moments in a job's life at which a feature row can be taken: at submission, or when its
+    profile becomes known."""
 
     SUBMIT = "submit"
     PROFILED = "profiled"
 
 
 class RowSource(Protocol):
-    """The state that a replay feeds with events and asks for rows;
-    `features.state.FeatureState` is the one in use.
-    """
+    """The interface of what `replay` feeds with events and asks for feature rows.
+    `features.state.FeatureState` implements it."""
 
     features: tuple[FeatureSpec, ...]
 
@@ -90,7 +91,8 @@ class _Kind(IntEnum):
 
 
 class Taken(NamedTuple):
-    """One row of a replay: of the lifetime at `position`, taken at `now`."""
+    """One feature row of a replay: of the lifetime with index `position`, with its `values` at the
+    time `now`."""
 
     position: int
     moment: Moment
@@ -103,9 +105,10 @@ def replay(
     source: RowSource,
     moments: Collection[Moment] = (Moment.SUBMIT,),
 ) -> Iterator[Taken]:
-    """Yield the rows of `moments` while feeding the lifetimes to `source` in time order.
+    """Feed the lifetimes, in time order, to `source`, and yield the feature rows taken at
+    `moments`.
 
-    Jobs submitted in the same instant keep the order they are given in.
+    Jobs submitted at the same time keep the order of `lifetimes`.
     """
     kinds, indices, times = _timeline(lifetimes)
     for kind, index, now in zip(kinds, indices, times, strict=True):
@@ -116,11 +119,11 @@ def replay_parts(
     parts: Iterable[Sequence[Lifetime]],
     source: RowSource,
 ) -> Iterator[list[tuple[Taken, Lifetime]]]:
-    """Yield feature rows, each with its lifetime, for lifetimes that come in parts. Jobs of a part
-    must be submitted after those of the part before.
+    """Yield lists of (feature row, lifetime), for lifetimes that come in parts. Jobs of a part must
+    be submitted after those of the part before.
 
-    Each yielded list follows the one before in time. Memory holds one part, and the jobs that
-    outlive the part in which they were submitted.
+    The lists are in time order. Memory holds one part, and the jobs that end after the part in
+    which they were submitted.
     """
     ahead: list[tuple[float, int, int, Lifetime]] = []  # time, kind, place among all jobs
     before = 0
@@ -189,7 +192,8 @@ def _apply(
 
 
 def _timeline(lifetimes: Sequence[Lifetime]) -> tuple[list[int], list[int], list[float]]:
-    """Return (kinds, job indices, times) of all events, in the order in which they happened."""
+    """Return three lists, one entry per event in time order: the kind of the event, the index of
+    its job, and its time."""
     columns = (
         [life.job.submit_time for life in lifetimes],
         [life.start_time for life in lifetimes],

@@ -1,4 +1,5 @@
-"""Training rows of a trace: its events replayed through the state that makes live rows."""
+"""Feature rows of a trace for training. Its events are replayed through the same state that makes
+the rows of live jobs."""
 
 from __future__ import annotations
 
@@ -29,21 +30,22 @@ _METADATA = b"pellucid_rows"
 
 @dataclass(frozen=True)
 class Rows:
-    """Feature rows and what they are to predict; every array has one entry per row.
+    """Feature rows and the durations that a model is to predict from them. Every array has one
+    entry per row.
 
     Attributes:
         features: specs of the columns of X, in order.
         X: continuous columns float64 (NaN missing), nominal columns object (None missing).
         y: exclusive duration of the job, seconds; NaN where it has not ended, or is not known.
-        job_id: the job; it has one row per moment asked for.
+        job_id: id of the job; a job has one row per moment (`Moment`) that was asked for.
         moment: "submit" or "profiled".
-        time: when the row was taken, seconds since the epoch.
+        time: time as of which the row was computed, seconds since the epoch.
         submit_time, start_time, end_time: seconds since the epoch; NaN for what has not happened.
-        gpus: gang size.
-        block: number of the stretch of `block_s` seconds the submission fell in. Jobs come in
-            bursts of near-copies: hold out and bag whole blocks, never random rows.
-        adjusted: rows of the trace whose times were out of order and were moved to the nearest
-            order submit <= start <= end.
+        gpus: number of GPUs of the job.
+        block: number of the period of `block_s` seconds in which the job was submitted. Jobs come
+            in bursts of near-copies, so hold out and bag whole blocks, never random rows.
+        adjusted: number of jobs of the trace whose times were out of order and were moved to submit
+            <= start <= end.
     """
 
     features: tuple[FeatureSpec, ...]
@@ -64,7 +66,7 @@ class Rows:
 
     @property
     def digest(self) -> str:
-        """Return the digest of the feature schema."""
+        """Return the digest of the features' specs, see `schema_digest`."""
         return schema_digest(self.features)
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
@@ -79,10 +81,11 @@ class Rows:
         return self.where((self.end_time < cut) & np.isfinite(self.y))
 
     def known_by(self, cut: float) -> Rows:
-        """Return the rows of jobs that had started by `cut`, as they were known then. Of jobs that
+        """Return the rows of jobs that had started by `cut`, as they were known then: for jobs that
         still ran, y and end_time are NaN.
 
-        One whose end nobody recorded would run for ever: what ran for over `LOST_S` is left out.
+        Jobs that would have run for more than `LOST_S` seconds by `cut` are left out: their end was
+        probably never recorded.
         """
         ended = (self.end_time < cut) & np.isfinite(self.y)
         running = ~(self.end_time < cut) & (cut - self.start_time <= LOST_S)
@@ -91,17 +94,15 @@ class Rows:
         return replace(self, y=y, end_time=end_time).where(ended | running)
 
     def agreed(self) -> Rows:
-        """Return the same rows with numbers of 24 bits, because the last of 53 bits differ by
-        processor.
-        """
+        """Return the same rows with numbers rounded to 24 bits (float32). Processors may differ in
+        the last of the 53 bits of a float64."""
         numbers = [spec.name for spec in self.features if spec.kind == "continuous"]
         agreed = self.X.astype(dict.fromkeys(numbers, np.float32))
         return replace(self, X=agreed.astype(dict.fromkeys(numbers, np.float64)))
 
     def table(self) -> pa.Table:
-        """Return the rows as one Arrow table: features by name, everything else with a leading
-        underscore.
-        """
+        """Return the rows as one Arrow table: feature columns under their names, other columns with
+        a leading underscore."""
         columns: dict[str, Any] = {}
         for spec in self.features:
             values = self.X[spec.name].to_numpy()
@@ -143,17 +144,18 @@ def training_rows(
     timezone: tzinfo = UTC,
     block_s: float = DAY_S,
 ) -> Rows:
-    """Return a row of every job of a trace, each as it would have been computed live.
+    """Return the feature rows of every job of a trace, one per moment, each as a live service would
+    have computed it.
 
     Args:
         trace: rows of `features.schema.TRACE_SCHEMA`, in any order.
-        schedule, profile_after_s: see `lifetimes`.
+        schedule, profile_after_s: see `lifetimes.lifetimes`.
         families, names: features to compute, see `features.state.features_of`.
-        moments: when to take rows. A model that scores profiled jobs must be fitted on
-            "profiled" rows: at submission no profile is known, and of the jobs that end within
-            profiling none ever will be.
+        moments: when to take rows. A model that scores profiled jobs must be fitted on "profiled"
+            rows: at submission no profile is known, and jobs that end during profiling never have
+            one.
         timezone: clock of the calendar features.
-        block_s: length of a block of time, seconds.
+        block_s: length of the periods that `Rows.block` numbers, seconds.
 
     Raises FeatureError on a trace or schedule that cannot be replayed.
     """
@@ -170,7 +172,8 @@ def rows_of(
     *,
     block_s: float = DAY_S,
 ) -> Rows:
-    """Return the rows of `lives` replayed through `state`, in time order."""
+    """Return the feature rows of `lives`, replayed through `state`, in time order. `block_s` is the
+    length in seconds of the periods that `Rows.block` numbers."""
     if not block_s > 0:
         raise FeatureError(f"block_s is {block_s}, must be > 0")
     taken = [(row, lives[row.position]) for row in replay(lives, state, moments)]
@@ -183,10 +186,10 @@ def streamed_rows(
     *,
     families: Iterable[str] = DEFAULT_FAMILIES,
 ) -> Iterator[Rows]:
-    """Yield the rows that `training_rows` returns, of a trace that comes in parts in order of
+    """Yield the rows that `training_rows` returns, for a trace that comes in parts, in order of
     submission.
 
-    The same rows in the same order; in memory are one part, the jobs that outlive theirs, and the
+    Memory holds one part, the jobs that end after the part in which they were submitted, and the
     feature state.
     """
     state = FeatureState(families)
@@ -213,9 +216,8 @@ def _collected(
     first: float,
     block_s: float,
 ) -> Rows:
-    """Return the rows as columns. Blocks of time, of `block_s` seconds, are counted from
-    `first`.
-    """
+    """Return `taken` as `Rows`, in columns. `Rows.block` numbers periods of `block_s` seconds from
+    the time `first`."""
     continuous = [i for i, spec in enumerate(specs) if spec.kind == "continuous"]
     numbers = np.full((len(taken), len(continuous)), np.nan)
     if continuous:

@@ -1,7 +1,7 @@
-"""The one trace schema: what every trace adapter yields and every stage reads.
+"""The schema of traces: every trace adapter returns it and every stage reads it.
 
-Times are UTC; durations are seconds; memory is MiB; utilisation is percent. A null means
-"the source does not say", never zero.
+Times are UTC; durations are seconds; memory is MiB; utilisation is percent. A null means that the
+source does not say; it never means zero.
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ TRACE_SCHEMA = pa.schema(
 
 
 def is_of_a_trace(names: Sequence[str]) -> bool:
-    """Return whether a table with these columns follows `TRACE_SCHEMA`, of this release or of an
-    earlier one, which had none of the counters of a profile.
-    """
+    """Return whether a table with these columns follows `TRACE_SCHEMA`, with or without the
+    `COUNTERS` of profiles, which earlier releases did not have."""
     had = [name for name in TRACE_SCHEMA.names if name not in COUNTERS]
     return [name for name in names if name not in COUNTERS] == had

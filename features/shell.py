@@ -1,4 +1,4 @@
-"""The commands that a shell runs, as far as can be read without running it.
+"""The commands that a shell line or script would run, as far as its text shows them.
 
 >>> one_of(["bash", "-c", "cd a && python train.py --epochs 3"])
 [Simple(words=['python', 'train.py', '--epochs', '3'], times=1.0)]
@@ -36,11 +36,12 @@ _CLOSES, _LOOPS = ("done", "fi", "}", "esac"), ("for", "while", "until", "select
 
 
 class Simple(NamedTuple):
-    """One command of a script.
+    """One command of a shell line or script.
 
     Attributes:
         times: how often it is run; infinite if that is not known.
-        otherwise: it stands behind `||` or `else`: it runs if the one before fails or is left out.
+        otherwise: whether the command stands behind `||` or in an `else`, so that it runs only if
+            the command before it fails or does not run.
     """
 
     words: list[str]
@@ -49,8 +50,11 @@ class Simple(NamedTuple):
 
 
 def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
-    """Return the commands that a command stands for, behind launchers (`srun bash -c '...'`). They
-    are the command itself, or those of the shell line that it hands to a shell.
+    """Return the commands that a command runs: those of the shell line that it hands to a shell
+    (`srun bash -c '...'`), otherwise the command itself without its launcher.
+
+    Args:
+        variables: values of shell variables that are known.
     """
     return _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS])
 
@@ -58,7 +62,13 @@ def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -
 def of_script(
     text: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
 ) -> list[Simple]:
-    """Return the commands of a script, with what is known of its variables filled in."""
+    """Return the commands of a shell script, with known variables filled in.
+
+    Args:
+        text: content of the script.
+        arguments: arguments that the script is called with.
+        variables: values of its variables that are known.
+    """
     known = {str(i): word for i, word in enumerate(arguments, 1)} | dict(variables or {})
     return _script(text, known, 0, [MOST_COMMANDS])
 
@@ -92,11 +102,14 @@ def _wrapped(words: Sequence[str], i: int) -> str | None:
 
 
 def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> list[Simple]:
-    """Return the commands of a script.
+    """Return the commands of a shell script.
 
     Args:
-        budget: how many may still be read, those of scripts within it among them. Shells within
-            shells would otherwise multiply.
+        text: content of the script.
+        known: values of variables; assignments in the script are added.
+        depth: number of scripts around this one.
+        budget: one number: how many commands may still be read, also in scripts that this one
+            calls. It is counted down, because scripts that call scripts could multiply without end.
     """
     found: list[Simple] = []
     loops: list[float] = []
@@ -134,9 +147,8 @@ def _branched(words: Sequence[str], branches: list[bool]) -> None:
 
 def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> list[str]:
     """Return the words of a shell command after control words such as `then` and `do`; [] if no
-    word is left. A loop that begins is appended to `loops` as its number of turns. A loop that ends
-    is removed.
-    """
+    word is left. When a loop begins, append its number of iterations to `loops`; when one ends,
+    remove the last entry."""
     while words and words[0] in _OPENS:
         words = words[1:]
     if not words or words[0] in _CLOSES:
@@ -151,7 +163,8 @@ def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> lis
 
 
 def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
-    """Return the words after assignments, which are added to `known`; [] for a declaration."""
+    """Return the words of a command after its variable assignments, which are added to `known`.
+    Return [] for a declaration (`export`, ...)."""
     declares = bool(words) and words[0] in ("export", "declare", "local", "readonly")
     words = words[1:] if declares else words
     while words and (one := _ASSIGNED.fullmatch(words[0])):
@@ -161,7 +174,8 @@ def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
 
 
 def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
-    """Return how often a loop goes round; infinite if that cannot be read."""
+    """Return the number of iterations of a loop that begins with `words`; infinite if it cannot be
+    read."""
     listed = [_filled(word, known) for word in words[3:]]
     if words[0] != "for" or words[2:3] != ["in"] or any(set(one) & set("$`*?") for one in listed):
         return inf
@@ -173,9 +187,9 @@ def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
 
 
 def _repeated(words: Sequence[str]) -> float:
-    """Return how often a command is run by a command such as `parallel`, which runs it for each
-    item of a list: 1 if there is none, infinite if the list is not known.
-    """
+    """Return how often a command runs its argument: 1 for most commands, the length of the list for
+    one such as `parallel`, which runs an argument for each item of a list. Infinite if the list is
+    not known."""
     if words[0] not in _REPEATS:
         return 1.0
     if ":::" in words:
@@ -184,9 +198,8 @@ def _repeated(words: Sequence[str]) -> float:
 
 
 def _filled_all(word: str, known: Mapping[str, str]) -> list[str]:
-    """Return the words that one becomes: the arguments of a script for `$@`, several if a
-    variable holds options, otherwise the word filled.
-    """
+    """Return the words that a word expands to: the arguments of the script for `$@`, several words
+    if a variable holds options, otherwise one word."""
     if word in _ALL:
         return [known[str(n)] for n in range(1, len(known) + 1) if str(n) in known]
     filled = _filled(word, known)
@@ -196,7 +209,8 @@ def _filled_all(word: str, known: Mapping[str, str]) -> list[str]:
 
 
 def _filled(word: str, known: Mapping[str, str]) -> str:
-    """Return a word with known variables filled in; unknown ones become their default, or stay."""
+    """Return a word with known variables filled in. An unknown variable becomes its default
+    (`${name:-1}`), or stays as it is."""
 
     def value(found: re.Match[str]) -> str:
         name = found[1] or found[2]
@@ -208,9 +222,8 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
 
 
 def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
-    """Yield, for each simple command, the sign before it (`||`, `;`, ...) and its words; what
-    cannot be read as a command is left out.
-    """
+    """Yield (sign before it, such as `||` or `;`; words) for each simple command of a script. What
+    cannot be read as a command is left out."""
     text = re.sub(r"\\\r?\n", " ", text)
     text = _SEQ.sub(
         lambda found: f"{{{found[1] if found[2] else 1}..{found[2] or found[1]}}}", text
@@ -241,15 +254,15 @@ def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
 
 
 def _counted(found: re.Match[str]) -> str:
-    """Return a loop that counts rewritten as one over a range: `for i in {0..9}`."""
+    """Return a counting loop, `for ((i = 0; i < 10; i++))`, rewritten as a loop over a range: `for
+    i in {0..9}`."""
     last = int(found[4]) - (found[3] == "<")
     return f"for {found[1]} in {{{found[2]}..{max(last, int(found[2]))}}}"
 
 
 def _whole_lines(text: str) -> Iterable[str]:
-    """Yield lines, joined if a quote runs over the end of one, without the lines of documents
-    (`<<EOF`), comments and empty lines.
-    """
+    """Yield the lines of a script. Lines within one quotation are joined; comments, empty lines and
+    here documents (`<<EOF`) are left out."""
     held, until, odd = "", "", 0
     for line in text.splitlines():
         if until:

@@ -1,4 +1,4 @@
-"""How a feature is described: the contract between `features`, `models` and an exported bundle."""
+"""The description of a feature, shared by `features`, `models` and exported bundles of models."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ class FeatureSpec:
 
     Attributes:
         name: column name, unique.
-        kind: how the value is to be read.
-        family: the group it is switched on and off with (``size``, ``user``, ``template``, ...).
+        kind: whether the value is a number or a category.
+        family: group of features that are switched on and off together (``size``, ``user``,
+            ``template``, ...).
         unit: unit of the value, empty when it has none.
-        text: one line a waiting person understands; other words are no other feature.
-        monotone: +1 or -1 when a fit lets the duration only rise or fall with it, else 0. A
-            property of the fit: the feature is the same feature.
+        text: one line that explains the feature to a job's owner. Features that differ only in this
+            text are equal.
+        monotone: +1 or -1 if a fitted model lets the predicted duration only rise or only fall with
+            the feature, else 0. Features that differ only in this are equal.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """The one implementation of a job's features, for training rows and live rows alike.
 
-`FeatureState` folds events in time order and can be asked, at any moment, for the row of a job.
-It is causal by construction: an event is all it ever learns from, the duration of a job comes
-with the event of its end, and time never runs backwards. Every event and every row costs O(1)
-in the number of jobs seen; memory is O(keys) plus one record per job not yet ended.
+`FeatureState` takes events of jobs in time order and returns, at any moment, the feature row of a
+job. A row cannot depend on the future: the state learns from events only, a job's duration comes
+with the event of its end, and an event before the last one is refused. Every event and every row
+costs O(1) in the number of jobs seen; memory is O(keys) plus one record per job not yet ended.
 """
 
 from __future__ import annotations
@@ -164,9 +164,8 @@ DEFAULT_FAMILIES: frozenset[str] = frozenset(FAMILIES) - {"identity", "odds"}
 
 
 class FeatureError(ValueError):
-    """Raised for an event or request that contradicts what is already known; names what and
-    why.
-    """
+    """Raised for an event, or a request for features, that contradicts what is recorded or known.
+    The message names the job or feature and the contradiction."""
 
 
 def features_of(
@@ -175,7 +174,7 @@ def features_of(
     """Return the specs of the chosen families in the one stable order. With `names`, return only
     those features.
 
-    Raises FeatureError on a family or name that is not there.
+    Raises FeatureError if a family or a name does not exist.
     """
     chosen = frozenset(families)
     unknown = sorted(chosen - set(FAMILIES))
@@ -198,8 +197,7 @@ FEATURES: tuple[FeatureSpec, ...] = features_of()
 
 def schema_digest(features: Iterable[FeatureSpec] = FEATURES) -> str:
     """Return the SHA-256 (hex) of the features' names, kinds, families and units in order, and of
-    their meaning.
-    """
+    the number `MEANING`, which is raised when a feature's meaning changes."""
     content = [[spec.name, spec.kind, spec.family, spec.unit] for spec in features]
     return hashlib.sha256(json.dumps([MEANING, content]).encode()).hexdigest()
 
@@ -212,7 +210,7 @@ class _Phase(Enum):
 
 @dataclass(slots=True)
 class _Submission:
-    """A job not yet ended, with what was true when it was submitted."""
+    """A job that has not ended, with the feature values that were fixed when it was submitted."""
 
     job: Job
     # of the user, of the user with as many GPUs, of the template and of the VC, as in KEYS
@@ -234,16 +232,16 @@ class _Submission:
 
     @property
     def histories(self) -> tuple[KeyHistory, ...]:
-        """Return the histories that this job counts in: of `KEYS`, of its command and name."""
+        """Return the histories that this job counts in: those of `KEYS` (user, template, ...), of
+        its command and of its name."""
         more = (self.command, self.named)
         return (*self.keys, *(one for one in more if one is not None))
 
 
 def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
-    """Return the changed submission with the values of the former one that still hold: burst,
-    calendar and times since earlier submissions. The profile holds if the number of GPUs is the
-    same.
-    """
+    """Return `changed`, the submission of a job that asks for something else now, with the values
+    of the former submission `was` that still hold: burst, calendar and times since earlier
+    submissions. The profile is kept if the number of GPUs is the same."""
     changed.burst, changed.calendar = was.burst, was.calendar
     changed.since_submit = tuple(
         before if key is old else since
@@ -346,18 +344,18 @@ _BLOCKS: dict[str, _Block] = {
 
 
 class FeatureState:
-    """Everything the features remember, folded from events in time order.
+    """Everything that the features remember of jobs, updated by events in time order.
 
-    `families` and `names` choose the features of a row, see `features_of`; `timezone` is the
-    clock of the calendar features.
+    `families` and `names` choose the features of a row, see `features_of`; `timezone` is the clock
+    of the calendar features.
 
-    Times are seconds since the Unix epoch, the same clock for all calls; a call earlier than
-    the last event raises FeatureError and changes nothing, as does an event of a job whose
-    submission was not seen or that is already in that state.
+    Times are seconds since the Unix epoch, the same clock for all calls; a call with a time before
+    the last event raises FeatureError and changes nothing. So does an event of a job that was not
+    submitted, or that is already in the state that the event leads to.
 
-    What a row holds of the moment of submission (calendar, burst, survival, time since the
-    previous submission) stays as it was then; everything else is as of `now`. A row never
-    counts the job itself, so it is the same just before and just after its own `submit`.
+    Some values of a row are fixed at submission (calendar, burst, survival, time since the previous
+    submission); all others are as of `now`. A row never counts the job itself, so it is the same
+    just before and just after the job's own `submit`.
     """
 
     def __init__(
@@ -418,8 +416,10 @@ class FeatureState:
     def change(self, job: Job, now: float) -> None:
         """Record that a waiting job asks for something else from `now` on.
 
-        It stays submitted when it was: what was true then stays, but for histories that are others
-        now (as many GPUs, another VC), and for its survival, which are as of `now`.
+        The job keeps its time of submission and the values fixed then, except two: its survival
+        features, and those of histories that change with the request (number of GPUs, virtual
+        cluster). These are as of `now`. With an unchanged job, only survival features and claims
+        are updated.
         """
         was = self._known(job.job_id, now)
         if was.phase is not _Phase.QUEUED:
@@ -483,9 +483,8 @@ class FeatureState:
             self._lives.start(job_id, now)
 
     def tried_out(self, job_id: str, now: float) -> None:
-        """Record that the trial run is over and did not end the job. Its next run is then known to
-        last longer.
-        """
+        """Record that the trial run of `try_out` is over and did not end the job. From then on the
+        job is known to last longer than that run."""
         submission = self._known(job_id, now)
         self._now = now
         if self._survives:
@@ -500,10 +499,9 @@ class FeatureState:
         self._now = now
 
     def stated(self, job_id: str, total_s: float, error: float, now: float) -> None:
-        """Record that by its own account a job will have run `total_s` seconds. `error` is the
-        standard deviation of the logarithm. Until the job ends, jobs like it are taken to last as
-        long.
-        """
+        """Record that a job reported that it will have run `total_s` seconds when it ends. `error`
+        is the standard deviation of the logarithm of that. Until the job ends, it counts in the
+        histories of its groups as a job of that duration."""
         self._known(job_id, now)
         self._now = now
         if self._survives:
@@ -513,7 +511,7 @@ class FeatureState:
     def end(self, job_id: str, now: float, state: State, duration_s: float | None) -> None:
         """Record that a job ended, and learn from `duration_s`, its exclusive running time.
 
-        None says that it never ran, or that nobody knows for how long: nothing is learned.
+        With None nothing is learned: the job never ran, or its duration is unknown.
         """
         submission = self._known(job_id, now)
         if duration_s is not None and not (isfinite(duration_s) and duration_s >= 0):
@@ -550,8 +548,8 @@ class FeatureState:
     def row(self, job: Job, now: float) -> list[Value]:
         """Return the feature values of `job` as of `now`, aligned with `self.features`.
 
-        Where `job` differs from what was submitted, the values are those that it would have if it
-        were changed now. Changes nothing.
+        If `job` differs from the job as submitted, the values are those that it would have after
+        `change`. The state does not change.
         """
         submission = self._seen_now(job, now)
         was = self._live.get(job.job_id, submission)
@@ -564,10 +562,10 @@ class FeatureState:
             _join_queue(was)
 
     def outlook(self, job: Job, now: float) -> tuple[tuple[float, ...], float]:
-        """Return what the histories alone say of ln(1 + duration): the terms of `survival.SUM`, and
-        the standard error of their sum.
+        """Return (terms of `survival.SUM`, standard error of their sum): the prediction of ln(1 +
+        seconds) for a job by the histories of similar jobs alone.
 
-        FeatureError without the family `survival`.
+        Raises FeatureError if the family `survival` was not chosen.
         """
         if not self._survives:
             raise FeatureError("outlook: the family survival is not kept")
@@ -575,28 +573,27 @@ class FeatureState:
         return known[: len(survival.SUM)], known[_ERROR]
 
     def cut_off(self, job: Job, now: float) -> float:
-        """Return by how much a job's time limit lowers the mean of ln(1 + seconds) of jobs like it.
-        Return 0 where it has no limit, or the family `survival` is not kept.
-        """
+        """Return by how much a job's time limit lowers the mean of ln(1 + seconds) of similar jobs.
+        Return 0 if the job has no limit, or if the family `survival` was not chosen."""
         known = self._seen_now(job, now).survival
         return known[len(survival.SUM) - 1] if known else 0.0
 
     def curve(self, job: Job, now: float, score: float) -> tuple[tuple[float, ...], float]:
-        """Return a job's hazards, and the difference between a score, ln(1 + seconds), and their
-        mean. Return ((), 0) where the family `survival` is not kept.
-        """
+        """Return a job's hazards (see `hazards`), and the difference between `score`, a prediction
+        of ln(1 + seconds), and the mean that the hazards give. Return ((), 0) if the family
+        `survival` was not chosen."""
         seen = self._seen_now(job, now)
         if not seen.hazards:
             return (), 0.0
         return seen.hazards, score - sum(seen.survival[: len(survival.SUM)])
 
     def beyond(self, job: Job, now: float, score: float) -> tuple[float, float]:
-        """Return (seconds, change): the longest time that the job has run without ending, and the
-        change of its score by it. A score is ln(1 + seconds).
+        """Return (seconds, change): the longest time that the job has run without ending, and by
+        how much that raises `score`, a prediction of the job's ln(1 + seconds).
 
-        The change is the mean of similar jobs that last longer than that, less the mean of all.
-        The changed score is at least ln(1 + seconds). Both values are 0 if the job has not run
-        before, or the family `survival` is not kept.
+        The change is the mean of the similar jobs that last longer, less the mean of all similar
+        jobs. The changed score is at least ln(1 + seconds). Both values are 0 if the job has not
+        run before, or if the family `survival` was not chosen.
         """
         seen = self._seen_now(job, now)
         if not (seen.outlived_s > 0 and seen.hazards):
@@ -609,27 +606,27 @@ class FeatureState:
         return seen.outlived_s, max(moves, least - score)
 
     def claims(self, job: Job, now: float) -> tuple[Claim, ...]:
-        """Return the claims that the job's last runs make about it, then its owner's."""
+        """Return the claims (ranges of duration) about a job: that of its last runs first, then
+        that of its owner's expectation. Either may be missing."""
         return self._seen_now(job, now).claims
 
     def ended_here(self, job: Job) -> int | None:
-        """Return the number of jobs that have ended, if none of them belongs to this job's user, or
-        if the number is 0. Otherwise return None.
-        """
+        """Return the number of jobs that have ended here, if it is 0 or if none of them belongs to
+        this job's user. Otherwise return None: there is a history of the user."""
         ended = sum(key.ended for key in self._vcs.values())
         if job.user and not self._users.get(job.user, _NOTHING).ended:
             return ended
         return None if ended else 0
 
     def word(self, user: str) -> Word:
-        """Return how many of a user's last statements (`submit --expect`) held, and of how many."""
+        """Return how many of a user's latest expected durations (`submit --expect`) held, and how
+        many ended in all."""
         return self._statements.word(user)
 
     def hazards(self, job: Job, now: float) -> list[float]:
-        """Return a job's hazards: of the jobs like it that reach each of `survival.BINS` stretches
-        of running time, the share that ends in it. Raise FeatureError without the families that
-        keep them.
-        """
+        """Return a job's hazards: for each of `survival.BINS` stretches of running time, the share
+        that ends in the stretch of the similar jobs that reach it. Raise FeatureError if the family
+        `survival` was not chosen."""
         if not self._survives:
             raise FeatureError("hazards: the family survival is not kept")
         _check_time(now, self._now)
@@ -637,10 +634,10 @@ class FeatureState:
         return survival.hazards(self._lives.as_of(self._groups(job, template), now))[-1]
 
     def histories(self, job: Job, now: float) -> tuple[survival.History, ...]:
-        """Return how long the jobs of each group of a job lasted, from the widest group to the
-        narrowest.
+        """Return how long the jobs of each of a job's groups lasted, from the widest group (all
+        jobs) to the narrowest (the job's template).
 
-        FeatureError without the families that keep it.
+        Raises FeatureError if the family `survival` was not chosen.
         """
         if not self._survives:
             raise FeatureError("histories: the family survival is not kept")
@@ -669,9 +666,9 @@ class FeatureState:
         return submission
 
     def _seen_now(self, job: Job, now: float) -> _Submission:
-        """Return the recorded submission of a job. For a job that is unknown, or was changed while
-        it waits, return the submission as it would be recorded now. Change nothing.
-        """
+        """Return the recorded submission of a job. If the job is unknown, or a waiting job that
+        differs from the recorded one, return the submission as it would be recorded now. The state
+        does not change."""
         _check_time(now, self._now)
         was = self._live.get(job.job_id)
         if was is None:
@@ -687,7 +684,7 @@ class FeatureState:
         return out if self._whole else [out[i] for i in self._picks]
 
     def _preview(self, job: Job, now: float) -> _Submission:
-        """Return the submission as it would be recorded now. Changes nothing."""
+        """Return the submission of `job` as it would be recorded now. The state does not change."""
         _check_asked(job)
         template = self._templates.find(job) or _NOTHING
         keys = (
@@ -718,7 +715,8 @@ class FeatureState:
         return submission
 
     def _look_up_claims(self, submission: _Submission, now: float) -> None:
-        """Set the claims about a job, as of now, on its submission."""
+        """Set the fields `made` and `claims` of a submission: the ranges of duration that are
+        claimed about its job, as of `now`."""
         job, template = submission.job, submission.keys[2]
         # without a name, a template is no more than a user's jobs of one size
         like = template if normalise(job.name) else None
@@ -733,9 +731,8 @@ class FeatureState:
         submission.claims = tuple(claim for claim in (repeats, says) if claim is not None)
 
     def _groups(self, job: Job, template: KeyHistory) -> tuple[Hazard | None, ...]:
-        """Return the groups of `survival.LEVELS` that a job belongs to; None for a group
-        without an earlier job.
-        """
+        """Return the groups of jobs, one per level of `survival.LEVELS`, that a job belongs to;
+        None for a group without an earlier job."""
         return (
             self._everyone,
             self._vc_gpus.get((job.vc, job.gpus)),
@@ -744,10 +741,10 @@ class FeatureState:
         )
 
     def _recorded(self, job: Job, now: float) -> _Submission:
-        """Record a submission and return it. Groups of which the job is the first are made.
+        """Record a submission and return it. Histories that do not exist yet are created.
 
-        A job without a user, or without anything that makes a template, has such histories to
-        itself.
+        A job without a user, or without anything that makes a template, gets histories of its own,
+        which no other job shares.
         """
         submission = self._preview(job, now)
         submission.keys = (
@@ -763,9 +760,8 @@ class FeatureState:
         return submission
 
     def _hazards(self, submission: _Submission) -> tuple[Hazard, ...]:
-        """Return the groups that a submitted job belongs to, in order of LEVELS. A group of
-        which the job is the first is made.
-        """
+        """Return the groups of jobs, one per level of `survival.LEVELS`, that a submitted job
+        belongs to. Groups that do not exist yet are created."""
         job = submission.job
         user, _, template, _ = submission.keys
         _, of_vc_gpus, of_user, of_template = MEMORY
@@ -811,9 +807,8 @@ def _check_asked(job: Job) -> None:
 
 
 def _expired(ascending: list[float], now: float) -> int:
-    """Return the number of times, at the head of an ascending list, that are before the burst
-    window.
-    """
+    """Return how many times of an ascending list are before the burst window that ends at `now`.
+    They are at the start of the list."""
     return bisect_right(ascending, now - BURST_WINDOW_S)
 
 

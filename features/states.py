@@ -1,4 +1,4 @@
-"""How a job ends, as every trace and every part of the program names it."""
+"""The states of a job, as all traces and all parts of the program name them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """How a job ended, or where it was when the trace was taken."""
+    """The state in which a job ended, or in which it was when the trace was taken."""
 
     COMPLETED = "completed"
     FAILED = "failed"

@@ -1,16 +1,17 @@
-"""How long jobs like this one last, learned from ended jobs and from those still running.
+"""How long similar jobs last, learned from ended jobs and from jobs that still run.
 
-A history of ended jobs alone is biased: of the jobs a user sent this morning, the long ones have
-not ended yet. So every group (user, template, ...) keeps a discrete hazard instead: the share of
-the jobs that reached a stretch of running time which ended within it. A job adds to a stretch as
-soon as it has lived through it or ended in it, so a job that has run for five hours is already
-news for the next one. Cox, "Regression models and life-tables", JRSS B 1972, section 6.
+A history of ended jobs alone is biased: of the jobs that a user submitted this morning, the long
+ones have not ended yet. So every group (user, template, ...) keeps a discrete hazard instead: for
+each stretch (bin) of running time, the share of the jobs that reached it which ended in it. A job
+counts in a stretch as soon as it has run through it or ended in it, so a job that has run for five
+hours already counts in the prediction of the next one. Cox, "Regression models and life-tables",
+JRSS B 1972, section 6.
 
 Newer jobs count more: each count fades by `1 - 1 / memory` when the next is added. Narrow groups
 are shrunk to wider ones, stretch by stretch: (ended + k * wider hazard) / (reached + k).
 
-The estimate of a job is a sum: how long jobs last here, and what each narrower group adds. The sum
-has an error of its own: a group that few jobs are known of may be otherwise.
+The estimate for a job is a sum: how long all jobs last, and what each narrower group adds. It comes
+with a standard error, which is larger for groups with few known jobs.
 """
 
 from __future__ import annotations
@@ -146,7 +147,8 @@ class Hazard:
     it. Older jobs count less.
 
     Attributes:
-        sayers: jobs of the group that reported their total duration; kept by `Lives`.
+        sayers: ids of the running jobs of the group that reported their total duration; `Lives`
+            updates it.
     """
 
     __slots__ = ("_ended", "_keep", "_reached", "sayers")
@@ -158,7 +160,8 @@ class Hazard:
         self._ended = [0.0] * BINS
 
     def add(self, bin: int, ended: bool, weight: float = 1.0) -> None:
-        """Count a job that lived through stretch `bin`, or ended in it."""
+        """Count a job that ran through the stretch `bin`, or that ended in it (`ended`). `weight`,
+        0 to 1, is how much the job counts."""
         keep = 1.0 - weight * (1.0 - self._keep)
         self._reached[bin] = self._reached[bin] * keep + weight
         self._ended[bin] = self._ended[bin] * keep + weight * ended
@@ -171,16 +174,17 @@ class Hazard:
 
     @property
     def reached(self) -> Sequence[float]:
-        """Return the number of jobs that reached each stretch, older ones counting less."""
+        """Return, for each stretch, the number of jobs that reached it. Older jobs count less."""
         return self._reached
 
     @property
     def ended(self) -> Sequence[float]:
-        """Return the number of jobs, of those that reached each stretch, that ended in it."""
+        """Return, for each stretch, the number of jobs that ended in it. Older jobs count less."""
         return self._ended
 
     def shrunk(self, wider: Sequence[float]) -> list[float]:
-        """Return the hazard of each stretch, shrunk toward that of a wider group."""
+        """Return this group's hazard in each stretch, shrunk towards `wider`, the hazards of a
+        wider group."""
         return [
             (ended + SHRINKAGE * general) / (reached + SHRINKAGE)
             for reached, ended, general in zip(self._reached, self._ended, wider, strict=True)
@@ -192,9 +196,12 @@ ABSENT = Hazard(1.0)
 
 
 def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
-    """Return the hazards of the group at each of LEVELS, each shrunk toward those of the level
-    before. A group that is None was never seen. A group that is ABSENT takes over the hazards of
-    the wider one.
+    """Return, for each level of LEVELS, the hazards of its group, shrunk towards those of the level
+    before.
+
+    Args:
+        groups: one group per level. None: no job of the group was ever seen. ABSENT: the job has no
+            such group. Either takes the hazards of the level before.
     """
     current, out = _PRIOR, []
     for group in groups:
@@ -224,7 +231,7 @@ class History(NamedTuple):
     wider: tuple[float, ...]
 
     def plain(self) -> dict[str, str | list[float]]:
-        """Return the history as plain JSON, with four digits."""
+        """Return the history as a JSON object, numbers with four significant digits."""
         return {
             name: value if isinstance(value, str) else [float(f"{v:.4g}") for v in value]
             for name, value in self._asdict().items()
@@ -232,9 +239,8 @@ class History(NamedTuple):
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> History:
-        """Return a history from plain JSON. Raises ValueError unless it has `BINS` stretches of
-        running time.
-        """
+        """Return the history in a JSON object of `plain`. Raises ValueError unless it has `BINS`
+        stretches of running time."""
         numbers = [tuple(map(float, plain[name])) for name in cls._fields[2:]]
         if any(len(column) != BINS for column in numbers):
             raise ValueError(f"a history has {BINS} stretches of running time")
@@ -242,9 +248,12 @@ class History(NamedTuple):
 
 
 def histories(groups: Sequence[Hazard | None], of: Sequence[str]) -> tuple[History, ...]:
-    """Return the history of the group at each of LEVELS, with `of` naming each group in words.
-    A level that the job does not have is left out. A group never seen takes over the hazards of
-    the wider one.
+    """Return the history of each level of LEVELS. Levels whose group is ABSENT are left out. A
+    group without any job (None) has the hazards of the wider group.
+
+    Args:
+        groups: one group per level.
+        of: the name of each group, in words.
     """
     levels, found = hazards(groups), list[History]()
     for level, group, who, own, wider in zip(
@@ -258,26 +267,28 @@ def histories(groups: Sequence[Hazard | None], of: Sequence[str]) -> tuple[Histo
 
 
 class Known(NamedTuple):
-    """What the histories tell of a job: `values` of SPECS and ODDS, and its own `hazards`."""
+    """What the histories of its groups say about a job: the feature `values` (of SPECS and ODDS),
+    and the `hazards` of its narrowest group."""
 
     values: tuple[float, ...]
     hazards: tuple[float, ...]
 
 
 def known(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> Known:
-    """Return the features and hazards that the groups of LEVELS give to a job with this time
-    limit.
-    """
+    """Return the features and hazards that a job has from `groups`, one per level of LEVELS, under
+    a time limit."""
     levels = hazards(groups)
     return Known(_values(groups, levels, time_limit_s), tuple(levels[-1]))
 
 
 def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> tuple[float, ...]:
-    """Return the values of SPECS and ODDS from the groups of LEVELS. A group that is None was never
-    seen; one that is ABSENT adds nothing.
+    """Return the values of the features SPECS and ODDS.
 
-    The sum is the mean of ln(1 + seconds). No job lasts beyond its time limit: the curve ends
-    there.
+    Args:
+        groups: one group per level of LEVELS. None: no job of it was ever seen. ABSENT: the job has
+            no such group, which adds nothing.
+        time_limit_s: durations beyond it count as this long. The values of SUM add up to the mean
+            of ln(1 + seconds) so limited.
     """
     return _values(groups, hazards(groups), time_limit_s)
 
@@ -285,10 +296,13 @@ def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -
 def beyond(
     hazard: Sequence[float], outlived_log: float, time_limit_s: float | None = None
 ) -> float:
-    """Return the mean of ln(1 + seconds) of the jobs of a curve that outlive a moment. The moment,
-    too, is ln(1 + seconds).
+    """Return the mean of ln(1 + seconds) of the jobs that outlast a moment, by a curve of hazards.
 
-    Within a stretch jobs end evenly in the logarithm. Nobody outlives 0: the mean of all.
+    Args:
+        hazard: share of jobs that ends in each stretch of running time, of those that reach it.
+            Within a stretch, ends are spread evenly in ln(1 + seconds).
+        outlived_log: the moment, as ln(1 + seconds); -inf: the mean of all jobs.
+        time_limit_s: durations beyond it count as this long.
     """
     most = log1p(time_limit_s) if time_limit_s and time_limit_s > 0 else inf
     alive, mass, moment = 1.0, 0.0, 0.0
@@ -326,9 +340,8 @@ def _values(
 
 
 class _Summary(NamedTuple):
-    """Mean and standard deviation of ln(1 + seconds) by a curve of hazards, and the chance to
-    outlive each edge.
-    """
+    """What a curve of hazards gives: mean and standard deviation of ln(1 + seconds), and the
+    probability to outlast each edge between stretches."""
 
     mean_log: float
     spread: float
@@ -336,9 +349,8 @@ class _Summary(NamedTuple):
 
 
 def _mean_log(hazard: Sequence[float]) -> float:
-    """Return the mean of ln(1 + seconds) by a curve of hazards, as `_summary` does without a
-    limit: it is needed at every level.
-    """
+    """Return the mean of ln(1 + seconds) by a curve of hazards without a time limit. A faster way
+    to one figure of `_summary`."""
     alive, mean = 1.0, 0.0
     for share, middle in zip(hazard, _MIDDLE_LOG[:-1], strict=False):
         mass = alive * share
@@ -348,8 +360,13 @@ def _mean_log(hazard: Sequence[float]) -> float:
 
 
 def _summary(hazard: Sequence[float], logs: Sequence[float], limit_s: float) -> _Summary:
-    """Return mean and deviation of ln(1 + seconds), and the chance to outlive each edge.
-    `logs`: the middle of each stretch, ln(1 + seconds), within the limit.
+    """Return mean and deviation of ln(1 + seconds), and the probability to outlast each edge, by a
+    curve of hazards.
+
+    Args:
+        hazard: share of jobs that ends in each stretch, of those that reach it.
+        logs: the middle of each stretch, ln(1 + seconds), not above the time limit.
+        limit_s: the time limit, seconds; infinite if there is none.
     """
     alive, survival = 1.0, []
     mean = square = 0.0
@@ -370,11 +387,11 @@ def _summary(hazard: Sequence[float], logs: Sequence[float], limit_s: float) -> 
 
 
 def _error(hazard: Sequence[float], group: Hazard | None, logs: Sequence[float]) -> float:
-    """Return the standard error of the mean of ln(1 + seconds), to first order in each stretch;
-    `logs` as in `_summary`.
+    """Return the standard error of the mean of ln(1 + seconds), to first order in the share of each
+    stretch; `logs` as in `_summary`.
 
-    The share that ends in a stretch is believed as after as many jobs as reached it there, and
-    the `SHRINKAGE` jobs of the wider group (the variance of a beta distribution).
+    The variance of a share is that of a beta distribution: of the jobs of `group` that reached the
+    stretch, plus `SHRINKAGE` jobs of the wider group.
     """
     reached = group.reached if group is not None else (0.0,) * BINS
     after = logs[-1]  # mean of those that outlive a stretch
@@ -396,10 +413,11 @@ def _odds(chance: float) -> float:
 
 
 class Lives:
-    """Running jobs, and the next stretch of running time that each will complete.
+    """The jobs that have not ended, with their groups and, if they run, the stretch of running time
+    that each will complete next.
 
-    Every job passes each edge at most once, so the work is O(1) amortised per job (times the
-    logarithm of the jobs running).
+    Every job passes each edge between stretches at most once, so the work per job is O(log(number
+    of running jobs)), amortised.
     """
 
     def __init__(self) -> None:
@@ -416,7 +434,7 @@ class Lives:
         self._bin[job_id] = 0
 
     def regroup(self, job_id: str, groups: Sequence[Hazard]) -> None:
-        """Count a waiting job in other groups from now on."""
+        """Count a waiting job in the groups `groups` from now on, in place of its former ones."""
         stated = self._forget_stated(job_id) if job_id in self._groups else None
         self._groups[job_id] = tuple(group for group in groups if group is not ABSENT)
         if stated is not None:
@@ -436,9 +454,8 @@ class Lives:
             group.sayers[job_id] = None
 
     def _forget_stated(self, job_id: str) -> tuple[int, float] | None:
-        """Forget the duration that a job reported, and return the entry. Return None if there is
-        none.
-        """
+        """Forget the duration that a job reported. Return the entry (stretch, weight), or None if
+        there was none."""
         for group in self._groups[job_id] if job_id in self._stated else ():
             group.sayers.pop(job_id, None)
         return self._stated.pop(job_id, None)
@@ -449,9 +466,8 @@ class Lives:
         self._wait_for(job_id, now)
 
     def stop(self, job_id: str) -> None:
-        """Record that a job waits again. What it has lived through stays counted, and is counted
-        once.
-        """
+        """Record that a running job waits again. The stretches that it ran through stay counted,
+        and are not counted again when it runs once more."""
         self._run.pop(job_id, None)
 
     def advance(self, now: float) -> None:
@@ -472,10 +488,10 @@ class Lives:
         self, groups: Sequence[Hazard | None], now: float, but: str = ""
     ) -> Sequence[Hazard | None]:
         """Return the groups as they would be at `now`, with the durations reported by running jobs
-        other than `but`. The stored groups do not change. The cost grows with the events since the
-        last update and the jobs that report, not with all running jobs.
+        other than `but`. The stored groups do not change.
 
-        O(stretches that it would count, jobs of the groups that state an end), not O(jobs running).
+        The cost grows with the stretches completed since the last event and with the jobs of these
+        groups that reported a duration, not with the number of running jobs.
         """
         ahead = self._ahead(now)
         sayers = {j: None for g in groups if g is not None for j in g.sayers if j != but}
@@ -498,9 +514,9 @@ class Lives:
         return [copies.get(id(group), group) for group in groups]
 
     def _ahead(self, now: float) -> list[tuple[float, int, str, int]]:
-        """Return (end, run, job, stretch) of the stretches completed before `now` and not
-        counted yet, in the order of `advance`.
-        """
+        """Return (end, number of the run, job id, stretch) of each stretch that a running job
+        completed before `now` and that is not counted yet, in the order in which `advance` would
+        count them."""
         found: list[tuple[float, int, str, int]] = []
         look = [0]  # what is due lies at the top of the heap
         while look:
@@ -520,7 +536,7 @@ class Lives:
         return sorted(found)
 
     def end(self, job_id: str, duration_s: float | None) -> None:
-        """Record that a job ended. With `duration_s` None, nothing is learned from it."""
+        """Record that a job ended after `duration_s`. If that is None, nothing is learned."""
         self._forget_stated(job_id)
         groups, bin = self._groups.pop(job_id), self._bin.pop(job_id)
         self._run.pop(job_id, None)

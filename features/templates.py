@@ -1,8 +1,8 @@
-"""Job templates: the things a user submits again and again.
+"""Job templates: kinds of jobs that a user submits again and again.
 
-A template is the user's normalised job name, names nearly alike being one template; where names
-are empty, as in traces that hide them, it is what the user asked for: (GPUs, CPUs). Where users are
-hidden, it is one of the VC's, and there is none where GPUs are all that is known of a job.
+A template is a user's normalised job name; names that are nearly alike are one template. If names
+are hidden, as in some traces, it is the request: (GPUs, CPUs). If users are hidden, templates
+belong to the virtual cluster. There is no template if only the number of GPUs is known of a job.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ Template = str | tuple[int, float | None]
 
 
 class TemplateBook:
-    """Histories by (user, template), at most PER_USER of them per user."""
+    """The histories of jobs by (user, template), at most PER_USER per user: the least recently used
+    are dropped."""
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, str], OrderedDict[Template, KeyHistory]] = {}
 
     def find(self, job: Job) -> KeyHistory | None:
-        """Return the history of a job's template, or None when it is new. Nothing is changed."""
+        """Return the history of a job's template, or None if the template is new. Nothing
+        changes."""
         book = self._owners.get(_owner(job))
         if not book:
             return None
         return book.get(self._key(job, book))
 
     def assign(self, job: Job) -> KeyHistory:
-        """Return the history of a job's template, created when it is new, and mark it as just
-        used.
-        """
+        """Return the history of a job's template, created if the template is new, and record it as
+        the latest used."""
         book = self._owners.setdefault(_owner(job), OrderedDict())
         template = self._key(job, book)
         history = book.get(template)
@@ -52,12 +53,13 @@ class TemplateBook:
 
     @staticmethod
     def _key(job: Job, book: OrderedDict[Template, KeyHistory]) -> Template:
-        """Return the template that a job belongs to; a new one where none of its owner's fits."""
+        """Return the key of a job's template in `book`, the owner's templates; a new key if none
+        fits."""
         return _template(job, book)
 
 
 class CommandBook(TemplateBook):
-    """Histories by (user, command): of jobs whose command is known."""
+    """The histories of jobs by (user, command), for jobs with a known command."""
 
     @staticmethod
     def _key(job: Job, book: OrderedDict[Template, KeyHistory]) -> Template:
@@ -65,7 +67,7 @@ class CommandBook(TemplateBook):
 
 
 class NameBook(TemplateBook):
-    """Histories by (user, job name), numbers and all: of jobs that have a name."""
+    """The histories of jobs by (user, job name with its numbers), for jobs that have a name."""
 
     @staticmethod
     def _key(job: Job, book: OrderedDict[Template, KeyHistory]) -> Template:
@@ -80,7 +82,8 @@ def has_template(job: Job) -> bool:
 
 
 def _owner(job: Job) -> tuple[str, str]:
-    """Return (user, "") of a job with a user, otherwise ("", VC): the owner of its template."""
+    """Return the owner of a job's template: (user, "") if the job has a user, otherwise ("",
+    VC)."""
     return (job.user, "") if job.user else ("", job.vc)
 
 

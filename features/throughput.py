@@ -1,9 +1,11 @@
-"""How long a job will run, by how much its command asks for and how fast its earlier runs were.
+"""The duration of a job, predicted from the amount of work in its command and the speed of its
+earlier runs.
 
-total = start-up + amount x seconds a unit. Earlier runs are those of the same user and script. The
-logarithm of seconds a unit is a Gaussian process over them: a level of the script, what its other
-arguments add, a slope by GPUs, one by batch size, a slow drift, noise. How much the arguments add,
-how noisy runs are and how long the start-up takes is weighed by how well it explains the runs.
+total = start-up + amount x seconds per unit. Earlier runs are those of the same user and script.
+ln(seconds per unit) is modelled as a Gaussian process over the runs: a level of the script, what
+its other arguments add, a slope by number of GPUs, one by batch size, a slow drift, and noise. The
+sizes of the arguments' effect, of the noise and of the start-up are averaged over a grid, weighted
+by how well each explains the runs.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ class Asked:
 
     Attributes:
         total_s: the duration, seconds.
-        error: standard deviation of its logarithm (eight of ten cases lie within 1.28 times it).
-        words: the evidence for it, in words.
+        error: standard deviation of the logarithm of the duration (eight of ten cases lie within
+            1.28 times it).
+        words: the evidence for the estimate, in words.
     """
 
     total_s: float
@@ -40,18 +43,19 @@ class Asked:
     words: str
 
     def text(self) -> str:
-        """Return what the estimate rests on: "asks for 90 epochs; its last 3 runs took 8.0 min an
-        epoch".
-        """
+        """Return the evidence for the estimate in words: "asks for 90 epochs; its last 3 runs took
+        8.0 min an epoch"."""
         return self.words
 
 
 @lru_cache(maxsize=4096)
 def asked(work: Work, gpus: int, runs: tuple[Ran, ...]) -> Asked | None:
-    """Return how long a job that asks for `work` should run; None without earlier runs, or
-    where they leave it too uncertain.
+    """Return the estimated duration of a job. Return None if there are no earlier runs, or if the
+    estimate is too uncertain.
 
     Args:
+        work: the amount of work that the job asks for.
+        gpus: the number of its GPUs.
         runs: runs of the same script by the same user, with the same unit; oldest first.
     """
     if not runs:
@@ -90,10 +94,11 @@ def in_words(seconds: float) -> str:
 
 
 def shares(runs: Iterable[Ran], job: Job, progress: Progress) -> list[float]:
-    """Return the shares of the job's stated maximum that earlier runs of its script took, at
-    the job's pace.
+    """Return, for each comparable earlier run of a job's script, its duration as a share of the
+    job's stated maximum at the job's present speed.
 
-    Only runs that asked for as much, with as many GPUs; none if the job counts something else.
+    Runs are comparable if they asked for the same amount with the same number of GPUs. Return [] if
+    the job's progress counts another unit or another amount than its command.
     """
     work = job.work
     if work is None or work.unit != progress.unit or abs(work.amount - progress.of) > 1.0:

@@ -1,13 +1,13 @@
-"""Do jobs still come and last as in a site's own past weeks? Cumulative sums find what changed.
+"""Detects that a site's jobs have changed: they no longer arrive, or last, as in its past weeks.
 
-A unit that changed, a zone, a column that is read as another, a team that is new: each makes the
-jobs of one group (a virtual cluster, a user, a size, a GPU type) unlike those of the past weeks,
-all from one moment on. For each such change there is a likelihood ratio of what is seen, and its
-sum since the change is likeliest (Page, "Continuous inspection schemes", Biometrika 1954) grows
-with each job that speaks for it and starts again at 0 where they speak against it.
+Causes are, for example, a changed unit or time zone, a column that is misread, or a new team. Each
+makes the jobs of one group (a virtual cluster, a user, a size, a GPU type) unlike those of the past
+weeks, from one moment on. For each possible change, the likelihood ratio of each observation is
+summed; the sum starts again at 0 when observations speak against the change (cumulative sums; Page,
+"Continuous inspection schemes", Biometrika 1954).
 
-Jobs come in bursts of near-copies, which say one thing once: the jobs of one user in an hour (where
-there are no users, of one virtual cluster and size) are one observation, their mean.
+Jobs come in bursts of near-copies, which must not count as independent. So the jobs of one user in
+an hour (without users, of one virtual cluster and size) are one observation, their mean.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A change from what was usual in the past weeks.
+    """An alarm: jobs of a group differ from what was usual in the past weeks.
 
     Attributes:
         group: the jobs that changed: "virtual cluster vcA", "user ada", "all jobs", ...
         what: how they differ from before, in words.
         since: first observation of the change, seconds since the epoch.
         sum: evidence for the change, a log-likelihood ratio in nats.
-        seen: observations since.
-        ratio: how many times as long the jobs last; 1 if something else changed.
+        seen: number of observations since then.
+        ratio: duration of the jobs as a multiple of the usual one; 1 if something else changed.
     """
 
     group: str
@@ -79,16 +79,13 @@ class Alarm:
 
     @property
     def kind(self) -> str:
-        """Return the kind of the alarm's group, one of `KINDS`."""
+        """Return the kind of group that the alarm is about, one of `KINDS`."""
         return next(kind for begins, kind in _KINDS.items() if self.group.startswith(begins))
 
 
 def unlike(jobs: Sequence[Seen], now: float) -> list[Alarm]:
-    """Return alarms of how the jobs of the last day differ from those of up to four weeks
-    before.
-
-    There are none if less than a week before is known.
-    """
+    """Return alarms about the jobs submitted in the day before `now`, compared with up to four
+    weeks before that day. Return [] if less than a week before that day is known."""
     recent_from = now - DAY_S
     usual = usual_of(jobs, recent_from)
     if usual is None:
@@ -97,11 +94,11 @@ def unlike(jobs: Sequence[Seen], now: float) -> list[Alarm]:
 
 
 def usual_of(jobs: Iterable[Seen], until: float) -> Watch | None:
-    """Return a watch that knows the jobs of up to four weeks before a day; None if less than a
-    week of them is known.
+    """Return a `Watch` fitted to the jobs of the four weeks that end with a given day, without that
+    day. Return None if less than a week of them is known.
 
     Args:
-        until: the day's start; later jobs are left out.
+        until: start of the day, seconds since the epoch; later jobs are left out.
     """
     past = [job for job in jobs if until + DAY_S - PAST_S <= job.submitted < until]
     if not past or until - min(job.submitted for job in past) < LEAST_PAST_S:
@@ -110,7 +107,8 @@ def usual_of(jobs: Iterable[Seen], until: float) -> Watch | None:
 
 
 class _Observation(NamedTuple):
-    """One observation: jobs that are near-copies, submitted within an hour."""
+    """One observation: near-copies of a job that were submitted within an hour, with their mean
+    residual."""
 
     at: float
     jobs: tuple[Seen, ...]
@@ -126,8 +124,9 @@ class Watch:
 
     Args:
         past: jobs of the past weeks, in any order.
-        limit: evidence, in nats, above which there is an alarm.
-        learns: also learn how much the second half of the past differed from the first.
+        limit: evidence (log-likelihood ratio, in nats) above which there is an alarm.
+        learns: raise the limits for changes that already occurred between the first and the second
+            half of the past.
     """
 
     def __init__(self, past: Iterable[Seen], limit: float = LIMIT, *, learns: bool = True):
@@ -162,10 +161,11 @@ class Watch:
         self._limits = self._restless(ordered) if learns else {}
 
     def _restless(self, ordered: Sequence[Seen]) -> dict[str, float]:
-        """Return a limit for each kind of change that the past itself seems to hold.
+        """Return a raised alarm limit for each kind of change that the past itself seems to
+        contain: {change in words: limit in nats}.
 
-        The second half of the past is watched day by day from the first. The limit is `RESTLESS`
-        times the largest sum of an alarm there.
+        The second half of the past is checked, day by day, against the first. The limit is
+        `RESTLESS` times the largest evidence found.
         """
         half = (ordered[0].submitted + ordered[-1].submitted) / 2 if ordered else 0.0
         days: defaultdict[float, list[Seen]] = defaultdict(list)
@@ -180,15 +180,18 @@ class Watch:
         return found
 
     def alarms(self, recent: Iterable[Seen]) -> list[Alarm]:
-        """Return the alarms of later jobs, the surest first."""
+        """Return the alarms about jobs later than the past, in order of their evidence, except that
+        an alarm about a silence comes first."""
         jobs = sorted(recent, key=lambda job: job.submitted)
         silent = self._silence(jobs)
         return [*silent, *self._found(jobs, self._limits)]
 
     def _silence(self, jobs: Sequence[Seen]) -> list[Alarm]:
-        """Return an alarm if no job came for improbably long before the first of `jobs`; else none.
+        """Return [alarm] if no job came for an improbably long time before the first of `jobs`;
+        else [].
 
-        A gap above `LONGEST_SILENCE_S` is none: then nothing was recorded, or nobody worked.
+        A gap above `LONGEST_SILENCE_S` raises no alarm: then nothing was recorded, or nobody
+        worked.
         """
         if self._last is None or not jobs:
             return []
@@ -224,8 +227,9 @@ class Watch:
         return sorted(found, key=lambda alarm: -alarm.sum)
 
     def _questions(self, group: str) -> Iterable[tuple[str, Says]]:
-        """Yield each change that is looked for in a group, in words, and a function that returns
-        how far an observation speaks for it."""
+        """Yield (change in words, function) for each change that is looked for in `group`. The
+        function returns the log-likelihood ratio of an observation, above 0 if it speaks for the
+        change."""
         mean, spread = self._spreads.get(group, (0.0, 1.0))
         if group in self._spreads:
             yield "last longer", lambda one: _shifted((one.z - mean) / spread)
@@ -240,7 +244,8 @@ class Watch:
     def _moved(self, observed: Sequence[_Observation]) -> Alarm | None:
         """Return an alarm if jobs come at other hours of the day than is usual; else None.
 
-        Not summed job by job: each night there are hours that speak for the day being turned.
+        All hours are compared at once, not summed job by job: in each night some hours alone would
+        speak for a shifted day.
         """
         if not observed or observed[-1].at - observed[0].at < WHOLE_S:
             return None
@@ -284,9 +289,8 @@ class Watch:
         return best
 
     def _observations(self, ordered: Sequence[Seen]) -> list[_Observation]:
-        """Return one observation for each group of near-copies, which one user submitted within
-        an hour, in order of submission.
-        """
+        """Return the observations in `ordered` jobs, in order of submission: one for each burst of
+        near-copies that one user submitted within an hour."""
         bursts: dict[Hashable, list[Seen]] = {}
         for job in ordered:
             who = job.user or job.gpus
@@ -299,9 +303,8 @@ class Watch:
         return found
 
     def _residual(self, job: Seen) -> tuple[float, float]:
-        """Return where a job's duration stands among those of the past, as a normal score, and
-        ln(the duration over the usual one). Both are 0 if too few jobs are like it.
-        """
+        """Return (rank of a job's duration among those of similar past jobs, as a normal score;
+        ln(duration / usual duration)). Both are 0 if too few past jobs are similar."""
         known = (self._usual.get(key, []) for key in _alike(job))
         usual = next((logs for logs in known if len(logs) >= ENOUGH), None)
         if usual is None:
@@ -313,9 +316,8 @@ class Watch:
 
 
 def _alike(job: Seen) -> tuple[Hashable, ...]:
-    """Return the groups of jobs with which its duration is compared, as keys, the nearest group
-    first.
-    """
+    """Return the keys of the groups with which a job's duration is compared, the narrowest group
+    first."""
     of_site: tuple[Hashable, ...] = ((job.vc, job.gpus), job.vc, None)
     if not job.user:
         return of_site
@@ -328,16 +330,17 @@ KINDS = tuple(_KINDS.values())
 
 
 def groups_of(job: Seen) -> list[str]:
-    """Return the groups that a job is watched in."""
+    """Return the names of the groups that a job belongs to: all jobs, its virtual cluster, its
+    size, its user and its GPU type."""
     found = [ALL, VC + job.vc, f"{SIZE}{job.gpus}"]
     found += [USER + job.user] if job.user else []
     return found + ([TYPE + job.gpu_type] if job.gpu_type else [])
 
 
 class _Mix:
-    """Counts of a property of jobs (GPUs, GPU type), by virtual cluster and of the whole site.
+    """Counts of a property of jobs (GPUs, GPU type), by virtual cluster and for the whole site.
 
-    `only` and `says` return log-likelihood ratios: above 0 an observation speaks for the change.
+    `only` and `says` return log-likelihood ratios, above 0 if an observation speaks for a change.
     """
 
     def __init__(self) -> None:
@@ -349,15 +352,17 @@ class _Mix:
         self._site[value] += 1
 
     def only(self, one: _Observation, name: str, value: object) -> float:
-        """Return how far an observation speaks for jobs that now have `value` alone."""
+        """Return the log-likelihood ratio of an observation for the change that all jobs now have
+        the value `value` of the property `name`."""
         mine = self._counts[one.jobs[0].vc]
         usual = (mine[value] + 1.0) / (sum(mine.values()) + 2.0)
         alone = all(getattr(job, name) == value for job in one.jobs)
         return log(ALMOST / usual) if alone else log((1.0 - ALMOST) / (1.0 - usual))
 
     def says(self, one: _Observation, name: str) -> float:
-        """Return how far an observation speaks for a property that is now as likely to have one
-        value as another: the mean over its values, at most `MOST_OF_MIX`."""
+        """Return the log-likelihood ratio of an observation for the change that all values of the
+        property `name` are now equally likely: the mean over the observation's values, at most
+        `MOST_OF_MIX`."""
         mine, known = self._counts[one.jobs[0].vc], len(self._site) + 1
         if known <= 2:
             return 0.0
@@ -371,13 +376,18 @@ class _Mix:
 
 
 def _shifted(z: float) -> float:
-    """Return how far a residual speaks for durations that grew by `SHIFT`: the log-likelihood ratio
-    of two normal distributions."""
+    """Return the log-likelihood ratio of a residual for the change that durations grew by `SHIFT`
+    standard deviations.
+
+    Args:
+        z: the residual, a normal score.
+    """
     return SHIFT * (z - SHIFT / 2)
 
 
 def _shrunk(values: Sequence[float]) -> tuple[float, float]:
-    """Return mean and spread of a group's observations, drawn towards 0 and 1 if there are few."""
+    """Return (mean, standard deviation) of a group's observations, drawn towards 0 and 1 if there
+    are few."""
     n = len(values)
     mean = sum(values) / (n + PRIOR)
     spread = ((pstdev(values) ** 2 * n + PRIOR) / (n + PRIOR)) ** 0.5
@@ -385,9 +395,8 @@ def _shrunk(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _newcomers(ordered: Sequence[Seen]) -> float:
-    """Return the share of past observations that were of users not seen before, at most half of
-    `NEWCOMERS`; `NEWCOMERS` if there is no past.
-    """
+    """Return the share of past observations that belong to users not seen before, at most half of
+    `NEWCOMERS`. Return `NEWCOMERS` if there are no past jobs."""
     if not ordered:
         return NEWCOMERS
     from_s = ordered[0].submitted + KNOWN_AFTER_S

@@ -1,4 +1,5 @@
-"""A stated formula for what two jobs on one GPU do to each other, where nobody has measured.
+"""A formula for how much two jobs on one GPU slow each other down, for simulations without
+measurements.
 
 A job asks for a share u of the compute units and a share m of the memory bandwidth. Together two
 jobs get at most all of each, and kernels that meet delay each other even when there is room:
@@ -6,7 +7,7 @@ jobs get at most all of each, and kernels that meet delay each other even when t
     room  = min(1 / max(1, u_a + u_b), 1 / max(1, (m_a + m_b) / 0.85)) * (1 - 0.12 u_a u_b)
     speed = room ** (0.7 + 0.6 u_own / (u_a + u_b))       (who asks for less loses less)
 
-No hardware behaves exactly so. Whatever rests on it says "simulated".
+No hardware behaves exactly so. Whatever is computed with the formula is labelled "simulated".
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ Floats = NDArray[np.float64] | np.float64
 
 
 def contended_speed(own: Floats, other: Floats, bandwidth: Floats) -> Floats:
-    """Return speed beside the other job, relative to running alone.
+    """Return a job's speed beside another job on the same GPU, relative to running alone (0 to 1).
 
     Args:
-        own, other: GPU utilisation of either job, shares (0 to 1).
-        bandwidth: memory utilisation of both together, shares (0 to 2).
+        own, other: GPU utilisation of the job and of the other job, shares (0 to 1).
+        bandwidth: sum of the memory utilisations of both jobs (0 to 2).
     """
     together = np.maximum(own + other, 1e-9)
     room = np.minimum(1 / np.maximum(1.0, together), 1 / np.maximum(1.0, bandwidth / 0.85))

@@ -50,6 +50,7 @@ CANDIDATES: dict[str, Values] = {
     "ageing 0.3": {"ageing": 0.3},
     "no ageing": {"ageing": 0.0},
     "predicted once": {"predict_again_s": 0.0},
+    "ordered by one number": {"order_by": "predicted"},
     "ordered by GPU-time": {"gpu_exponent": 1.0},
     "ordered by duration": {"gpu_exponent": 0.0},
 }

@@ -1,1 +1,2 @@
-"""Runs a command briefly, watches the GPU from outside, and returns a profile."""
+"""The profiler: runs a command for a short time, watches the GPU from outside, and returns a
+profile."""

@@ -1,4 +1,4 @@
-"""What the last lines of a command's output say."""
+"""Reading the last lines of a command's output."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ _HOST_OOM = re.compile(
 
 
 def memory_complaint(lines: Sequence[str]) -> str | None:
-    """Return what the last lines of a failed command say about memory, one of `COMPLAINTS`, or
-    None if they do not mention it.
-    """
+    """Return which kind of memory a failed command ran out of by its last lines, one of
+    `COMPLAINTS`, or None if they do not mention it."""
     text = list(lines)
     if any(_GPU_OOM.search(line) for line in text):
         return COMPLAINTS[1]

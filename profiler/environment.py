@@ -1,7 +1,9 @@
-"""The environment a profiled command sees: an allow-list, and what the person adds.
+"""The environment variables that a profiled command gets: those on an allow-list, and those that
+the user adds.
 
-A profiling node is shared, and a user's shell holds tokens and keys that a five-minute look has no
-need of. What numerical programs do need (paths, locale, thread counts, caches) is passed on.
+A profiling node is shared, and a user's shell holds tokens and keys that a profiling run of five
+minutes does not need. What numerical programs do need (paths, locale, thread counts, caches) is
+passed on.
 """
 
 from __future__ import annotations
@@ -33,13 +35,14 @@ _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 def scrubbed(source: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, str]:
-    """Return the part of `source` that a profiled command may see, and `extra`.
+    """Return the variables of `source` that are on the allow-list, and those of `extra`.
 
     Args:
-        extra: ``NAME`` passes that variable on whatever it is called, ``NAME=VALUE`` sets it.
+        extra: ``NAME`` passes that variable on even if it is not on the list; ``NAME=VALUE`` sets
+            it.
 
     Raises:
-        BadOption: a name that is none, or NAME that is not set here.
+        BadOption: an entry of `extra` is no valid name, or NAME is not set in `source`.
     """
     found = {
         name: value

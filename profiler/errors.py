@@ -1,6 +1,6 @@
-"""What can go wrong before a profile begins, each with its own exit status.
+"""Errors that stop the profiler before a command runs, each with its own exit status.
 
-A failing *command* is no error of the profiler: it is a result (`profiler.runner.Ending`).
+A *command* that fails is not an error of the profiler but a result (`profiler.runner.Ending`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from typing import ClassVar
 
 
 class ProfilerError(ValueError):
-    """Raised for a request that cannot be carried out; the message is one line for a person."""
+    """Raised for a request that the profiler cannot carry out; the message is one line for its
+    user."""
 
     exit_status: ClassVar[int] = 2
 
 
 class BadOption(ProfilerError):
-    """Raised for an option outside what is accepted."""
+    """Raised for an option with a value that is not accepted."""
 
 
 class NoSuchGpu(ProfilerError):
@@ -25,17 +26,14 @@ class NoSuchGpu(ProfilerError):
 
 
 class GpuBusy(ProfilerError):
-    """Raised where another process computes on the GPU: the command alone could not be
-    measured.
-    """
+    """Raised if another process computes on the GPU, so that the command could not be measured
+    alone."""
 
     exit_status = 5
 
 
 class DriverMissing(ProfilerError):
-    """Raised where a GPU was asked for and the NVIDIA driver or its management library is
-    missing.
-    """
+    """Raised if a GPU was asked for and the NVIDIA driver or its management library is missing."""
 
     exit_status = 6
 
@@ -45,13 +43,14 @@ class DriverSilent(DriverMissing):
 
 
 class NotSupported(ProfilerError):
-    """Raised where this operating system or installation lacks something the profiler needs."""
+    """Raised if this operating system or installation lacks something that the profiler needs."""
 
     exit_status = 7
 
 
 class NotExecutable(ProfilerError):
-    """Raised for a command that exists but may not be run (126, as shells have it)."""
+    """Raised if the command exists but this user may not execute it. The exit status is 126, as in
+    a shell."""
 
     exit_status = 126
 

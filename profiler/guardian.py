@@ -1,11 +1,11 @@
-"""The process that stands between the profiler and the command, so that nothing outlives a run.
+"""The guardian: a process between the profiler and the command, which ends every process of a run.
 
-It runs the command in a session of its own and is the *subreaper* of all it starts: a child that
-forks twice, calls setsid or loses its parent is handed to the guardian, not to init. It therefore
-finds the whole tree by parentage, and ends it when the command ends, at the time limit, over the
-memory limit, when asked to, or when the profiler has died (its pipe closes, or the parent changes),
-kill -9 included. If the guardian itself is killed, the command dies with it (PR_SET_PDEATHSIG)
-and the profiler sweeps up the rest by its environment marker.
+It runs the command in a session of its own and is the *subreaper* of all processes of the run: a
+child that forks twice, calls setsid or loses its parent is handed to the guardian, not to init. It
+therefore finds the whole tree by parentage, and ends it when the command ends, at the time limit,
+over the memory limit, when asked to, or when the profiler has died (its pipe closes, or the parent
+changes), kill -9 included. If the guardian itself is killed, the command dies with it
+(PR_SET_PDEATHSIG) and the profiler sweeps up the rest by its environment marker.
 
 Standard library only, single-threaded; started by `profiler.runner` with two pipes. Messages are
 JSON lines. In: one line of configuration, then `stop`. Out: `started`, `exec_failed`, `exited`,
@@ -32,9 +32,8 @@ KILL_PATIENCE_S = 10.0  # a process in uninterruptible sleep cannot die: say so,
 
 
 class Config(TypedDict, total=False):
-    """A command, its input and its limits (`user` and `group`: when run by the local backend's
-    shim).
-    """
+    """A command, its input and its limits. `user` and `group` are set only when the local backend's
+    shim runs the command."""
 
     executable: str
     argv: list[str]
@@ -132,19 +131,19 @@ class Guardian:
         os._exit(127)
 
     def become_user(self) -> None:
-        """Take on, in the child process, the rights that the command is to have. This class keeps
-        those it has; subclasses change them.
-        """
+        """Switch, in the child process, to the user that the command runs as. This class keeps its
+        own user; subclasses override this."""
 
     def orphaned(self) -> bool:
         """Return whether the process that asked for the run has died."""
         return os.getppid() != self.parent
 
     def reap(self) -> bool:
-        """Collect the exit status of ended processes: of the command itself, and of orphans handed
-        to this one. Return False when no child is left.
+        """Collect the exit status of ended processes: of the command itself, and of its orphans,
+        which the kernel hands to this process. Return False when no child is left.
 
-        All that the command started is below us, so without a child we have no descendant.
+        Every process of the run is a descendant of this one, so without a child the run has no
+        process.
         """
         while True:
             try:
@@ -157,7 +156,9 @@ class Guardian:
                 self.exit_status = status
 
     def left(self) -> list[int]:
-        """Return the living processes of the run; empty only when there is none."""
+        """Return the pids of the living processes of the run. The list is empty only if there is
+        none: every process of the machine is read before that is returned, unless this process has
+        no child."""
         if not self.reap():
             return []
         cheap = filter(procs.alive, procs.descendants(os.getpid()))
@@ -167,8 +168,9 @@ class Guardian:
         """Return the memory of the process tree, MiB: the resident sizes, or the proportional ones
         when those exceed the limit.
 
-        Resident sizes count a page shared by forked workers once each, which is only ever too
-        much: they are the cheap alarm, and the exact figure is read when they go off.
+        The sum of resident sizes counts a page shared by forked workers once for each, so it is
+        never too low. It is cheap to read; the exact figure is read only when the sum exceeds the
+        limit.
         """
         now = time.monotonic()
         if now - self._tree_at > TREE_REFRESH_S:
@@ -197,7 +199,8 @@ class Guardian:
             os.ftruncate(self.output, found.st_size)
 
     def watch(self) -> str:
-        """Wait until the run has to end. Return the reason."""
+        """Wait until the run has to end. Return the reason, such as "exited", "limit" or
+        "memory"."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -223,7 +226,8 @@ class Guardian:
             self.bound_output()
 
     def clear(self, reason: str) -> None:
-        """End every process of the tree: SIGTERM, grace, SIGKILL until none is left."""
+        """End every process of the run: send SIGTERM, wait for the grace period, send SIGKILL until
+        none is left. `reason` is reported to the profiler."""
         found = self.left()
         self.say("stopping", reason=reason, processes=len(found))
         # over the memory limit there is no time for grace
@@ -275,7 +279,8 @@ def _read_config(control: int) -> Config:
 
 
 def main() -> None:
-    """Run the guardian. Its arguments are the numbers of the control and the status descriptor."""
+    """Run the guardian. Its arguments are the numbers of two descriptors: one to read its
+    configuration and `stop` from, one to write its messages to."""
     control, status = int(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(control, False)
     os.set_inheritable(status, False)

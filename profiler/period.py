@@ -1,18 +1,21 @@
-"""Step time from outside: the period that repeats in utilisation, power or memory.
+"""Estimates the time of a training step from outside: the period with which utilisation, power or
+memory repeats.
 
 For every signal and every uninterrupted stretch of samples:
- 1. resample evenly, take slow drift out with a moving mean, clip outliers;
+ 1. resample evenly, subtract slow drift (a moving mean), clip outliers;
  2. autocorrelate; a lag P is a candidate where the correlation peaks at P *and* 2P and 3P and is
     low halfway between (the comb), so that one chance peak is not enough;
- 3. take the shortest candidate about as good as the best: every multiple of a period is one too;
+ 3. take the shortest candidate that is about as good as the best one, because each multiple of a
+    period is a period, too;
  4. sharpen P on its highest resolvable multiple.
-Stretches and signals then vote. Confidence is high only when the comb stands clear of what noise
-of the same spectrum gives, and the votes agree. Nothing is reported for periods that the signal
-cannot show: those under three readings, or two updates of the source (drivers repeat a value until
-they have a new one), and those with fewer than four repetitions.
 
-What is found is the shortest strong cycle. A run that accumulates gradients, or computes a
-validation every few steps, may show that cycle rather than one optimiser step.
+The candidates of all stretches and signals are then compared. Confidence is high only if the comb
+is clearly stronger than in noise of the same spectrum, and the candidates agree. Periods that a
+signal cannot show are not reported: those under three readings, or two updates of the source
+(drivers repeat a value until they have a new one), and those with fewer than four repetitions.
+
+The result is the shortest strong cycle. A run that accumulates gradients, or computes a validation
+every few steps, may show that cycle rather than one optimiser step.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The period found in one stretch of one signal."""
+    """The period found in one stretch of one signal. `strength` is 0 to 1; `paced` says that the
+    signal's source updates at an even pace of its own."""
 
     name: str
     period_s: float
@@ -62,9 +66,10 @@ class StepTime:
     Attributes:
         seconds: step time; None when nothing periodic was found.
         confidence: 0 to 1; below 0.5 the figure is a guess.
-        signal: which signal showed it best.
-        shortest_s, longest_s: the periods that could have been seen.
-        reason: one line for a person.
+        signal: name of the signal that showed the period best.
+        shortest_s, longest_s: the shortest and the longest period, seconds, that the samples could
+            show.
+        reason: why this figure or none is given, in one line for the user.
     """
 
     seconds: float | None
@@ -76,10 +81,11 @@ class StepTime:
 
 
 def pace(t: Array, y: Array) -> tuple[float, float]:
-    """Return the seconds between our readings, and between the source's own updates.
+    """Return (seconds between our readings, seconds between the source's own updates) of a signal.
 
-    A driver repeats a value until it has a new one. Its updates are seen in the shortest stretches
-    of equal readings (the tenth percentile); where those are single readings it keeps up with us.
+    A driver repeats a value until it has a new one. The time between updates is taken from the
+    shortest runs of equal readings (the tenth percentile). If those are single readings, the source
+    updates at least as often as we read.
     """
     ours = float(np.median(np.diff(t)))
     changes = np.flatnonzero(np.diff(y))
@@ -90,7 +96,7 @@ def pace(t: Array, y: Array) -> tuple[float, float]:
 
 
 def estimate(stretches: Iterable[Stretch]) -> StepTime:
-    """Return the step time from everything recorded inside the steady window."""
+    """Return the step time estimated from stretches of signals inside the steady window."""
     votes: list[Candidate] = []
     shortest, longest, seen = np.inf, 0.0, 0
     for stretch in stretches:
@@ -127,9 +133,8 @@ def bounds(t: Array, y: Array) -> tuple[float, float]:
 
 
 def strongest(name: str, t: Array, y: Array, low: float, high: float) -> Candidate | None:
-    """Return the best period of one stretch between `low` and `high` seconds, or None when there is
-    none.
-    """
+    """Return the most strongly repeating period of one stretch between `low` and `high` seconds, or
+    None when there is none."""
     spacing = float(np.median(np.diff(t)))
     grid = np.arange(t[0], t[-1], spacing)
     even = _flatten(np.interp(grid, t, y), round(high / spacing))
@@ -194,18 +199,16 @@ def _at(correlation: Array, lag: float) -> float:
 
 
 def _summit(correlation: Array, k: int) -> float:
-    """Return the lag, not a whole number, at the top of the parabola through peak `k` and its
-    neighbours.
-    """
+    """Return the position of the peak at lag `k` of a correlation, refined to a fraction of a lag:
+    the top of the parabola through the peak and its neighbours."""
     left, mid, right = correlation[k - 1], correlation[k], correlation[k + 1]
     bend = left - 2 * mid + right
     return k + float(0.5 * (left - right) / bend) if bend < 0 else float(k)
 
 
 def _comb(correlation: Array, lag: float) -> float:
-    """Return half of (the mean correlation at the first three multiples of a lag, less that
-    halfway between them): near 1 for a clear period.
-    """
+    """Return how clearly a lag is a period: half of (mean correlation at its first three multiples,
+    less that halfway between them). Near 1 for a clear period, near 0 for none."""
     multiples = [m for m in (1, 2, 3) if m * lag < correlation.size - 1]
     teeth = np.mean([_near(correlation, m * lag) for m in multiples])
     gaps = np.mean([_at(correlation, (m - 0.5) * lag) for m in multiples])
@@ -213,7 +216,7 @@ def _comb(correlation: Array, lag: float) -> float:
 
 
 def _near(correlation: Array, lag: float) -> float:
-    """Return the highest correlation within 4 % of a lag, since steps are not clockwork."""
+    """Return the highest correlation within 4 % of a lag. Training steps vary that much."""
     reach = max(1, int(0.04 * lag))
     middle = round(lag)
     part = correlation[max(1, middle - reach) : middle + reach + 1]
@@ -221,9 +224,8 @@ def _near(correlation: Array, lag: float) -> float:
 
 
 def _sharpen(correlation: Array, lag: float) -> float:
-    """Return the period in lags, measured over as many repetitions as can be followed from peak
-    to peak, from a first guess `lag`.
-    """
+    """Return a more exact period, in lags, than the first guess `lag`. It is measured over as many
+    repetitions as can be followed from peak to peak."""
     found = lag
     height = _near(correlation, lag)
     for multiple in range(2, 40):
@@ -240,11 +242,8 @@ def _sharpen(correlation: Array, lag: float) -> float:
 
 
 def _noise_level(y: Array) -> float:
-    """Return the comb score that noise as slow as this signal reaches by chance.
-
-    Autocorrelation estimates of a process with correlation time tau scatter with about
-    sqrt(tau / n); the best of many lags lies some three times higher.
-    """
+    """Return the highest `_comb` score that pure noise with this signal's correlation time would
+    reach by chance."""
     short = autocorrelation(y, min(y.size - 2, 200))
     first_negative = int(np.argmax(short <= 0)) or short.size
     memory = 1.0 + 2.0 * float((short[1:first_negative] ** 2).sum())
@@ -252,13 +251,13 @@ def _noise_level(y: Array) -> float:
 
 
 def _vote(votes: list[Candidate], shortest: float, longest: float) -> StepTime:
-    """Return the step time on which stretches agree, within each signal first, then among
-    signals; `seconds` is None if no period stands out.
+    """Return the step time on which the candidates agree, within each signal first, then among
+    signals. `seconds` is None if no period is stronger than noise.
 
-    Independent stretches that find the same period raise confidence (1 - product of doubts); those
-    of the same signal that find another lower it. One stretch alone, however clear, stays below
-    CONFIDENT: chance rhythms do not come back, steps do. So does one signal alone that its source
-    updates on an even clock of its own, since an alias would come back too.
+    Stretches that find the same period raise the confidence (1 - product of doubts). Stretches of
+    the same signal that find another period lower it. One stretch alone, however clear, stays below
+    CONFIDENT: a chance period does not come back, steps do. So does one signal alone whose source
+    updates at an even pace of its own, since a period caused by sampling would come back, too.
     """
     strong = [vote for vote in votes if vote.strength > WEAK]
     if not strong:

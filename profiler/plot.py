@@ -1,4 +1,4 @@
-"""A picture of a profile: the signals over time, the steady window marked."""
+"""Charts of a profile: its signals over time, with the steady window marked."""
 
 from __future__ import annotations
 

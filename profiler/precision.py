@@ -1,9 +1,9 @@
-"""Whether a command uses tensor cores and mixed precision, from the counters that see it.
+"""Infers from GPU counters whether a command uses tensor cores and mixed precision.
 
 The tensor pipe of half-precision matrix instructions (HMMA) also carries TF32, which torch uses for
 convolutions in plain FP32 training. What tells the two apart is the FP16 pipe beside it: casts and
-element-wise work in half precision leave a trace there, FP32 training with TF32 does not. Between
-the two the verdict is left open rather than guessed.
+element-wise work in half precision leave a trace there, FP32 training with TF32 does not. If the
+trace lies between the two, the answer is left open rather than guessed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ HALF_PCT = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Whether tensor cores and mixed precision were used; None where the counters do not tell,
-    with the `reason`.
-    """
+    """Whether tensor cores and mixed precision (`amp`) were used. None if the counters cannot show
+    it; then `reason` says why."""
 
     tensor_cores: bool | None
     amp: bool | None
@@ -28,8 +27,11 @@ class Precision:
 
 
 def infer(means: Mapping[str, float]) -> Precision:
-    """Return whether one GPU used tensor cores and mixed precision, judged by its steady means.
-    `means` maps a field to percent; fields not measured are absent.
+    """Return whether one GPU used tensor cores and mixed precision.
+
+    Args:
+        means: mean of each counter over the steady window, percent; counters not measured are
+            absent.
     """
     active = means.get("sm_active_pct")
     tensor = means.get("hmma_pct", means.get("tensor_pct"))

@@ -25,12 +25,9 @@ SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s3
 
 
 def leave_session_keyring() -> None:
-    """Replace the session keyring of this process by an empty one, since a keyring is kept when the
-    user changes. Do nothing if the kernel has no keyrings. Raise OSError if this user has too many
-    keys.
-
-    It counts against this user's keys; raises OSError where they are too many.
-    """
+    """Give this process a new, empty session keyring, because a keyring stays when a process
+    changes its user. Do nothing if the kernel has no keyrings. Raise OSError if this user has too
+    many keys."""
     number = SYS_KEYCTL.get(os.uname().machine)
     if number is None:
         return
@@ -72,9 +69,7 @@ def alive(pid: int) -> bool:
 
 
 def name(pid: int) -> str:
-    """Return what the kernel calls a process, in at most 15 characters; "" of none that can be
-    read.
-    """
+    """Return the kernel's name of a process, at most 15 characters; "" if it cannot be read."""
     try:
         return _read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
     except OSError:
@@ -82,7 +77,7 @@ def name(pid: int) -> str:
 
 
 def pids() -> list[int]:
-    """Return every process of this machine (of this pid namespace)."""
+    """Return the pids of all processes of this machine (of this pid namespace)."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
@@ -106,7 +101,8 @@ def _children(pid: int) -> list[int] | None:
 
 
 def descendants(root: int) -> list[int]:
-    """Return pids below `root`, without it. Cheap; may miss one that is being born."""
+    """Return the pids below `root`, without it. Cheap; may miss a process that is just being
+    created."""
     found: list[int] = []
     queue = [root]
     while queue:
@@ -119,7 +115,7 @@ def descendants(root: int) -> list[int]:
 
 
 def all_descendants(root: int) -> list[int]:
-    """Return living pids below `root`, without it, from one pass over every process."""
+    """Return the living pids below `root`, without it. Reads every process of the machine once."""
     below: dict[int, list[int]] = {}
     dead: set[int] = set()
     for pid in pids():
@@ -139,10 +135,11 @@ def all_descendants(root: int) -> list[int]:
 
 
 def marked(run_id: str) -> list[int]:
-    """Return living processes whose environment carries this run's marker, wherever they hang.
+    """Return the pids of living processes with the marker of this run (`run_id`) in their
+    environment, wherever they are in the process tree.
 
-    Needs the right to read their environment (same user). The second net: it finds what the
-    tree walk cannot once the guardian itself has been killed.
+    Only processes of the same user can be read. This finds what a walk of the process tree cannot,
+    after the guardian itself has been killed.
     """
     needle = f"{MARKER}={run_id}".encode()
     found = []
@@ -178,7 +175,8 @@ def pss_mib(pid: int) -> float:
 
 
 class Gauge:
-    """Resident memory and main-thread CPU time of one process, cheap enough for 50 Hz.
+    """Resident memory and main-thread CPU time of one process, cheap enough to read 50 times a
+    second.
 
     The files stay open and are read in place: a tenth of the cost of opening them each time.
     """
@@ -205,7 +203,8 @@ class Gauge:
 
 
 def oom_kills() -> int:
-    """Return how often the kernel has killed for lack of memory since boot (0 where unknown)."""
+    """Return how many processes the kernel has killed for lack of memory since boot (0 if
+    unknown)."""
     for line in _read("/proc/vmstat").splitlines():
         if line.startswith(b"oom_kill "):
             return int(line.split()[1])
@@ -213,7 +212,7 @@ def oom_kills() -> int:
 
 
 def available_mib() -> float:
-    """Return the memory of this machine that can be had without swapping, MiB."""
+    """Return the memory of this machine, MiB, that programs can get without swapping."""
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith(b"MemAvailable:"):
             return int(line.split()[1]) / 1024
@@ -250,9 +249,8 @@ def writing(path: str) -> list[int]:
 
 
 def sweep(run_id: str, patience_s: float = 5.0) -> list[int]:
-    """Kill every process that carries the marker until none is left. Return the survivors after
-    `patience_s`.
-    """
+    """Kill every process with the marker of `run_id` in its environment, until none is left. Return
+    the pids that still live after `patience_s` seconds."""
     deadline = time.monotonic() + patience_s
     while left := marked(run_id):
         send(left, signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""Samples a run on a thread of its own, at two rates, and keeps what it costs.
+"""Samples a run in a thread of its own, at two rates, within a budget of CPU time.
 
-The slow rate (5-10 Hz) reads everything; the fast one (up to 50 Hz, in bursts on long runs) reads
-the few signals in which single training steps show. The recorder times itself: over its budget it
-first halves the fast rate, then turns it off, then goes from 10 to 5 Hz, and says so. A halved
-rate is doubled again when there is room.
+The slow rate (5-10 Hz) reads all signals; the fast one (up to 50 Hz, in bursts on long runs) reads
+the few signals in which single training steps show. The recorder measures its own CPU time. Over
+its budget it first halves the fast rate, then turns it off, then lowers the slow rate from 10 to 5
+Hz, and adds a note. A halved rate is doubled again when the budget allows.
 """
 
 from __future__ import annotations
@@ -65,11 +65,12 @@ class Recorder:
     """Reads `sampler` about the processes that `pids()` names until stopped.
 
     Attributes:
-        slow, fast: what was read; times are seconds since `origin` (time.monotonic()).
+        slow, fast: the readings at the slow and at the fast rate; times are seconds since `origin`
+            (time.monotonic()).
         cpu_s: CPU seconds of the sampling thread.
         gaps: readings that failed.
-        error: why sampling ended before it was stopped; None = it did not.
-        notes: what was given up to stay within the budget, and how many readings failed.
+        error: why sampling ended before `stop`; None if it did not.
+        notes: changes of the rates to stay within the budget, and how many readings failed.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Recorder:
         self._thread.start()
 
     def stop(self) -> None:
-        """End sampling. May be called again."""
+        """End sampling and wait for its thread. A second call does nothing."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -115,7 +116,7 @@ class Recorder:
 
     @property
     def share(self) -> float:
-        """Return the CPU share of sampling so far, as a share of one core."""
+        """Return the CPU time of sampling so far as a share of one core."""
         span = self.slow.t[-1] - self.slow.t[0] if len(self.slow.t) > 1 else 0.0
         return self.cpu_s / span if span > 0 else 0.0
 
@@ -153,7 +154,8 @@ class Recorder:
         return found
 
     def _add(self, series: Series, read: Callable[[], Reading]) -> None:
-        """Add a reading to the series, or count a gap: a broken source must not end the run."""
+        """Call `read` and add the reading to `series`. If it fails, count a gap instead: a broken
+        source must not end the run."""
         now = time.monotonic()
         try:
             series.add(now - self.origin, read())
@@ -163,15 +165,20 @@ class Recorder:
             self._failed = f"{type(error).__name__}: {error}"
 
     def _after_burst(self, due: float) -> float:
-        """Return when to read fast next: at `due`, or when the next burst begins."""
+        """Return when to read at the fast rate next: at the time `due` if that lies in a burst,
+        otherwise when the next burst begins."""
         if self.burst_s is None:
             return due
         phase = (due - self.origin) % self.burst_every_s
         return due if phase < self.burst_s else due - phase + self.burst_every_s
 
     def _adapt(self, share: float, fast_share: float) -> None:
-        """Sample more slowly if it costs more than the budget, and faster again once there is
-        room, as after a job's start, when the driver answers late.
+        """Lower a sampling rate if sampling costs more than the budget. Raise it again when the
+        budget allows, for example after a job's start, when the driver answers slowly.
+
+        Args:
+            share: CPU time of sampling, as a share of one core.
+            fast_share: the part of it at the fast rate.
         """
         if share <= self.budget:
             room = share + fast_share <= 0.9 * self.budget

@@ -1,5 +1,5 @@
-"""What a profile is: how the command ended, its steady window, figures over it, and the seam to the
-scheduler, a `features.job.Profile`."""
+"""The result of profiling a command: how it ended, its steady window, statistics over that window,
+and the `features.job.Profile` that the scheduler uses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ EXIT_STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One signal over the steady window, in its own unit (`profiler.samplers.FIELDS`)."""
+    """Statistics of one signal over the steady window, in the signal's unit
+    (`profiler.samplers.FIELDS`)."""
 
     mean: float
     sd: float
@@ -45,7 +46,8 @@ class Summary:
 
     @classmethod
     def of(cls, values: npt.NDArray[np.float64]) -> Summary:
-        """Return the summary of the known values. Raises ValueError when there is none."""
+        """Return the summary of the finite ones of `values`. Raises ValueError if there are
+        none."""
         y = values[np.isfinite(values)]
         if y.size == 0:
             raise ValueError("no known value")
@@ -79,16 +81,19 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class ProfileResult:
-    """Everything that one profiling run gives.
+    """The result of one profiling run.
 
     Attributes:
         device: ``gpu`` or ``cpu``: what the figures describe.
-        devices: what was watched (names, ids, memory).
-        metrics: "channel.field" -> figures over the window.
+        devices: the GPUs or the host that were watched (names, ids, memory).
+        metrics: "channel.field" -> statistics over the steady window. A channel is one GPU or the
+            host.
         peaks: "channel.field" -> highest value of the whole run.
-        missing: "channel.field" -> why it is not there.
-        progress: how long it would run, by what it printed; None: not known, or not read.
-        profile: what the scheduler needs; None on a CPU, or when GPU memory was not seen.
+        missing: "channel.field" -> why this field was not measured.
+        progress: how long the command would run in all, by the progress that it printed; None:
+            unknown, or its output was not read.
+        profile: the job's profile for the scheduler; None on a CPU, or when GPU memory could not be
+            measured.
     """
 
     command: tuple[str, ...]
@@ -114,12 +119,13 @@ class ProfileResult:
         return EXIT_STATUS[self.ending.outcome]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON: enums as text, unknown numbers as None."""
+        """Return the result as values that JSON can hold: enums as text, unknown numbers as
+        None."""
         found: dict[str, Any] = _plain({"schema": SCHEMA, **asdict(self)})
         return found
 
     def write(self, folder: Path) -> Path:
-        """Write profile.json, whole or not at all. Return its path."""
+        """Write the result to profile.json in `folder`, atomically. Return the path."""
         path = folder / RESULT_NAME
         write_json(path, self.as_dict())
         return path
@@ -142,11 +148,12 @@ def scheduler_profile(
     baseline_mib: Mapping[str, float],
     amp: bool | None,
 ) -> Profile | None:
-    """Return a job's profile as the scheduler knows it: per GPU, averaged over the job's GPUs.
+    """Return a job's profile for the scheduler: per GPU, averaged over the job's GPUs. Return None
+    if the memory of no GPU is known.
 
-    Memory is the highest of any GPU over the whole run, since that is what has to fit: the
-    process tree's own where the driver tells, else what the GPU held beyond `baseline_mib` (its
-    use before the run). Percentages that could not be read are NaN. None without any memory.
+    Memory is the highest of any GPU over the whole run, because that has to fit. It is the memory
+    of the command's own processes if the driver gives it, otherwise what the GPU held beyond
+    `baseline_mib`, its memory in use before the run. Percentages that could not be read are NaN.
     """
 
     def mean(*names: str) -> float:

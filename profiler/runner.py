@@ -1,4 +1,4 @@
-"""Run a user's command, unchanged, under limits, and say how it ended.
+"""Runs a user's command, unchanged, under limits, and reports how it ended.
 
 >>> with start(["sleep", "60"], folder, limits=Limits(seconds=2)) as run:
 ...     run.wait()
@@ -6,7 +6,7 @@
 <Outcome.LIMIT: 'stopped_at_limit'>
 
 `start` returns once the command has been executed. Whatever happens afterwards (the limit, an
-exception here, kill -9 of this process) the guardian leaves no process of the run behind.
+exception here, kill -9 of this process), the guardian process leaves no process of the run behind.
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a profiled command may use at most.
+    """Limits on what a profiled command may use.
 
     Attributes:
-        seconds: T_prof, the longest it runs.
-        grace_s: between SIGTERM and SIGKILL.
-        memory_mib: host memory of its whole tree (shared pages once); None: no limit. Watched
-            at 10 Hz rather than set as RLIMIT_AS, which CUDA's address-space reservations break.
+        seconds: the longest time that the command runs (T_prof).
+        grace_s: seconds between SIGTERM and SIGKILL.
+        memory_mib: host memory of all its processes together (shared pages counted once); None: no
+            limit. Watched at 10 Hz rather than set as RLIMIT_AS, which CUDA's address-space
+            reservations break.
         data_mib: RLIMIT_DATA of each single process, enforced by the kernel; None: no limit.
-        output_mib: its output is emptied each time it grows past this.
-        open_files: RLIMIT_NOFILE; None: as here.
+        output_mib: size of its output, above which the output file is emptied.
+        open_files: RLIMIT_NOFILE; None: that of this process.
     """
 
     seconds: float = 200.0
@@ -84,7 +85,7 @@ class Limits:
             raise BadOption(f"open_files is {self.open_files}; it has to be 16 or more")
 
     def rlimits(self) -> dict[str, int]:
-        """Return the kernel limits set in the command before it starts, by `resource` name."""
+        """Return the kernel limits to set for the command: {name in `resource`: value}."""
         found = {"RLIMIT_CORE": 0}
         if self.data_mib is not None:
             found["RLIMIT_DATA"] = int(self.data_mib * 2**20)
@@ -99,17 +100,17 @@ class Ending:
 
     Attributes:
         outcome: one of `Outcome`.
-        detail: one line for a person.
-        exit_code, signal: how the command's own process left; signal 0 when none ended it, code
-            None when a signal did.
-        duration_s: from exec until the command's process had left, or the stop began.
-        last_lines: the end of its output.
-        left_behind: processes still there when the command itself had ended.
-        killed: processes that needed SIGKILL.
+        detail: the outcome in one line for the user.
+        exit_code, signal: how the command's own process ended; signal is 0 if no signal ended it,
+            exit_code None if one did.
+        duration_s: seconds from exec until the command's process ended or was being stopped.
+        last_lines: the last lines of its output.
+        left_behind: number of its processes that still ran when the command itself had ended.
+        killed: number of processes that needed SIGKILL.
         survivors: pids that could not be killed (uninterruptible sleep); normally none.
-        peak_memory_mib: highest memory of the tree seen by the watch.
+        peak_memory_mib: highest memory of all its processes together, as sampled.
         output_emptied: how often the output outgrew its limit and was emptied.
-        guardian_cpu_s: CPU seconds the guard itself used.
+        guardian_cpu_s: CPU seconds that the guardian process used.
     """
 
     outcome: Outcome
@@ -127,9 +128,9 @@ class Ending:
 
 
 def resolve(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> str:
-    """Return the absolute path of what would be executed. Raises CommandNotFound or
-    NotExecutable.
-    """
+    """Return the absolute path of the program that `command` would execute with this environment
+    and working directory. Raises CommandNotFound if it does not exist, NotExecutable if it may not
+    be executed, and BadOption if `command` is empty or contains a NUL byte."""
     if not command or not command[0]:
         raise BadOption("no command given; write it after --, as in: profile -- python train.py")
     if any("\0" in part for part in command):
@@ -182,13 +183,12 @@ class Run:
         self.stop()
 
     def pids(self) -> list[int]:
-        """Return the pids of the command's whole tree, orphans included."""
+        """Return the pids of all processes of the command, orphans included."""
         return procs.descendants(self.guardian.pid)
 
     def wait(self, on_tick: Callable[[Run], None] | None = None, tick_s: float = 0.25) -> Ending:
-        """Wait until the run and all its processes have ended, calling `on_tick` meanwhile. Return
-        how it ended.
-        """
+        """Wait until all processes of the run have ended, and return how the run ended. Meanwhile
+        `on_tick` is called about every `tick_s` seconds."""
         while self.ending is None:
             self._listen(tick_s)
             if on_tick is not None and self.ending is None:
@@ -209,9 +209,8 @@ class Run:
         return self.wait()
 
     def _listen(self, timeout_s: float) -> None:
-        """Take in the guardian's messages, waiting at most `timeout_s`. Settle the ending if it
-        reports `gone` or has died.
-        """
+        """Read the guardian's messages, waiting at most `timeout_s` seconds for one. If the run is
+        over, or the guardian has died, set `ending`."""
         ready, _, _ = select.select([self._status], [], [], timeout_s)
         if not ready:
             return
@@ -300,17 +299,18 @@ def start(
     cwd: Path | None = None,
     limits: Limits | None = None,
 ) -> Run:
-    """Start `command` under a guardian and return the run. Its output goes to
-    `folder`/output.log.
+    """Start `command` under a guardian and return the run. Its output goes to `folder`/output.log.
 
     Args:
-        command: argument vector; the first is looked up on PATH of `env`.
-        folder: run directory; made when missing.
-        env: its whole environment (`profiler.environment.scrubbed`); the caller's when None.
-        cwd: its working directory; the caller's when None.
+        command: the program and its arguments; the program is looked up on PATH of `env`.
+        folder: folder for the output; created if missing.
+        env: the command's whole environment (see `profiler.environment.scrubbed`); None: the
+            caller's.
+        cwd: the command's working directory; None: the caller's.
 
     Raises:
-        CommandNotFound, NotExecutable, BadOption, NotSupported: nothing was started.
+        CommandNotFound, NotExecutable: as `resolve`. BadOption: an argument is not acceptable.
+            NotSupported: this system is not Linux. Nothing was started.
     """
     if not sys.platform.startswith("linux"):
         raise NotSupported("profiling a command needs Linux (process trees are read from /proc)")
@@ -371,7 +371,8 @@ def _send_config(run: Run, config: Config) -> None:
 
 
 def _await_start(run: Run, name: str) -> None:
-    """Block until the guardian has executed the command, or raise why it could not."""
+    """Wait until the guardian has executed the command. Raise ProfilerError, or the subclass that
+    fits, if it could not."""
     while not {"started", "exec_failed"} & run._seen.keys():
         part = os.read(run._status, 65536)
         if not part:

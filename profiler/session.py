@@ -1,4 +1,5 @@
-"""One profile from beginning to end: choose the device, run, sample, find the steady window, judge.
+"""Profiles a command from beginning to end: chooses the device, runs the command, samples it, finds
+the steady window, and computes the profile.
 
 >>> result = profile(["python", "train.py"], Path("runs/profile/1"), Options(seconds=120))
 >>> result.ending.outcome, result.profile
@@ -58,17 +59,18 @@ Tick = Callable[["Live"], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to profile.
+    """Options of a profiling run.
 
     Attributes:
-        limits: T_prof and resource limits.
-        device: what the figures are to describe: GPUs, or the CPU.
+        limits: longest time (T_prof) and other limits of the command.
+        device: whether to profile on GPUs or on the CPU.
         gpus: labels or UUIDs; empty: those of CUDA_VISIBLE_DEVICES, else the first free one.
-        hz: slow sampling rate, 1 to 20.
-        fast_hz: fast sampling rate; by default 100 on a GPU, 50 on a CPU, which the job needs.
-        env: ``NAME`` or ``NAME=VALUE`` beyond the allow-list.
-        shared: profile on a GPU that somebody else is using all the same.
-        progress: read from its output how long it would run; numbers are kept, no line.
+        hz: slow sampling rate, readings per second, 1 to 20.
+        fast_hz: fast sampling rate, readings per second; None: 100 on a GPU, 50 on a CPU, since
+            there sampling slows the job.
+        env: variables for the command beyond the allow-list, ``NAME`` or ``NAME=VALUE``.
+        shared: also profile on a GPU that another process uses.
+        progress: read the command's progress from its output. Only numbers are kept, no text.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -84,7 +86,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What a view may show while a command runs."""
+    """The state of a running profile, for a view of it: the run, its samples and its progress."""
 
     run: Run
     recorder: Recorder
@@ -93,7 +95,7 @@ class Live:
     tail: Tail | None = None
 
     def look(self) -> None:
-        """Read what was printed since the last call, at most once a second."""
+        """Read the command's output since the last call for progress, at most once a second."""
         at = time.monotonic() - self.run.started
         if self.tail is not None and at >= self.tail.looked_s + LOOK_S:
             self.tail.look(at)
@@ -101,7 +103,8 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A sampler, and the devices that the command sees (`visible`: as in CUDA_VISIBLE_DEVICES)."""
+    """The device to profile: its sampler, its GPUs (none: the CPU), and the value of
+    CUDA_VISIBLE_DEVICES for the command (`visible`)."""
 
     sampler: Sampler
     gpus: tuple[Gpu, ...]
@@ -112,7 +115,7 @@ class Target:
         return [gpu.channel for gpu in self.gpus]
 
     def held_mib(self) -> dict[str, float]:
-        """Return the device memory in use now, MiB, by channel, whoever uses it."""
+        """Return the device memory in use now, by any process: {channel: MiB}."""
         return {
             key.split(".")[0]: value
             for key, value in self.sampler.read([]).items()
@@ -122,7 +125,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the samples of a run showed."""
+    """What the samples of a run give: the steady window, statistics over it, highest values of the
+    run, precision and profile."""
 
     window: Window
     metrics: dict[str, Summary]
@@ -132,11 +136,12 @@ class Seen:
 
 
 def open_target(options: Options, nvml_module: Any = None) -> Target:
-    """Choose GPUs, or the CPU if that is asked for, and return a sampler of them. The CPU is
-    never taken in place of a GPU.
+    """Choose the GPUs of `options`, or the CPU if that is asked for. Return them with their
+    sampler. The CPU is never used in place of a GPU.
 
     Raises:
-        DriverMissing, NoSuchGpu, GpuBusy: as asked for, it cannot be had.
+        DriverMissing, NoSuchGpu, GpuBusy: the device cannot be used. BadOption: the options
+            contradict each other.
     """
     host = HostSampler()
     if options.device == "cpu":
@@ -198,12 +203,13 @@ def profile(
     on_tick: Tick | None = None,
     nvml_module: Any = None,
 ) -> ProfileResult:
-    """Run `command` for at most T_prof and watch it from outside. Return what was seen.
+    """Run `command` for at most `options.limits.seconds`, watch it from outside, and return its
+    profile.
 
     Writes output.log, samples.parquet, samples_fast.parquet and profile.json to `folder`.
 
     Raises:
-        ProfilerError: nothing was run (each subclass has its own exit status).
+        ProfilerError: the command was not run. Each subclass has its own exit status.
     """
     options = options or Options()
     env = environment.scrubbed(os.environ, options.env)
@@ -253,8 +259,10 @@ def profile(
 
 
 def _tail(command: Sequence[str], options: Options, output: Path, own: Path | None) -> Tail:
-    """Return a follower of what a command of this user prints. The service, which imports this
-    module, never calls this: `profiler.progress.apart`.
+    """Return an object that follows a command's output and reads its progress.
+
+    It also reads files that the command names, so only a process of the command's own user may call
+    it. The service uses `profiler.progress.apart` instead.
     """
     from features.asked import amount_of
     from profiler.progress.tail import Tail
@@ -271,7 +279,14 @@ def recorder_for(
     fast_hz: float | None = None,
     burst_s: float | None = None,
 ) -> Recorder:
-    """Return a started recorder with the rates and budget that suit the sampled device."""
+    """Start a recorder of `sampler` and return it. Rates and budget that are not given suit the
+    sampled device.
+
+    Args:
+        pids: returns the processes to sample.
+        origin: time.monotonic() at which the samples' times count from 0.
+        burst_s: length of the bursts of fast sampling, seconds; None: sample fast all the time.
+    """
     recorder = Recorder(
         sampler,
         pids,
@@ -346,12 +361,15 @@ def judge(
     duration_s: float,
     ended: bool,
 ) -> Seen:
-    """Return the steady window, figures over it and the profile, from a stopped recorder's samples.
+    """Return the steady window, statistics over it and the profile, from the samples of a stopped
+    recorder.
 
     Args:
-        baseline: device memory in use before the run, MiB by channel.
-        duration_s: samples after it are dropped: while it was being stopped it was not the job.
-        ended: it ended by itself, so its last moments may be unlike the rest.
+        baseline: device memory in use before the run: {channel: MiB}.
+        duration_s: seconds that the command ran. Later samples are dropped: they show it being
+            stopped.
+        ended: whether the command ended by itself, so that its last samples may differ from the
+            rest.
     """
     _cut(recorder.slow, duration_s)
     _cut(recorder.fast, duration_s)
@@ -373,9 +391,8 @@ def _cut(series: Series, end_s: float) -> None:
 
 
 def _levels(columns: Mapping[str, Any], channels: Sequence[str]) -> dict[str, Any]:
-    """Return the signals in which a change of phase shows: those of the GPUs, or the host's if
-    there is no channel.
-    """
+    """Return the columns of the signals from which the steady window is found: those of the GPUs,
+    or the host's if there is no GPU channel."""
     wanted = [f"{c}.{name}" for c in channels for name in LEVELS] or list(HOST_LEVELS)
     return {key: columns[key] for key in wanted if key in columns}
 
@@ -397,9 +414,9 @@ def _summaries(
 def step_time(fast: Series, slow: Series, window: Window, channels: Sequence[str]) -> StepTime:
     """Return the step time from the fast samples (short steps) and the slow ones (long steps).
 
-    On a GPU: power, utilisation, SM activity, device memory. Without one: host memory, whose rise
-    and fall follows forward and backward, looked at on the clock of CPU time used, so that other
-    programs on the machine stretch no step.
+    On a GPU the signals are power, utilisation, SM activity and device memory. Without one it is
+    host memory, which rises and falls with the forward and backward pass. Its time is then CPU time
+    used, so that other programs on the machine do not lengthen a step.
     """
     half = max(window.end_s - window.start_s, 2.0) / 2
     short = min(BURST_S / 2, half)
@@ -421,11 +438,12 @@ def pieces(
     longest_s: float,
     clock: str | None = None,
 ) -> list[Stretch]:
-    """Return a recording inside the window, cut at gaps and into parts of about `longest_s`.
+    """Return the signals `names` of a recording inside the window, cut at gaps and into stretches
+    of about `longest_s` seconds.
 
     Args:
-        clock: a CPU signal (percent). Time then runs as fast as that CPU was used, scaled so
-            that over the whole window it lasts as long as by the wall clock.
+        clock: a CPU signal (percent). Time then runs as fast as that CPU was used, scaled so that
+            over the whole window it lasts as long as by the wall clock. None: wall-clock time.
     """
     t, columns = series.arrays()
     inside = np.flatnonzero((t >= window.start_s) & (t <= window.end_s))
@@ -458,7 +476,6 @@ def _version() -> str:
 
 
 def default_memory_mib() -> float:
-    """Return a host-memory limit that keeps a profiling node alive: nine tenths of what is
-    available.
-    """
+    """Return the default limit on a command's host memory, MiB: nine tenths of the memory that is
+    available now, so that the profiling node does not run out."""
     return 0.9 * procs.available_mib()

@@ -1,4 +1,4 @@
-"""Where a run becomes steady: warm-up, compilation and data loading cut off, and reported so.
+"""Finds the steady part of a run, without warm-up, compilation and data loading.
 
 Several signals are cut at once into stretches of constant level by optimal partitioning (Jackson et
 al. 2005; the L2 cost of Killick et al. 2012), so that a boundary falls on a sample and not on a
@@ -36,13 +36,13 @@ CORE = 0.10  # of the run: a shorter stretch at its end does not stand for it
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of a run that a profile is averaged over.
+    """The steady window: the part of a run that its profile is averaged over.
 
     Attributes:
         start_s, end_s: seconds since the command started.
-        samples: readings inside.
-        steady: whether it is long enough and its halves agree; if not, `reason` says why and the
-            figures are what was seen, not a steady state.
+        samples: number of readings inside.
+        steady: whether the window is long enough and its halves agree. If not, `reason` says why,
+            and the averages describe no steady state.
         boundaries_s: every change of level found in the run.
     """
 
@@ -122,9 +122,8 @@ def _prepare(times: Array, signals: Mapping[str, npt.ArrayLike]) -> tuple[Array,
 
 
 def _thin(rows: Array) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Return neighbours averaged until at most MAX_POINTS rows are left, and the edges of the
-    groups as original indices, (m + 1,).
-    """
+    """Return (averages of neighbouring rows, at most MAX_POINTS; edges of the averaged groups, as
+    indices of `rows`, one more than groups)."""
     n = rows.shape[0]
     group = -(-n // MAX_POINTS)
     edges = np.append(np.arange(0, n, group), n)
@@ -185,7 +184,12 @@ class Stretches:
         return sum(self.seconds(int(j)) for j in np.flatnonzero(self.alike[k]))
 
     def window(self, ended: bool, min_seconds: float) -> tuple[int, int]:
-        """Return the start and end of the steady window, as positions in the rows."""
+        """Return (start, end) of the steady window, as indices of the rows.
+
+        Args:
+            ended: whether the command ended by itself.
+            min_seconds: length that the core of the window must have.
+        """
         core = self._core(ended, min_seconds)
         first = self._reach_back(core)
         last = len(self.bounds) - 1
@@ -208,10 +212,11 @@ class Stretches:
         return count - 1
 
     def _reach_back(self, core: int) -> int:
-        """Return the number of the first stretch that belongs to the window from `core` on: its
-        level is one that the window holds.
+        """Return the index of the first stretch of the window that ends with the stretch `core`. An
+        earlier stretch belongs to the window if its level occurs in it.
 
-        A touch shorter than a tenth of the window is a coincidence of the warm-up.
+        A level that lasts less than a tenth of the window in all is ignored: it is a coincidence of
+        the warm-up.
         """
         first = core
         while True:
@@ -227,14 +232,16 @@ class Stretches:
 
 
 def _after_ramp(times: Array, rows: Array, begin: int, end: int) -> int:
-    """Return where a ramp into the window ends, for the signals that a ramp explains better than a
-    step.
+    """Return the row at which a ramp into the window ends; `begin` if there is none. Only signals
+    that a ramp fits better than a step count.
 
-    Constant levels cut a ramp on its way up. Around the boundary a hinge (a line up to a bend, a
-    constant after it) is fitted for every possible bend and compared with the step.
+    Where a signal climbs, the cut into constant levels puts the window's start halfway up. So
+    around the start, a line up to a bend with a constant after it is fitted for every possible
+    bend, and compared with a step.
 
     Args:
         rows: unaveraged scaled signals, shape (n, k).
+        begin, end: first and last row of the window.
     """
     reach = min(begin // 2, (end - begin) // 2)
     if reach < 10:
@@ -253,9 +260,8 @@ def _after_ramp(times: Array, rows: Array, begin: int, end: int) -> int:
 
 
 def _drift(signals: Mapping[str, Array], inside: slice) -> str:
-    """Return the name of a signal of which the two halves differ by more than is allowed, and
-    by more than three standard errors; "" if none do.
-    """
+    """Return a text about a signal with halves of the window that differ by more than allowed, and
+    by more than three standard errors: its name and both means. Return "" if there is none."""
     for name, y in signals.items():
         part = y[inside]
         half = part.size // 2

@@ -1,4 +1,5 @@
-"""The terminal: a live view while a command is profiled, and the result as a table."""
+"""Output of the profiler on a terminal: a live view while a command runs, and the result as a
+table."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ COLOUR = {
 
 
 def sparkline(values: Any, width: int = 40, top: float | None = None) -> str:
-    """Return the last readings as a line of blocks; unknown ones are blank."""
+    """Return the last readings as a line of at most `width` block characters; unknown readings are
+    blank. `top` is the value of a full block; None: the highest."""
     y = np.asarray(values, dtype=float)[-width * 4 :]
     if y.size == 0 or not np.isfinite(y).any():
         return ""
@@ -46,7 +48,7 @@ def sparkline(values: Any, width: int = 40, top: float | None = None) -> str:
 
 
 def shown_fields(columns: dict[str, Any]) -> list[str]:
-    """Return the signals that are worth a line, GPUs before the host."""
+    """Return the names of the signals to show, those of GPUs before those of the host."""
     order = {name: place for place, name in enumerate(SHOWN)}
     found = [key for key in columns if key.split(".", 1)[1] in order]
     return sorted(found, key=lambda k: (k.startswith("host"), k.split(".")[0], order[_field(k)]))
@@ -57,12 +59,13 @@ def _field(key: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with four figures, or a dash where it is not finite."""
+    """Return a number as text with four significant digits, or a dash if it is not finite."""
     return "-" if not math.isfinite(value) else f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 class LiveView:
-    """A view redrawn at every tick; use it as a context manager around `session.profile`."""
+    """A view of a profiling run, redrawn at every tick. It is a context manager, and is passed to
+    `session.profile` as `on_tick`."""
 
     def __init__(self, console: Console) -> None:
         self._live = RichLive(console=console, refresh_per_second=4, transient=True)
@@ -79,7 +82,7 @@ class LiveView:
 
 
 def draw(live: Live) -> RenderableType:
-    """Return one frame: time used of T_prof, and the last readings of every signal."""
+    """Return one frame of the live view: the time used, and the last readings of every signal."""
     t, columns = live.recorder.slow.arrays()
     elapsed = float(t[-1]) if t.size else 0.0
     limit = live.options.limits.seconds
@@ -101,7 +104,7 @@ def draw(live: Live) -> RenderableType:
 
 
 def table(result: ProfileResult) -> RenderableType:
-    """Return the result as a table for a person."""
+    """Return a profiling result as a table for the terminal."""
     ending, window = result.ending, result.window
     lines = Table.grid(padding=(0, 2))
     outcome = Text(ending.outcome.replace("_", " "), style=f"bold {COLOUR[ending.outcome]}")
@@ -161,7 +164,8 @@ def step_line(result: ProfileResult) -> str:
 
 
 def _missing(missing: dict[str, str]) -> str:
-    """Return the reasons why fields are missing, each once, after the fields it concerns."""
+    """Return the reasons why fields are missing, as text: for each reason, its fields and then the
+    reason."""
     by_reason: dict[str, list[str]] = {}
     for key, why in missing.items():
         by_reason.setdefault(why, []).append(key)

@@ -74,10 +74,12 @@ class CoreSpec:
         return cls(cluster, policy, settings_of(policy, values or {}), profiling)
 
     def with_settings(self, values: Mapping[str, Any] | None) -> CoreSpec:
-        """Return the spec with `values` as the policy's settings; unchanged if None. Raise
-        InvalidSettings where the policy does not accept them.
+        """Return the spec with `values` as the policy's settings, in the form in which a log holds
+        them; unchanged if None. Raise InvalidSettings where the policy does not accept them.
         """
-        return self if values is None else replace(self, settings=settings_of(self.policy, values))
+        if values is None:
+            return self
+        return replace(self, settings=recorded_settings(self.policy, values))
 
     @property
     def kind(self) -> type[Policy]:
@@ -109,6 +111,15 @@ def settings_of(policy: str, values: Mapping[str, Any]) -> PolicySettings:
         return read(accepted_by(policy_named(policy)), values)
     except InvalidSettings as error:
         raise InvalidSettings(f"policy {policy}: {error}") from None
+
+
+def recorded_settings(policy: str, values: Mapping[str, Any]) -> PolicySettings:
+    """Return the settings of a policy from plain values of a log. Settings that the policy no
+    longer has are left out. Raise UnknownPolicy or InvalidSettings where policy or values are not
+    accepted.
+    """
+    retired = accepted_by(policy_named(policy)).retired
+    return settings_of(policy, {name: one for name, one in values.items() if name not in retired})
 
 
 def assemble(

@@ -1,8 +1,8 @@
-"""How much of a job's duration counts in its place, worked out again from what was recorded.
+"""The mean duration that counts in a job's place, worked out again from what was recorded.
 
-A decision records the mean that counts and the chance that counts beside the receipt of the
-durations that they are of. Both are made again here from the receipt's shares alone, without the
-code that made them. What a receipt holds is told in `scheduler.core.receipts`.
+A decision records the mean beside the receipt of the durations that it is of. It is made again here
+from the receipt's shares alone, without the code that made it. What a receipt holds is described in
+`scheduler.core.receipts`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ EDGES_S = (
     43_200.0, 86_400.0, 172_800.0, 345_600.0,
 )  # fmt: skip
 ALL_OVER_S = 1_209_600.0  # by then every job has ended
-LONG_S = 21_600.0
 POINTS = 64  # equally likely durations of one curve
 EXACT, CLAIMED = 1e-3, 0.1  # how far a figure may be off: nine digits are kept
 
 
 def counted(moment: Moment, job_id: str) -> str:
-    """Check the mean and the chance that count in a job's place, as they were recorded last, by
-    the durations recorded beside them. Return what is wrong, or "".
+    """Check the mean that counts in a job's place, as it was recorded last, by the durations
+    recorded beside it. Return what is wrong, or "".
 
     Claims are kept as they move the job's own durations among those of others: alone they move a
     little more or less.
@@ -36,14 +35,10 @@ def counted(moment: Moment, job_id: str) -> str:
         told, receipt = dict(row["body"].get("evidence", ())), row["body"].get("receipt")
         if "counts_s" not in told or not receipt or not receipt[5]:
             continue
-        own, most_s = own_durations(receipt), float(moment.settings["counted_s"])
-        mean = sum(weight * min(seconds, most_s) for seconds, weight in own)
-        odds = sum(weight for seconds, weight in own if seconds > LONG_S)
+        mean = sum(weight * seconds for seconds, weight in own_durations(receipt))
         off = CLAIMED if receipt[7] else EXACT
         if abs(told["counts_s"] - mean) > off * max(1.0, mean):
             return f"{told['counts_s']:.1f} s count, by the durations recorded {mean:.1f}"
-        if abs(told["counts_odds"] - odds) > off:
-            return f"a chance of {told['counts_odds']:.4f} counts, recorded {odds:.4f}"
         return ""
     return ""
 

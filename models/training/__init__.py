@@ -1,1 +1,1 @@
-"""Fitting: the only place that loads interpret, scikit-learn, LightGBM or MLflow."""
+"""Training of models. No other package loads interpret, scikit-learn, LightGBM or MLflow."""

@@ -1,8 +1,9 @@
-"""The arrivals GA2M, and how good it is beside its baselines.
+"""Trains the GA2M (an additive model with pairs of features) of job arrivals, and compares it with
+baselines.
 
-Target ln(1 + count), loss pseudo-Huber with a small delta: nearly the absolute error, so the score
-is nearly the conditional median, which the logarithm does not move. Squared error would follow the
-bursts: this series has single bins of several hundred jobs.
+The target is ln(1 + count). The loss is pseudo-Huber with a small delta: nearly the absolute error,
+so the score is nearly the logarithm of the median count. Squared error would follow the bursts:
+this series has single bins of several hundred jobs.
 """
 
 from __future__ import annotations
@@ -49,15 +50,16 @@ LOSS = "pseudo_huber:delta=0.1"
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Counts per bin of ten minutes, with no gaps.
+    """Numbers of arriving jobs, and of their GPUs, per bin of ten minutes, without gaps.
 
     Attributes:
-        jobs, gpus: submitted in each bin, (bins,).
+        jobs, gpus: number of jobs, and of their GPUs, submitted in each bin, (bins,).
         first_bin_s: start of the first bin, seconds since the epoch (UTC).
         utc_offset_s: local time minus UTC, for the calendar.
-        holidays: local dates, ISO.
+        holidays: local dates of holidays, ISO format.
 
-    Raises TrainingError when a count is negative, missing or the series differ in length.
+    Raises TrainingError if a count is negative or missing, or if `jobs` and `gpus` differ in
+    length.
     """
 
     jobs: Floats
@@ -77,11 +79,11 @@ class Arrivals:
 
     @property
     def counts(self) -> dict[str, Floats]:
-        """Return the counts of both series, jobs and GPUs, by name."""
+        """Return both series of counts by name: "jobs" and "gpus"."""
         return {"jobs": self.jobs, "gpus": self.gpus}
 
     def until(self, bins: int) -> Arrivals:
-        """Return the first `bins` bins."""
+        """Return the arrivals of the first `bins` bins."""
         return Arrivals(
             jobs=self.jobs[:bins],
             gpus=self.gpus[:bins],
@@ -94,9 +96,8 @@ class Arrivals:
     def of_jobs(
         cls, submit_s: Floats, gpus: Floats, *, utc_offset_s: float = 0.0, **calendar: Any
     ) -> Arrivals:
-        """Return the counts of jobs with these submit times (seconds since the epoch, any order)
-        and gang sizes.
-        """
+        """Return the arrivals counted from jobs: their submit times (seconds since the epoch, in
+        any order) and numbers of GPUs. Raises TrainingError if there is no job."""
         if not len(submit_s):
             raise TrainingError("no job to count arrivals of")
         first = float(np.min(submit_s) // BIN_S * BIN_S)
@@ -148,12 +149,11 @@ def fit_arrivals(
     preset: str = "full",
     seed: int = 0,
 ) -> FittedArrivals:
-    """Fit one GA2M for each series and lead, with calibrated quantiles. Return all in one
-    model.
+    """Fit one GA2M for each series (jobs, GPUs) and each lead (time ahead that is forecast), with
+    calibrated quantiles. Return all of them in one model.
 
-    The last four weeks (or the last quarter, if that is less) are forecast by a model fitted on
-    what came before them; what it missed by makes the quantiles. The model kept is then fitted on
-    everything.
+    The last four weeks (or the last quarter, if that is less) are forecast by a model fitted on the
+    bins before them; its errors give the quantiles. The returned model is then fitted on all bins.
 
     Raises TrainingError with less than two weeks of history.
     """
@@ -192,7 +192,12 @@ def fit_arrivals(
 
 
 def arrivals_at(history: Arrivals, series: str, at: Ints, lead: Lead) -> Floats:
-    """Return the mean count per bin that followed each of the bins `at`, (n,)."""
+    """Return the mean count per bin that a forecast made at each of the bins `at` aims at, (n,).
+
+    Args:
+        series: "jobs" or "gpus".
+        lead: how many bins ahead the forecast starts, and over how many it averages.
+    """
     total = np.concatenate([[0.0], np.cumsum(history.counts[series])])
     first = at + lead.ahead
     followed: Floats = (total[first + lead.width] - total[first]) / lead.width
@@ -277,13 +282,13 @@ def evaluate_arrivals(
     preset: str = "full",
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Return how well arrivals after `test_from_s` are forecast by a model fitted before, and by
-    the baselines.
+    """Return the errors of forecasts of the arrivals after `test_from_s` (seconds since the epoch),
+    by a model fitted on earlier ones and by baselines.
 
-    Returns per "series@lead" the MAE per model (`ga2m`, `last_value`, `naive_1d`, `naive_7d`,
-    `constant_median`, `lightgbm_l1` and the same rounded to whole counts), the coverage of 50, 80
-    and 95 % intervals, and the mean pinball loss over the quantiles on ln(1 + count), beside that
-    of LightGBM's quantile regression.
+    The result maps "series@lead" to figures: the MAE per model (`ga2m`, `last_value`, `naive_1d`,
+    `naive_7d`, `constant_median`, `lightgbm_l1`, and that rounded to whole counts), the coverage of
+    50, 80 and 95 % intervals, and the mean pinball loss over the quantiles on ln(1 + count), of the
+    model and of LightGBM's quantile regression.
     """
     bins = len(history.jobs)
     cut = int((test_from_s - history.first_bin_s) // BIN_S)
@@ -337,7 +342,13 @@ def _intervals(table: Calibration, score: Floats, truth: Floats) -> dict[str, fl
 
 
 def pinball(bounds: Floats, truth: Floats, levels: Sequence[float]) -> float:
-    """Return mean pinball loss over rows and quantile levels; `bounds` (n, levels)."""
+    """Return the pinball loss, averaged over rows and quantile levels.
+
+    Args:
+        bounds: predicted quantiles, (n, levels).
+        truth: true values, (n,).
+        levels: the levels of the quantiles, 0 to 1.
+    """
     miss = truth[:, None] - bounds
     q = np.asarray(levels)
     return float(np.maximum(q * miss, (q - 1) * miss).mean())
@@ -346,9 +357,9 @@ def pinball(bounds: Floats, truth: Floats, levels: Sequence[float]) -> float:
 def _forest(
     before: Arrivals, series: str, lead: Lead, frame: pd.DataFrame, truth: Floats, seed: int
 ) -> tuple[dict[str, Floats], float]:
-    """Fit LightGBM on the rows that the GA2M is fitted on. Return its predictions of the median
-    by name, exact and rounded, and the pinball loss of its quantiles (one forest each).
-    """
+    """Fit LightGBM on the rows that the GA2M is fitted on. Return its predictions of the median for
+    `frame`, by name (exact, and rounded to whole counts), and the pinball loss of its quantiles
+    against `truth`, with one forest per quantile."""
     import lightgbm
 
     at = _training_bins(before, lead)

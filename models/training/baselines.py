@@ -1,4 +1,5 @@
-"""What the GA2M is measured against. Never in the decision path."""
+"""Baseline models that the GA2M (the additive model of durations) is compared with. They make no
+decisions."""
 
 from __future__ import annotations
 
@@ -29,12 +30,13 @@ def fit_lightgbm(
     alpha: float = 0.5,
     log: bool = True,
 ) -> Callable[[pd.DataFrame], Floats]:
-    """Fit gradient-boosted trees on the same rows and target. Return a function from rows to
-    scores.
+    """Fit LightGBM's gradient-boosted trees on the same rows and target as the GA2M. Return a
+    function from rows to predictions.
 
-    "l1" (median) has the better MAE and rank; "l2" (mean) the better tail; "quantile" is that of
-    level `alpha`. With `log` false the target is taken as it is: 0 or 1 for "binary", whose
-    predictions are chances.
+    The objective "l1" (median) has the better MAE and rank correlation, "l2" (mean) finds long jobs
+    better; "quantile" predicts the quantile of level `alpha`. With `log` true the target is ln(1 +
+    `duration_s`). With `log` false it is `duration_s` itself: 0 or 1 for "binary", which predicts
+    probabilities.
     """
     known = {
         spec.name: pd.CategoricalDtype(sorted(set(X[spec.name].dropna())))
@@ -75,17 +77,17 @@ def ewma_scores(
     *,
     weight: float = 0.3,
 ) -> Floats:
-    """Return the causal moving average of ln(1 + duration) by (user, GPUs), else by user, else over
-    all.
+    """Return, for each job, the exponential moving average of ln(1 + seconds) of jobs that had
+    ended before it was submitted: those of the same (user, GPUs), otherwise of the same user,
+    otherwise all.
 
     Args:
         user: submitting user of each job, (n,).
-        gpus, submit_time, end_time, duration_s: of each job, (n,); NaN end or duration never
-            enters an average.
+        gpus, submit_time, end_time, duration_s: of each job, (n,); NaN end or duration never enters
+            an average.
         weight: weight of the newest job.
 
-    Returns the average each job would have been given when submitted, (n,); NaN before any job
-    has ended.
+    The result has one value per job, (n,); NaN before any job has ended.
     """
     target = np.log1p(duration_s)
     groups: list[tuple[tuple[object, ...], ...]] = [

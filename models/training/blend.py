@@ -1,9 +1,10 @@
-"""Blends a trained model with the histories, so that predictions change smoothly as jobs are seen.
+"""Blends a trained model with the histories of similar jobs, so that predictions change smoothly as
+more jobs are seen.
 
-The sum of some `survival` features is itself an estimate, honest from the first job on. The GA2M is
-mixed with it: score = weight * GA2M + (1 - weight) * sum, with a weight that grows with the jobs
-seen. Both are additive, so the mixture is one GA2M, whose terms of those features hold the share of
-the features themselves on a fine grid.
+The sum of some `survival` features is itself an estimate of a job's duration, usable from the first
+job on. The GA2M (the trained additive model) is mixed with it: score = weight * GA2M + (1 - weight)
+* sum, with a weight that grows with the number of jobs seen. Both are additive, so the mixture is
+one GA2M. Its terms of those features include their share of the sum, on a fine grid.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ _GRID = np.round(np.arange(-9.0, 14.0, STEP), 9)
 def blended(
     model: AdditiveModel, features: Sequence[str], weight: float, frame: pd.DataFrame
 ) -> AdditiveModel:
-    """Return `weight` times the model plus (1 - weight) times the sum of some of its features.
+    """Return a model with the score `weight` times that of `model` plus (1 - weight) times the sum
+    of `features`.
 
     Args:
-        model: with a score in the unit of `features`.
-        features: continuous features that together estimate the same thing.
+        model: the trained model; its score has the unit of `features`.
+        features: names of continuous features; their sum estimates what the score predicts.
         weight: weight of the model, 0 to 1.
-        frame: rows that weigh the bins of the features; may be empty.
+        frame: rows that show how often values of the features fall into each bin; may be empty.
     """
     terms = [_scaled(term, weight) for term in model.terms]
     mixed = AdditiveModel(model.axes, terms, weight * model.intercept, model.link)
@@ -43,8 +45,11 @@ def blended(
 def _with_share(
     model: AdditiveModel, feature: str, share: float, frame: pd.DataFrame
 ) -> AdditiveModel:
-    """Return the model plus `share` times the value of one of its continuous features; a
-    missing value adds nothing.
+    """Return the model with `share` times the value of one of its continuous features added to its
+    score; a missing value adds nothing.
+
+    Args:
+        frame: rows that show how often values of the feature fall into each bin.
     """
     i = next(i for i, spec in enumerate(model.features) if spec.name == feature)
     old = model.axes[i]
@@ -86,8 +91,14 @@ def _scaled(term: Term, weight: float) -> Term:
 def _split(
     weights: NDArray[np.float64], origin: NDArray[np.intp], along: int, bins: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Return row counts over the finer bins of one axis: each old bin's count is divided in the
-    proportion of the rows in `bins`, or equally where no row is.
+    """Return counts of rows, over the finer bins of one axis. The count of each old bin is divided
+    among its new bins in proportion to the rows in `bins`, or equally if it has none.
+
+    Args:
+        weights: counts over the old bins of all axes.
+        origin: for each new bin, the old bin that it lies in.
+        along: number of the axis.
+        bins: for each row, its new bin.
     """
     fine = np.bincount(bins, minlength=len(origin)).astype(np.float64)
     coarse = np.bincount(origin, weights=fine, minlength=weights.shape[along])

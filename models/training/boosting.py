@@ -1,4 +1,4 @@
-"""Boosting that comes out the same on every processor."""
+"""Fits boosted models so that every processor gives the same result."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ ACCELERATION = "acceleration"
 def boost(ebm: Any, frame: pd.DataFrame, y: NDArray[Any], bags: NDArray[Any]) -> None:
     """Fit `ebm`, an explainable boosting machine of interpret's, in place.
 
-    Turn its acceleration off and round the target, so that processors agree. With AVX interpret
-    boosts in float32 by default: predictions then differ by up to 2 %, and no time is saved on
-    frames like ours. A last bit of the target may decide between two equally good splits.
+    interpret's acceleration is turned off and the target rounded, so that all processors give the
+    same model. With AVX, interpret boosts in float32 by default: predictions then differ by up to 2
+    %, and no time is saved on tables of this size. The target is rounded because its last bit may
+    decide between two equally good splits.
     """
     before = develop.get_option(ACCELERATION)
     develop.set_option(ACCELERATION, Native.AccelerationFlags_NONE)

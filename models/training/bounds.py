@@ -1,7 +1,8 @@
-"""Keep every term within what training rows held.
+"""Bounds every term of a model to the range of the training rows.
 
-Boosting and blending leave a curve that goes on where no row was: by straight lines it may reach
-any size. Here it ends where the data ends, and a feature that never varied has no term.
+Boosting and blending leave curves that continue where no row was: extended as straight lines, they
+could reach any size. Here a curve ends where the data ends, and a feature with only one value has
+no term.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ SEEN = "seen"  # entry of a bundle's metadata: the least and the greatest value 
 
 
 def bounded(model: AdditiveModel) -> AdditiveModel:
-    """Return the model with the terms changed where no training row fell: there a term acts as
-    it does nearest to the rows.
+    """Return the model with each term changed in bins without training rows: there it has its score
+    at the nearest bin with rows.
 
-    Beyond the first and the last bin with rows a term has the score of that bin. A bin that
-    stands for missing or unknown values and had no row has the mean of the others. Features
-    with all rows in one bin have no term: what it added to every job goes into the intercept.
-    What was monotone stays so: each score becomes one that the model gave elsewhere, or a mean
-    of such.
+    Beyond the first and the last bin with rows a term has the score of that bin. A bin that stands
+    for missing or unknown values and had no row has the mean of the others. A feature with all rows
+    in one bin loses its term; its score there is added to the intercept. A monotone term stays
+    monotone.
     """
     rows = {t.features[0]: t.weights for t in model.terms if len(t.features) == 1}
     still = {i for i, weights in rows.items() if np.count_nonzero(weights) < 2}
@@ -57,20 +57,20 @@ def _within(model: AdditiveModel, term: Term, rows: Mapping[int, Floats]) -> Ter
 
 
 def _apart(model: AdditiveModel, i: int) -> list[int]:
-    """Return the bins of feature `i` that stand in no order: the missing one, and for a nominal
-    feature that of unknown categories.
-    """
+    """Return the bins of feature `i` that have no place in the order of the others: the bin of
+    missing values, and for a nominal feature also that of unknown categories."""
     axis = model.axes[i]
     return [0] if axis.spec.kind == "continuous" else [0, axis.size - 1]
 
 
 def seen(model: AdditiveModel, columns: Any) -> dict[str, list[float]]:
-    """Return the least and the greatest value of each continuous feature that has a term.
+    """Return the least and the greatest value, in training, of each continuous feature that has a
+    term: {name: [least, greatest]}.
 
     Args:
         columns: training rows, by feature name.
 
-    Raises TrainingError when a feature is not among them.
+    Raises TrainingError when a feature is not among the columns.
     """
     used = sorted({i for term in model.terms for i in term.features})
     found = {}

@@ -1,4 +1,5 @@
-"""What a bundle is, for people: the model card, the effects as data, and jobs like this one."""
+"""A bundle (exported models) described for people: its model card, its effects as data, and known
+jobs similar to a given one."""
 
 from __future__ import annotations
 
@@ -45,10 +46,12 @@ CORRECTED = "edits", "edits_digest", "before_after", "edited_terms", "dropped_te
 
 
 def effects(model: AdditiveModel) -> list[dict[str, Any]]:
-    """Return purified shape functions as plain JSON, most important first.
+    """Return the model's shape functions (what each value of a feature adds to the score),
+    purified, as plain JSON. The most important one comes first.
 
-    Each: name, importance, origin, labels of the bins of each feature, scores, factors
-    (exp of the scores, for a logarithmic model), spread over bags and training rows per bin.
+    Each has a name, importance, origin, the labels of the bins of each feature, scores, factors
+    (exp of the scores, for a logarithmic model), the spread over bags, and the training rows per
+    bin.
     """
     found = []
     for name, term in zip(model.term_names, model.terms, strict=True):
@@ -74,11 +77,11 @@ def similar_rows(
     """Return the known rows that the model treats as most similar to `row` ("jobs like this one").
 
     Rows are similar if every term of the model contributes nearly the same, whatever the raw
-    values. A feature that moves no prediction makes no difference.
+    values. A feature that the model does not use makes no difference.
 
     Args:
         columns: n known rows, by feature name.
-        row: values in the model's order.
+        row: feature values of the job, in the model's order.
         count: number of rows, at most.
 
     Returns (position, distance) pairs, nearest first. The distance is the root of the summed
@@ -102,9 +105,9 @@ def model_card(
     """Return the card of a bundle as one self-contained HTML page.
 
     Args:
-        metrics: model -> figure -> value, on days none of them saw.
-        slices: name of a cut ("GPUs") -> slice ("1") -> figure -> value.
-        limits: further sentences about what it must not be used for.
+        metrics: model -> figure -> value, on days after those that the models were trained on.
+        slices: property that jobs are grouped by ("GPUs") -> its value ("1") -> figure -> value.
+        limits: further sentences about what the bundle must not be used for.
         examples: unseen jobs with the known jobs most like them, see `similar_rows`: kind, job_id,
             gpus, predicted_s, duration_s, and alike, a list of job_id, gpus, duration_s.
     """
@@ -161,9 +164,8 @@ def _example(example: Mapping[str, Any]) -> str:
 
 
 def _histories(bundle: Bundle) -> list[str]:
-    """Return HTML with a picture of the histories that the model was trained beside; [] if the
-    bundle holds none.
-    """
+    """Return HTML with a chart of the histories (durations of groups of jobs) that are stored in
+    the bundle; [] if it holds none."""
     known = [History.read(one) for one in bundle.metadata.get(HISTORIES, ())]
     if not known:
         return []
@@ -180,7 +182,7 @@ def _histories(bundle: Bundle) -> list[str]:
 
 
 def write_card(path: str | Path, page: str) -> Path:
-    """Write the page to `path`, whole or not at all. Return the path."""
+    """Write the HTML text `page` to the file `path`, atomically. Return the path."""
     path = Path(path)
     write_whole(path, page.encode("utf-8", "replace"))
     return path
@@ -238,9 +240,8 @@ def _terms(model: AdditiveModel, seen: Mapping[str, Sequence[float]]) -> str:
 
 
 def _edge(seen: Mapping[str, Sequence[float]], name: str, end: int) -> Any:
-    """Return the least (`end` 0) or greatest (-1) value of a feature in training; "" for a name
-    that is no single feature.
-    """
+    """Return the least (`end` 0) or greatest (`end` -1) value that a feature had in training; "" if
+    `name` is not a continuous feature in `seen`."""
     return seen[name][end] if name in seen else ""
 
 

@@ -1,9 +1,10 @@
-"""Drift: are today's rows, and today's errors, still those the model was made for?
+"""Drift: how far today's rows, and today's errors, differ from those that the model was trained on.
 
 A bundle keeps how many training rows fell into each bin of each feature, so the comparison needs
 the bundle and the new rows only. Features: population stability index over the model's own bins,
-sum of (new - old) * ln(new / old) over shares; by custom below 0.1 is calm, above 0.25 another
-population. Residuals: mean and spread of ln(1 + true) - score beside those of a reference window.
+sum of (new - old) * ln(new / old) over shares; by custom, below 0.1 is no change and above 0.25
+another population. Residuals: mean and standard deviation of ln(1 + true seconds) - score, compared
+with those of a reference window.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ class Drift:
     """How far features and errors have drifted.
 
     Attributes:
-        features: index of each feature with a main effect, largest first.
-        residual_shift: mean residual now minus reference, in reference standard deviations; NaN
+        features: stability index of each feature with a main effect, largest first.
+        residual_shift: mean residual now minus that of the reference, in standard deviations of the
+            reference; NaN without a reference.
+        residual_spread: standard deviation of residuals now, divided by that of the reference; NaN
             without a reference.
-        residual_spread: standard deviation now over reference; NaN without one.
-        rows: new rows looked at.
-        warnings: one line each, worst first; empty when nothing has moved.
+        rows: number of new rows compared.
+        warnings: one line per drift found, worst first; empty when there is none.
     """
 
     features: Mapping[str, float]
@@ -45,7 +47,7 @@ class Drift:
     warnings: tuple[str, ...]
 
     def metrics(self) -> dict[str, float]:
-        """Return flat figures, for MLflow."""
+        """Return the drift as {name: number}, as MLflow logs it."""
         return {
             **{f"drift/{name}": value for name, value in self.features.items()},
             "drift/shift of errors": self.residual_shift,
@@ -60,15 +62,15 @@ def measure_drift(
     residual: Floats | None = None,
     reference: Floats | None = None,
 ) -> Drift:
-    """Return how far rows `X` differ from the training rows behind `model`, with warnings.
+    """Return how far rows `X` differ from the training rows of `model`, with warnings.
 
     Args:
-        model: from a bundle.
+        model: the model of a bundle; it keeps how many training rows fell into each bin.
         X: the new rows; columns of the model.
         residual: ln(1 + true) - score of new rows whose jobs have ended, (m,).
-        reference: the residuals of the validation days, (k,).
+        reference: residuals of the validation days, to compare with, (k,).
 
-    Raises TrainingError with fewer than 200 rows, where the index says nothing.
+    Raises TrainingError with fewer than 200 rows: too few for the index.
     """
     bins = model.bins_batch(X)
     n = len(bins[0]) if bins else 0
@@ -101,9 +103,9 @@ def measure_drift(
 
 
 def stability_index(before: Any, now: Any) -> float:
-    """Return population stability index of two histograms over the same bins, (bins,).
+    """Return the population stability index of two histograms over the same bins, each (bins,).
 
-    Half a row is added to every bin, so that an empty one is not infinitely surprising.
+    Half a row is added to every bin, so that an empty bin does not make the index infinite.
     """
     old = np.asarray(before, np.float64) + 0.5
     new = np.asarray(now, np.float64) + 0.5

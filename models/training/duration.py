@@ -1,7 +1,8 @@
-"""The duration GA2M: ln(1 + seconds) as a sum of shape functions.
+"""Trains the duration GA2M: an additive model of ln(1 + seconds), a sum of shape functions of one
+feature or of two.
 
-interpret-core's explainable boosting regressor, bagged over blocks of time (`blocks`), made
-monotone after fitting (`monotone`) and exported (`export`).
+It is interpret-core's explainable boosting regressor, bagged over blocks of time (`blocks`), made
+monotone after fitting (`monotone`) and exported as tables (`export`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ LEAST_SPREAD = 0.3  # of ln(1 + seconds), of jobs that seem all alike
 
 @dataclass(frozen=True, slots=True)
 class DurationPreset:
-    """How hard to fit. Names are interpret's; see its ExplainableBoostingRegressor."""
+    """Settings of a fit. The names are those of interpret's ExplainableBoostingRegressor."""
 
     outer_bags: int
     learning_rate: float
@@ -88,10 +89,11 @@ class FittedDuration:
     """A fitted duration model.
 
     Attributes:
-        model: the exported tables; all that scoring needs.
-        ebm: the interpret model they came from, before flattening and purification.
+        model: the exported tables; scoring needs nothing else.
+        ebm: the interpret model that the tables come from, before it was made monotone and
+            purified.
         metadata: rows, window, data digest, preset, seed, terms made monotone; plain JSON.
-        cpu_s: CPU seconds the fit and export took. Not in the metadata: a bundle must not
+        cpu_s: CPU seconds that the fit and the export took. Not in the metadata: a bundle must not
             depend on the machine that made it.
     """
 
@@ -112,23 +114,23 @@ def fit_duration(
     n_jobs: int = 1,
     elapsed_s: Floats | None = None,
 ) -> FittedDuration:
-    """Fit the duration GA2M on jobs that have ended, and on running jobs, given how long they
-    have run. Return the model with what its fit took and was based on.
+    """Fit the duration GA2M on ended jobs and on running jobs. Return the model with the data,
+    settings and CPU time of its fit.
 
-    With the family `survival` among the features, a job still running counts with the mean its
-    own odds leave it, given how long it has run (Buckley and James, Biometrika 1979), and the
-    model is blended with the sum of those features by the jobs seen (`blend`): from the first
-    job to many there is no step.
+    A running job counts with its expected duration, given how long it has run (`imputed_s`; Buckley
+    and James, Biometrika 1979). If the `survival` features are there, the model is blended with
+    their sum, by the number of jobs seen (`blend`), so that predictions do not jump when it is
+    first trained.
 
     Args:
-        X: (n, features), columns named as in `specs`; continuous float64 with NaN, nominal
-            object with None.
-        duration_s: exclusive duration, seconds, (n,), finite and >= 0; NaN of a running job.
+        X: (n, features), columns named as in `specs`; continuous float64 with NaN, nominal object
+            with None.
+        duration_s: exclusive duration, seconds, (n,), finite and >= 0; NaN for a running job.
         elapsed_s: how long each job has run so far, (n,); read where `duration_s` is NaN.
-        time: when each row was taken, seconds since the epoch, (n,); makes the bags.
+        time: time of each row, seconds since the epoch, (n,); the bags are made by it.
         specs: the features, in the order of a row.
         seed: seed of the boosting; the same seed and rows give the same model.
-        preset: "online", "fast", "full" or one's own.
+        preset: "online", "fast", "full" or settings of the caller's own.
         n_jobs: processes; 1 keeps everything in this one.
 
     Raises TrainingError when the rows are too few or do not fit the specs.
@@ -182,9 +184,8 @@ def fit_duration(
 def fit_at(
     rows: Rows, cut: float, *, seed: int, preset: str | DurationPreset = "fast"
 ) -> FittedDuration:
-    """Return the model that `fit_duration` fits on what was known at `cut` (seconds since the
-    epoch): jobs that had ended by then, and jobs that were running.
-    """
+    """Return the model that `fit_duration` fits on the data known at `cut` (seconds since the
+    epoch): jobs that had ended by then, and jobs that were running."""
     known = rows.known_by(cut)
     return fit_duration(
         known.X,
@@ -226,18 +227,21 @@ def checked_frame(X: pd.DataFrame, specs: Sequence[FeatureSpec]) -> pd.DataFrame
 
 
 def knows_histories(frame: pd.DataFrame) -> bool:
-    """Return whether the features whose sum estimates the target are all there."""
+    """Return whether the `survival` features whose sum estimates the duration are all in
+    `frame`."""
     return all(name in frame for name in LIKE)
 
 
 def with_histories(
     model: AdditiveModel, rows: int, frame: pd.DataFrame
 ) -> tuple[AdditiveModel, float]:
-    """Return the model of `rows` jobs blended with the sum of the histories, and the model's weight
-    in that blend.
+    """Return (blended model, weight of `model` in it): `model`, fitted on `rows` jobs, blended with
+    the sum of the `survival` features (`blend`), and bounded to the range of the rows (`bounds`).
 
-    As it is, with weight 1, where these features are not all there. `frame` holds all of the rows
-    or a sample: it says where they lie along the features. No term acts outside of them.
+    If these features are not all there, the model is only bounded, and its weight is 1.
+
+    Args:
+        frame: the rows or a sample of them, which shows where values of the features lie.
     """
     if not knows_histories(frame):
         return bounded(model), 1.0
@@ -246,11 +250,11 @@ def with_histories(
 
 
 def imputed_s(frame: pd.DataFrame, elapsed_s: Floats) -> Floats:
-    """Return how long running jobs are taken to last in all, seconds, (n,): exp of the mean
-    logarithm of the durations that are still possible.
+    """Return the expected total duration of running jobs, seconds, (n,): exp of the mean logarithm,
+    given that the job has already run `elapsed_s` seconds.
 
-    The histories' mean and spread of the logarithm are taken for a normal distribution's, cut off
-    below what has been outlived. Without the family `survival`, twice what they have run: a job
+    The logarithm is taken to be normal, with the mean and spread of the `survival` features, cut
+    off below the elapsed time. Without these features the result is twice the elapsed time: a job
     found running has on average half its time ahead of it.
     """
     elapsed = np.where(np.isnan(elapsed_s), 0.0, elapsed_s)
@@ -265,9 +269,8 @@ def imputed_s(frame: pd.DataFrame, elapsed_s: Floats) -> Floats:
 
 
 def data_digest(frame: pd.DataFrame, y: Floats) -> str:
-    """Return sha256 of training rows and target, hex, to the digits on which all processors
-    agree.
-    """
+    """Return the sha256 (hex) of training rows and target, both rounded to float32, on which all
+    processors agree."""
     digest = hashlib.sha256(repr([str(name) for name in frame.columns]).encode())
     agreed = frame.astype(dict.fromkeys(frame.select_dtypes("float64"), np.float32))
     digest.update(pd.util.hash_pandas_object(agreed, index=False).to_numpy().tobytes())

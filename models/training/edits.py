@@ -1,4 +1,5 @@
-"""A person's corrections of a fitted model, from a versioned file, applied at export.
+"""Manual corrections (edits) of a fitted model: they are read from a versioned file and applied
+when the model is exported.
 
     version: 1
     model: duration
@@ -21,9 +22,10 @@
 
 `by: NAME` and `on: 2026-03-01` say of an edit who made it and when; explanations repeat them.
 
-Edits are made in the order written. What a dropped term contributed on average moves into the
-intercept. A smoothed or clipped shape is not centred again: what is drawn is what was asked for.
-Every term an edit touched has origin "edited", in the bundle and in every explanation after it.
+Edits are made in the order written. The average contribution of a dropped term is added to the
+intercept. A smoothed or clipped shape is not centred again, so it has exactly the scores that the
+edit asks for. Every term that an edit changed has origin "edited", in the bundle and in
+explanations.
 """
 
 from __future__ import annotations
@@ -56,9 +58,8 @@ MAX_SCORE = 20.0  # no contribution of a feature means a factor of e^20
 
 
 class EditError(TrainingError):
-    """Raised for an edits file that cannot be read, or an edit that is refused. One line, for a
-    person.
-    """
+    """Raised for an edits file that cannot be read, or an edit that is refused. The message is one
+    line for the user."""
 
 
 class _Strict(BaseModel):
@@ -124,7 +125,7 @@ class Edit(_Strict):
 
     @property
     def change(self) -> str:
-        """Return which of `CHANGES` this edit makes."""
+        """Return the kind of change that this edit makes, one of `CHANGES`."""
         return next(name for name in CHANGES if getattr(self, name) is not None)
 
 
@@ -132,7 +133,7 @@ CHANGES = ("clip", "fix", "smooth", "monotone", "drop")
 
 
 class Edits(_Strict):
-    """An edits file."""
+    """The content of an edits file."""
 
     version: Literal[1]
     model: Literal["duration"] = "duration"
@@ -145,7 +146,7 @@ class Edited:
 
     Attributes:
         model: the edited model.
-        table: figure -> (before, after) on the validation rows.
+        table: name of a figure -> (before, after the edits), on the validation rows.
         metadata: the edits as read, their digest and the table; plain JSON for the bundle.
     """
 
@@ -193,16 +194,18 @@ def apply_edits(
     guard: str | None = None,
     tolerance: float = 0.02,
 ) -> Edited:
-    """Return the edited model. The model given stays as it is.
+    """Return the edited model. `model` itself is not changed.
 
     Args:
-        model: as fitted.
+        model: the fitted model.
         edits: see `read_edits`.
-        measure: figures of a model on the validation days, for the before/after table.
-        guard: the figure (higher is better) that may not fall by more than `tolerance`.
+        measure: function that returns figures of a model on the validation days, for the table of
+            before and after.
+        guard: name of the figure (higher is better) that may not fall by more than `tolerance`.
 
-    Raises EditError, with the reason, when an edit names what is not in the model, the result
-    breaks a promise of a feature or does not follow the bundle's rules, or the guard falls too far.
+    Raises EditError, with the reason, if an edit names a term that is not in the model, if the
+    result is not monotone where a feature must be or breaks a rule of the bundle, or if the guard
+    falls too far.
     """
     current = model
     for number, edit in enumerate(edits.edits, 1):
@@ -239,9 +242,10 @@ def apply_edits(
 
 
 def measured(bundle: Bundle) -> dict[str, dict[str, float]]:
-    """Return errors of a bundle's duration model without and with its edits, on days it never saw.
+    """Return the errors of a bundle's duration model on days after its training, without and with
+    its edits: {"without_edits": figures, "with_edits": figures}.
 
-    Each as `duration_metrics` has them; empty where nothing was edited.
+    The figures are those of `duration_metrics`. Return {} if the model has no edits.
     """
     table = bundle.metadata["duration"].get("before_after", {})
     errors = {name: both for name, both in table.items() if name in TITLES}
@@ -271,7 +275,8 @@ def _find(model: AdditiveModel, edit: Edit) -> int:
 
 
 def _known(edit: Edit, names: Sequence[str]) -> list[str]:
-    """Return the features that the edit is about. Raises EditError if one is not among `names`."""
+    """Return the names of the features that the edit changes. Raises EditError if one is not among
+    `names`."""
     wanted = [edit.feature] if edit.feature is not None else list(edit.term or [])
     for name in wanted:
         if name not in names:
@@ -285,9 +290,8 @@ def _nearest(wanted: str, names: Sequence[str]) -> str:
 
 
 def _with(model: AdditiveModel, k: int, scores: Floats | None) -> AdditiveModel:
-    """Return the model with the scores of term `k` replaced. With `scores` None, drop the term
-    and add its mean to the intercept.
-    """
+    """Return the model with the scores of term `k` replaced. With `scores` None, the term is
+    dropped and its mean added to the intercept."""
     old = model.terms[k]
     weights = old.weights / max(float(old.weights.sum()), 1.0)
     moved = 0.0
@@ -333,9 +337,8 @@ def _fix(model: AdditiveModel, edit: Edit) -> AdditiveModel:
 
 
 def _bins_within(axis: Axis, start: float | None, stop: float | None) -> NDArray[np.bool_]:
-    """Return a mask of the bins that overlap [start, stop), None being no bound; the bin for
-    missing values never does.
-    """
+    """Return a mask of an axis's bins that overlap [start, stop); None: no bound. The bin of
+    missing values never does."""
     low = np.array([-math.inf, *axis.cuts])
     high = np.array([*axis.cuts, math.inf])
     inside = (high > (-math.inf if start is None else start)) & (
@@ -373,9 +376,8 @@ def _monotone(model: AdditiveModel, edit: Edit) -> AdditiveModel:
 
 
 def _flattened(model: AdditiveModel, also: tuple[int, ...] = ()) -> AdditiveModel:
-    """Return the model made monotone wherever a feature promises it. Terms changed by that, and
-    the term of the features `also`, count as edited.
-    """
+    """Return the model made monotone in every feature that must be (`FeatureSpec.monotone`). Terms
+    that change, and the term with the features `also`, get origin "edited"."""
     scores = {t.features: t.scores for t in model.terms}
     directions = {
         i: axis.spec.monotone
@@ -415,7 +417,8 @@ _CHANGES: dict[str, Callable[[AdditiveModel, Edit], AdditiveModel]] = {
 
 
 def _keep_promises(model: AdditiveModel) -> None:
-    """Raise EditError if the score is not monotone in a feature that promises it."""
+    """Raise EditError if the model's score is not monotone in a feature that must be
+    (`FeatureSpec.monotone`)."""
     for i, axis in enumerate(model.axes):
         if not axis.spec.monotone:
             continue

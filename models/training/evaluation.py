@@ -1,4 +1,5 @@
-"""How good a duration model is: rolling, causal, beside its baselines on the same rows."""
+"""Evaluates duration models: refitted at intervals, predicting only later jobs, compared with
+baselines on the same rows."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ GPUS_UP_TO = (1, 4, 8)  # classes of gang size that errors are shown by: 1; 2 to
 
 @dataclass(frozen=True, slots=True)
 class DurationEvaluation:
-    """Metrics per model, and every prediction they came from.
+    """Metrics of each model, and the predictions that they are computed from.
 
     Attributes:
         metrics: model name -> `duration_metrics`.
         scores: model name -> predictions, one per row of `rows`.
         rows: the test rows.
-        refits: models fitted on the way.
+        refits: number of models that were fitted.
     """
 
     metrics: Mapping[str, Mapping[str, float]]
@@ -48,19 +49,19 @@ def evaluate_duration(
     lightgbm: bool = True,
     shown: Callable[[int, int], None] | None = None,
 ) -> DurationEvaluation:
-    """Refit on the jobs that had ended, predict until the next refit, and return the comparison
-    with the baselines.
+    """Refit the model at intervals on the jobs that had ended by then, predict the jobs submitted
+    until the next refit, and return the metrics of the model and of the baselines.
 
     Args:
         rows: feature rows in time order, one per job.
-        test_from: first time scored, seconds since the epoch.
+        test_from: time from which on jobs are predicted, seconds since the epoch.
         refit_every_s: seconds between refits.
-        user: user of each row, for the moving average; left out without it.
+        user: user of each row, for the baseline of moving averages; None: without that baseline.
         preset, seed: see `fit_at`.
-        lightgbm: also fit LightGBM, for the median and for the mean.
-        shown: is given how many of how many refits are done.
+        lightgbm: whether LightGBM is fitted as a baseline, for the median and for the mean.
+        shown: called with (refits done, all refits), for a progress bar.
 
-    Raises TrainingError when too little had ended at the first refit, or nothing is left to test.
+    Raises TrainingError if too few jobs had ended at the first refit, or if no job is left to test.
     """
     test = (rows.time >= test_from) & np.isfinite(rows.y)
     if not test.any():
@@ -92,10 +93,11 @@ def evaluate_duration(
 
 
 def by_day(found: DurationEvaluation) -> dict[str, dict[str, float]]:
-    """Return how far a figure may be off: model -> metric -> half of its 95 % interval over days
-    (UTC).
+    """Return the uncertainty of each metric: model -> metric -> half the width of its 95 % interval
+    over days (UTC).
 
-    Days on which a figure means nothing are left out; so is a figure with fewer than five days.
+    Days on which a metric is not defined are left out, and so is a metric with fewer than five
+    days.
     """
     rows, wide = found.rows, {}
     day = rows.time // DAY_S
@@ -114,11 +116,11 @@ def by_day(found: DurationEvaluation) -> dict[str, dict[str, float]]:
 def slices(
     found: DurationEvaluation, cuts: Mapping[str, Sequence[object]]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Return `duration_metrics` of the GA2M by slice: cut -> slice -> figures, the 8 largest slices
-    first.
+    """Return `duration_metrics` of the GA2M for groups of rows: property -> value -> figures. Only
+    the 8 largest groups of each property are returned, the largest first.
 
     Args:
-        cuts: value of each cut ("vc") for every row of `found.rows`.
+        cuts: property ("vc") -> its value for every row of `found.rows`.
     """
     rows, score = found.rows, found.scores["ga2m"]
     result: dict[str, dict[str, dict[str, float]]] = {}
@@ -152,11 +154,11 @@ def _fit_all(
 
 
 def tail_auc(rows: Rows) -> Callable[[AdditiveModel], float]:
-    """Return a function that gives a model's mean AUC of "longer than 1 h" and "longer than 6 h",
-    the figure that decides on promotion.
+    """Return a function that computes, on `rows`, a model's mean AUC of "longer than 1 h" and
+    "longer than 6 h".
 
-    It is the tail that decides what a schedule is worth. NaN when the rows hold no job longer than
-    1 h, or nothing else; without one longer than 6 h it is the AUC of "longer than 1 h".
+    Long jobs matter most for a schedule. The result is NaN if no job, or every job, is longer than
+    1 h. If none is longer than 6 h, it is the AUC of "longer than 1 h".
     """
 
     def figure(model: AdditiveModel) -> float:
@@ -168,9 +170,8 @@ def tail_auc(rows: Rows) -> Callable[[AdditiveModel], float]:
 
 
 def rows_digest(rows: Rows) -> str:
-    """Return a digest (12 hex digits) of which jobs the rows are of, when, and how long they ran.
-    It does not depend on the features.
-    """
+    """Return a digest (12 hex digits) of the rows' job ids, times and durations. It does not depend
+    on the features."""
     digest = hashlib.sha256("\0".join(map(str, rows.job_id)).encode())
     digest.update(np.ascontiguousarray([rows.time, rows.y]).tobytes())
     return digest.hexdigest()[:12]

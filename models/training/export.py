@@ -1,8 +1,9 @@
-"""From a fitted EBM to the tables of an `AdditiveModel`.
+"""Converts a fitted EBM (interpret's explainable boosting machine) to the tables of an
+`AdditiveModel`.
 
-An EBM may cut one feature differently in its main effect and in its pairs. Here every feature
-gets the union of its cuts, and every tensor is spread over it: same predictions, one axis per
-feature, and what purification takes out of a pair fits into the main.
+An EBM may cut one feature differently in its main effect and in its pairs. Here every feature gets
+the union of its cuts, and every table is spread over them. The predictions stay the same, and what
+purification moves from a pair to a main effect has bins there.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ Floats = NDArray[np.float64]
 
 
 class HeldOut(NamedTuple):
-    """The rows that each bag of a fit did not see; pairs of features are judged by them.
+    """Which rows each bag of a fit held out. Pairs of features are tested on these rows.
 
     Attributes:
         y: target of the rows, (n,).
-        bags: -1 where a bag, (n, bags), was not fitted on a row.
-        block: stretch of time of each row, (n,).
+        bags: -1 where the bag was not fitted on the row, (n, bags).
+        block: number of the stretch of time that each row lies in, (n,).
         seed: seed of the bootstrap.
     """
 
@@ -49,15 +50,16 @@ def additive_model(
     link: str = "log1p",
     held_out: HeldOut | None = None,
 ) -> AdditiveModel:
-    """Return `ebm` as an additive model, made monotone where the specs say so, purified and
-    centred.
+    """Return the fitted `ebm` as an additive model: monotone in the features whose specs ask for
+    it, purified and centred.
 
     Args:
-        ebm: fitted ExplainableBoostingRegressor, or Classifier of two classes: one score a row.
-        X: the rows it was fitted on; they weigh the bins. Columns as in `specs`.
+        ebm: a fitted ExplainableBoostingRegressor, or ExplainableBoostingClassifier of two classes.
+        X: the rows that it was fitted on; they are counted in each bin. Columns as in `specs`.
         specs: the features, in the order the EBM was fitted with.
-        link: what the score stands for, see `AdditiveModel`.
-        held_out: pairs that do not help there are dropped; None keeps them all.
+        link: what the score means, see `AdditiveModel`.
+        held_out: pairs of features that do not lower the error on these rows are dropped; None
+            keeps all pairs.
     """
     axes = [_axis(ebm, i, spec) for i, spec in enumerate(specs)]
     bins = [axis.bins(X[axis.spec.name]) for axis in axes]
@@ -102,9 +104,10 @@ def additive_model(
 
 
 def _error(bags: Floats) -> Floats:
-    """Return the standard error of every bin over the fits in `bags`, (bags, ...), by the
-    jackknife (Efron and Stein, Annals of Statistics 9, 1981): each bag lacks a part of the
-    rows, and any two share most.
+    """Return the standard error of every bin, from the fits of the bags, (bags, ...).
+
+    It is the jackknife's (Efron and Stein, Annals of Statistics 9, 1981): each bag lacks a part of
+    the rows, and any two share most.
     """
     error: Floats = bags.std(axis=0) * math.sqrt(len(bags) - 1)
     return error
@@ -116,8 +119,9 @@ def purified(
     """Move main effects out of pairs and constants out of mains, in place. Return the constant.
 
     Args:
-        stacks: tensors per term, (tensors, bins[, bins]); the constant is that of the first.
-        weights: training rows per cell of each term.
+        stacks: several tables per term, (tables, bins[, bins]); the returned constant is that of
+            the first table.
+        weights: number of training rows in each cell of each term.
     """
     shift = 0.0
     for key in [key for key in stacks if len(key) == 2]:
@@ -143,9 +147,8 @@ def _axis(ebm: Any, i: int, spec: FeatureSpec) -> Axis:
 
 
 def _spread_out(ebm: Any, term: int, axes: Sequence[Axis]) -> Floats:
-    """Return a term of `ebm` over the common axes, (1 + bags, bins[, bins]): the model's
-    scores, then those of each bag.
-    """
+    """Return the tables of one term of `ebm` over the common axes, (1 + bags, bins[, bins]): first
+    the model's scores, then those of each bag."""
     key = ebm.term_features_[term]
     stack = np.concatenate([ebm.term_scores_[term][None], ebm.bagged_scores_[term]])
     for position, i in enumerate(key):
@@ -156,8 +159,10 @@ def _spread_out(ebm: Any, term: int, axes: Sequence[Axis]) -> Floats:
 
 
 def _origin(axis: Axis, level: Any) -> NDArray[np.intp]:
-    """Return, for each bin of `axis`, the number of the bin of the EBM's own `level` that it
-    lies in.
+    """Return, for each bin of `axis`, the number of the EBM's own bin that it lies in.
+
+    Args:
+        level: the EBM's bins: cuts of a continuous feature, or categories with their numbers.
     """
     if axis.spec.kind == "nominal":
         unknown = max(level.values(), default=0) + 1
@@ -174,10 +179,7 @@ def _counts(bins: list[NDArray[np.intp]], sizes: list[int]) -> Floats:
 
 def as_ebm(model: AdditiveModel) -> ExplainableBoostingRegressor:
     """Return the model as an `ExplainableBoostingRegressor` of the package interpret, for use with
-    its tools. It predicts the same score, term by term (for durations: ln(1 + seconds)).
-
-    It predicts the score of `model` (of a duration: ln(1 + seconds)), term by term the same.
-    """
+    its tools. It predicts the same score, term by term (for durations: ln(1 + seconds))."""
     ebm = ExplainableBoostingRegressor()
     ebm.feature_names_in_ = [spec.name for spec in model.features]
     ebm.feature_types_in_ = [spec.kind for spec in model.features]
@@ -193,9 +195,8 @@ def as_ebm(model: AdditiveModel) -> ExplainableBoostingRegressor:
     )
 
     def whole(term: Term, values: Floats) -> Floats:
-        """Return the values with the bin for unknown ones, which interpret keeps for numbers,
-        too.
-        """
+        """Return `values` with a bin for unknown values added, which interpret also has for
+        numbers."""
         kinds = [model.axes[i].spec.kind for i in term.features]
         return np.pad(values, [(0, int(kind == "continuous")) for kind in kinds])
 

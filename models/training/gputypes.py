@@ -1,9 +1,9 @@
-"""Fits how much faster jobs run on other types of GPU, and says how far to trust it.
+"""Fits how much faster jobs run on other types of GPU, with intervals for the error.
 
-There are few model families in any table of measured rates, and what one type is good at is a
-matter of the family. So the part for all is the median over families, a family's own part is
-shrunk towards it by how often it was measured, and the interval is taken from what was missed
-when whole families, or single configurations, were left out of the fit.
+Tables of measured rates hold few model families, and how fast a GPU type is depends on the family.
+So the general speed is the median over families, a family's own speed is shrunk towards it by the
+number of its measurements, and the interval comes from the errors when whole families, or single
+configurations, are left out of the fit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ MIN_FAMILIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Rates of one configuration, steps per second by GPU type; 0 = does not fit there."""
+    """Measured rates of one training configuration, steps per second by GPU type; 0: it does not
+    fit into that type's memory."""
 
     family: str
     batch: int | None
@@ -44,8 +45,8 @@ def fit_gpu_types(measured: Sequence[Measured], *, intervals: bool = True) -> Gp
     """Fit the relative speeds of GPU types. Return the model.
 
     Args:
-        measured: configurations with a rate on at least two types count.
-        intervals: also find how far off it is, by leaving families and configurations out.
+        measured: measured configurations; only those with a rate on at least two types are used.
+        intervals: also compute intervals, from fits that leave families and configurations out.
 
     Raises TrainingError when fewer than three families are left.
     """
@@ -87,12 +88,13 @@ def fit_gpu_types(measured: Sequence[Measured], *, intervals: bool = True) -> Gp
 
 
 def evaluate_gpu_types(measured: Sequence[Measured]) -> dict[str, Any]:
-    """Return errors and coverage with whole families, and with single configurations, left out.
+    """Return the errors and coverage of predicted ratios of speeds, with whole families, and with
+    single configurations, left out of the fit.
 
-    Returns for both: mean and median absolute error of ln(ratio) over all ordered pairs of types
-    on which a configuration was measured, the same of the median over families alone (`types_`)
-    and of "a GPU is a GPU" (`same_`), and the share inside the 50, 80 and 95 % intervals, which
-    come from the remaining rows alone.
+    For both, these are the mean and median absolute error of ln(ratio), over all ordered pairs of
+    types on which a configuration was measured, and the share inside the 50, 80 and 95 % intervals,
+    computed from the remaining rows. Keys with `types_` are the errors of the median over families
+    alone, those with `same_` of equal speed on all types.
     """
     result: dict[str, Any] = {"configurations": len(measured)}
     for name, key in (("unseen_family", _family), ("unseen_configuration", _configuration)):
@@ -122,9 +124,8 @@ def evaluate_gpu_types(measured: Sequence[Measured]) -> dict[str, Any]:
 
 
 def _levels(rows: Sequence[Measured], types: Sequence[str]) -> Floats:
-    """Return the ln rates of each type less the configuration's own mean, (n, types); NaN where
-    not measured.
-    """
+    """Return, for each configuration, the ln of its rate on each type, less its own mean over
+    types, (n, types); NaN where not measured."""
     rates = np.array([[m.rates.get(name, 0.0) for name in types] for m in rows])
     logs = np.log(np.where(rates > 0, rates, np.nan))
     return np.asarray(logs - np.nanmean(logs, axis=1, keepdims=True))
@@ -137,16 +138,15 @@ def _mean_by(values: Floats, group: NDArray[Any]) -> Floats:
 
 
 def _slope(x: Floats, left: Floats) -> Floats:
-    """Return the least-squares slope of every column of `left` on x through the origin, shrunk
-    towards 0.
-    """
+    """Return the least-squares slope, through the origin, of every column of `left` on `x`, shrunk
+    towards 0."""
     return np.asarray(x @ np.nan_to_num(left) / (x @ x + SLOPE_ROWS))
 
 
 def _half_widths(rows: Sequence[Measured]) -> dict[str, tuple[float, ...]]:
-    """Return conformal quantiles, by basis, of the errors in ln rate when families, and then
-    single configurations, are left out of the fit.
-    """
+    """Return the half-widths of the intervals of ln(ratio), by basis (UNSEEN or SEEN family):
+    conformal quantiles of the errors when families, or single configurations, are left out of the
+    fit."""
     widths = {}
     for basis, key in ((UNSEEN, _family), (SEEN, _configuration)):
         missed = []
@@ -177,9 +177,8 @@ def _configuration(m: Measured) -> object:
 
 
 def _left_out(rows: Sequence[Measured], key: Held) -> list[tuple[list[Measured], list[Measured]]]:
-    """Return (left out, the rest) for every value of the key; without those that leave the rest
-    too few families.
-    """
+    """Return (rows left out, remaining rows) for every value of `key`. Values that leave too few
+    families are skipped."""
     folds = []
     for value in dict.fromkeys(key(m) for m in rows):
         test = [m for m in rows if key(m) == value]

@@ -1,9 +1,10 @@
-"""Which pairs of features survive the days that they were not fitted on.
+"""Selects the pairs of features that also help on days that they were not fitted on.
 
-A pair is found by what is left of the training rows, and jobs come in bursts of near-copies: of
-other days other pairs are found. Each bag of a fit holds out stretches of time (`blocks`). What a
-pair takes off the squared error there, beyond the main effects of its bag, is drawn again by whole
-stretches: a pair that does not help in nearly all draws is dropped.
+A pair is chosen by the errors that remain on the training rows, and jobs come in bursts of
+near-copies, so other days would give other pairs. Each bag of a fit holds out stretches of time
+(`blocks`). There it is measured how much a pair lowers the squared error, beyond the main effects
+of its bag. The stretches are then resampled: a pair that does not help in nearly all resamples is
+dropped.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ def surviving(
 ) -> set[Pair]:
     """Return the pairs of features that lower the squared error of held-out rows.
 
-    Each bag measures what a pair takes off on the rows that it held out, beyond the main effects.
-    The stretches of time are then drawn again with replacement: a pair stays if it helps in
-    `SURVIVE` of the draws.
+    For each bag, it is measured on the held-out rows how much a pair lowers the error beyond the
+    main effects. The stretches of time are then resampled with replacement: a pair stays if it
+    helps in the share `SURVIVE` of the resamples.
 
     Args:
-        stacks: the tensor of each term, by its features, (1 + bags, bins[, bins]). The first is of
-            all bags together, the others are of one each.
-        weights: training rows per cell of each term.
-        bins: bins of every feature, each (n,).
+        stacks: the tables of each term, by its features, (1 + bags, bins[, bins]): that of all bags
+            together, then that of each bag.
+        weights: number of training rows in each cell of each term.
+        bins: for every feature, the bin of each row, (n,).
         intercepts: intercepts of the bags, (bags,).
         y: target, (n,).
         bags: +1 trains, -1 is held out, (n, bags).
-        block: stretch of time of each row, (n,).
-        seed: seed of the draws.
+        block: number of the stretch of time of each row, (n,).
+        seed: seed of the resampling.
     """
     pairs = [(key[0], key[1]) for key in stacks if len(key) == 2]
     if not pairs:

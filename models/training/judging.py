@@ -1,14 +1,15 @@
-"""Is a candidate better than the champion, beyond chance? On the same rows, which neither saw.
+"""Tests whether a candidate model is better than the champion (the model in use), beyond chance, on
+rows that neither was trained on.
 
 Each figure is over all rows, and its interval comes from a paired bootstrap: users are drawn with
-replacement, with all their jobs, and both models are scored on what was drawn. Jobs of one user
-resemble each other, so rows drawn one by one would make any difference look firm. Those of one
-hour are often near-copies: n of them count as sqrt(n).
+replacement, with all their jobs, and both models are scored on the drawn jobs. Jobs of one user
+resemble each other, so if single rows were drawn, any difference would look certain. A user's jobs
+of one hour are often near-copies: n of them count as sqrt(n).
 
-The figures are those in which a week agrees with the weeks after it (`python -m
-benchmarks.promotion --later`). The mean absolute error is not among them: it asks for a median
-where the models fit a mean, so a small shift of all estimates decides it, to the better in one week
-and to the worse in the next.
+The figures compared are those in which the better model of a week is also the better one in the
+weeks after (`python -m benchmarks.promotion --later`). The mean absolute error is not among them:
+it rewards a median while the models fit a mean, so a small shift of all estimates decides it, and
+in other weeks the other way.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ class Paired:
 
     Attributes:
         title: name of the figure.
-        candidate, champion: its value for either model.
+        candidate, champion: the value of the figure for either model.
         gain: how much better the candidate is; below 0: how much worse.
-        low, high: interval of the gain; 95 % for all figures together.
+        low, high: bounds of the gain's interval; the intervals of all figures hold together with 95
+            % probability.
         unit: unit of all these values; "" is a plain number.
     """
 
@@ -73,9 +75,8 @@ class Paired:
 
     @property
     def times_more(self) -> float | None:
-        """Return how many times as many jobs it takes to tell the candidate's lead from chance, if
-        the lead stays; 1 where it is known already, None where there is no lead.
-        """
+        """Return by which factor the number of jobs must grow until the candidate's gain is beyond
+        chance, if the gain stays the same; 1 if it is already, None if there is no gain."""
         if self.gain <= 0:
             return None
         return max(1.0, ((self.gain - self.low) / self.gain) ** 2)
@@ -89,7 +90,7 @@ class Paired:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return all but the title as plain JSON."""
+        """Return all fields but the title, and the verdict, as plain JSON."""
         found = {
             "candidate": self.candidate, "champion": self.champion, "gain": self.gain,
             "low": self.low, "high": self.high, "verdict": self.verdict,
@@ -98,31 +99,31 @@ class Paired:
 
 
 def better_in_all(figures: Sequence[Paired]) -> bool:
-    """Return whether a candidate is better in one figure, and worse in none."""
+    """Return whether the candidate is better in at least one figure and worse in none."""
     verdicts = {figure.verdict for figure in figures}
     return "better" in verdicts and "worse" not in verdicts
 
 
 def undecided(figures: Sequence[Paired]) -> bool:
-    """Return whether a candidate is better in no figure, and worse in none: there is too little
-    evidence either way.
-    """
+    """Return whether the candidate is neither better nor worse in any figure: there is too little
+    evidence."""
     return bool(figures) and {figure.verdict for figure in figures} == {"as good"}
 
 
 def weeks_more(figures: Sequence[Paired], days: float) -> int | None:
-    """Return how many weeks more it takes until the candidate is better in one figure, if it stays
-    as far ahead; None where it is ahead in none.
+    """Return in how many more weeks the candidate will be better in one figure, if its gain stays
+    the same. Return None if it has no gain in any figure.
 
     Args:
-        days: how long the jobs came on which the figures are.
+        days: number of days in which the jobs came that the figures are computed on.
     """
     ahead = [figure.times_more for figure in figures if figure.times_more is not None]
     return max(1, ceil((min(ahead) - 1.0) * days / 7.0)) if ahead else None
 
 
 def most_telling(figures: Sequence[Paired]) -> Paired:
-    """Return the first figure that is worse; if none is, the first that is better."""
+    """Return the figure to name first: the first one in which the candidate is worse; if there is
+    none, the first in which it is better."""
     order = {"worse": 0, "better": 1, "as good": 2}
     return min(figures, key=lambda figure: order[figure.verdict])
 
@@ -132,9 +133,9 @@ class Judgement:
     """The comparison of two models on the same rows.
 
     Attributes:
-        figures: the figures that decide.
-        rows, users: number of rows, and of their users.
-        days: how long they came.
+        figures: the figures that decide which model is better.
+        rows, users: number of rows (jobs), and of their users.
+        days: number of days in which the jobs came.
     """
 
     figures: tuple[Paired, ...]
@@ -144,7 +145,7 @@ class Judgement:
 
     @property
     def better(self) -> bool:
-        """Return whether the candidate is better in one figure, and worse in none."""
+        """Return whether the candidate is better in at least one figure and worse in none."""
         return better_in_all(self.figures)
 
     @property
@@ -172,10 +173,10 @@ def judge(
     """Compare both models on rows of ended jobs, and return the judgement.
 
     Args:
-        rows: with the features of both, of jobs that neither saw.
-        user: user of each row; the unit that is drawn.
+        rows: rows of jobs that neither model was trained on, with the features of both.
+        user: user of each row. The bootstrap draws users.
 
-    Raises TrainingError when the rows are too few to say anything.
+    Raises TrainingError if there are too few rows or users.
     """
     _, who = np.unique(np.array([str(one) for one in user], dtype=object), return_inverse=True)
     users = int(who.max()) + 1 if len(who) else 0
@@ -196,9 +197,8 @@ def judge(
 
 
 def drawn_again(units: int, draw: np.random.Generator) -> Floats:
-    """Return bootstrap weights of the units, shape (1 + resamples, units). The first row is all
-    ones. Each other row counts how often a unit is drawn with replacement.
-    """
+    """Return bootstrap weights of the units (users), shape (1 + resamples, units). The first row is
+    all ones. Each other row counts how often a unit is drawn with replacement."""
     drawn = draw.multinomial(units, np.full(units, 1 / units), RESAMPLES)
     return np.concatenate([np.ones((1, units)), drawn.astype(np.float64)])
 
@@ -239,8 +239,12 @@ def paired(
 
 
 def _alone(who: NDArray[np.intp], time: Floats) -> Floats:
-    """Return the weight of each row, (n,): 1 / sqrt(n) of the n jobs of its user whose rows
-    were taken in the same hour.
+    """Return the weight of each row, (n,): 1 / sqrt(n), where n is the number of rows that its user
+    has in the same hour.
+
+    Args:
+        who: number of each row's user.
+        time: time of each row, seconds.
     """
     hours = np.stack([who, time // HOUR_S])
     _, place, count = np.unique(hours, axis=1, return_inverse=True, return_counts=True)
@@ -249,12 +253,13 @@ def _alone(who: NDArray[np.intp], time: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """Rows, (n,), whose users are drawn again and again.
+    """Rows, (n,), with a bootstrap over their users.
 
-    A figure is made of sums over the rows of a user, or of two, that are made once.
+    To compute a figure in all resamples, sums over the rows of each user (or pair of users) are
+    computed once, and then weighted.
 
     Attributes:
-        who: user of each row; weight: how much the row counts.
+        who: number of the user of each row; weight: how much the row counts.
         times: how often each user is drawn, (draws, users).
     """
 
@@ -263,12 +268,17 @@ class _Drawn:
     times: Floats
 
     def totals(self, values: Floats) -> Floats:
-        """Return the weighted total of the values in each draw, (draws,)."""
+        """Return the weighted sum of `values` in each resample, (draws,)."""
         users = self.times.shape[1]
         return np.asarray(self.times @ np.bincount(self.who, self.weight * values, users))
 
     def by_user(self, place: NDArray[np.intp], of: NDArray[np.bool_], width: int) -> Floats:
-        """Return the weight of each user's rows `of` at each place, (users, width)."""
+        """Return the summed weight of each user's rows at each place, (users, width).
+
+        Args:
+            place: place of each row, 0 to width - 1.
+            of: mask of the rows that count.
+        """
         users = self.times.shape[1]
         at = self.who[of] * width + place[of]
         found = np.bincount(at, self.weight[of], users * width).astype(np.float64)
@@ -281,9 +291,8 @@ def _rmse(score: Floats, duration_s: Floats, drawn: _Drawn) -> Floats:
 
 
 def _order(score: Floats, duration_s: Floats, drawn: _Drawn) -> Floats:
-    """Return the AUC of running longer than a limit in each draw, (draws,): the mean over the
-    limits for which it is defined; NaN if it is for none.
-    """
+    """Return, in each resample, the mean AUC of "runs longer than a limit" over the limits for
+    which it is defined, (draws,); NaN if it is defined for none."""
     _, place = np.unique(score, return_inverse=True)
     each = np.array([_auc(place.ravel(), duration_s > limit, drawn) for limit in LIMITS_S])
     known = np.isfinite(each)
@@ -293,8 +302,12 @@ def _order(score: Floats, duration_s: Floats, drawn: _Drawn) -> Floats:
 
 
 def _auc(place: NDArray[np.intp], positive: NDArray[np.bool_], drawn: _Drawn) -> Floats:
-    """Return the AUC (`metrics.auc`) in each draw, (draws,), of rows in the order of their
-    places; NaN where all weight is on one class.
+    """Return the AUC (see `metrics.auc`) in each resample, (draws,); NaN where only one class has
+    weight.
+
+    Args:
+        place: rank of each row's score; equal scores have equal ranks.
+        positive: whether the row is of the positive class.
     """
     users = drawn.times.shape[1]
     right, below = np.zeros((users, users)), np.zeros(users)

@@ -1,4 +1,5 @@
-"""Errors of predicted durations. Needs no training library: a replay judges by them, too."""
+"""Error figures of predicted durations. Replays use them too, so no training library is
+imported."""
 
 from __future__ import annotations
 
@@ -36,13 +37,14 @@ def duration_metrics(
     """Return the errors of predicted ln(1 + seconds).
 
     Args:
-        score: predictions, (n,); NaN is not scored.
-        duration_s: what happened, seconds, (n,).
-        gpus: gang sizes, (n,).
+        score: predictions, (n,); rows with NaN are left out.
+        duration_s: true durations, seconds, (n,).
+        gpus: numbers of GPUs, (n,).
 
-    Returns n; Spearman of duration and of GPU-time; MAE and RMSE of log10(1 + seconds); AUC of
-    "longer than 1 h" and "longer than 6 h", which is what a schedule needs, and of "ends within the
-    profiling limit". A figure that is not defined (one class only, constant prediction) is NaN.
+    Returns a dict of figures: n; Spearman correlation of duration and of GPU-time; MAE and RMSE of
+    log10(1 + seconds); AUC of "longer than 1 h" and "longer than 6 h", which matter for a schedule,
+    and of "ends within the profiling limit". A figure that is not defined (one class only, constant
+    prediction) is NaN.
     """
     known = np.isfinite(score) & np.isfinite(duration_s)
     score, duration_s, gpus = score[known], duration_s[known], gpus[known]
@@ -63,7 +65,8 @@ def duration_metrics(
 
 
 def auc(score: Floats, positive: NDArray[np.bool_]) -> float:
-    """Return the chance that a positive row scores above a negative one, ties counting half."""
+    """Return the probability that a positive row scores above a negative one, ties counting half.
+    NaN if all rows are of one class."""
     p, n = int(positive.sum()), int((~positive).sum())
     if not p or not n:
         return float("nan")

@@ -1,10 +1,10 @@
-"""Monotone after fitting.
+"""Makes a fitted model monotone in given features.
 
 Constraining an EBM while it boosts keeps interactions off the constrained features, and lets a
-correlated feature take over what the constrained one may not say. So the model is fitted free and
-flattened afterwards: mains by isotonic regression weighted by training rows, then each pair so
-that what it adds to its share of the main never goes the wrong way. The whole score is then
-monotone in the feature, with interactions, and not only the drawn shape.
+correlated feature take over what the constrained one may not say. So the model is fitted without
+constraints and flattened afterwards: main effects by isotonic regression weighted by training rows,
+then each pair, so that its sum with its share of the main effect never goes the wrong way. Then the
+whole score is monotone in the feature, interactions included, and not only the main effect.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ def monotonise(
     `directions`.
 
     Args:
-        scores: tensor per term; keys are feature positions. Bin 0 (missing) has no order and is
-            left alone. A feature in `directions` must be continuous and have a main effect.
-        weights: training rows per cell of each term.
+        scores: table of each term; keys are feature positions. Bin 0 (missing values) has no order
+            and does not change. A feature in `directions` must be continuous and have a main
+            effect.
+        weights: number of training rows in each cell of each term.
         directions: +1 (never falls) or -1 (never rises) by feature.
 
     Returns:
-        new tensors, and the keys of those that changed.
+        the new tables, and the keys of those that changed.
     """
     result = dict(scores)
     for i, direction in directions.items():
@@ -82,8 +83,8 @@ def _isotonic_along(tensor: Floats, weights: Floats, axis: int, direction: int) 
 
 def _cumulative(tensor: Floats, direction: int) -> Floats:
     """Return a copy that is monotone along axis 0: the running maximum (`direction` > 0) or
-    minimum. Any order along axis 1 stays (a maximum of ordered is ordered).
-    """
+    minimum. Where the tensor is ordered along axis 1, the copy is, too. Bin 0 (missing values) does
+    not change."""
     extreme = np.maximum if direction > 0 else np.minimum
     tensor = tensor.copy()
     tensor[1:] = extreme.accumulate(tensor[1:], axis=0)

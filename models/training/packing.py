@@ -1,17 +1,19 @@
-"""Sharing scores and pair speeds, learnt from pairs.
+"""Trains the models that decide which two jobs may share a GPU: sharing scores (a class per
+training configuration) and pair speeds, learnt from measured pairs.
 
-Labels are derived, never set by hand. A score is added to a partner's, and the two share when the
-sum is at most 2; so it has to say how many partners a configuration may have: **tiny**, worth
-sharing with at least nine in ten of the partners it was measured with; **jumbo**, with fewer than
-half; medium in between. "Worth sharing" is a sum of both speeds, each relative to running alone
-and capped at 1, above 1.8.
+Labels are derived, never set by hand. The scores of two jobs are added, and the two share a GPU if
+the sum is at most 2. So the score says with how many partners a configuration may share: **tiny**
+(0) if it is worth sharing with at least nine in ten of the partners it was measured with; **jumbo**
+(2) if with fewer than half; medium (1) in between. A pair is "worth sharing" if the sum of both
+speeds, each relative to running alone and capped at 1, is above 1.8.
 
-Lucid (ASPLOS'23, section 3.3) cuts a configuration's own mean speed at 0.85 and 0.95 instead. That
-leaves out what it does to its partners, and two jobs measured alike get different labels when they
-stand on either side of 0.95. Of its 1,388 pairs those labels judge 83 % rightly, these 90 %.
+Lucid (ASPLOS'23, section 3.3) instead cuts a configuration's own mean speed at 0.85 and 0.95. That
+leaves out how it slows its partners, and configurations with almost equal measurements get
+different labels on either side of 0.95. Of Lucid's 1,388 pairs, those labels judge 83 % correctly,
+these 90 %.
 
-Every fit can leave model families out, so that what is believed about a pair can come from a
-model that has seen neither of its families.
+Every fit can leave model families out, so that a pair can be predicted by a model that has seen
+neither of its families.
 """
 
 from __future__ import annotations
@@ -47,14 +49,15 @@ WORTH_SHARING = 1.8  # sum of both speeds above which sharing is called worth it
 
 @dataclass(frozen=True, slots=True)
 class Configurations:
-    """Training configurations and the scores their pairs give them; one entry each.
+    """Training configurations with the sharing scores that follow from their measured pairs. Every
+    array has one entry per configuration.
 
     Attributes:
         family: model family, (n,).
         profile: columns of `PACKING_FEATURES`, (n, 4).
-        worth: share of its pairs that are worth sharing, (n,).
+        worth: share of the configuration's pairs that are worth sharing, (n,).
         label: sharing score, (n,).
-        number: number in `Members.configuration`, (n,).
+        number: number of the configuration in `Members.configuration`, (n,).
     """
 
     family: NDArray[np.object_]
@@ -107,11 +110,11 @@ def fit_packing(
     """Fit the sharing-score tree. Return it with the settings and data of the fit.
 
     Args:
-        pairs: what was measured.
-        exclude_families: pairs with one of these are not looked at, not even for the labels of
-            their partners.
-        repeats: repetitions of the cross-validation that chooses the pruning; 10, or 1 with
-            families left out, where the fit has to be quick.
+        pairs: the measured pairs.
+        exclude_families: pairs in which one of these model families takes part are not used, not
+            even for the labels of their partners.
+        repeats: repetitions of the cross-validation that chooses the pruning; None: 10, or 1 with
+            families left out, so that the fit is quick.
         seed: seed of the folds and of ties.
 
     Raises TrainingError when too few configurations are left.
@@ -153,14 +156,15 @@ def fit_packing(
 def fit_pair_speed(
     pairs: PairMeasurements, *, exclude_families: Collection[str] = ()
 ) -> FittedPairSpeed:
-    """Fit a tree of each member's speed on both profiles, with at most 16 leaves, never rising
-    with demand. Return it with the settings and data of the fit.
+    """Fit a tree that predicts the speed of each job of a pair from both profiles. It has at most
+    16 leaves, and the speed never rises with the demand of both jobs. Return it with the settings
+    and data of the fit.
 
     Args:
-        pairs: what was measured.
-        exclude_families: pairs with one of these are not looked at.
+        pairs: the measured pairs.
+        exclude_families: pairs in which one of these model families takes part are not used.
 
-    Raises TrainingError when no pairs are left.
+    Raises TrainingError when too few pairs are left.
     """
     members = pairs.members.without(exclude_families)
     if len(members.speed) < 2 * MIN_CONFIGURATIONS:
@@ -193,7 +197,8 @@ KNEES = np.arange(0.0, 200.0, 2.5)  # percent of SM activity of both, tried
 
 @dataclass(frozen=True, slots=True)
 class FittedHinge:
-    """The hinge of pair speeds, and the settings and data of its fit."""
+    """The hinge of pair speeds (constant up to a knee, then falling in a straight line), and the
+    settings and data of its fit."""
 
     model: PairHinge
     metadata: Mapping[str, Any]
@@ -202,12 +207,13 @@ class FittedHinge:
 def fit_pair_hinge(
     pairs: PairMeasurements, *, exclude_families: Collection[str] = ()
 ) -> FittedHinge | None:
-    """Fit the speed of a pair on the SM activity of both, by the least absolute error of the sum of
-    both speeds. Return None where fewer than `MIN_PAIRS` pairs have the counter.
+    """Fit a hinge that predicts the speed of a pair from the summed SM activity of both jobs, with
+    the least absolute error of the sum of both speeds. Return None if SM activity was measured for
+    fewer than `MIN_PAIRS` pairs.
 
     Args:
-        pairs: what was measured.
-        exclude_families: pairs with one of these are not looked at.
+        pairs: the measured pairs.
+        exclude_families: pairs in which one of these model families takes part are not used.
     """
     members = pairs.members.without(exclude_families)
     n = len(members.speed) // 2
@@ -226,8 +232,12 @@ def fit_pair_hinge(
 
 
 def _hinge(active: Floats, both: Floats) -> PairHinge:
-    """Return the hinge with the least mean error: of each knee in `KNEES` the best slope is
-    tried. `active` and `both` are points: activity of a pair, percent, and its summed speed.
+    """Return the hinge with the least mean absolute error. For every knee in `KNEES` the best slope
+    is computed.
+
+    Args:
+        active: SM activity of each pair together, percent.
+        both: sum of both speeds of each pair.
     """
     least = max(0.05, round(float(both.min()) / 2, 4))
     found = list[tuple[float, float, float]]()
@@ -247,13 +257,13 @@ def _hinge(active: Floats, both: Floats) -> PairHinge:
 
 
 def evaluate_pair_hinge(pairs: PairMeasurements) -> dict[str, float]:
-    """Return errors of the hinge on pairs whose SM activity was counted, with both families of
-    each left out of its fit.
+    """Return the errors of the hinge on pairs with measured SM activity. Each pair is predicted by
+    a fit without either of its families.
 
-    Returns mean absolute error of the sum of both (capped) speeds, and how often "sum > 1.8" is
-    judged rightly, for the hinge and for the tree of utilisations (`tree_...`); how often the
-    rule "sum of GPU utilisation <= 120 %" is right (`rule_accuracy`); the number of `pairs`.
-    Empty where SM activity was counted of fewer than `MIN_PAIRS`.
+    The figures are the mean absolute error of the sum of both (capped) speeds, and how often "sum >
+    1.8" is predicted correctly, for the hinge and for the tree of utilisations (`tree_...`); how
+    often the rule "sum of GPU utilisation <= 120 %" is right (`rule_accuracy`); and the number of
+    `pairs`. Return {} if SM activity was measured for fewer than `MIN_PAIRS` pairs.
     """
     members, n = pairs.members, len(pairs)
     if np.isfinite(members.active[:n]).sum() < MIN_PAIRS:
@@ -278,12 +288,12 @@ def evaluate_pair_hinge(pairs: PairMeasurements) -> dict[str, float]:
 def evaluate_packing(
     pairs: PairMeasurements, *, seed: int = 0, repeats: int = 10
 ) -> dict[str, float]:
-    """Return the accuracy with which the tree predicts the packing label of a configuration.
+    """Return how accurately the tree predicts the sharing scores (labels) of configurations.
 
     The figures are: accuracy in repeated 5-fold cross-validation; accuracy with a whole model
-    family left out of the training pairs; the share of the largest class; and how often
-    "scores sum to at most 2" agrees with "worth sharing", by true labels and by the tree for
-    pairs of two unseen families.
+    family left out of the training pairs; the share of the largest class; and how often "scores sum
+    to at most 2" agrees with "worth sharing", by true labels, and by trees that saw neither family
+    of the pair.
     """
     known = configurations(pairs.members)
     n = len(known.label)
@@ -315,9 +325,8 @@ def evaluate_packing(
 
 
 def _decisions(pairs: PairMeasurements, known: Configurations, seed: int) -> tuple[float, float]:
-    """Return the share of pairs of which it is rightly decided whether to share: by the labels,
-    and by trees fitted without either family.
-    """
+    """Return how often the decision whether a pair shares is right, as two shares of pairs: by the
+    true labels, and by trees fitted without either family of the pair."""
     members = pairs.members
     n = len(members.speed) // 2
     worth = (members.speed + members.partner_speed > WORTH_SHARING)[:n]
@@ -338,7 +347,8 @@ def _decisions(pairs: PairMeasurements, known: Configurations, seed: int) -> tup
 def family_pairs(
     members: Members,
 ) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
-    """Yield every two families that were measured together, with the mask of their pairs, (n,)."""
+    """Yield ((family, family), mask of their pairs, (n,)) for every two families that were measured
+    together."""
     n = len(members.speed) // 2
     own, partner = members.family[:n], members.partner_family[:n]
     for a, b in combinations_with_replacement(sorted(set(members.family)), 2):
@@ -353,11 +363,12 @@ def _score(model: PackingModel, profile: Floats) -> int:
 
 
 def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
-    """Return errors on pairs both of whose families were left out of the fit.
+    """Return the errors of predicted pair speeds. Each pair is predicted by a tree fitted without
+    either of its families.
 
-    Returns mean absolute error of the sum of both (capped) speeds and of the slower member, and
-    how often "sum > 1.8" is judged rightly, for the tree; the same for the constant mean
-    (`mean_...`); and the accuracy of the one-line rule "sum of GPU utilisation <= 120 %"
+    The figures are the mean absolute error of the sum of both (capped) speeds and of the slower
+    job's speed, and how often "sum > 1.8" is predicted correctly, for the tree; the same for the
+    constant mean (`mean_...`); and the accuracy of the rule "sum of GPU utilisation <= 120 %"
     (`rule_accuracy`).
     """
     n = len(pairs)
@@ -382,10 +393,9 @@ def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
 
 
 def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
-    """Return the speeds of both members of every pair, predicted by trees that saw neither family,
-    and the mean speed of the pairs those trees saw. Both are (2, n), NaN where too few pairs are
-    left.
-    """
+    """Return two arrays, both (2, n), NaN where too few pairs are left for a fit. The first holds
+    the speeds of both members of every pair, predicted by trees fitted without either family; the
+    second the mean speed of the pairs that these trees were fitted on."""
     members, n = pairs.members, len(pairs)
     columns = _pair_columns(members).reshape(2, n, -1)
     speeds, mean = np.full((2, n), np.nan), np.full((2, n), np.nan)
@@ -415,9 +425,8 @@ def _where(known: Configurations, mask: NDArray[np.bool_]) -> Configurations:
 
 
 def _grown(known: Configurations, mask: NDArray[np.bool_], leaf_rows: int) -> DecisionTreeRegressor:
-    """Return a tree fitted on the rows in `mask`, to predict the share of partners worth
-    sharing with: more exact than the labels.
-    """
+    """Return a tree that predicts the share of partners worth sharing with, fitted on the
+    configurations in `mask`. That share says more than the labels."""
     return DecisionTreeRegressor(
         max_leaf_nodes=MAX_LEAVES,
         min_samples_leaf=leaf_rows,
@@ -429,9 +438,8 @@ def _grown(known: Configurations, mask: NDArray[np.bool_], leaf_rows: int) -> De
 def _judged(
     known: Configurations, mask: NDArray[np.bool_], leaf_rows: int, profile: Floats
 ) -> Labels:
-    """Return sharing scores of the rows `profile`, by a tree grown on the configurations in
-    `mask`: the commonest label in the row's leaf.
-    """
+    """Return the sharing scores that are predicted for the rows `profile`: the most frequent label
+    in the row's leaf of a tree fitted on the configurations in `mask`."""
     tree = _grown(known, mask, leaf_rows)
     rows = np.zeros((tree.tree_.node_count, 3))
     np.add.at(rows, (tree.apply(known.profile[mask, :LOOKS_AT]), known.label[mask]), 1.0)
@@ -440,9 +448,8 @@ def _judged(
 
 
 def _choose_leaf_rows(known: Configurations, repeats: int, seed: int) -> int:
-    """Return the leaf size, in rows, of best accuracy in repeated cross-validation; the largest
-    among equals.
-    """
+    """Return the number of rows that a leaf must have at least, of `LEAF_ROWS`, with the best
+    accuracy in repeated cross-validation; the largest of equal ones."""
     rng = np.random.default_rng(seed)
     hits = np.zeros(len(LEAF_ROWS))
     for _ in range(repeats):

@@ -1,7 +1,8 @@
-"""Measured pairs: two training configurations on one GPU, each one's speed relative to alone.
+"""Measured pairs: two training configurations on one GPU, with the speed of each relative to
+running alone.
 
-One schema whatever they come from. Measured and simulated pairs are never mixed: every set knows
-its origin, and a bundle trained on it says so.
+All sources give the same table. Measured and simulated pairs are never mixed: every set knows its
+origin, and a bundle trained on it states the origin.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class PairMeasurements:
     Attributes:
         frame: columns of `PAIR_SCHEMA`, one row per pair.
         origin: "measured" on hardware, or "simulated" by a formula.
-        source: where they come from, one line.
+        source: where the pairs come from, one line.
         sharing: how the pairs shared the GPU, one of `SHARING`; "" where that is not known.
 
     Raises TrainingError when a column is missing or a figure impossible.
@@ -109,7 +110,7 @@ class PairMeasurements:
 
     @property
     def _schema(self) -> pa.Schema:
-        """Return `PAIR_SCHEMA`, with the columns of the counters that the pairs have."""
+        """Return `PAIR_SCHEMA` with the columns of GPU counters that `frame` has."""
         counted = [name for name in (f"{ACTIVE}_a", f"{ACTIVE}_b") if name in self.frame.columns]
         return pa.schema([*PAIR_SCHEMA, *(pa.field(name, pa.float64()) for name in counted)])
 
@@ -124,9 +125,8 @@ class PairMeasurements:
         return tuple(sorted(set(self.members.family)))
 
     def provenance(self, exclude_families: Collection[str] = ()) -> dict[str, Any]:
-        """Return what a model fitted on these pairs without `exclude_families` records of them;
-        plain JSON.
-        """
+        """Return where the pairs come from, as a model fitted on them without `exclude_families`
+        records it; plain JSON."""
         return {
             "origin": self.origin,
             "source": self.source,
@@ -136,7 +136,8 @@ class PairMeasurements:
         }
 
     def table(self) -> pa.Table:
-        """Return the pairs as an Arrow table, origin and source in the schema's metadata."""
+        """Return the pairs as an Arrow table, with origin, source and way of sharing in the
+        schema's metadata."""
         described = {
             _ORIGIN_KEY: self.origin.encode(),
             b"source": self.source.encode(),
@@ -148,18 +149,19 @@ class PairMeasurements:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Members of pairs as arrays, 2n rows: every pair's a, then every pair's b.
+    """The members of n pairs as arrays of 2n rows: the first member of every pair, then the second
+    of every pair.
 
     Attributes:
-        family, partner_family: model families, (2n,) of str.
-        configuration: number of the configuration, (2n,); equal for equal (model, dataset,
-            batch, amp).
+        family, partner_family: model families of the member and of the other member, (2n,) of str.
+        configuration: number of the configuration, (2n,); equal for equal (model, dataset, batch,
+            amp).
         profile: gpu_util_pct, gpu_mem_util_pct, gpu_mem_mib, amp (NaN unknown), (2n, 4).
         partner: the profile of the other member, (2n, 4).
-        speed: relative to running alone and capped at 1, (2n,): sharing cannot make a job
-            faster, what is above 1 is noise of the measurement.
+        speed: speed relative to running alone, capped at 1, (2n,): sharing cannot make a job
+            faster, so values above 1 are noise of the measurement.
         active: SM activity of both members of the pair together, percent, (2n,); NaN where it was
-            not counted of both.
+            not measured for both.
     """
 
     family: NDArray[np.object_]
@@ -180,7 +182,8 @@ class Members:
 
     @property
     def partner_speed(self) -> Floats:
-        """Return the speed of the partner in each member's pair, relative to alone, (2n,)."""
+        """Return the speed of the other member of each member's pair, relative to running alone,
+        (2n,)."""
         a, b = np.split(self.speed, 2)
         return np.concatenate([b, a])
 
@@ -190,11 +193,11 @@ class Members:
 
 
 def read_artifact(folder: str | Path) -> PairMeasurements:
-    """Return the pairs in `single_data.csv` and `colocate_info.csv` of the Lucid artifact's
-    format.
+    """Return the pairs in the files `single_data.csv` and `colocate_info.csv` of a folder, in the
+    format of Lucid's published artifact.
 
-    A pair's members are looked up among the single configurations by model, dataset, batch size
-    and amp. Raises TrainingError when a file, column or configuration is missing.
+    A pair's members are looked up among the single configurations by model, dataset, batch size and
+    amp. Raises TrainingError when a file, column or configuration is missing.
     """
     folder = Path(folder)
     key = ["model", "dataset", "batchsize", "amp"]
@@ -222,15 +225,15 @@ def read_artifact(folder: str | Path) -> PairMeasurements:
 
 
 def read_bench(folder: str | Path, *, sharing: str = "time-slicing") -> PairMeasurements:
-    """Return the pairs in `solo.parquet` and `pairs.parquet` as the colocation bench writes
-    them.
+    """Return the pairs in the files `solo.parquet` and `pairs.parquet` that the colocation bench
+    writes.
 
     Args:
-        folder: output of `pellucid colocate` or of a campaign.
+        folder: folder that `pellucid colocate` or a campaign wrote.
         sharing: how the pairs shared the GPU: "time-slicing" or "mps".
 
-    Pairs one of whose members was not profiled alone are left out. Raises TrainingError when a
-    file is missing or malformed, when no GPU was measured, or when no pair is left.
+    Pairs with a member that was not profiled alone are left out. Raises TrainingError when a file
+    is missing or malformed, when no GPU was measured, or when no pair is left.
     """
     folder = Path(folder)
     key = ["model", "dataset", "batch_size", "amp"]
@@ -267,7 +270,8 @@ def read_bench(folder: str | Path, *, sharing: str = "time-slicing") -> PairMeas
 
 
 def modes_of(folder: str | Path) -> tuple[str, ...]:
-    """Return ways of sharing that the bench of a folder measured, in the order of `SHARING`.
+    """Return the ways of sharing a GPU that the colocation bench measured in a folder, in the order
+    of `SHARING`.
 
     Raises TrainingError when the file is missing or malformed.
     """
@@ -278,13 +282,14 @@ def modes_of(folder: str | Path) -> tuple[str, ...]:
 def read_pairs(path: str | Path, *, sharing: str | None = None) -> PairMeasurements:
     """Return the pairs in a Parquet file of `PAIR_SCHEMA`, or in a folder.
 
-    A folder is in the colocation bench's format when it holds `solo.parquet`, otherwise in the
-    Lucid artifact's. A file that does not say where its pairs come from is taken as measured.
+    A folder with `solo.parquet` is in the colocation bench's format, any other in that of Lucid's
+    artifact. A file that does not state the origin of its pairs is assumed to be measured.
 
     Args:
-        sharing: one of `SHARING`, or None. Of a bench, the pairs measured that way are returned
-            (None: by time-slicing). Other pairs that do not say are taken as measured that way.
-            Raises TrainingError where they say otherwise.
+        sharing: way of sharing, one of `SHARING`, or None. From a bench's folder, the pairs
+            measured in this way are returned (None: time-slicing). Pairs from elsewhere that do not
+            state their way are assumed to be measured in this one. Raises TrainingError if they
+            state another.
     """
     if sharing not in (None, *SHARING):
         raise TrainingError(f"sharing is {sharing!r}, must be {' or '.join(SHARING)}")
@@ -342,7 +347,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _read_parquet(path: Path, columns: list[str], more: str = "") -> pd.DataFrame:
-    """Return columns of a file, and the column `more` where it has one. Raises TrainingError."""
+    """Return the columns `columns` of a file, and the column `more` if the file has it. Raises
+    TrainingError if the file cannot be read or a column is missing."""
     try:
         with arrow_file(path) as file:
             frame: pd.DataFrame = pq.read_table(file).to_pandas()

@@ -1,4 +1,4 @@
-"""Shape functions and histories as pictures."""
+"""Draws shape functions and histories as pictures."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ LONGEST_LABEL, LONGEST_TICK = 60, 24  # characters
 
 
 def as_written(text: str, most: int = LONGEST_LABEL) -> str:
-    """Return a name that others gave as a label may show it: without control characters, and cut
-    where it is long. It is not to be read as mathematics (`parse_math`).
-    """
+    """Return a name from outside as a label for a chart: control characters escaped, and cut after
+    `most` characters. The caller must turn off mathematics in the label (`parse_math=False`)."""
     shown = plain(text[:most]).replace("\n", " ")
     return shown if len(text) <= most else f"{shown}..."
 
 
 def plot_shapes(model: AdditiveModel, path: str | Path, *, top: int = 24) -> Path:
-    """Draw the `top` terms by importance into one picture, whose format is that of the path's
-    suffix. Return the path.
+    """Draw the `top` most important terms into one picture at `path`. Its suffix gives the format.
+    Return the path.
 
-    A single feature: what it multiplies the duration by (log scale), with the spread over bags;
-    the first point is "missing". A pair: its purified contribution as colours.
+    A term of one feature is drawn as the factor on the duration (log scale), with the spread over
+    bags; its first point is for missing values. A term of two features is drawn as colours: its
+    purified contribution to the score.
     """
     order = sorted(range(len(model.terms)), key=lambda k: -model.terms[k].importance())[:top]
     columns = max(1, min(4, len(order)))
@@ -51,10 +51,9 @@ def plot_shapes(model: AdditiveModel, path: str | Path, *, top: int = 24) -> Pat
 
 
 def plot_histories(histories: Sequence[History], path: str | Path) -> Path:
-    """Draw histories into one picture and return its path. Bars are jobs by how long they
-    lasted. The line is the share of the next jobs that outlives each moment (dotted: by the
-    wider group).
-    """
+    """Draw histories (how long the jobs of a group lasted) into one picture at `path` and return
+    the path. Bars are numbers of jobs by duration. The line is the share of the next jobs that
+    lasts longer than each duration (dotted: by the wider group)."""
     columns = max(1, min(3, len(histories)))
     rows = max(1, math.ceil(len(histories) / columns))
     figure = Figure(figsize=(4.6 * columns, 2.8 * rows), layout="constrained")

@@ -1,9 +1,9 @@
-"""Purification: it moves out of an interaction whatever a single feature can express.
+"""Purification: moves everything that a single feature can express out of a term of two features.
 
-A pair's tensor can hide main effects (add r to a row, take it from the main: same predictions,
-another picture). The functional ANOVA picks one representative: every row and column of a pair
-has weighted mean zero. Lengerich et al., "Purifying interaction effects with the functional
-ANOVA", AISTATS 2020 (arXiv:1911.04974).
+The table of a pair can hide main effects: if r is added to one of its rows and taken from the main
+effect, the predictions are the same, but the curves are not. The functional ANOVA makes the tables
+unique: every row and column of a pair has the weighted mean zero. Lengerich et al., "Purifying
+interaction effects with the functional ANOVA", AISTATS 2020 (arXiv:1911.04974).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Floats = NDArray[np.float64]
 
 
 def purify_pair(scores: Floats, weights: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return pair tensors split into four parts that add up to them: pure, rows, columns,
-    constant.
+    """Return tables of a pair of features, each split into four parts that add up to it: pure
+    interaction, effects of the rows, effects of the columns, constant.
 
     The weighted two-way additive fit: rows and columns solve its normal equations, in one step
     instead of the paper's alternating passes.
@@ -28,7 +28,7 @@ def purify_pair(scores: Floats, weights: Floats) -> tuple[Floats, Floats, Floats
     Returns:
         pure (tensors, I, J), rows (tensors, I), columns (tensors, J), constant (tensors,).
         Weighted means of each row and column of `pure`, of `rows` and of `columns` are zero;
-        a row or column nobody fell into is centred by the other feature's totals.
+        a row or column without training rows is centred by the other feature's totals.
     """
     total = weights.sum()
     if total <= 0:

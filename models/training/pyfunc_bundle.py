@@ -1,4 +1,5 @@
-"""The MLflow model: code that loads a bundle. Logged as source, so nothing is pickled."""
+"""The MLflow model of a bundle: code that loads the bundle and predicts. It is logged as source
+code, so nothing is pickled."""
 
 from __future__ import annotations
 

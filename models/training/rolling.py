@@ -1,8 +1,7 @@
-"""Rolling, causal evaluation of what a job's duration is believed to be.
+"""Rolling evaluation of predicted job durations, without knowledge of the future.
 
-Every day the model is fitted on what was known by then, ended jobs and running ones, and
-predicts what is submitted until the next refit. The baselines see the same rows at the same
-moments.
+Every day the model is fitted on what was known by then, ended jobs and running ones, and predicts
+the jobs submitted until the next refit. The baselines see the same rows at the same times.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ LEAST = 200
 
 @dataclass(slots=True)
 class Forecasts:
-    """What each model predicted for each row at its job's submission; NaN where the model was
-    not asked.
+    """The predictions of each model for each row, made at the job's submission; NaN where the model
+    made none.
 
     Attributes:
-        scores: ln(1 + seconds), by model, (n,).
-        tails: log-odds or any score to last over 1 h and 6 h, by model, (n, 2).
-        quantiles: seconds at LEVELS, by model, (n, levels).
+        scores: predicted ln(1 + seconds): model -> (n,).
+        tails: scores (such as log-odds) that the job lasts over 1 h and over 6 h: model -> (n, 2).
+        quantiles: predicted seconds at the quantiles LEVELS: model -> (n, levels).
         cpu_s: CPU seconds of each refit of the model.
     """
 
@@ -47,7 +46,14 @@ class Forecasts:
     cpu_s: list[float] = field(default_factory=list)
 
     def put(self, kind: str, name: str, rows: Mask, values: Floats) -> None:
-        """Store `values` for the rows of a mask."""
+        """Store a model's predictions for the rows in a mask.
+
+        Args:
+            kind: "scores", "tails" or "quantiles".
+            name: name of the model.
+            rows: mask of the predicted rows, (n,).
+            values: one prediction per row of the mask.
+        """
         table: dict[str, Floats] = getattr(self, kind)
         if name not in table:
             table[name] = np.full((len(rows), *values.shape[1:]), np.nan)
@@ -64,15 +70,17 @@ def roll(
     forest: bool = True,
     odds: Floats | None = None,
 ) -> Forecasts:
-    """Return forecasts of all rows from the second refit on.
+    """Return the predictions of all models for the rows, day by day. The model itself predicts from
+    the first day on that has enough ended jobs.
 
     Args:
-        rows: at submission, in time order, with the family `survival`.
-        baselines_from: when the forests that take long (quantiles) are first fitted.
-        since: first time anything is forecast.
+        rows: feature rows at submission, in time order, with the family `survival`.
+        baselines_from: time, seconds since the epoch, from which on the slow baselines (forests for
+            quantiles) are fitted.
+        since: time, seconds since the epoch, from which on anything is predicted.
         preset, seed: see `fit_duration`.
         forest: whether LightGBM is fitted.
-        odds: the histories' own log-odds to outlast each of TAILS_S, (n, 2).
+        odds: the log-odds, by the job histories alone, to outlast each of TAILS_S, (n, 2).
     """
     out = Forecasts()
     first = float(np.floor(rows.time.min() / DAY_S) * DAY_S)
@@ -92,16 +100,16 @@ def roll(
 
 
 def _baseline(out: Forecasts, rows: Rows, ahead: Mask, odds: Floats | None) -> None:
-    """Store in `out` the predictions of the survival features alone, used until a model is
-    fitted.
-    """
+    """Store in `out` the predictions by the survival features alone ("history") for the rows
+    `ahead`."""
     out.put("scores", "history", ahead, typical(rows.X[ahead]))
     if odds is not None:
         out.put("tails", "history", ahead, odds[ahead])
 
 
 def typical(X: pd.DataFrame) -> Floats:
-    """Return the histories' mean of ln(1 + seconds), (n,)."""
+    """Return the mean of ln(1 + seconds) by the histories of similar jobs, (n,): the sum of the
+    survival features."""
     return np.asarray(X[list(LIKE)].to_numpy(np.float64).sum(axis=1))
 
 
@@ -157,9 +165,9 @@ def _tail_forest(
 
 
 def figures(out: Forecasts, rows: Rows, mask: Mask) -> dict[str, dict[str, float]]:
-    """Return `duration_metrics` of every model on the rows of a mask, with the AUCs of its
-    tails.
-    """
+    """Return the `duration_metrics` of every model on the rows of a mask, with the AUC of its
+    predictions of long jobs: model -> figure -> value. Models that did not predict all of these
+    rows are left out."""
     y, gpus = rows.y[mask], rows.gpus[mask]
     found = {
         name: duration_metrics(score[mask], y, gpus)
@@ -177,9 +185,14 @@ def figures(out: Forecasts, rows: Rows, mask: Mask) -> dict[str, dict[str, float
 def interval_figures(
     quantiles: Floats, y: Floats, groups: Sequence[tuple[str, Mask]]
 ) -> dict[str, dict[str, float]]:
-    """Return coverage (percent) of the central intervals, their width and pinball loss, by group.
+    """Return the coverage (percent) of the central intervals, their width and the pinball loss:
+    group -> figure -> value.
 
-    Width: log10(high / low) on average. Pinball: mean over LEVELS, of ln(1 + seconds).
+    The width is log10(high / low) on average; the pinball loss is of ln(1 + seconds), on average
+    over LEVELS.
+
+    Args:
+        quantiles: predicted seconds at LEVELS, (n, levels).
     """
     found = {}
     for name, mask in groups:

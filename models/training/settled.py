@@ -1,9 +1,9 @@
-"""Tables that come out the same on every processor.
+"""Rounds fitted tables so that every processor gives the same ones.
 
 Fitted floats differ in their last bits from processor to processor: BLAS and NumPy choose their
-instructions by it. Here they are rounded to a grid so coarse that such a difference vanishes, and
-so fine that no prediction moves by a ten-thousandth. The grid is a power of two: a score
-is the exact sum of its terms, in whatever order they are added.
+instructions by processor. Here the floats are rounded to a grid so coarse that such a difference
+vanishes, and so fine that no prediction changes by a ten-thousandth. The grid is a power of two: a
+score is the exact sum of its terms, in whatever order they are added.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DECIMALS = 6  # of what is no score
 def settled(bundle: Bundle) -> Bundle:
     """Return the bundle with all scores rounded to multiples of `GRID`.
 
-    Settings of the arrivals model are rounded to `DECIMALS` decimals. The metadata stay.
+    Settings of the arrivals model are rounded to `DECIMALS` decimals. The metadata do not change.
     """
     parts: dict[str, Any] = {name: getattr(bundle, name) for name in bundle.parts}
     if "duration" in parts:
@@ -47,7 +47,8 @@ def settled(bundle: Bundle) -> Bundle:
 def settled_model(model: AdditiveModel) -> AdditiveModel:
     """Return the model with its scores rounded to multiples of `GRID`.
 
-    Where rounding breaks a monotone feature, its main effect is corrected.
+    If rounding makes the score not monotone in a feature that must be, its main effect is
+    corrected.
     """
     terms = [
         replace(term, scores=on_grid(term.scores), spread=on_grid(term.spread))
@@ -60,15 +61,14 @@ def settled_model(model: AdditiveModel) -> AdditiveModel:
 
 
 def on_grid(values: Any) -> Floats:
-    """Return the values rounded to multiples of `GRID`. Zero has no sign."""
+    """Return the values rounded to multiples of `GRID`. -0.0 becomes 0.0."""
     return np.asarray(np.round(np.asarray(values, dtype=np.float64) / GRID) * GRID + 0.0)
 
 
 def least_steps(terms: Sequence[Term], i: int, direction: int) -> Floats:
-    """Return the smallest change of the score across each cut of feature `i`.
-
-    Whatever the other features are; positive where the score goes in `direction`.
-    """
+    """Return, for each cut of feature `i`, the smallest change of the score across that cut over
+    all values of the other features. It is positive where the score goes in `direction` (+1 rising,
+    -1 falling)."""
     total: Floats = np.zeros(0)
     for term in terms:
         if i not in term.features:
@@ -81,10 +81,10 @@ def least_steps(terms: Sequence[Term], i: int, direction: int) -> Floats:
 
 
 def _mended(terms: list[Term], i: int, direction: int, *, before: Sequence[Term]) -> None:
-    """Restore in place the order that rounding took from the main effect of feature `i`.
+    """Correct the main effect of feature `i`, in place, where rounding made the score not monotone.
 
-    Each term was rounded by itself, so their sum may step back by a few grid steps where it stood
-    still before. Where it went back before, too, nothing is mended: that is not rounding's doing.
+    Each term was rounded alone, so the score may go back by a few grid steps where it was constant
+    `before` rounding. Where it went back before rounding, too, nothing is corrected.
     """
     place = next((k for k, term in enumerate(terms) if term.features == (i,)), None)
     steps, were = least_steps(terms, i, direction), least_steps(before, i, direction)

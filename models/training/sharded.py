@@ -1,9 +1,10 @@
-"""The duration GA2M of rows that do not fit into memory, fitted shard by shard and merged.
+"""Trains the duration GA2M (additive model) on rows that do not fit into memory: in shards (files
+of rows), which are fitted one by one and merged.
 
 A sample fixes what all shards must share: the cuts of every feature, the categories, and which
-pairs interact. Every shard is then fitted alone, anywhere, and the tables are averaged bin by
-bin, each shard with the weight of the rows it saw there. The mean of additive models over common
-axes is an additive model; nothing is approximated by the merge itself, only by fitting apart.
+pairs interact. Every shard is then fitted alone, anywhere, and the tables are averaged bin by bin,
+each shard weighted by its number of rows in the bin. The mean of additive models over common axes
+is an additive model; the merge is exact; only the separate fitting is an approximation.
 """
 
 from __future__ import annotations
@@ -48,16 +49,17 @@ CATEGORIES = 1_000  # the most frequent ones of the sample; the rest share the b
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What every shard is fitted with.
+    """Settings that all shards are fitted with.
 
     Attributes:
         specs: the features.
         bins: cuts of a continuous feature, categories of a nominal one.
         pairs: interactions, as positions of features.
-        preset: how hard to fit.
+        preset: settings of the fits.
         seed: seed of the fits.
-        cut: when, seconds since the epoch; jobs that still run then count as in `fit_duration`.
-        sample_rows: rows the plan was made from.
+        cut: time of the fit, seconds since the epoch. Jobs that still run then count as in
+            `fit_duration`.
+        sample_rows: number of rows that the plan was made from.
     """
 
     specs: tuple[FeatureSpec, ...]
@@ -71,10 +73,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard's model, not yet made monotone or purified.
+    """The model fitted on one shard, not yet made monotone or purified.
 
     Attributes:
-        tables: by term: the shape function, its spread over bags and the rows per bin.
+        tables: term -> (shape function, its spread over bags, number of rows per bin).
     """
 
     rows: int
@@ -88,10 +90,10 @@ Map = Callable[[Fit, Sequence[Path]], Iterable[Shard]]
 
 
 def sampled(files: Sequence[Path], *, seed: int, rows: int = SAMPLE_ROWS) -> Rows:
-    """Return about `rows` ended rows, evenly from all shards.
+    """Return about `rows` rows of ended jobs, equally many from each shard.
 
     Args:
-        files: Parquet of `Rows.table`, one per shard.
+        files: Parquet files of `Rows.table`, one per shard.
 
     Raises TrainingError when there are no shards or they differ in their features.
     """
@@ -116,9 +118,8 @@ def plan(
     preset: str | DurationPreset = "fast",
     interactions: int | None = None,
 ) -> Plan:
-    """Return cuts, categories and interactions from a sample of the shards. There are
-    `interactions` interactions, by default as many as the preset has.
-    """
+    """Return the plan for all shards, from a sample of them: cuts, categories and interactions.
+    There are `interactions` interactions, by default as many as the preset has."""
     _, chosen = settings_of(preset)
     specs = sample.features
     frame = checked_frame(sample.X, specs)
@@ -150,9 +151,8 @@ def plan(
 
 
 def fit_shard(file: Path, shared: Plan) -> Shard:
-    """Return the model of one shard. Raises TrainingError if the shard is empty or has other
-    features.
-    """
+    """Fit the model of one shard and return it. Raises TrainingError if the shard is empty, has no
+    ended job, or has other features than the plan."""
     started = clock.process_time()
     rows = _read(file)
     if rows.features != shared.specs:
@@ -181,9 +181,10 @@ def fit_shard(file: Path, shared: Plan) -> Shard:
 
 
 def merge(shards: Sequence[Shard], shared: Plan) -> AdditiveModel:
-    """Return the mean of the shards' models, bin by bin, each with the weight of its rows there.
+    """Return the mean of the shards' models, bin by bin, each weighted by its number of rows in the
+    bin.
 
-    The spread is that within the shards and between them.
+    The spread of the result combines that within the shards and that between them.
     """
     if not shards:
         raise TrainingError("no shard to merge")
@@ -230,18 +231,18 @@ def fit_sharded(
     map_shards: Map = map,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[AdditiveModel, dict[str, Any]]:
-    """Fit the duration GA2M shard by shard, and blend it with the histories as `fit_duration`
-    does. Return the model and what it was made from.
+    """Fit the duration GA2M shard by shard, and blend it with the histories as `fit_duration` does.
+    Return the model and the data and settings of its fit.
 
     Args:
-        files: Parquet of `Rows.table`, one per shard; of jobs that still run, `y` is NaN.
-        map_shards: applies the fit to every shard, anywhere: `map`, or what `pipeline.cluster`
-            gives for several processes or a Dask cluster.
+        files: Parquet files of `Rows.table`, one per shard; `y` is NaN for jobs that still run.
+        map_shards: applies the fit to every shard: `map`, or a map of `pipeline.cluster` over
+            several processes or a Dask cluster.
         progress: called with the number of shards done.
         cut, seed, preset: see `plan`.
 
     Returns:
-        The model, and what it was made from: plain JSON.
+        the model, and the data and settings of its fit as plain JSON.
     """
     started = clock.process_time()
     sample = sampled(files, seed=seed)
@@ -271,7 +272,7 @@ def fit_sharded(
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """A call of `fit_shard` with its plan, which can be sent to another process."""
+    """A callable that runs `fit_shard` with its plan, and can be sent to another process."""
 
     shared: Plan
 
@@ -333,9 +334,8 @@ def _read(file: Path) -> Rows:
 
 
 def _sample(file: Path, most: int, rng: np.random.Generator) -> Rows:
-    """Return at most `most` rows of ended jobs, drawn at random from as few row groups of the
-    shard as suffice. Raises TrainingError.
-    """
+    """Return at most `most` rows of ended jobs, drawn at random from as few row groups of the shard
+    as suffice. Raises TrainingError if the file cannot be read or is no table of rows."""
     try:
         with arrow_file(file) as source:
             parquet = pq.ParquetFile(source)

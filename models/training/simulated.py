@@ -1,9 +1,9 @@
-"""Simulated pairs: a stated formula standing in where nobody has measured any.
+"""Simulated pairs of jobs on one GPU, by a formula, for when none have been measured.
 
-For the embedded demonstration only. No hardware behaves exactly so; a bundle trained on these
-says "simulated", and the first thing a real cluster should do is measure its own pairs.
+For the built-in demonstration only. No hardware behaves exactly so: a bundle trained on these pairs
+says "simulated", and a real cluster should first measure pairs of its own.
 
-The formula is `models.interference.contended_speed`; here it is met with lognormal noise of 3 %.
+The formula is `models.interference.contended_speed`, with lognormal noise of 3 %.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ FAMILIES: dict[str, tuple[float, float, float, float]] = {
 
 
 def simulated_pairs(seed: int, *, pairs: int = 1200) -> PairMeasurements:
-    """Return pairs drawn from every two of the invented configurations; see the module's formula.
+    """Return simulated pairs: any two of some invented configurations, drawn at random, with speeds
+    by the module's formula.
 
     Args:
         seed: seed of the draw and the noise.
-        pairs: how many, at most all there are.
+        pairs: number of pairs; at most all that exist are returned.
     """
     rng = np.random.default_rng(seed)
     configurations = _configurations()

@@ -1,7 +1,7 @@
-"""Training runs and the registered model, in MLflow.
+"""Records training runs and the registered model in MLflow.
 
-A training registers a candidate, and nothing more. The champion is the version with that alias;
-`promote` moves it, and keeps the evidence with the version.
+A training only registers a candidate. The champion (the version in use) is the version with that
+alias; `promote` moves the alias, and stores the evidence with the version.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Version:
 
     Attributes:
         number: number of the version.
-        run_id: MLflow run that it came from.
+        run_id: id of the MLflow run that registered it.
         digest: digest of the bundle.
     """
 
@@ -76,12 +76,13 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """Where runs and models are kept.
+    """The MLflow store for runs and models.
 
     Attributes:
-        tracking_uri: MLflow store, a database.
-        artifact_root: folder for artifacts; a relative one moves with the folder it is in.
-        name: registered model.
+        tracking_uri: URI of the store, a database.
+        artifact_root: folder for artifacts. A relative path is relative to the folder in which
+            MLflow runs, so that store and artifacts can be moved together.
+        name: name of the registered model.
     """
 
     tracking_uri: str = TRACKING_URI
@@ -94,12 +95,12 @@ HERE = Registry()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedOn:
-    """What a bundle was trained on.
+    """The data that a bundle was trained on.
 
     Attributes:
-        digest: digest of all of it.
-        rows: digest of the rows that the metrics are of, whatever their features.
-        source: the trace; None: nobody says.
+        digest: digest of all the data.
+        rows: digest of the rows that the metrics are computed on, without their features.
+        source: the trace; None: unknown.
     """
 
     digest: str
@@ -120,17 +121,18 @@ def log_training(
 ) -> Version:
     """Log a run with its bundle, register the bundle as a candidate, and return the version.
 
-    With the run go the purified effects (`effects.json`), their picture, that of the histories and
-    the model card.
+    Also logged with the run are the purified effects (`effects.json`), pictures of the effects and
+    of the histories, and the model card.
 
     Args:
         bundle_path: directory of the exported bundle; it must hold a duration model.
-        params, metrics: logged as they are; metrics that are not finite are left out.
-        data: what it was trained on.
+        params, metrics: parameters and metrics to log; metrics that are not finite are left out.
+        data: the data that the bundle was trained on.
         card: the model card as HTML; by default one made from the bundle alone.
-        registry: where it is kept.
-        columns: metrics that the UI shows as columns, the most telling one first.
-        by_week: figures of each week, by its number since the epoch: a step each.
+        registry: the MLflow store.
+        columns: names of metrics that MLflow's UI shows as columns, the most important one first.
+        by_week: figures of each week, by the number of the week since the epoch; each week is
+            logged as one step.
     """
     bundle = Bundle.load(bundle_path)
     with _store(registry.tracking_uri) as client:
@@ -182,7 +184,11 @@ def log_training(
 
 
 def _about(bundle: Bundle, measured: Sequence[str]) -> str:
-    """Return a text about a run, in Markdown, for the run's page in MLflow."""
+    """Return a description of a training run, in Markdown, for its page in MLflow.
+
+    Args:
+        measured: figures to name, as text.
+    """
     made = bundle.metadata.get("duration", {})
     rows = ""
     if "rows" in made:
@@ -212,9 +218,8 @@ class _Jobs(MetaDataset):  # type: ignore[misc]  # mlflow has no types
 
 
 def _dataset(bundle: Bundle, digest: str, source: str | Path | None) -> MetaDataset:
-    """Return the training rows as MLflow names a dataset: where from, which, how many, their
-    columns.
-    """
+    """Return MLflow's description of the training rows: their source, digest, number and
+    columns."""
     made = bundle.metadata.get("duration", {})
     since, until = (str(made.get(name, ""))[:10] for name in ("window_from", "window_to"))
     name = f"jobs {since} to {until}" if since and until else "jobs"
@@ -240,9 +245,8 @@ def champion(registry: Registry = HERE) -> Version | None:
 
 
 def former_champion(registry: Registry = HERE) -> Version | None:
-    """Return the former champion, or None when there was none. See `champion` for what was
-    stopped.
-    """
+    """Return the version that was champion before the present one; None if there was none. If an
+    earlier promotion was interrupted between its two aliases, complete it first."""
     with _store(registry.tracking_uri) as client:
         _mended(client, registry.name)
     return _aliased(registry, FORMER)
@@ -256,14 +260,13 @@ def versions(registry: Registry = HERE) -> list[Version]:
 
 
 def registered(digest: str, registry: Registry = HERE) -> Version | None:
-    """Return the newest version that holds the bundle of this digest; None when none does."""
+    """Return the newest version with the bundle of this digest; None if there is none."""
     return next((one for one in versions(registry) if one.digest == digest), None)
 
 
 def bundle_of(version: Version, registry: Registry, into: str | Path) -> Bundle:
-    """Return a version's bundle, copied into the folder `into`. Raise BundleError when it no longer
-    exists.
-    """
+    """Return a version's bundle, copied into the folder `into`. Raise BundleError if the artifacts
+    no longer exist."""
     with _store(registry.tracking_uri):
         try:
             folder = mlflow.artifacts.download_artifacts(
@@ -285,7 +288,11 @@ def bundle_of(version: Version, registry: Registry, into: str | Path) -> Bundle:
 def promote(
     version: Version, reason: str, evidence: Mapping[str, Any], registry: Registry = HERE
 ) -> None:
-    """Make a version the champion. Its reason and evidence are kept with it."""
+    """Make a version the champion, and store the reason and the evidence with it.
+
+    Args:
+        evidence: plain JSON: the comparison with the former champion.
+    """
     with _store(registry.tracking_uri) as client:
         name, before = registry.name, champion(registry)
         client.log_dict(version.run_id, dict(evidence), f"promotion-of-{version.number}.json")
@@ -313,8 +320,8 @@ def promote(
 def log_serving(
     version: Version, week: int, figures: Mapping[str, float], registry: Registry = HERE
 ) -> None:
-    """Log to the run of a model version how the version did in a service in one week, as one step.
-    Earlier entries stay.
+    """Log how a model version performed in a service in one week, to the version's run, as one
+    step. Steps logged earlier stay.
 
     Args:
         week: number of the week since the epoch.
@@ -327,7 +334,8 @@ def log_serving(
 
 
 def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:
-    """Return the gain of a promotion in each figure, by names that MLflow accepts."""
+    """Return the candidate's gain in each figure of a promotion's evidence, with names that MLflow
+    accepts."""
     parts = [evidence.get(name) or {} for name in ("judgement", "replay")]
     return {
         f"gain in {re.sub(r'[^A-Za-z0-9_. -]', '_', title)}": float(figure["gain"])
@@ -337,9 +345,8 @@ def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _mended(client: MlflowClient, name: str) -> None:
-    """Complete a promotion that broke off: move the former champion's alias to the version that
-    the champion's tag names.
-    """
+    """Complete a promotion that was interrupted: give the alias of the former champion to the
+    version that the champion's tag names."""
     try:
         found = client.get_model_version_by_alias(name, CHAMPION)
     except MlflowException:
@@ -399,9 +406,8 @@ def _experiment(client: MlflowClient, artifact_root: Path) -> str:
 
 
 def _view(client: MlflowClient, experiment: str, metrics: Sequence[str]) -> None:
-    """Store a view of the table of runs that shows `metrics` as columns; it is opened by a
-    link.
-    """
+    """Store a view of MLflow's table of runs in which `metrics` are columns. The view is opened by
+    a link."""
     widths = {f"metrics.`{name}`": 40 + 7 * len(name) for name in metrics}
     columns = list(widths)
     view = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
@@ -415,9 +421,8 @@ def _signature(model: AdditiveModel) -> ModelSignature:
 
 
 def _example(model: AdditiveModel) -> pd.DataFrame:
-    """Return one job as the model takes it: of each feature the middle cut, or the first
-    category.
-    """
+    """Return one example row for the model: the middle cut of each continuous feature, and the
+    first category of each nominal one."""
     return pd.DataFrame(
         {
             axis.spec.name: [
@@ -432,10 +437,11 @@ def _example(model: AdditiveModel) -> pd.DataFrame:
 
 @contextmanager
 def _store(tracking_uri: str) -> Iterator[MlflowClient]:
-    """Give a client of MLflow at `tracking_uri`, with few messages; undo both after the block.
+    """Yield a client of MLflow at `tracking_uri`, with few log messages. Restore MLflow's settings
+    after the block.
 
-    It keeps a connection for each URI: of a relative one it would be to the file of whoever asked
-    first, wherever that was.
+    A relative path in the URI is made absolute, because MLflow keeps one connection per URI: it
+    would go to the file of the folder in which it was first used.
     """
     if tracking_uri.startswith("sqlite:///") and not tracking_uri.startswith("sqlite:////"):
         tracking_uri = f"sqlite:///{Path(tracking_uri.removeprefix('sqlite:///')).absolute()}"

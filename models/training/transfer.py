@@ -1,9 +1,10 @@
-"""How well models of pairs measured on one GPU judge pairs measured on another.
+"""Evaluates how well models fitted on pairs measured on one type of GPU predict pairs measured on
+another.
 
-A profile is relative to the GPU it was taken on: the same job keeps a faster GPU less busy. So
-what can carry over is the relation of utilisation to slowdown, not the model names. Every pair of
-the target is judged by models that saw only the source, with a family both have left out, so that
-nothing is recognised.
+A profile is relative to the GPU that it was measured on: the same job uses a smaller share of a
+faster GPU. So only the relation of utilisation to slowdown can transfer. Every pair of the target
+is predicted by models fitted on the source alone, without the pair's families, so that they cannot
+recognise it.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ RULE_PCT = 120.0  # the one-line rule: share when both keep the GPU busy no more
 
 
 def evaluate_transfer(source: PairMeasurements, target: PairMeasurements) -> dict[str, Any]:
-    """Return errors on `target` of models fitted on `source`, beside models fitted on `target`
-    itself.
+    """Return the errors on the pairs `target` of models fitted on the pairs `source`, and those of
+    models fitted on `target` itself.
 
-    Both families of a pair are left out of the fit that judges it, on either GPU.
+    Each pair is predicted by a fit without either of its families.
 
-    Returns ``{source, target, pairs, there, home}``. `there` holds, for the tree (``tree_``)
-    and the mean speed of the source (``mean_``): mean absolute error of the sum of both speeds
-    and of the slower member, and how often "sum > 1.8" is judged rightly; the
-    accuracy of the rule "sum of GPU utilisation <= 120 %"; and how often the tree of sharing
-    scores gives a configuration the label of its own pairs. `home` is `evaluate_pair_speed` and
-    `evaluate_packing` on the target; None where it is too small.
+    Returns ``{source, target, pairs, there, home}``. `there` holds, for the tree (``tree_``) and
+    the mean speed of the source (``mean_``): mean absolute error of the sum of both speeds and of
+    the slower member, and how often "sum > 1.8" is predicted correctly; the accuracy of the rule
+    "sum of GPU utilisation <= 120 %"; and how often the tree of sharing scores gives a
+    configuration the label that follows from its own pairs. `home` holds the figures of
+    `evaluate_pair_speed` and `evaluate_packing` on the target; None if it has too few pairs.
 
     Raises TrainingError when too few pairs of the source are left.
     """
@@ -88,7 +89,7 @@ def _score_accuracy(source: PairMeasurements, target: PairMeasurements) -> float
 
 
 def _named(pairs: PairMeasurements, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the families of `pairs` that bear one of these names, in upper or lower case."""
+    """Return the families of `pairs` with one of these names, ignoring case."""
     wanted = {name.casefold() for name in names}
     return tuple(name for name in pairs.families if name.casefold() in wanted)
 
@@ -101,11 +102,12 @@ def _home(target: PairMeasurements) -> dict[str, float] | None:
 
 
 def _speeds(model: PairSpeedModel, a: list[Profile], b: list[Profile]) -> Floats:
-    """Return the predicted speeds of both members of every pair, (2, n): of `a`, then of `b`."""
+    """Return the predicted speeds of both members of every pair, (2, n): those of the members `a`,
+    then of `b`."""
     return np.array([model(one, two) for one, two in zip(a, b, strict=True)]).T
 
 
 def as_profile(row: Floats) -> Profile:
-    """Return a row of `Members.profile`."""
+    """Return the `Profile` in a row of `Members.profile`."""
     util, memory_util, memory, amp = row.tolist()
     return Profile(util, memory_util, memory, None if amp != amp else bool(amp))

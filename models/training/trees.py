@@ -1,4 +1,4 @@
-"""From a fitted scikit-learn tree to the nodes of a bundle."""
+"""Converts a fitted scikit-learn tree to the tree of a bundle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def exported_tree(
     Args:
         fitted: DecisionTreeClassifier or DecisionTreeRegressor.
         features: names of its columns.
-        value: what the node of that number says: class shares, or one mean.
+        value: function that returns the prediction of the node with a given number: shares of the
+            classes, or one mean.
     """
     tree = fitted.tree_
     nodes = []

@@ -1,6 +1,8 @@
-"""One adapter per public trace format, all yielding the one trace schema.
+"""Adapters that read traces (records of past jobs): one per public trace format, all yielding the
+same trace schema.
 
-See ``docs/trace-formats.md`` for the formats, and ``base.Adapter`` for what an adapter promises.
+See ``docs/trace-formats.md`` for the formats, and ``base.Adapter`` for the rules that an adapter
+keeps.
 """
 
 from pipeline.traces.base import Adapter, Batch, Options, Reject, TraceError

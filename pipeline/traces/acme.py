@@ -21,14 +21,15 @@ _OFFSET = r"(?P<offset>Z|[+-]\d{2}:?\d{2})$"
 
 
 class Acme(TableAdapter):
-    """``trace_seren.csv`` (times at +08:00) and ``trace_kalos.csv`` (times at +00:00).
+    """Reads AcmeTrace's ``trace_seren.csv`` (times at +08:00) and ``trace_kalos.csv`` (times at
+    +00:00).
 
-    Each file writes one zone throughout; a row in another one is refused (``mixed_zones``).
-    The README calls ``duration`` the time from start to end. In Kalos it counts from submission:
-    ``duration_s`` is end - start, the recorded value is kept apart and the difference is raised as
-    the warning ``duration_counts_waiting``; of one that runs, or never started, it is null.
-    The nearest thing to a job name is the workload type (Pretrain, Evaluation, ...): it stands in
-    ``name``.
+    Each file writes one zone throughout; a row in another one is refused (``mixed_zones``). The
+    README calls ``duration`` the time from start to end. In Kalos it counts from submission:
+    ``duration_s`` is end - start, the recorded value is kept in a column of its own, and a
+    difference gives the warning ``duration_counts_waiting``. ``duration_s`` is null for a job that
+    still runs or never started. The traces have no job names: ``name`` holds the workload type
+    (Pretrain, Evaluation, ...).
     """
 
     name = "acme"

@@ -36,9 +36,8 @@ REJECTS_SCHEMA = pa.schema(
 
 
 class TraceError(ValueError):
-    """Raised for a trace that cannot be read as asked. The message is one line, fit to show to a
-    person.
-    """
+    """Raised for a trace that cannot be read with the given options. The message is one line for
+    the user."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
@@ -46,7 +45,8 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A row of the source that is no job: its place, the reason, and its text."""
+    """A row of a trace that describes no job and is refused: its file, line number, the reason and
+    its text."""
 
     source: str
     line: int
@@ -56,17 +56,18 @@ class Reject:
 
 @dataclass(slots=True)
 class Batch:
-    """One block of a source, read.
+    """The jobs and other rows that an adapter read from one block of a source (a trace's file).
 
     ``rows == len(jobs) + len(rejects) + sum(skipped.values())`` holds for every batch.
 
     Attributes:
-        rows: rows of the source this batch accounts for.
+        rows: number of rows of the source that this batch covers.
         jobs: table in ``TRACE_SCHEMA``, in source order.
-        rejects: rows that are wrong.
-        skipped: rows that are right but no job of their own, by kind (steps, tasks of a job).
-        warnings: what was odd but kept, by code.
-        text: raw text of a job's row, by its ``source_line``.
+        rejects: rows that are wrong and refused.
+        skipped: number of valid rows that stand for no job of their own, by kind (steps, tasks of a
+            job).
+        warnings: number of doubtful values that were kept, by code of the warning.
+        text: function that returns the raw text of a job's row, given its ``source_line``.
         source: name of the file the jobs came from.
     """
 
@@ -92,7 +93,8 @@ class SourceFile:
 
 @dataclass(slots=True)
 class Meter:
-    """Opens the files of a source; counts what is read, and digests it in the same pass."""
+    """Opens the files of a source, counts the bytes read, and computes each file's digest in the
+    same pass."""
 
     progress: Callable[[int], None] | None = None
     files: list[SourceFile] = field(default_factory=list)
@@ -100,10 +102,11 @@ class Meter:
 
     @contextmanager
     def open(self, path: Path) -> Iterator[MeteredFile]:
-        """Open a file for reading, unpacked. Once it is closed, its size and digest are in
-        ``files``.
+        """Open a file and yield its content, decompressed. Once it is closed, its size and digest
+        are in ``files``.
 
-        What the reader left unread is digested too: the digest is that of the whole content.
+        The rest that the reader did not read is read at the end, so the digest is that of the whole
+        content.
         """
         with _readable(path) as raw, _unpacked(raw, path) as content:
             metered = MeteredFile(content, self, path)
@@ -114,7 +117,7 @@ class Meter:
 
 
 class MeteredFile:
-    """A binary file that counts and digests what is read from it."""
+    """A binary file that counts the bytes read from it and computes their digest."""
 
     def __init__(self, raw: IO[bytes], meter: Meter, path: Path) -> None:
         self._raw = raw
@@ -126,7 +129,9 @@ class MeteredFile:
     def read(self, size: int, rest_of_line: int = 0) -> bytes:
         """Return the next ``size`` bytes, fewer only at the end of the file.
 
-        With ``rest_of_line``, also what is missing of the last line, up to so many bytes.
+        With ``rest_of_line``, also return up to so many bytes more, to the end of the last line.
+
+        Raises TraceError if the file cannot be decompressed.
         """
         try:
             data = self._raw.read(size)
@@ -147,11 +152,12 @@ class Options:
     """The options for reading a source.
 
     Attributes:
-        timezone: IANA name (or ``+HH:MM``) of the clock the source was written with.
-        origin: the instant that offset 0 stands for, where times are offsets.
-        meter: opens files.
-        zone_declared, origin_declared: whether a person gave them.
-        without_gpus: jobs without GPUs are kept.
+        timezone: time zone of the source's clock times, an IANA name or ``+HH:MM``.
+        origin: the time of offset 0, for formats whose times are offsets.
+        meter: opens the source's files, and counts what is read.
+        zone_declared, origin_declared: whether the user gave zone and origin, or they are the
+            format's defaults.
+        without_gpus: whether jobs without GPUs are kept.
     """
 
     timezone: str
@@ -163,9 +169,9 @@ class Options:
 
 
 class Adapter(ABC):
-    """Reads one trace format.
+    """Base class of the readers of trace formats, one subclass per format.
 
-    The contract, held by ``pipeline.testing.AdapterConformance``:
+    Rules for subclasses, tested by ``pipeline.testing.AdapterConformance``:
 
     - ``sniff`` looks at the head of a file (or at a directory) and answers how sure it is that
       ``read`` understands it: 0 no, 1 certain. It never raises on content.
@@ -200,14 +206,15 @@ class Adapter(ABC):
 
     @abstractmethod
     def read(self, path: Path, options: Options) -> Iterator[Batch]:
-        """Read ``path`` block by block, and return the batches; see the class for what holds.
+        """Read ``path`` block by block, and return the batches. The class names the rules for them.
 
         Raises:
             TraceError: the file as a whole is not in this format.
         """
 
     def files(self, path: Path) -> list[Path]:
-        """Return the files that ``read`` opens, to know how much there is to read."""
+        """Return the files that ``read`` opens, so that the caller can tell how much there is to
+        read."""
         return [path]
 
     def options(
@@ -234,7 +241,8 @@ class Adapter(ABC):
 
 
 def check_zone(zone: str) -> str:
-    """Return the zone, if it is known. Raise ``TraceError`` otherwise."""
+    """Return ``zone`` if it is a known time zone: an IANA name or ``+HH:MM``. Raise ``TraceError``
+    otherwise."""
     try:
         if not re.fullmatch(r"[+-](0\d|1[0-4]):[0-5]\d", zone):
             zoneinfo.ZoneInfo(zone)
@@ -249,7 +257,8 @@ def check_zone(zone: str) -> str:
 
 
 def zone_of(zone: str) -> tzinfo:
-    """Return the zone as Python's tzinfo. Raise ``TraceError`` where it is not known."""
+    """Return the time zone of this name as Python's tzinfo. Raise ``TraceError`` if it is not
+    known."""
     name = check_zone(zone)
     if name[0] in "+-":
         return datetime.strptime(name, "%z").tzinfo or UTC
@@ -279,9 +288,8 @@ def _unpacked(raw: BinaryIO, path: Path) -> Iterator[IO[bytes]]:
 
 
 def head(path: Path) -> bytes:
-    """Return the first bytes of a file, unpacked, without a byte order mark; empty for a file that
-    cannot be read.
-    """
+    """Return the first bytes of a file, decompressed, without a byte order mark. Return b"" if the
+    file cannot be read."""
     try:
         with opened(path) as file, unpacked(file, path) as content:
             return content.read(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
@@ -290,7 +298,8 @@ def head(path: Path) -> bytes:
 
 
 def shorten(text: str) -> str:
-    """Return text cut to the length that quarantine keeps."""
+    """Return text cut to `MAX_TEXT` characters, the most that the quarantine (file of refused rows)
+    keeps of a row."""
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
@@ -309,5 +318,5 @@ def rejects_table(rejects: list[Reject]) -> pa.Table:
 
 
 def add(total: Counter[str], part: Mapping[str, int]) -> None:
-    """Add counts to a total, without those that are zero."""
+    """Add the counts of `part` to `total`, leaving out those that are zero."""
     total.update({key: count for key, count in part.items() if count})

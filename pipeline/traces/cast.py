@@ -1,4 +1,5 @@
-"""Conversion of text to values, whole columns at a time. Only wrong values are handled singly."""
+"""Conversion of text to values, whole columns at a time. Only wrong values are converted one by
+one."""
 
 from __future__ import annotations
 
@@ -26,10 +27,10 @@ MAX_OFFSET_S = 4e9
 
 
 def cast_or_null(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return text cast to ``kind``; what cannot be cast becomes null.
+    """Return texts cast to the Arrow type ``kind``; texts that cannot be cast become null.
 
-    Cast as a whole first; on failure the half that holds the wrong value is searched, so the cost
-    is that of the good values plus a few casts for each wrong one.
+    The whole array is cast first. If that fails, each half is cast in the same way, so a wrong
+    value costs only a few casts more.
     """
     try:
         return pc.cast(texts, kind)
@@ -42,9 +43,8 @@ def cast_or_null(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def blank_to_null(texts: pa.Array, trim: bool = True) -> pa.Array:
-    """Return text with the ways of writing "not known" as null, and optionally without surrounding
-    white space.
-    """
+    """Return texts in which the spellings of "not known" (`NULLS`) are null. With `trim`,
+    surrounding white space is removed first."""
     texts = pc.utf8_trim_whitespace(texts) if trim else texts
     return pc.if_else(pc.is_in(texts, pa.array(NULLS)), None, texts)
 
@@ -84,11 +84,12 @@ def offset_times(seconds: Any, origin: datetime) -> pa.Array:
 
 
 def localise(times: pa.Array, zone: str, not_before: pa.Array | None = None) -> tuple[Any, int]:
-    """Return clock times of ``zone`` as UTC, and how many fall into a change of the clock.
+    """Return (clock times of ``zone`` as UTC, number of times that fall into a change of the
+    clock).
 
-    In the hour that a clock shows twice, the first one is meant, unless the time would then come
-    before ``not_before`` (the submission of the same job, say). A time that the clock skips is
-    moved to the end of the gap.
+    A time in the hour that a clock shows twice is taken as in the first of the two, unless it would
+    then be before ``not_before`` (for example the submission of the same job). A time that the
+    clock skips is moved to the end of the gap.
     """
     offset = _constant_offset(times, zone)
     if offset is not None:
@@ -109,11 +110,11 @@ def localise(times: pa.Array, zone: str, not_before: pa.Array | None = None) -> 
 
 
 def _constant_offset(times: pa.Array, zone: str) -> int | None:
-    """Return the milliseconds by which the clock is ahead of UTC; None if this changes between
-    the first and the last of these times, or none is known.
+    """Return by how many milliseconds the clock of ``zone`` is ahead of UTC, if that is the same
+    from the first to the last of these times; otherwise None.
 
-    Looked up once an hour over their span. None also where that would cost more than once per
-    time.
+    The offset is looked up once for every hour between them. Also return None if these are more
+    look-ups than there are times, or if no time is known.
     """
     span = pc.min_max(pc.cast(times, pa.int64())).as_py()
     if span["min"] is None:
@@ -135,11 +136,13 @@ def _assume(times: pa.Array, zone: str, which: str) -> pa.Array:
 
 
 def map_unique(values: pa.Array, convert: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
-    """Return an array with ``convert`` applied to each distinct text once. Nulls stay null.
+    """Return an array with ``convert`` applied to each text, once per distinct text. Nulls stay
+    null.
 
     Args:
-        values: text, plain or dictionary-encoded.
-        convert: text to a Python value of ``kind``, or None.
+        values: texts, plain or dictionary-encoded.
+        convert: returns the value of Arrow type ``kind`` for a text, or None.
+        kind: Arrow type of the result.
     """
     if not pa.types.is_dictionary(values.type):
         values = pc.dictionary_encode(values)
@@ -148,11 +151,11 @@ def map_unique(values: pa.Array, convert: Callable[[str], Any], kind: pa.DataTyp
 
 
 def states(values: pa.Array, known: Mapping[str, State]) -> tuple[pa.Array, dict[str, int]]:
-    """Return the source's states mapped to ours. One that is not in ``known`` becomes ``unknown``,
-    and is counted.
+    """Return the source's states of jobs as those of the trace schema, by the mapping ``known``. A
+    state that is not in ``known`` becomes ``unknown`` and gives a warning.
 
     Returns:
-        The states as labels, and the warnings.
+        the states as a label column, and the number of rows by warning.
     """
     odd: dict[str, int] = {}
     values = values if pa.types.is_dictionary(values.type) else pc.dictionary_encode(values)
@@ -171,7 +174,7 @@ def states(values: pa.Array, known: Mapping[str, State]) -> tuple[pa.Array, dict
 
 
 def constant_label(value: str | None, length: int) -> pa.Array:
-    """Return a label column holding one value."""
+    """Return a label column (dictionary-encoded text) of `length` rows, all with this value."""
     if value is None:
         return pa.nulls(length, LABEL)
     zeros = pa.array(np.zeros(length, np.int32))
@@ -179,5 +182,5 @@ def constant_label(value: str | None, length: int) -> pa.Array:
 
 
 def labels(values: Iterable[str | None]) -> pa.Array:
-    """Return Python strings as a label column."""
+    """Return Python strings as a label column (dictionary-encoded text)."""
     return pc.cast(pc.dictionary_encode(pa.array(values, pa.string())), LABEL)

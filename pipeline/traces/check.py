@@ -53,17 +53,17 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class Draft:
-    """Rows of one block on their way to the schema.
+    """Rows of one block of a source that are being converted to the trace schema and checked.
 
     Attributes:
-        columns: arrays by schema field, all of one length; what is absent is null. Numbers may be
-            any numeric type. Columns that are no schema field are ignored.
-        lines: source line of each row.
-        source: name of the file.
-        text: raw text of a line.
-        rejects: lines already refused.
+        columns: arrays by field of the schema, all of one length; a field without an array is null.
+            Numbers may be any numeric type. Columns that are no schema field are ignored.
+        lines: line number of each row in the source.
+        source: name of the source file.
+        text: function that returns the raw text of a line, given its number.
+        rejects: rows that were already refused.
         skipped, warnings: as in ``Batch``.
-        without_gpus: jobs without GPUs are kept.
+        without_gpus: whether jobs without GPUs are kept.
     """
 
     columns: dict[str, pa.Array]
@@ -80,7 +80,8 @@ class Draft:
 
     @classmethod
     def of(cls, frame: Frame, source: str, text: Callable[[int], str]) -> Draft:
-        """Return the rows of a parsed block; values of the wrong kind are refused."""
+        """Return a draft with the rows of a parsed block; rows with values of the wrong kind are
+        refused."""
         draft = cls(
             columns=frame.columns,
             lines=frame.lines,
@@ -121,7 +122,8 @@ class Draft:
             self._verdict = self._verdict[~left_out]
 
     def warn(self, rows: Any, code: str) -> None:
-        """Warn of rows that are odd but kept; those refused in the end are not counted."""
+        """Record a warning for rows that are doubtful but kept. Rows that are refused in the end
+        are not counted in it."""
         odd = mask(rows)
         if odd.any():
             self._odd.append((code, odd))
@@ -139,7 +141,7 @@ class Draft:
         return floats(pc.cast(values, pa.int64()))
 
     def batch(self) -> Batch:
-        """Check everything, and return the rows as a batch."""
+        """Run all checks on the rows, and return them as a batch."""
         rows = len(self) + len(self.rejects) + sum(self.skipped.values())
         _check_required(self)
         _check_numbers(self)

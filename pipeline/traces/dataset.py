@@ -1,4 +1,4 @@
-"""A trace on disk: Parquet files by month, and what is known about where they came from.
+"""A dataset: a trace on disk, as Parquet files by month, with records of its source.
 
 ::
 
@@ -58,7 +58,7 @@ _writer = partial(
 
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
-    """Give a new directory to write into. It takes the place of ``out`` if the block succeeds.
+    """Yield a new directory to write into. It replaces ``out`` if the block succeeds.
 
     Raises:
         TraceError: ``out`` holds something that is no dataset, or cannot be written.
@@ -108,7 +108,7 @@ def _swap(new: Path, out: Path) -> None:
 
 
 class DatasetWriter:
-    """Writes jobs by month, and rejects as they come, holding few of them in memory."""
+    """Writes jobs by month, and refused rows in one file. It holds few of them in memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -118,7 +118,7 @@ class DatasetWriter:
         self._quarantine = pq.ParquetWriter(folder / QUARANTINE, REJECTS_SCHEMA)
 
     def write(self, jobs: pa.Table) -> None:
-        """Add jobs, in any order of submission."""
+        """Add jobs. They need not be in order of submission."""
         for month, part in _by_month(jobs):
             held = self._held.setdefault(month, [])
             held.append(part)
@@ -128,12 +128,12 @@ class DatasetWriter:
             self._flush(max(self._held, key=lambda month: _rows(self._held[month])))
 
     def quarantine(self, rejects: list[Reject]) -> None:
-        """Add rejects."""
+        """Add refused rows to the quarantine file."""
         if rejects:
             self._quarantine.write_table(rejects_table(rejects))
 
     def close(self) -> None:
-        """Write what is held and close every file."""
+        """Write the jobs that are still in memory, and close every file."""
         for month in sorted(self._held):
             self._flush(month)
         for writer in self._open.values():
@@ -162,7 +162,8 @@ def _rows(tables: list[pa.Table]) -> int:
 
 
 def _by_month(jobs: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield (month, its jobs), cut by month of submission. Jobs keep their order within it."""
+    """Yield (month, its jobs) for each month of submission. Jobs keep their order within a
+    month."""
     if not len(jobs):
         return
     millis = pc.cast(jobs["submit_time"], pa.int64()).to_numpy().view("datetime64[ms]")
@@ -178,14 +179,13 @@ def _by_month(jobs: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write an object as JSON, readable and the same every time."""
+    """Write an object to `path` as indented JSON. Equal objects give equal files."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _check_whole(path: Path, rows: int) -> None:
-    """Raise TraceError unless the dataset holds as many jobs as its summary states: a month may
-    be lost.
-    """
+    """Raise TraceError unless `rows`, the number of jobs read from the dataset at `path`, is the
+    number in its summary. Otherwise a month's file may have been lost."""
     try:
         kept = json.loads(read_text(path / SUMMARY, LARGE))["kept"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -209,7 +209,7 @@ def read_dataset(path: Path) -> pa.Table:
 
 
 def read_months(path: Path) -> Iterator[pa.Table]:
-    """Yield what `read_dataset` returns month by month, holding one month at a time."""
+    """Yield the table that `read_dataset` returns month by month, holding one month in memory."""
     rows = 0
     for files in _months(path):
         month = _read(path, files)

@@ -1,8 +1,8 @@
-"""Delimited text to typed columns, a block at a time.
+"""Parses delimited text (such as CSV) into typed columns, one block at a time.
 
-The fast path lets Arrow parse and type a whole block. If a block holds anything wrong (a bad
-value, a missing column, an empty line, a stray byte), its lines are sorted into sound and unsound,
-and the sound ones are parsed as text and cast column by column, so that only wrong rows are lost.
+The fast path lets Arrow parse and type a whole block. If a block holds anything wrong (a bad value,
+a missing column, an empty line, a stray byte), its lines are sorted into sound and unsound ones.
+The sound ones are parsed as text and cast column by column, so that only wrong rows are lost.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Column:
     """A column of a file, and how it is read.
 
     Attributes:
-        source: its name in the file.
-        field: the name it goes by afterwards; that of the schema where one fits.
+        source: name of the column in the file.
+        field: name of the parsed column: that of a field of the schema if one fits.
         kind: ``text``; ``label`` (few distinct texts); ``number``; ``time`` (a clock time without
             zone, ``YYYY-MM-DD hh:mm:ss``).
-        required: the file is not in this format without it.
+        required: whether a file without this column is not in this format.
     """
 
     source: str
@@ -61,10 +61,11 @@ class Layout:
 
     Attributes:
         names: every column of the file, in order.
-        columns: columns that are read.
-        delimiter: one character.
-        quotes: values may stand in double quotes.
-        repair: gets a line with too many delimiters, returns it with the right number, or None.
+        columns: the columns to parse.
+        delimiter: the character between columns.
+        quotes: whether values may be in double quotes.
+        repair: function that gets a line with too many delimiters, and returns it with the right
+            number, or None if it cannot.
     """
 
     names: Sequence[str]
@@ -80,10 +81,10 @@ class Frame:
 
     Attributes:
         columns: arrays by field name, as long as ``lines``.
-        bad: rows whose value is there but wrong, by field name.
+        bad: masks of the rows with a wrong value in the field, by field name.
         lines: line number of each row.
-        rejects: lines that are no row.
-        rows: rows and rejects together.
+        rejects: lines that could not be parsed as a row.
+        rows: number of rows and rejects together.
     """
 
     columns: dict[str, pa.Array]
@@ -97,7 +98,7 @@ class Frame:
 
 
 def split_header(line: bytes, delimiter: str) -> list[str]:
-    """Return the column names of a header line; empty if it is no text."""
+    """Return the column names in a header line; [] if the line is no text."""
     try:
         text = line.decode("utf-8").strip("\r\n")
         return [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
@@ -108,10 +109,15 @@ def split_header(line: bytes, delimiter: str) -> list[str]:
 def layout_for(
     names: Sequence[str], columns: Sequence[Column], what: str, delimiter: str = ",", **more: Any
 ) -> Layout:
-    """Fit the wanted columns to the header of a file. Return the layout.
+    """Return the layout by which a file with this header is parsed.
+
+    Args:
+        names: the column names in the header.
+        columns: the columns to parse; those that are not required may be missing.
+        what: name of the file, for messages.
 
     Raises:
-        TraceError: a required column is missing, or a name stands twice.
+        TraceError: a required column is missing, or occurs twice.
     """
     for column in columns:
         if names.count(column.source) > 1:
@@ -127,10 +133,10 @@ def parse(block: Block, layout: Layout, source: str, data: bytes | None = None) 
     """Parse a block. Return its rows.
 
     Args:
-        block: the lines as they stand in the file.
+        block: lines of the file.
         layout: how to read them.
         source: file name, for rejects.
-        data: the lines made fit for parsing, where they are not so as they stand.
+        data: the same lines, changed so that they can be parsed; None: parse those of `block`.
     """
     data = block.data if data is None else data
     if not (b"\0" in data or (layout.quotes and b'"' in data)):
@@ -209,9 +215,8 @@ def _parse_carefully(block: Block, layout: Layout, source: str, data: bytes) -> 
 
 
 def _parse_texts(sound: list[bytes], layout: Layout) -> dict[str, pa.Array]:
-    """Return the wanted columns as text, by name. Every line must have the right number of
-    columns.
-    """
+    """Return the wanted columns of sound lines as text, by name. Every line must have the right
+    number of columns."""
     types = {column.source: pa.string() for column in layout.columns}
     data = b"\n".join(sound) + b"\n"
     quote: str | Literal[False] = '"' if layout.quotes and b'"' in data else False
@@ -237,8 +242,12 @@ def _split(line: bytes, layout: Layout) -> list[str] | None:
 def _sort_lines(
     data: bytes, first_line: int, layout: Layout
 ) -> tuple[list[bytes], Lines, list[tuple[int, str]]]:
-    """Return (sound lines, their numbers, [(number, reason)] of the others), without blank
-    lines. `first_line` is the number of the first.
+    """Return (sound lines, their numbers, [(number, reason)] of the other lines). Blank lines are
+    left out.
+
+    Args:
+        data: the lines.
+        first_line: number of the first line.
     """
     raw = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(raw == NEWLINE)
@@ -268,7 +277,8 @@ def _sort_lines(
 
 
 def _check_line(line: bytes, layout: Layout) -> bytes | str:
-    """Return the line as bytes, repaired if need be; or the reason, a str, why it is no row."""
+    """Return the line, repaired if necessary, as bytes. If it cannot be parsed as a row, return the
+    reason as a str."""
     if b"\0" in line or b"\r" in line:
         return "control_character"
     try:

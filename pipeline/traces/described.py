@@ -1,4 +1,5 @@
-"""A trace described in YAML: which columns mean what, in which units and zone.
+"""Trace formats described in YAML: which column holds which field of the trace schema, with units
+and time zone.
 
     name: site
     columns:
@@ -10,13 +11,15 @@
     states: {DONE: completed, KILLED: cancelled}
     origin: 2023-01-01T00:00:00Z
 
-A field of the schema stands for a column of the file. `unit` of a time: `clock` (text; the
-default), `unix`, `unix_ms`, or `s`, `ms`, `min`, `h` since `origin`; of a duration: `s`, `ms`,
-`min`, `h`, `clock` (1-02:03:04); of memory: `mib`, `gib`, `kib`, `b`, `suffix` (256G).
-`pattern`: the number is its first group; `product`: of several columns; `value`: the same for all;
-`default`: where there is none; `required: false`: the column may be missing. `header` names the
-columns of a file without one, `needs` others that tell it from its like, `rows` the list in a JSON
-document; a column `a.b` is in it a field of a field.
+Under `columns`, each field of the schema names a column of the file. `unit` of a time: `clock`
+(text; the default), `unix`, `unix_ms`, or `s`, `ms`, `min`, `h` since `origin`; of a duration: `s`,
+`ms`, `min`, `h`, `clock` (1-02:03:04); of memory: `mib`, `gib`, `kib`, `b`, `suffix` (256G).
+`pattern`: a regular expression with the number as its first group; `product`: the product of
+several columns; `value`: the same value for all rows; `default`: the value where there is none;
+`required: false`: the column may be missing. `header` names the columns of a file without a header
+line. `needs` names further columns that a file of this format must have, which distinguish it from
+similar formats. `rows` names the list of rows in a JSON document; there a column `a.b` is the field
+`b` of the object `a`.
 """
 
 from __future__ import annotations
@@ -71,7 +74,7 @@ _HOW = {"column", "unit", "pattern", "product", "value", "default", "required"}
 
 
 class Described(TableAdapter):
-    """A trace format, made from a description in YAML."""
+    """A trace format that is made from a description in YAML."""
 
     delimiter: ClassVar[str] = ","
     fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -122,8 +125,14 @@ class Described(TableAdapter):
 def _field(
     draft: Draft, read: Mapping[str, Any], field: str, how: Mapping[str, Any], options: Options
 ) -> Any:
-    """Return the values of a field of the schema, made of the columns in `read`. Rows of which
-    a value makes no sense are refused in `draft`.
+    """Return the values of one field of the schema. Rows with a value that makes no sense are
+    refused in `draft`.
+
+    Args:
+        draft: the rows.
+        read: the parsed columns of the file, by name.
+        field: name of the field.
+        how: the description of the field, by keyword (column, unit, ...).
     """
     kind, unit = TRACE_SCHEMA.field(DURATIONS.get(field, field)).type, how.get("unit")
     if "value" in how:
@@ -192,7 +201,7 @@ def _sources(how: Mapping[str, Any]) -> list[str]:
 
 
 class _AsLines:
-    """A reader that gives rows as lines of delimited text, in blocks."""
+    """A reader that turns rows into lines of delimited text and returns them in blocks."""
 
     def __init__(self, rows: Iterator[Mapping[str, Any] | None], layout: Layout) -> None:
         self._rows, self._layout = rows, layout
@@ -231,9 +240,8 @@ def _text(value: Any) -> str:
 
 
 def _rows(file: MeteredFile, path: Path, where: str) -> Iterator[Mapping[str, Any] | None] | None:
-    """Return the rows of Parquet, JSON or JSON lines, one that cannot be read as None. Return
-    None if the file is delimited text.
-    """
+    """Return the rows of a file of Parquet, JSON or JSON lines as mappings; None for a row that
+    cannot be read. Return None if the file is delimited text."""
     start = head(path)
     if start.startswith(b"PAR1"):
         return _of_parquet(path)
@@ -285,9 +293,8 @@ def _of_document(file: MeteredFile, path: Path, where: str) -> Iterable[Mapping[
 
 
 def _names(path: Path, delimiter: str, where: str) -> list[str]:
-    """Return the names of a file's columns, as its beginning shows them; [] if a Parquet file
-    cannot be read.
-    """
+    """Return the names of a file's columns, from the start of the file; [] if a Parquet file cannot
+    be read."""
     start = head(path)
     if start.startswith(b"PAR1"):
         import pyarrow.parquet as pq
@@ -307,7 +314,8 @@ def _names(path: Path, delimiter: str, where: str) -> list[str]:
 
 
 def described(path: Path) -> type[Described]:
-    """Return the format of a description. Raise TraceError, one line with what is wrong in it."""
+    """Return the trace format that the YAML file at `path` describes. Raise TraceError, with a
+    message of one line, if the description is wrong."""
     import yaml
 
     try:
@@ -366,7 +374,13 @@ def _format(found: Mapping[str, Any], where: str) -> type[Described]:
 
 
 def _how(field: str, how: Any, where: str) -> Mapping[str, Any]:
-    """Return how a description makes a field, by keyword. Raises TraceError."""
+    """Return the description of one field, by keyword. Raises TraceError if it is not valid.
+
+    Args:
+        field: name of the field of the schema.
+        how: the name of a column, or a mapping, as parsed from YAML.
+        where: name of the file, for messages.
+    """
     if field not in FIELDS:
         raise TraceError(f"{where}: columns: {field!r} is none of {', '.join(sorted(FIELDS))}")
     how = {str(k): v for k, v in how.items()} if isinstance(how, dict) else {"column": str(how)}
@@ -394,6 +408,6 @@ def _origin(found: Mapping[str, Any], fields: Mapping[str, Any], where: str) -> 
 
 @cache
 def shipped() -> dict[str, type[Adapter]]:
-    """Return the formats that are described here, by name."""
+    """Return the described formats that come with this package, by name."""
     found = [described(path) for path in sorted(MAPS.glob("*.yaml"))]
     return {one.name: one for one in found}

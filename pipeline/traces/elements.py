@@ -1,4 +1,4 @@
-"""The elements of a JSON list too large to hold, one after the other."""
+"""Reads the elements of a JSON list that is too large for memory, one after the other."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element of the list.
+    """One element of a JSON list.
 
     Attributes:
-        value: what it says; None if it could not be read.
-        fault: why it could not be read, or None.
-        number: its place in the list, from 1.
-        text: as it is written.
+        value: the parsed value; None if the element could not be read.
+        fault: why the element could not be read, or None.
+        number: number of the element in the list, from 1.
+        text: the element's text in the file.
     """
 
     value: Any
@@ -36,7 +36,8 @@ class Element:
 
 
 def elements(file: MeteredFile, what: str, first_keys: Sequence[str]) -> Iterator[Element]:
-    """Yield the elements of a top-level list, holding one chunk at a time.
+    """Yield the elements of a file that is a JSON list, holding one chunk of it in memory. `what`
+    names the file in messages.
 
     An element that cannot be read is yielded with its fault, and reading goes on at the next place
     that looks like the start of one: an object whose first key is one of ``first_keys``.
@@ -90,9 +91,8 @@ def _elements(reader: _Reader, restart: re.Pattern[str]) -> Iterator[Element]:
 
 
 def _skip_broken(reader: _Reader, following: re.Match[str] | None, number: int) -> Element:
-    """Return the broken element at hand, with its fault, and move the reader past it: to
-    `following`, or to the end of the buffer.
-    """
+    """Return the broken element at which the reader is, with its fault. Move the reader past it: to
+    the match `following`, or to the end of the buffer if that is None."""
     end = following.start() if following else len(reader.buffer)
     text, reader.at = reader.buffer[reader.at : end], end
     at_end = following is None and not reader.fill()
@@ -109,9 +109,8 @@ def _after_the_list(reader: _Reader, number: int) -> Iterator[Element]:
 
 
 def _unencodable(value: Any, text: str) -> bool:
-    """Return whether the element held bytes that are no UTF-8, or an escaped half of a surrogate
-    pair.
-    """
+    """Return whether an element's text held bytes that are no UTF-8, or whether its value has half
+    of an escaped surrogate pair and so cannot be written as UTF-8."""
     if "\ufffd" in text:
         return True
     if not re.search(r"\\u[dD][89a-fA-F]", text):
@@ -124,7 +123,8 @@ def _unencodable(value: Any, text: str) -> bool:
 
 
 class _Reader:
-    """A sliding window over decoded text."""
+    """A window over the decoded text of a file. It moves forward; `at` is the position in its
+    `buffer`."""
 
     def __init__(self, file: MeteredFile) -> None:
         self._file = file
@@ -144,6 +144,6 @@ class _Reader:
         return bool(data)
 
     def skip(self, pattern: re.Pattern[str]) -> None:
-        """Move past what the pattern matches here."""
+        """Move past the text that the pattern matches at the present position."""
         match = pattern.match(self.buffer, self.at)
         self.at = match.end() if match else self.at

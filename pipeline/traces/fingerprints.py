@@ -1,4 +1,4 @@
-"""Which rows were seen before, in bounded memory."""
+"""Finds rows that were already seen, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _ODD = 0x9E3779B97F4A7C15
 
 
 def hash_texts(values: Any) -> Hashes:
-    """Return 64-bit hashes of text (Python's, keyed), equal within a process for equal text."""
+    """Return a 64-bit hash of each text. It is Python's own, which differs between processes;
+    within a process, equal texts have equal hashes."""
     texts = values.to_pylist()
     return np.fromiter(map(hash, texts), np.int64, len(texts)).view(np.uint64)
 
@@ -28,8 +29,8 @@ def hash_texts(values: Any) -> Hashes:
 def fingerprint(table: pa.Table, ignore: Collection[str]) -> Hashes:
     """Return a 64-bit hash of every row, over all columns but ``ignore``.
 
-    Two different rows share one with probability 2**-64: among 10**8 rows, some pair does so with
-    probability 3 in 10,000.
+    Two different rows have the same hash with probability 2**-64; among 10**8 rows, there is such a
+    pair with probability 3 in 10,000.
     """
     total = np.zeros(len(table), np.uint64)
     for position, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
@@ -45,9 +46,8 @@ def fingerprint(table: pa.Table, ignore: Collection[str]) -> Hashes:
 
 
 def _mix(values: Hashes) -> Hashes:
-    """Return values mixed in place by the finaliser of SplitMix64 (Steele et al., OOPSLA'14):
-    every bit depends on every other.
-    """
+    """Mix the bits of the values, in place, by the finaliser of SplitMix64 (Steele et al.,
+    OOPSLA'14): every bit of the result depends on every bit of the value. Return the values."""
     values ^= values >> np.uint64(30)
     values *= np.uint64(0xBF58476D1CE4E5B9)
     values ^= values >> np.uint64(27)
@@ -76,7 +76,8 @@ def _hash_column(values: Any) -> Hashes:
 
 
 class _Run:
-    """Sorted hashes of some rows, with the span of keys those rows lie in."""
+    """Sorted hashes of some rows, and the smallest and largest key (submission time) of these
+    rows."""
 
     def __init__(self, hashes: Hashes, low: int, high: int) -> None:
         self.hashes, self.low, self.high = hashes, low, high
@@ -89,11 +90,11 @@ class _Run:
 
 
 class Seen:
-    """Remembers hashes of rows seen, in sorted runs. Full runs go to disk, where the page cache
-    holds them.
+    """Remembers the hashes of all rows seen, in sorted runs. Full runs are written to disk.
 
-    Equal rows have equal keys (their submission), so a run is only searched if its keys overlap
-    those of the block: for a sorted source the last one, however long the source is.
+    Equal rows have equal keys (submission times), so a run is searched only if its keys overlap
+    those of the block. If the source is sorted, that is only the last run, however long the source
+    is.
     """
 
     def __init__(self, folder: Path, run_rows: int = RUN_ROWS) -> None:

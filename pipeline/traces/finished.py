@@ -1,4 +1,4 @@
-"""Jobs that a Pellucid service has finished, as `pellucid export` writes them."""
+"""Reads the finished jobs of a Pellucid service, as `pellucid export` writes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ ROWS = 64 << 10  # held at a time
 
 
 class Finished(Adapter):
-    """A Parquet file in the trace schema. Its rows are checked like those of any other source."""
+    """Reads a Parquet file in the trace schema. Its rows are checked like those of any other
+    source."""
 
     name = "pellucid"
     version = 1

@@ -1,4 +1,5 @@
-"""Helios, SenseTime's clusters (Hu et al., SC'21), and the wider log of Lucid's artifact."""
+"""Reads the traces of Helios, SenseTime's clusters (Hu et al., SC'21): the published one, and the
+one with more columns in Lucid's artifact."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ SLURM_STATES = {
 
 
 class Helios(TableAdapter):
-    """``cluster_log.csv`` of HeliosData. Clock times of the site, in China, without zone."""
+    """Reads ``cluster_log.csv`` of HeliosData. Its clock times are those of the site in China,
+    without zone."""
 
     name = "helios"
     version = 1
@@ -62,11 +64,12 @@ class Helios(TableAdapter):
 
 
 class HeliosFull(TableAdapter):
-    """``cluster_full_log.csv`` of Lucid's artifact: no start or end, a workload for each job.
+    """Reads ``cluster_full_log.csv`` of Lucid's artifact, which has no start or end, but a workload
+    for each job.
 
-    ``submit_time`` is not the wall clock: it shows the seconds since the first GPU job of the
-    trace as a date counted from 2020-04-01 00:00:00. It is kept as it is written (zone UTC unless
-    another is declared); on Venus the site's wall clock is 152 s later.
+    ``submit_time`` is not the wall clock: it shows the seconds since the first GPU job of the trace
+    as a date counted from 2020-04-01 00:00:00. The date is read as it is written (in UTC unless
+    another zone is declared). On the cluster Venus, the site's clock was 152 s later than that.
     """
 
     name = "helios-full"

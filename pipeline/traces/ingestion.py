@@ -1,4 +1,4 @@
-"""Reads a source and writes a dataset: everything between an adapter and the files."""
+"""Reads a source (a trace's file) with its adapter and writes it as a dataset."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ _ALL_TIME = (0, 0)
 
 @dataclass(slots=True)
 class IngestSummary:
-    """The number of rows of a source that were kept, refused or left out. ``rows_in == kept +
-    sum(quarantined) + duplicates + sum(skipped)`` holds.
+    """Counts of the rows of a source that were kept, refused or left out.
 
     ``rows_in == kept + sum(quarantined) + duplicates + sum(skipped)`` holds.
 
     Attributes:
         source: name of the file or directory.
         format: name of the adapter that read it.
-        rows_in: rows the source holds.
+        rows_in: rows in the source.
         kept: jobs written.
         quarantined: rows refused, by reason.
         duplicates: rows equal to an earlier row in all columns. They are quarantined too.
@@ -44,7 +43,7 @@ class IngestSummary:
         missing_starts: jobs without a start.
         repeated_job_ids: jobs whose id an earlier job has, with other values.
         warnings: doubtful values that were kept: number of jobs, by code.
-        first_submit, last_submit: ISO 8601, UTC.
+        first_submit, last_submit: times of the first and the last submission, ISO 8601, UTC.
     """
 
     source: str
@@ -74,21 +73,22 @@ def ingest(
 ) -> IngestSummary:
     """Read a trace and write it as a dataset (see ``pipeline.traces.dataset``). Return the summary.
 
-    Memory does not grow with the source: one block, at most ``HELD_ROWS`` rows waiting to be
-    written, and 16 bytes per row to find duplicates, on disk beyond a few million rows.
+    Memory hardly grows with the source: it holds one block, at most ``HELD_ROWS`` rows waiting to
+    be written, and 16 bytes per row to find duplicates, which are on disk beyond a few million
+    rows.
 
     Args:
-        source: file, or directory for PAI 2020.
+        source: file of the trace, or its directory for PAI 2020.
         out: directory of the dataset; an older dataset there is replaced as a whole.
         format: adapter name, or ``auto``.
         timezone: zone of the source's clock, if it differs from the format's default.
-        origin: instant of offset 0, for formats whose times are offsets.
-        without_gpus: keep jobs without GPUs, where the format tells of any (sacct).
+        origin: time of offset 0, for formats whose times are offsets.
+        without_gpus: keep jobs without GPUs, if the format has any (sacct).
         progress: called with the number of source bytes read so far.
 
     Raises:
-        TraceError: the source is in no such format, none of its rows is a job, or ``out`` cannot
-            be written. What was at ``out`` is then untouched.
+        TraceError: the source is not in this format, none of its rows is a job, or ``out`` cannot
+            be written. Then ``out`` is unchanged.
     """
     adapter = adapter_for(source, format)
     meter = Meter(progress)
@@ -120,10 +120,10 @@ def ingest(
 
 @contextmanager
 def _system_memory() -> Iterator[None]:
-    """Let Arrow take memory from the C library inside the block.
+    """Make Arrow allocate memory with the C library's allocator inside the block.
 
-    Blocks come and go. Arrow's own pool returns each to the kernel, which clears it again: a
-    seventh of the CPU time of a large trace.
+    Arrow's own pool returns the memory of each block of the trace to the kernel, which must clear
+    it again. That took a seventh of the CPU time for a large trace.
     """
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
@@ -171,9 +171,8 @@ class _Counts:
         self._warnings = Counter[str]()
 
     def take(self, batch: Batch) -> tuple[pa.Table, list[Reject]]:
-        """Count a batch of rows. Return its jobs without duplicates of earlier rows, and its
-        rejected rows with the duplicates added.
-        """
+        """Count the rows of a batch. Return (its jobs without duplicates of earlier rows; its
+        refused rows and the duplicates)."""
         jobs, rejects = batch.jobs, list(batch.rejects)
         self._total["rows_in"] += batch.rows
         self._reasons.update(reject.reason for reject in batch.rejects)

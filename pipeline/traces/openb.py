@@ -1,4 +1,4 @@
-"""Alibaba's pods of 2023 (cluster-trace-gpu-v2023, "openb")."""
+"""Reads Alibaba's trace of pods of 2023 (cluster-trace-gpu-v2023, "openb")."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _STATES = {
 
 
 class Openb(TableAdapter):
-    """``openb_pod_list_*.csv``: times are seconds since an undisclosed instant.
+    """Reads ``openb_pod_list_*.csv``. Times are seconds since an undisclosed time.
 
-    The phase is a snapshot: pods that were running when it was taken have a deletion time all the
-    same, which is kept as the end (warning ``ended_after_snapshot``).
+    The phase of a pod is that of a snapshot. Pods that were then running have a deletion time, too,
+    which is kept as the end (warning ``ended_after_snapshot``).
     """
 
     name = "openb"

@@ -1,4 +1,4 @@
-"""Published files: plain, compressed, or alone in an archive."""
+"""Reads published files that are plain, compressed, or the only file in an archive."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ _IN_TAR = b"ustar"
 
 
 class SeveralFiles(ValueError):
-    """Raised for an archive of more than one file; one line that names them."""
+    """Raised for an archive of more than one file. The message is one line that names them."""
 
 
 @contextmanager
 def unpacked(raw: BinaryIO, path: Path) -> Iterator[IO[bytes]]:
-    """Give the content of a file: that of the only file in an archive, without its compression.
+    """Yield the decompressed content of a file, as a binary file; of an archive, that of its only
+    file.
 
-    Raises SeveralFiles, and what is in `BROKEN`.
+    Raises SeveralFiles for an archive of several files, and one of the exceptions in `BROKEN` if
+    the file is damaged.
     """
     start = raw.read(8)
     raw.seek(0)

@@ -1,4 +1,5 @@
-"""Alibaba PAI 2020 (Weng et al., NSDI'22): headerless tables in a directory."""
+"""Reads the trace of Alibaba PAI 2020 (Weng et al., NSDI'22): tables without header lines in a
+directory."""
 
 from __future__ import annotations
 
@@ -65,18 +66,19 @@ _LAYOUTS = {
 
 
 class Pai(Adapter):
-    """``pai_job_table.csv`` with ``pai_task_table.csv`` and, if there, ``pai_group_tag_table.csv``.
+    """Reads ``pai_job_table.csv`` with ``pai_task_table.csv`` and, if it exists,
+    ``pai_group_tag_table.csv``.
 
-    A job is its tasks together: GPUs are instances x GPUs per instance (part of a GPU counts as
-    one, ``gpu_share`` is what is asked of each on average), the start is that of the earliest task.
-    Requests are in percent of a core or GPU and in GiB. The group of similar instances stands in
-    ``name``, the workload tag in ``model``.
+    A job consists of its tasks. Its GPUs are instances x GPUs per instance (part of a GPU counts as
+    one; ``gpu_share`` is the requested part of each, on average), and its start is that of the
+    earliest task. Requests are in percent of a core or GPU and in GiB. ``name`` holds the group of
+    similar instances, ``model`` the workload tag.
 
     The published times are Unix times with a constant taken off that keeps hour and weekday in
     UTC+8; the origin must therefore be a Thursday, 00:00 UTC, like 1970-01-01.
 
-    Job rows are streamed; what the tasks and tags add is held in memory (1.2 GiB at the peak
-    for the full release). The instance, sensor and machine tables are not read.
+    Rows of jobs are read block by block; tasks and tags are held in memory (1.2 GiB at the peak for
+    the full release). The instance, sensor and machine tables are not read.
     """
 
     name = "pai2020"
@@ -135,9 +137,8 @@ def _frames(path: Path, options: Options) -> Iterator[tuple[Frame, Block]]:
 
 
 def _task_faults(frame: Frame) -> dict[str, Mask]:
-    """Return masks of the tasks with a senseless request, by fault. Their job is refused as
-    well (``task_refused``).
-    """
+    """Return masks of the tasks with impossible requests, by fault. The jobs of these tasks are
+    refused as well (``task_refused``)."""
     faults = {"missing_job_id": mask(pc.is_null(frame.columns["job_id"]))}
     with np.errstate(invalid="ignore"):
         for name in ("instances", "cpus", "memory", "gpus"):
@@ -149,10 +150,15 @@ def _task_faults(frame: Frame) -> dict[str, Mask]:
 def _folded(
     frame: Frame, source: str, kind: str, faults: dict[str, Mask]
 ) -> tuple[Batch, dict[str, pa.Array], Mask]:
-    """Count the sound rows of a companion table and return them; refuse the others.
+    """Split a block of the task or tag table into sound and faulty rows. Sound rows are counted as
+    skipped, because they are no jobs of their own; faulty rows are refused.
+
+    Args:
+        kind: name under which the sound rows are counted.
+        faults: masks of faulty rows, by reason.
 
     Returns:
-        The batch, the columns of the sound rows, and which rows were refused.
+        the batch without jobs, the columns of the sound rows, and the mask of the refused rows.
     """
     wrong = np.zeros(len(frame.lines), bool)
     rejects = list(frame.rejects)
@@ -189,10 +195,9 @@ def _joined(parts: list[dict[str, pa.Array]], kinds: dict[str, pa.DataType]) -> 
 
 
 def _per_job(parts: list[dict[str, pa.Array]]) -> pa.Table:
-    """Return a table with a row per job, its tasks summed up. `gpus` are whole GPUs held,
-    `asked` what was asked for; `mixed` where its tasks name several GPU types, `gpu_type` is
-    then null.
-    """
+    """Return a table with one row per job, its tasks added up. `gpus` are the whole GPUs that it
+    holds, `asked` the GPUs that it asked for, with fractions. If its tasks name several GPU types,
+    `mixed` is true and `gpu_type` null."""
     numbers = ("instances", "start_time", "cpus", "memory", "gpus")
     kinds = {name: pa.float64() for name in numbers}
     raw = _joined(parts, {"job_id": pa.string(), "gpu_type": pa.string(), **kinds})
@@ -236,7 +241,7 @@ def _first_per(parts: list[dict[str, pa.Array]], key: str) -> pa.Table:
 
 
 class _Lookup:
-    """A table with one row per key, found by many keys at once."""
+    """A table with one row per key, which finds the rows of many keys at once."""
 
     def __init__(self, table: pa.Table, key: str) -> None:
         hashes = hash_texts(table[key].combine_chunks())

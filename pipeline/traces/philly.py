@@ -1,4 +1,5 @@
-"""Microsoft's Philly (Jeon et al., ATC'19): ``cluster_job_log``, a JSON list of jobs."""
+"""Reads the trace of Microsoft's Philly (Jeon et al., ATC'19): ``cluster_job_log``, a JSON list of
+jobs."""
 
 from __future__ import annotations
 
@@ -23,14 +24,15 @@ _RUNNING = "still running"
 
 
 class Philly(Adapter):
-    """Reads Philly's jobs. Each is a list of attempts; its GPUs are those in their detail.
+    """Reads Philly's jobs. A job has a list of attempts to run it; its GPUs are listed in the
+    attempts' detail.
 
-    Start is that of the first attempt, end that of the last; a last attempt without end means that
-    the job was still running. ``duration_s`` is end - start, gaps between attempts included: the
-    attempts themselves are kept. Times are clock times of the US Pacific coast, without zone: in
-    the hour that the clock repeats on 2017-11-05 the order of submission, start and end decides,
-    else the first is taken, and the times concerned are counted (``clock_change_time``).
-    ``source_line`` is the place in the list, from 1.
+    The start is that of the first attempt, the end that of the last; if the last attempt has no
+    end, the job was still running. ``duration_s`` is end - start, gaps between attempts included:
+    the attempts are kept in a column of their own. Times are clock times of the US Pacific coast,
+    without zone: in the hour that the clock repeats on 2017-11-05, the order of submission, start
+    and end decides which hour is meant, otherwise the first; the times concerned are counted
+    (``clock_change_time``). ``source_line`` is the job's number in the list, from 1.
     """
 
     name = "philly"
@@ -65,7 +67,7 @@ class _Attempts:
 
 
 class _Rows:
-    """Jobs of one batch, as Python lists."""
+    """The jobs of one batch as Python lists, one list per column."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -205,8 +207,12 @@ def _clock(draft: Draft, texts: Any, name: str, options: Options) -> Any:
 
 
 def _localised(texts: Any, options: Options, after: Any) -> tuple[Any, Any, int]:
-    """Return (clock times as UTC, mask of the texts that are no times, how many fall into a
-    clock change).
+    """Return (clock times as UTC, mask of the texts that are no times, number of times in a clock
+    change).
+
+    Args:
+        texts: clock times as text.
+        after: times of the same jobs that these cannot be before.
     """
     known = blank_to_null(pa.array(texts, pa.string()) if isinstance(texts, list) else texts)
     naive = cast_or_null(known, NAIVE)

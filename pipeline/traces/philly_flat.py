@@ -1,4 +1,4 @@
-"""The flat list of Philly's jobs that several schedulers' artifacts carry."""
+"""Reads the flat list of Philly's jobs that the artifacts of several schedulers contain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pipeline.traces.tables import TableAdapter
 
 
 class PhillyFlat(TableAdapter):
-    """``philly.csv``: submission, duration, GPUs, VC; no ids, users, names, states or starts."""
+    """Reads ``philly.csv``: submission, duration, GPUs and VC. It has no ids, users, names, states
+    or starts."""
 
     name = "philly-csv"
     version = 1

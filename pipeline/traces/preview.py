@@ -1,4 +1,4 @@
-"""Totals of a dataset, and what in it may be a wrong unit, zone or origin."""
+"""Totals of a dataset, and signs of a wrong unit, time zone or origin in it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FEW = 20  # jobs of which nothing is doubted
 
 
 def lines_of(folder: Path, now: datetime | None = None) -> list[str]:
-    """Return totals, waits and doubts about a dataset, in words.
+    """Return lines of text about a dataset: totals, waiting times, and doubtful times.
 
     Args:
-        now: what is later is doubted.
+        now: the present time; times after it are doubtful.
     """
     jobs = read_dataset(folder)
     gpus = _floats(jobs["gpus"])

@@ -35,10 +35,12 @@ FORMATS: dict[str, type[Adapter]] = {adapter.name: adapter for adapter in ADAPTE
 
 
 def adapter_for(path: Path, format: str = "auto") -> Adapter:
-    """Return the adapter of that name, or the one that recognises ``path``.
+    """Return the adapter of the format named, or, for "auto", the one that recognises the file at
+    ``path``.
 
     Raises:
-        TraceError: there is no such path or format, or none (or more than one) recognises it.
+        TraceError: there is no such path or format, or no adapter (or more than one) recognises the
+            file.
     """
     if format != "auto":
         adapter = adapter_class(format)()
@@ -48,11 +50,11 @@ def adapter_for(path: Path, format: str = "auto") -> Adapter:
 
 
 def adapter_class(format: str) -> type[Adapter]:
-    """Return the adapter class of that name, that of a description in YAML, or the one that
-    ``module:Class`` names.
+    """Return the adapter class that ``format`` names: a known format, a YAML file with a
+    description, or ``module:Class``.
 
     Raises:
-        TraceError: there is none, or it is no adapter.
+        TraceError: there is no such class, or it is no adapter.
     """
     known = {**FORMATS, **shipped()}
     if format in known:
@@ -98,7 +100,8 @@ def _looks(path: Path) -> str:
 
 
 def source_bytes(path: Path) -> int | None:
-    """Return how many bytes reading ``path`` takes, or None where that is not known beforehand."""
+    """Return the number of bytes that reading ``path`` takes, or None if that cannot be found out
+    beforehand."""
     try:
         if path.is_dir():
             return sum(file.stat().st_size for file in Pai().files(path))

@@ -1,4 +1,5 @@
-"""Slurm accounting: the output of ``sacct --parsable2`` (or ``--parsable``), or ``--json``."""
+"""Reads Slurm's accounting: the output of ``sacct --parsable2`` (or ``--parsable``), or
+``--json``."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ _MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 
 
 class Sacct(TableAdapter):
-    """Job lines of ``sacct -X -a -D -P -o ...``; steps are counted and left out.
+    """Reads the jobs in the output of ``sacct -X -a -D -P -o ...``; job steps are counted and left
+    out.
 
     Needed: ``JobID`` or ``JobIDRaw``, ``Submit``, ``State``, and one of ``AllocTRES``, ``ReqTRES``,
     ``AllocGRES``, ``ReqGRES``. Everything else is used if it is there. Clock times are those of the
@@ -38,17 +40,17 @@ class Sacct(TableAdapter):
     - GPUs are those allocated, else (a job that never started) those requested. ``gres/gpu`` counts
       all of them; ``gres/gpu:type`` says which they are and is only added up where ``gres/gpu`` is
       missing.
-    - ``CANCELLED by 1001`` is ``cancelled``. A cancelled or failed job that was given nothing and
-      ran for 0 s has no start, whatever its line says.
+    - ``CANCELLED by 1001`` is ``cancelled``. A cancelled or failed job without allocated resources
+      that ran for 0 s has no start, even if its line has one.
     - Tasks of an array (``123_4``) are jobs. So are the parts of a heterogeneous job (``123+0``),
       counted by the warning ``het_component``; pending array tasks share one line
       (``pending_array``).
     - Names and commands may hold bars, line breaks and bytes of any encoding: a record is put
-      together by the columns that cannot (`pipeline.traces.sacct_records`).
-    - A run that was requeued and ran is ``preempted``: an attempt of its job.
-    - Without a header the columns are those that Open XDMoD has its sites dump.
-    - ``sacct --json`` is read as the same text, in UTC; the number of a line is then that of the
-      job in its list, and one.
+      together with the help of columns that cannot hold these (`pipeline.traces.sacct_records`).
+    - A run that ended because its job was requeued is ``preempted``: an attempt of its job.
+    - Without a header line, the columns are those of the dumps that Open XDMoD asks for.
+    - ``sacct --json`` is read as the same text, in UTC; the line number of a job is then its number
+      in the list plus one.
     """
 
     name = "sacct"
@@ -172,9 +174,8 @@ class Sacct(TableAdapter):
 
 
 def columns_of(line: bytes) -> tuple[str, ...]:
-    """Return the column names of a dump without a header, guessed from its first line. Return () if
-    it has a header, or the columns are not recognised.
-    """
+    """Return the column names of a dump without a header line, recognised by its first line. Return
+    () if it has a header line, or the columns are not recognised."""
     return headerless(line, lambda one: split_header(one, "|"))
 
 
@@ -188,9 +189,8 @@ def _with_last(found: Iterator[Block]) -> Iterator[tuple[Block, bool]]:
 
 
 def _header(block: Block) -> tuple[list[str], bool, bytes, int]:
-    """Return (names of the columns, whether the first line is a header, the lines of jobs, the
-    number of the first of these).
-    """
+    """Return (names of the columns, whether the first line is a header, the lines of jobs, line
+    number of the first job)."""
     header, rest = split_first_line(block)
     if names := columns_of(header):
         return list(names), False, block.data, block.first_line
@@ -198,9 +198,9 @@ def _header(block: Block) -> tuple[list[str], bool, bytes, int]:
 
 
 def _check_one_cluster(draft: Draft, seen: set[str], name: str) -> None:
-    """Raise TraceError if a dump holds jobs of several clusters: their nodes may have the same
-    names. Adds clusters to `seen`.
-    """
+    """Raise TraceError if a dump holds jobs of several clusters, because their nodes may have the
+    same names. The clusters in `draft` are added to `seen`, those of earlier blocks; `name` is the
+    file's."""
     if "cluster" not in draft.columns:
         return
     here = pc.unique(draft.columns["cluster"].cast(pa.string())).to_pylist()
@@ -214,9 +214,8 @@ def _check_one_cluster(draft: Draft, seen: set[str], name: str) -> None:
 
 
 def _requeued(columns: Mapping[str, Any]) -> Any:
-    """Return a mask of the runs that ended because their job was requeued; None if start or end
-    is not among the columns.
-    """
+    """Return a mask of the runs that ended because their job was requeued. Return None if the
+    columns hold no start or no end."""
     if "start_time" not in columns or "end_time" not in columns:
         return None
     ran = pc.and_(pc.is_valid(columns["start_time"]), pc.is_valid(columns["end_time"]))
@@ -225,9 +224,8 @@ def _requeued(columns: Mapping[str, Any]) -> Any:
 
 
 def _attempts(state: Any, requeued: Any) -> Any:
-    """Return the states, with PREEMPTED for the runs in mask `requeued`: another run of the job
-    follows.
-    """
+    """Return the states with PREEMPTED for the runs in the mask `requeued`: they are attempts of a
+    job that ran again."""
     if requeued is None or not pc.any(requeued).as_py():
         return state
     texts = pc.cast(state, pa.string())
@@ -235,12 +233,14 @@ def _attempts(state: Any, requeued: Any) -> Any:
 
 
 def _state(text: str) -> str:
-    """Return the state without what may follow it: ``CANCELLED`` of ``CANCELLED by 1001``."""
+    """Return a state without the text that may follow it: ``CANCELLED`` for ``CANCELLED by
+    1001``."""
     return text.split(" ", 1)[0].removesuffix("+")
 
 
 def _separated(names: Sequence[str]) -> str:
-    """Return words on what a header line without bars looks like."""
+    """Return a text that says how a header line without bars seems to be separated, for a
+    message."""
     if not names:
         return "its first line is no text"
     header = names[0]
@@ -261,11 +261,12 @@ class _Tres(NamedTuple):
 
 
 def parse_tres(text: str) -> _Tres | None:
-    """Return what a TRES or GRES text asks for, such as
+    """Return the resources in a text of Slurm's TRES or GRES, such as
     ``billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`` or ``gpu:a100:2``.
 
     Returns:
-        None if it is neither. Without GPUs, ``gpus`` is 0.
+        the resources; ``gpus`` is 0 if the text names no GPU. None if the text is neither TRES nor
+            GRES.
     """
     total: float | None = None
     typed: dict[str, float] = {}
@@ -298,9 +299,8 @@ def parse_tres(text: str) -> _Tres | None:
 
 
 def _gres(item: str) -> tuple[str, float]:
-    """Return (type, number) of a GPU resource such as ``gpu:a100:2(S:0-1)``; the number is 0
-    for any other resource. Raises ValueError for what is none.
-    """
+    """Return (type, number) of a GPU resource such as ``gpu:a100:2(S:0-1)``; the number is 0 for
+    any other resource. Raises ValueError if the text is no resource."""
     if item[:1].isdecimal():
         raise ValueError(item)  # no GRES has such a name: the end of a "1,5"
     kind, _, rest = item.removeprefix("gres:").partition(":")
@@ -320,7 +320,8 @@ def _count(text: str) -> float:
 
 
 def _resources(draft: Draft) -> None:
-    """Set GPUs, CPUs, memory and nodes of each row: as allocated, otherwise as requested."""
+    """Set GPUs, CPUs, memory and nodes of each row to those allocated, or else to those
+    requested."""
     columns = draft.columns
     fields = ("gpus", "gpu_type", "cpus", "memory_mib", "nodes")
     given = {name: pa.nulls(len(draft), _KINDS[name]) for name in fields}
@@ -392,9 +393,8 @@ def _minutes(text: str) -> float | None:
 
 
 def _exit_code(text: str) -> int | None:
-    """Return the exit status of a text ``status:signal`` as a shell gives it: 128 + signal if a
-    signal ended the job. None for other texts.
-    """
+    """Return the exit status in a text ``status:signal``, as a shell gives it: 128 + signal if a
+    signal ended the job. Return None for other texts."""
     match = re.fullmatch(r"(\d{1,9}):(\d{1,3})", text)
     if not match:
         return None
@@ -405,9 +405,8 @@ _OVER_WAITING = (State.CANCELLED, State.FAILED, State.TIMEOUT)
 
 
 def _never_started(draft: Draft) -> None:
-    """Remove start times that are no start: Slurm writes the end there for jobs that were
-    cancelled or reached their deadline while they waited, or were refused at submission.
-    """
+    """Remove the start times of jobs that never started. Slurm writes the end there for jobs that
+    were cancelled or reached their deadline while they waited, or were refused at submission."""
     columns = draft.columns
     if "start_time" not in columns or "alloc_tres" not in columns:
         return
@@ -424,10 +423,10 @@ def _never_started(draft: Draft) -> None:
 
 
 def _refuse_endless_waits(draft: Draft) -> None:
-    """Refuse rows that waited for longer than a job can last: with a wrong clock, a single row
-    would dominate the mean wait.
+    """Refuse jobs that waited for longer than a job can run: such a wait comes from a wrong clock,
+    and one would dominate the mean wait.
 
-    Times that are wrong in themselves are left to the check of times.
+    Times that are impossible on their own are checked elsewhere.
     """
     submit, start = (draft.millis(f"{name}_time") / 1000 for name in ("submit", "start"))
     sane = (submit >= EARLIEST.timestamp()) & (start < LATEST.timestamp())

@@ -1,7 +1,8 @@
-"""The output of ``sacct --json`` as the text that ``sacct --parsable2`` prints, a line per job.
+"""Converts the output of ``sacct --json`` to the text that ``sacct --parsable2`` prints, one line
+per job.
 
-Read are the shapes of 22.05 to 23.02 (plain numbers, one state) and of 23.11 and later (numbers
-that say whether they are set, lists of states). Times are instants: the text is in UTC.
+It reads the layouts of Slurm 22.05 to 23.02 (plain numbers, one state) and of 23.11 and later
+(numbers with a flag whether they are set, lists of states). Times in the text are in UTC.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _WORD = re.compile(r"[^,=|\s]{1,80}")
 
 
 class Readable(Protocol):
-    """A binary file."""
+    """A binary file that can be read."""
 
     def read(self, size: int, /) -> bytes:
         """Return the next bytes, b"" at the end."""
@@ -44,18 +45,19 @@ def is_json(head: bytes) -> bool:
 
 
 def is_sacct(head: bytes) -> bool:
-    """Return whether a JSON file that begins with these bytes is from sacct."""
+    """Return whether a JSON file that begins with these bytes is an output of sacct."""
     return is_json(head) and any(
         mark in head for mark in (b'"allocation_nodes"', b"dbv0.0.", b'"submission"')
     )
 
 
 class SacctText:
-    """A dump in JSON that is read as lines of text: a header, then a line for each job.
+    """The JSON output of sacct, which can be read as lines of text: a header, then one line for
+    each job.
 
-    A job that cannot be read is a line that no reader takes for a job, with its first bytes.
+    A job that cannot be read becomes a line with its first bytes, which no reader accepts as a job.
 
-    Raises TraceError while it is read: the file has no list of jobs, or ends before one is over.
+    Reading raises TraceError if the file has no list of jobs, or ends within a job.
     """
 
     def __init__(self, file: Readable, name: str) -> None:
@@ -66,7 +68,7 @@ class SacctText:
         return next(self._lines, b"")
 
     def read(self, size: int, rest_of_line: int = 0) -> bytes:
-        """Return whole lines of `size` bytes or a few more; b"" at the end."""
+        """Return whole lines, of `size` bytes or a few more in all; b"" at the end."""
         found, length = list[bytes](), 0
         while length < size and (line := self.readline()):
             found.append(line)
@@ -87,7 +89,8 @@ def _lines(file: Readable, name: str) -> Iterator[bytes]:
 
 
 class _Jobs:
-    """Yields the jobs of the list as (text, value); None for a value that cannot be read."""
+    """Yields (text, value) for each job in the list of jobs; the value is None if it cannot be
+    read."""
 
     def __init__(self, file: Readable, name: str) -> None:
         self._file, self._name = file, name
@@ -122,16 +125,15 @@ class _Jobs:
         )
 
     def _begin(self) -> None:
-        """Go to the first job. Raises TraceError if there is no list of jobs."""
+        """Move to the first job of the file. Raises TraceError if there is no list of jobs."""
         while (found := _JOBS.search(self._data)) is None:
             if len(self._data) > MOST or not self._more():
                 raise TraceError(f'{self._name} as sacct: this JSON has no list "jobs"')
         self._at = found.end()
 
     def _next(self) -> tuple[int, Any]:
-        """Return the place where the present object ends, and its value. If the object is cut,
-        or its quotes and brackets do not end: where the next one begins, and None.
-        """
+        """Return (position where the present job's object ends, its value). If the object is cut
+        off or never ends, return (position where the next object begins, None)."""
         while len(self._data) - self._at <= MOST:
             end = _end(self._data, self._at)
             job = None if end is None else _read(self._data[self._at : end])
@@ -185,9 +187,8 @@ def _read(raw: bytes) -> Any:
 
 
 def _fields(job: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns of a job as text. Raises LookupError, TypeError, ValueError or
-    AttributeError if `job` is not laid out as a job.
-    """
+    """Return the columns of a job as text, by sacct's name. Raises LookupError, TypeError,
+    ValueError or AttributeError if `job` does not have the layout of a job."""
     times, tres, state = job["time"], job.get("tres") or {}, _state(job["state"]["current"])
     association = job.get("association") or {}
     raw = str(int(job["job_id"]))
@@ -235,7 +236,7 @@ def _job_id(raw: str, job: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any, none: str = "") -> str:
-    """Return a whole number as text: "" if it is not set, `none` if it is without limit."""
+    """Return a whole number as text: "" if it is not set, `none` if it is unlimited."""
     if isinstance(value, Mapping):
         if value.get("infinite"):
             return none
@@ -256,17 +257,15 @@ def _moment(value: Any) -> str:
 
 
 def _state(current: Any) -> str:
-    """Return the state in one word: REQUEUED if it is among several (how this run ended, not
-    the job), otherwise the first.
-    """
+    """Return a job's state in one word. If there are several states, it is REQUEUED if that is
+    among them (so ended this run, not the job), otherwise the first."""
     words = [current] if isinstance(current, str) else list(current)
     return _plain("REQUEUED" if "REQUEUED" in words else words[0])
 
 
 def _exit_code(code: Any, state: str) -> str:
-    """Return ``status:signal`` of a job. Return "" for 0:0 of a job that did not complete:
-    release 22.05 writes that of failed jobs.
-    """
+    """Return ``status:signal`` of a job. Return "" for 0:0 of a job that did not complete: release
+    22.05 writes 0:0 for failed jobs."""
     code = code or {}
     status, signal = _number(code.get("return_code")) or "0", code.get("signal") or {}
     number = _number(signal.get("signal_id", signal.get("id"))) or "0"
@@ -287,7 +286,8 @@ def _tres(found: Any) -> str:
 
 
 def _free(value: Any) -> str:
-    """Return text that a user wrote, on one line, with bars replaced: a bar divides columns."""
+    """Return text that a user wrote as one line, with bars replaced, because a bar separates
+    columns."""
     return " ".join(_string(value).split()).replace("|", BAR)
 
 
@@ -296,8 +296,7 @@ def _plain(value: Any) -> str:
 
 
 def _string(value: Any) -> str:
-    """Return text that can be written as UTF-8: half characters replaced, "" for what is no
-    text.
-    """
+    """Return a text that can be written as UTF-8, with halves of surrogate pairs replaced. Return
+    "" if `value` is no text."""
     text = value if isinstance(value, str) else ""
     return text.encode("utf-8", "replace").decode()

@@ -1,7 +1,6 @@
-"""Records in the lines of a dump of `sacct`. Names and commands are free text, which may hold bars,
-line breaks and bytes of any encoding. Columns that cannot hold these tell where a record begins and
-ends.
-"""
+"""Joins the lines of a dump of `sacct` into records. Names and commands are free text, which may
+hold bars, line breaks and bytes of any encoding. The other columns cannot, and show where a record
+begins and ends."""
 
 from __future__ import annotations
 
@@ -47,13 +46,13 @@ HEADERLESS = tuple(
 
 
 class Records:
-    """Joins the lines of a dump into records.
+    """Joins the lines of a dump of sacct into records, one per job.
 
     Args:
-        names: names of its columns.
+        names: names of the dump's columns.
 
     Attributes:
-        recoded: lines that were in no UTF-8.
+        recoded: number of lines that were not UTF-8.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -65,14 +64,15 @@ class Records:
         self._open: list[bytes] = []  # lines of a record that has not ended
 
     def mend(self, data: bytes, *, last: bool = True) -> tuple[bytes, int]:
-        """Return lines with a record in each. Lines that were joined to another are left empty, so
-        that all keep their numbers.
+        """Return the lines of a block with one record per line. Lines that were joined to an
+        earlier one are left empty, so that all lines keep their numbers.
 
         Args:
-            last: no lines follow; else those of a record that has not ended wait for these.
+            last: whether no lines follow. Otherwise the lines of a record that has not ended are
+                held back for the next call.
 
         Returns:
-            the lines, and how many of those before come with them.
+            the lines, and how many lines held back by the call before are among them.
         """
         held, self._open = self._open, []
         if not held and self._sound(data):
@@ -82,9 +82,8 @@ class Records:
         return b"".join(line + b"\n" for line in found), len(held)
 
     def _sound(self, data: bytes) -> bool:
-        """Return whether the lines need no closer look: all ASCII, with the right number of
-        bars each.
-        """
+        """Return whether the lines need no repair: all are ASCII, and each has the right number of
+        bars."""
         raw = np.frombuffer(data, np.uint8)
         if not len(raw) or not data.isascii():
             return False
@@ -123,9 +122,8 @@ class Records:
         self._open = lines[at:]
 
     def _goes_on(self, line: bytes) -> bool:
-        """Return whether a line continues the last record: that ends in free text, and the line
-        is short and begins no record.
-        """
+        """Return whether a line continues the record before. It does if the last column is free
+        text and the line is short and does not begin a record."""
         first, bar, _ = line.decode("utf-8", "replace").partition("|")
         begins = bar and self._sure[:1] and self._sure[0][0] == 0 and self._stands_first(first)
         short = line.count(b"|") < self._width - 1
@@ -153,9 +151,8 @@ class Records:
         return None, 0
 
     def whole(self, line: bytes) -> bytes | None:
-        """Return the line with bars of free text hidden, or None where it is no record, or can be
-        read as one in several ways.
-        """
+        """Return the line with the bars in free text replaced. Return None if the line is no
+        record, or if it can be read as a record in several ways."""
         values = line.removesuffix(b"\r").decode("utf-8", "replace").split("|")
         extra = len(values) - self._width
         if extra < 0 or extra > MOST_BARS:
@@ -171,9 +168,8 @@ class Records:
         return next(iter(found)).encode() if len(found) == 1 else None
 
     def _splits(self, values: list[str], extra: int) -> Iterator[list[str]]:
-        """Yield the ways to split a line with `extra` bars that stand in free text; those in
-        the last column come first.
-        """
+        """Yield the ways to split a line into columns, if `extra` of its bars are part of free
+        text. Ways with these bars in the last column come first."""
         ways = combinations_with_replacement(self._free[::-1], extra)
         for chosen in islice(ways, MOST_WAYS):
             many = {at: chosen.count(at) for at in chosen}
@@ -188,8 +184,11 @@ class Records:
 
 
 def headerless(line: bytes, split: Callable[[bytes], list[str]]) -> tuple[str, ...]:
-    """Return the columns of a dump without a header, judged by its first line; () where they are
-    not known.
+    """Return the names of the columns of a dump without a header line, recognised by its first
+    line; () if they are not recognised.
+
+    Args:
+        split: splits a line at its bars.
     """
     width = len(split(line))
     for names in HEADERLESS:
@@ -199,7 +198,7 @@ def headerless(line: bytes, split: Callable[[bytes], list[str]]) -> tuple[str, .
 
 
 def is_data(values: Sequence[str]) -> bool:
-    """Return whether a first line holds a job rather than names of columns."""
+    """Return whether the first line of a dump holds a job rather than names of columns."""
     times = [
         value for value in values if value and value[:1].isdecimal() and _TIME.fullmatch(value)
     ]

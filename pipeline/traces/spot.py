@@ -1,4 +1,4 @@
-"""Alibaba's jobs of 2026 with spot GPUs (cluster-trace-v2026-spot-gpu)."""
+"""Reads Alibaba's trace of 2026 with jobs on spot GPUs (cluster-trace-v2026-spot-gpu)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pipeline.traces.tables import TableAdapter
 
 
 class Spot(TableAdapter):
-    """``job_info_df.csv``: times are seconds since the first job; requests are per worker.
+    """Reads ``job_info_df.csv``. Times are seconds since the first job; requests are per worker.
 
     A worker that asks for part of a GPU counts as one GPU, of which ``gpu_share`` is used; so does
-    the last GPU of a worker that asks for, say, 1.5. No state, no start: how a job ended, or
-    whether it was preempted, the trace does not say.
+    the last GPU of a worker that asks for, say, 1.5. The trace has no states and no starts: it does
+    not say how a job ended or whether it was preempted.
     """
 
     name = "spot2026"

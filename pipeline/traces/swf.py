@@ -1,4 +1,4 @@
-"""The Standard Workload Format 2.2 of the Parallel Workloads Archive.
+"""Reads the Standard Workload Format 2.2 of the Parallel Workloads Archive.
 
 https://www.cs.huji.ac.il/labs/parallel/workload/swf.html. The format knows processors, not GPUs: a
 processor counts as a GPU.
@@ -50,14 +50,14 @@ _EDGES = re.compile(
 
 
 class Swf(Adapter):
-    """Eighteen numbers a line; ``;`` starts a header comment; -1 means unknown.
+    """Reads files with eighteen numbers per line; ``;`` starts a header comment; -1 means unknown.
 
     ``gpus`` are the processors requested, else those allocated. ``vc`` is the queue, else the
-    partition; queue and partition go by the name their header line gives them, if there is one.
-    ``UnixStartTime`` of the header is the origin, unless one is declared; a file without it, or
-    with 0 as converters write it, needs one declared. Submissions that are Unix seconds already
-    are taken as that (``absolute_times``). What was cancelled in the queue never started: its wait
-    is the time to its cancellation.
+    partition; queues and partitions have the names that the header gives them, if there is one.
+    ``UnixStartTime`` of the header is the origin, unless one is declared; for a file without it, or
+    with 0 as converters write it, an origin must be declared. Submission times that are already
+    Unix times are read as such (``absolute_times``). A job that was cancelled in the queue never
+    started; its wait is the time until the cancellation.
     """
 
     name = "swf"
@@ -118,7 +118,7 @@ def _numeric(row: list[str]) -> bool:
 
 
 class _Header:
-    """What the comments at the top of a file state."""
+    """The comments at the top of a file: origin, and names of queues and partitions."""
 
     def __init__(self, options: Options) -> None:
         self.origin = options.origin
@@ -139,9 +139,8 @@ class _Header:
                 self.names[key][number] = name
 
     def check(self, submits: list[float]) -> None:
-        """Take submissions as seconds since the epoch, not as offsets, if they are large
-        enough.
-        """
+        """Read the submission times as seconds since the epoch, not as offsets, if the smallest of
+        `submits` is so large that it must be one."""
         if submits and min(submits) >= EARLIEST.timestamp():
             self.origin, self.assumed = datetime(1970, 1, 1, tzinfo=UTC), False
             self.absolute = True
@@ -195,7 +194,8 @@ def _map_status(draft: Draft) -> None:
 
 
 def _known(draft: Draft, *names: str) -> Any:
-    """Return for each row the first of these fields that is not -1; NaN if all are."""
+    """Return, for each row, the value of the first of the fields `names` that is not -1; NaN if all
+    are."""
     values = np.full(len(draft), np.nan)
     for name in names:
         field = draft.number(name)
@@ -204,5 +204,6 @@ def _known(draft: Draft, *names: str) -> Any:
 
 
 def _names(numbers: Any, names: dict[str, str]) -> Any:
-    """Return numbers as labels: the name in `names`, otherwise the number; null for -1."""
+    """Return numbers as labels: the name that `names` gives a number, otherwise the number itself;
+    null for -1."""
     return map_unique(numbers, lambda n: None if n == "-1" else names.get(n, n), LABEL)

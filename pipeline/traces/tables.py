@@ -1,4 +1,4 @@
-"""Base of the adapters that read one delimited file, a job a line."""
+"""The base class of adapters that read one delimited file with one job per line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pipeline.traces.text import Block, blocks
 
 
 class TableAdapter(Adapter):
-    """Reads a file with a header line and a job on each further line.
+    """Base class of formats with a header line and one job on each further line.
 
-    A format says what its columns are and, in ``convert``, how the schema follows from them.
+    A subclass names its columns, and computes the fields of the schema from them in ``convert``.
 
     Class attributes:
-        columns: what is read of the file.
-        delimiter: one character.
-        states: the source's states.
+        columns: the columns to read.
+        delimiter: the character between columns.
+        states: the source's names of states -> states of the schema.
     """
 
     columns: ClassVar[tuple[Column, ...]]
@@ -33,9 +33,8 @@ class TableAdapter(Adapter):
     states: ClassVar[Mapping[str, State]] = {}
 
     def sniff(self, path: Path) -> float:
-        """Return how sure the adapter is, by the header: 0 unless every required column is there;
-        more known columns make it more sure.
-        """
+        """Return how sure the adapter is that it can read the file, 0 to 1, by its header line: 0
+        unless every required column is there, and more if more of the columns are known."""
         names = split_header(head(path).split(b"\n", 1)[0], self.delimiter)
         if not names or any(c.required and c.source not in names for c in self.columns):
             return 0.0
@@ -43,7 +42,7 @@ class TableAdapter(Adapter):
         return 0.5 + 0.5 * sum(name in known for name in names) / len(names)
 
     def layout(self, names: list[str], path: Path) -> Layout:
-        """Return the layout by which lines below a header with these names are read."""
+        """Return the layout for parsing a file with these column names."""
         return layout_for(names, self.columns, f"{path.name} as {self.name}", self.delimiter)
 
     def read(self, path: Path, options: Options) -> Iterator[Batch]:
@@ -69,17 +68,18 @@ class TableAdapter(Adapter):
 
     @abstractmethod
     def convert(self, draft: Draft, options: Options) -> None:
-        """Turn the parsed columns of ``draft`` into those of the schema, in place."""
+        """Replace the parsed columns of ``draft`` by the fields of the schema, in place."""
 
     def map_states(self, draft: Draft) -> None:
-        """Map column ``state`` by ``states``."""
+        """Replace the column ``state`` of ``draft`` by states of the schema, using the mapping
+        ``states``. Unknown ones give warnings."""
         draft.columns["state"], odd = states(draft.columns["state"], self.states)
         draft.warnings.update(odd)
 
     def localise(self, draft: Draft, zone: str, *names: str, after: Any = None) -> None:
-        """Convert columns of clock times to UTC, in place. Where a clock change makes a time
-        ambiguous, choose the one that is not before the previous column (`after` for the first).
-        """
+        """Convert the columns `names` of clock times to UTC, in place. Where a clock change makes a
+        time ambiguous, choose the time that is not before the one in the previous column (for the
+        first column, in `after`)."""
         previous = after
         for name in names:
             if name in draft.columns:
@@ -89,7 +89,7 @@ class TableAdapter(Adapter):
 
 
 def split_first_line(block: Block) -> tuple[bytes, Block]:
-    """Return the first line that is not blank, and the rest of the block."""
+    """Return (first line that is not blank, rest of the block)."""
     data, line = block.data, block.first_line
     while data:
         first, _, data = data.partition(b"\n")

@@ -1,4 +1,4 @@
-"""Text files read in blocks of whole lines."""
+"""Reads text files in blocks of whole lines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Block:
 
     Attributes:
         data: the lines.
-        first_line: 1-based number of the first one.
+        first_line: number of the first line in the file, from 1.
     """
 
     def __init__(self, data: bytes, first_line: int) -> None:
@@ -43,18 +43,17 @@ class Block:
 
     @cached_property
     def ends(self) -> np.ndarray[Any, Any]:
-        """Position of the newline that ends each line."""
+        """The position in `data` of the newline that ends each line."""
         return np.flatnonzero(np.frombuffer(self.data, np.uint8) == NEWLINE)
 
     @cached_property
     def starts(self) -> np.ndarray[Any, Any]:
-        """Position of the first byte of each line."""
+        """The position in `data` of the first byte of each line."""
         return np.concatenate([[0], self.ends[:-1] + 1])
 
     def text(self, line: int) -> str:
-        """Return the text of a line by its number in the file, without its end, cut to the length
-        that is kept.
-        """
+        """Return the text of the line with this number in the file, without its end. It is cut to
+        the length that the quarantine (file of refused rows) keeps."""
         index = line - self.first_line
         raw = self.data[int(self.starts[index]) : int(self.ends[index])]
         return shorten(raw.removesuffix(b"\r").decode("utf-8", "replace"))
@@ -64,7 +63,7 @@ def blocks(file: Lines) -> Iterator[Block]:
     """Yield a file as blocks of whole lines; a missing last newline is added.
 
     Raises:
-        TraceError: a line is longer than ``MAX_LINE_BYTES``: this is no text trace.
+        TraceError: a line is longer than ``MAX_LINE_BYTES``: the file is no trace in text.
     """
     line = 1
     while data := file.read(BLOCK_BYTES, rest_of_line=MAX_LINE_BYTES):

@@ -1,4 +1,4 @@
-"""Reading a device from outside: one protocol, several sources."""
+"""Reading a device from outside: the protocol `Sampler`, which several sources implement."""
 
 from __future__ import annotations
 
@@ -47,21 +47,23 @@ class Sampler(Protocol):
     """A source of readings about one device and one process tree.
 
     Attributes:
-        device: what its figures describe. CPU figures never stand in for GPU figures.
-        missing: "channel.field" -> why it cannot be had here; grows as sources refuse.
+        device: whether the figures describe GPUs or the CPU. CPU figures are never given as GPU
+            figures.
+        missing: "channel.field" -> why this field cannot be read here; entries are added when a
+            source refuses one.
     """
 
     device: Device
     missing: dict[str, str]
 
     def begin(self) -> None:
-        """Called when a recording begins. What was read before is not shown in it again."""
+        """Called when a recording begins. From then on, readings do not include what was read
+        before."""
         ...
 
     def read(self, pids: Sequence[int]) -> Reading:
-        """Return all readings; called at 5-10 Hz. Rates are since the previous call, so the first
-        call gives none.
-        """
+        """Return all readings; called at 5-10 Hz. Rates are those since the previous call, so the
+        first call returns no rates."""
         ...
 
     def read_fast(self, pids: Sequence[int]) -> Reading:
@@ -69,7 +71,7 @@ class Sampler(Protocol):
         ...
 
     def describe(self) -> list[dict[str, object]]:
-        """Return what is watched: names, ids, sizes."""
+        """Return the devices that are sampled, with names, ids and sizes."""
         ...
 
     def close(self) -> None: ...
@@ -77,7 +79,7 @@ class Sampler(Protocol):
 
 @dataclass
 class Combined:
-    """Several samplers read as one."""
+    """Several samplers read as one: their readings are merged."""
 
     parts: Sequence[Sampler]
     device: Device = field(init=False)
@@ -120,7 +122,8 @@ class Combined:
 
 
 class Rate:
-    """Turns a counter into a rate; forgets a counter that was reset."""
+    """Turns readings of a counter into rates per second. If the counter was reset, it starts
+    again."""
 
     def __init__(self) -> None:
         self._last: tuple[float, float] | None = None

@@ -1,7 +1,8 @@
-"""DCGM's profiling fields, where its Python bindings and a host engine are installed.
+"""Samples DCGM's profiling fields, if its Python bindings and a host engine are installed.
 
-Gives on Volta to Ada what `profiler.samplers.gpm` gives from Hopper on. The bindings come with the
-datacenter-gpu-manager package, not from PyPI, and are looked for where it puts them.
+It gives on GPUs from Volta to Ada what `profiler.samplers.gpm` gives from Hopper on. The bindings
+come with the datacenter-gpu-manager package, not from PyPI, and are looked for in that package's
+folders.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ UPDATE_US = 100_000
 
 
 def bindings() -> Any:
-    """Return the `DcgmReader` module, or None when DCGM is not installed."""
+    """Return DCGM's Python module `DcgmReader`, or None if it is not installed or cannot be
+    imported."""
     extra = os.environ.get("DCGM_PYTHON", "")
     for place in (extra, *PLACES):
         if place and (Path(place) / "DcgmReader.py").is_file():
@@ -47,7 +49,8 @@ def bindings() -> Any:
 
 
 class DcgmSampler:
-    """SM activity and the like for whole GPUs, from the host engine's latest values."""
+    """Samples SM activity and other profiling fields of whole GPUs: the latest values of DCGM's
+    host engine."""
 
     device: Device = "gpu"
 

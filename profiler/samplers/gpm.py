@@ -1,7 +1,7 @@
 """GPU performance monitoring through NVML (Hopper and later): SM activity, tensor cores, DRAM.
 
-The counters that DCGM offers as profiling fields, without its daemon. A figure is the mean between
-two samples; each reading compares with the one before.
+These are the counters that DCGM offers as profiling fields, read without its daemon. A figure is
+the mean since the reading before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ VERSION = 1
 
 
 class Gpm:
-    """Two alternating samples of one GPU, or of one MIG instance of it."""
+    """Reads the counters of one GPU, or of one MIG instance of it. Each reading needs two samples,
+    the former and a new one."""
 
     FIELDS: ClassVar[tuple[str, ...]] = tuple(METRICS.values())
     STEPS: ClassVar[tuple[str, ...]] = ("sm_active_pct", "dram_pct")  # where a step shows
@@ -49,9 +50,10 @@ class Gpm:
             self.nvml.nvmlGpmMigSampleGet(self.handle, self.instance, sample)
 
     def read(self) -> Reading:
-        """Return the means since the previous reading, percent; NaN where one metric is refused.
+        """Return the means since the previous reading, percent; NaN for a metric that the driver
+        refuses.
 
-        Empty where the previous one was of another recording (`begins`).
+        Return {} for the first reading of a recording (`begins`).
         """
         self._take(self._new)
         if self.begins:

@@ -1,5 +1,5 @@
-"""CPU, memory and I/O of a process tree with psutil: the whole profile where there is no GPU, and
-the host's side of it where there is one. Its figures carry the channel ``host``."""
+"""Samples CPU, memory and I/O of a process tree with psutil. Without a GPU this is the whole
+profile, with one it is the host's part. The channel of its figures is ``host``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cpu_name() -> str:
 
 
 class HostSampler:
-    """Reads the processes of a tree. What an ended process had used stays in the sums."""
+    """Samples the processes of a tree. What ended processes used stays in the sums."""
 
     device: Device = "cpu"
 
@@ -84,9 +84,8 @@ class HostSampler:
             self._write[pid] = counters.write_chars
 
     def read_fast(self, pids: Sequence[int]) -> Reading:
-        """Return the memory and main-thread CPU of the few heaviest processes, where training steps
-        show.
-        """
+        """Return the memory and the main-thread CPU use of the few heaviest processes. Training
+        steps show in these. Return {} if one of them has ended."""
         if tuple(pids) != self._watched:
             self._watch(pids)
         rss = cpu = 0.0

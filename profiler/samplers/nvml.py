@@ -1,9 +1,10 @@
-"""NVIDIA GPUs through NVML (nvidia-ml-py): which there are, whether they are free, and sampling.
+"""NVIDIA GPUs through NVML (nvidia-ml-py): lists them, checks whether they are free, and samples
+them.
 
-Every quantity is a *probe*. A probe that the driver refuses for good (not supported, no permission,
-MIG) is dropped and its reason kept in `missing`; a passing failure yields NaN. After a reset of the
-driver or of a GPU the library is initialised again. The `pynvml` module is a parameter, so that
-tests can stand a fake in its place.
+Every quantity is read by a *probe*. A probe that the driver refuses for good (not supported, no
+permission, MIG) is dropped, and its reason kept in `missing`; a temporary failure yields NaN. After
+a reset of the driver or of a GPU the library is initialised again. The `pynvml` module is a
+parameter, so that tests can pass a fake one.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ class Gpu:
     """A GPU, or a MIG device of one.
 
     Attributes:
-        label: how it is addressed: ``0``, or ``0:1`` for the second MIG device of GPU 0.
-        uuid: what CUDA_VISIBLE_DEVICES takes.
-        memory_mib: NaN where the driver does not give it.
-        unified: its memory is the host's, too.
+        label: name used in options: ``0``, or ``0:1`` for the second MIG device of GPU 0.
+        uuid: id that CUDA_VISIBLE_DEVICES takes.
+        memory_mib: memory of the device, MiB; NaN if the driver does not give it.
+        unified: whether GPU and host share one memory.
     """
 
     label: str
@@ -78,7 +79,8 @@ class Gpu:
 
 
 def open_nvml(module: Any = None) -> Any:
-    """Return the initialised pynvml module. Raises DriverMissing with the reason."""
+    """Return the initialised pynvml module. Raises DriverMissing, which says whether the module or
+    the driver is missing."""
     if module is None:
         try:
             module = importlib.import_module("pynvml")
@@ -105,11 +107,11 @@ def _decode(value: str | bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the driver tells about the GPUs of this host.
+    """The GPUs of this host, as the driver reports them.
 
     Attributes:
-        gpus: those that answer; one in MIG mode is replaced by its MIG devices.
-        silent: why the others do not, by label.
+        gpus: the GPUs that answer; a GPU in MIG mode is replaced by its MIG devices.
+        silent: label -> why this GPU does not answer, for the others.
     """
 
     gpus: list[Gpu]
@@ -125,7 +127,7 @@ class Survey:
 def survey(nvml: Any) -> Survey:
     """Return the GPUs of this host. An error at one GPU does not hide the others.
 
-    Raises DriverSilent: not even their number is known.
+    Raises DriverSilent if the driver does not even give their number.
     """
     found = Survey([], {})
     for index in range(count(nvml)):
@@ -137,8 +139,7 @@ def survey(nvml: Any) -> Survey:
 
 def count(nvml: Any) -> int:
     """Return the number of GPUs of this host, including those that do not answer. Raise
-    DriverSilent.
-    """
+    DriverSilent if the driver does not answer."""
     try:
         return int(nvml.nvmlDeviceGetCount())
     except nvml.NVMLError as error:
@@ -146,7 +147,8 @@ def count(nvml: Any) -> int:
 
 
 def survey_one(nvml: Any, index: int) -> Survey:
-    """Return one GPU; where it is in MIG mode, its MIG devices."""
+    """Return the survey of the GPU with number `index`: the GPU, or its MIG devices if it is in MIG
+    mode."""
     try:
         return Survey(_at(nvml, index), {})
     except nvml.NVMLError as error:
@@ -156,7 +158,8 @@ def survey_one(nvml: Any, index: int) -> Survey:
 
 
 def list_gpus(nvml: Any) -> list[Gpu]:
-    """Return the GPUs that answer. One in MIG mode is replaced by its MIG devices."""
+    """Return the GPUs of this host that answer. A GPU in MIG mode is replaced by its MIG
+    devices."""
     return survey(nvml).gpus
 
 
@@ -181,8 +184,11 @@ def _at(nvml: Any, index: int) -> list[Gpu]:
 
 
 def _gpu(nvml: Any, label: str, handle: Any, parent: Any = None) -> Gpu:
-    """Return one GPU with all that the driver tells of it. Raises NVMLError if it is lost, or
-    has no UUID to be used by.
+    """Return a `Gpu` with all that the driver reports of it. Raises NVMLError if the GPU is lost,
+    or has no UUID.
+
+    Args:
+        parent: handle of the GPU that a MIG device is part of.
     """
     instance = None
     if parent is not None:
@@ -224,7 +230,9 @@ def _shares_pages(nvml: Any, handle: Any) -> bool:
 
 def choose(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Gpu]:
     """Return GPUs by label (``0``, ``0:1``) or UUID, all of `wanted` in that order. A UUID may be
-    cut short as CUDA accepts it.
+    shortened to its beginning, as for CUDA.
+
+    Raises NoSuchGpu if a GPU does not exist, and BadOption if the beginning of a UUID is ambiguous.
     """
     found: list[Gpu] = []
     for name in wanted:
@@ -267,9 +275,8 @@ def check_free(nvml: Any, gpus: Iterable[Gpu]) -> None:
 
 
 def _owners(nvml: Any, gpu: Gpu) -> list[int]:
-    """Return the process ids that compute on a GPU, without a server of MPS, which stays
-    between its clients; [] if the driver does not tell.
-    """
+    """Return the pids of the processes that compute on a GPU; [] if the driver does not report
+    them. The MPS server is left out, because it stays when no client computes."""
     try:
         found = [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(gpu.handle)]
         return [pid for pid in found if procs.name(pid) != MPS]
@@ -278,9 +285,8 @@ def _owners(nvml: Any, gpu: Gpu) -> list[int]:
 
 
 def _memory(nvml: Any, handle: Any) -> float:
-    """Return the device memory in use, MiB, without what the driver keeps if it can tell the
-    two apart.
-    """
+    """Return the device memory in use, MiB. The driver's own reserve is left out if the driver
+    reports it."""
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, version=MEMORY_V2)
     except (nvml.NVMLError, TypeError):
@@ -308,7 +314,7 @@ Probe = Callable[[Sequence[int], float], Reading]
 
 
 class _Watch:
-    """The probes of one GPU."""
+    """The probes of one GPU: one function for each quantity that is read."""
 
     def __init__(self, nvml: Any, gpu: Gpu, missing: dict[str, str]) -> None:
         self.nvml, self.gpu, self.missing = nvml, gpu, missing
@@ -354,7 +360,8 @@ class _Watch:
             self.missing[f"{self.gpu.channel}.{name}"] = why
 
     def _drop(self, fields: Iterable[str], error: Exception) -> bool:
-        """Note that the driver refused `fields`. Return whether it will for good."""
+        """Record in `missing` that the driver refused `fields`. Return whether it always will, so
+        that the probe can be dropped."""
         number = getattr(error, "value", 0)
         self.lost = self.lost or number in LOST
         why = FOR_GOOD.get(number) or LOST.get(number)
@@ -446,8 +453,11 @@ class _Watch:
         return {"tree_util_pct": float(sum(s.smUtil for s in latest.values())) if latest else NAN}
 
     def _fields(self, ids: Sequence[int | tuple[int, int]]) -> list[float]:
-        """Return field values as numbers; NaN for one that the driver lacks, for all if it
-        fails.
+        """Return the values of NVML fields; NaN for a field that the driver lacks, and for all if
+        the call fails.
+
+        Args:
+            ids: numbers of the fields, some with a scope.
         """
         try:
             values = self.nvml.nvmlDeviceGetFieldValues(self.gpu.handle, list(ids))
@@ -493,16 +503,15 @@ class _Watch:
         self.free()
 
     def free(self) -> None:
-        """Close what this holds of the library."""
+        """Close the GPM samples that this holds in the NVML library."""
         if self.gpm is not None:
             self.gpm.close()
             self.fast_gpm.close()
             self.gpm, self.fast = None, [self._power]
 
     def again(self) -> _Watch:
-        """Return the probes of the same GPU, found by its UUID in a library that was
-        initialised again.
-        """
+        """Return new probes of the same GPU, after the NVML library was initialised again. The GPU
+        is found by its UUID."""
         handle, parent = self.nvml.nvmlDeviceGetHandleByUUID(self.gpu.uuid), self.gpu.parent
         if self.gpu.mig:
             parent = self.nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
@@ -515,7 +524,8 @@ class _Watch:
 
 
 def field_number(value: Any) -> float:
-    """Return the number in an nvmlFieldValue_t, whichever member of its union holds it."""
+    """Return the number in an nvmlFieldValue_t, from the member of its union that its type names;
+    NaN if the field was not read."""
     if value.nvmlReturn != 0:
         return NAN
     member = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
@@ -524,7 +534,7 @@ def field_number(value: Any) -> float:
 
 
 class NvmlSampler:
-    """Samples the chosen GPUs; channels are ``gpu0``, ``gpu0:1`` and so on."""
+    """Samples the chosen GPUs. Their channels are named ``gpu0``, ``gpu0:1`` and so on."""
 
     device: Device = "gpu"
 
@@ -551,9 +561,8 @@ class NvmlSampler:
         return found
 
     def _reopen(self) -> None:
-        """Initialise the NVML library again, and find every GPU again. Other users of the library
-        in this process must do the same.
-        """
+        """Initialise the NVML library again, and find every sampled GPU again. Other users of the
+        library in this process must find theirs again, too."""
         for watch in self._watches:
             watch.free()
             watch.lost = True

@@ -1,5 +1,7 @@
-"""Forecasts of how much is about to arrive. Lucid's mode switch and its profiling partition read
-them.
+"""Forecasts of how many jobs and GPUs are about to be asked for.
+
+Policies use them to decide whether jobs should share GPUs now (Lucid's mode switch), and the
+profiling partition uses them to return nodes.
 """
 
 from __future__ import annotations
@@ -14,34 +16,37 @@ AHEAD = 5  # bins of ten minutes, as in the published recipe
 
 
 class ArrivalForecaster(Protocol):
-    """Mean arrivals per ten-minute bin over the next five bins."""
+    """A forecaster of the mean number of jobs, and of GPUs asked for, per ten-minute bin over the
+    next five bins."""
 
     def submitted(self, gpus: int, now: float) -> None:
         """Record that a job of `gpus` GPUs arrived."""
         ...
 
     def jobs(self, now: float) -> float:
-        """Return the jobs forecast per bin."""
+        """Return the forecast mean number of jobs that arrive per bin."""
         ...
 
     def gpus(self, now: float) -> float:
-        """Return the GPUs forecast to be asked for per bin."""
+        """Return the forecast mean number of GPUs that arriving jobs ask for per bin."""
         ...
 
     def remember(self) -> list[tuple[float, int]]:
-        """Return the arrivals that later forecasts need, as pairs (time, number of GPUs)."""
+        """Return the recorded arrivals that later forecasts need, as pairs (time, number of
+        GPUs)."""
         ...
 
     def restore(self, arrivals: list[tuple[float, int]]) -> None:
-        """Replace the known arrivals by these."""
+        """Replace the recorded arrivals by `arrivals`, as `remember` returned them."""
         ...
 
 
 class TableForecaster:
-    """A forecast made beforehand: one value per bin from `start` (seconds since the epoch).
+    """A forecaster that reads its answers from a table: one value per bin from `start` (seconds
+    since the epoch).
 
-    Past its end packing stays on (`jobs` is infinite) and no node need be kept for profiling
-    (`gpus` is 0).
+    After the table's last bin, `jobs` is infinite, so that packing stays on, and `gpus` is 0, so
+    that no node need be kept for profiling.
     """
 
     in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
@@ -52,7 +57,7 @@ class TableForecaster:
         self._gpus = list(gpus)
 
     def submitted(self, gpus: int, now: float) -> None:
-        """Do nothing: a table learns nothing."""
+        """Do nothing: the table is fixed, and learns nothing from arrivals."""
 
     def remember(self) -> list[tuple[float, int]]:
         return []
@@ -73,7 +78,8 @@ class TableForecaster:
 
 
 class RecentForecaster:
-    """Forecasts that the next hour is like the last: the mean of the past six bins."""
+    """A forecaster which expects that the next hour is like the last: the mean of the past six
+    bins."""
 
     def __init__(self) -> None:
         self._arrivals: deque[tuple[float, int]] = deque()

@@ -1,4 +1,4 @@
-"""What a policy declares of itself. The core checks that it keeps to it."""
+"""What a policy declares that it can do. The core checks that the policy keeps to it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a policy can do and wants.
+    """What a policy can do, and what it needs from the core.
 
     Attributes:
-        preemptive: may stop a running job.
-        restarts: a job that it stopped begins again from nothing.
-        oracle: reads the truth (`Turn.oracle`). It is not ranked with the others.
-        twin: decides as another scheduler does, for nodes and jobs that stay as they are.
-        keeps_priorities: goes by the priorities of the scheduler it stands in front of.
-        by_limits: takes jobs to run for as long as their time limits allow.
-        profiles: wants a profiling stage in front of the queues.
-        profiles_waiting: the stage profiles jobs that have to wait, not at every job first.
-        watches_runs: learns the profile of a job while it runs on GPUs of its own.
-        watch_s: after so many seconds of it where there is no profiling stage; None = never.
-        pace_s: `pair_speed_observed` is called after so many seconds together; None = never.
-        packs: may put two jobs on one GPU.
-        packs_narrower: may put a job on some of the GPUs of a run that has more.
-        own_pairs: judges pairs by itself, and asks no pair predictor.
-        borrows: starts jobs on idle GPUs of other virtual clusters.
-        estimates: asks the estimator for durations.
-        places_cpus: starts jobs that ask for no GPU, too.
-        mixes_types: can place on a cluster with several types of GPU.
-        memory_margin_mib: memory of a GPU, which the members of a pair must leave free, MiB.
+        preemptive: the policy may stop a running job.
+        restarts: a job that the policy stopped loses its work, and begins again from nothing.
+        oracle: the policy reads true durations (`Turn.oracle`). It is not ranked with the others.
+        twin: the policy imitates another scheduler (Slurm), on nodes and with jobs that stay as
+            they are.
+        keeps_priorities: the policy orders jobs by the priorities of the scheduler whose cluster it
+            advises on.
+        by_limits: the policy assumes that each job runs for as long as its time limit allows.
+        profiles: the policy wants a profiling stage in front of the queues.
+        profiles_waiting: the stage profiles only jobs that have to wait, instead of every job
+            first.
+        watches_runs: the policy learns the profile of a job while the job runs on GPUs of its own.
+        watch_s: where there is no profiling stage, seconds that a job runs alone until its profile
+            is taken; None: it is never taken.
+        pace_s: seconds that two jobs share GPUs until `pair_speed_observed` is called; None: it is
+            never called.
+        packs: the policy may put two jobs on one GPU.
+        packs_narrower: the policy may put a job on some of the GPUs of a run that has more.
+        own_pairs: the policy judges pairs of jobs by itself, and asks no pair predictor.
+        borrows: the policy starts jobs on idle GPUs of other virtual clusters.
+        estimates: the policy asks the estimator for durations.
+        places_cpus: the policy also starts jobs that ask for no GPU.
+        mixes_types: the policy can place jobs on a cluster with several types of GPU.
+        memory_margin_mib: memory of a GPU that the two jobs of a pair must leave free, MiB.
     """
 
     preemptive: bool = False

@@ -1,7 +1,7 @@
 """How many GPUs one waiting job may count on, counted in one place.
 
-What a job is promised and forecast, why a policy says that it waits, and the sentences about it
-derive from this value, so that they cannot contradict each other.
+The start that a job is promised, the forecast of its start, the reason why it waits, and the
+sentences about these all derive from this count, so that they cannot contradict each other.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Capacity:
         owned: GPUs of the nodes of the virtual cluster.
         lent: owned GPUs on nodes that are in the profiling partition now.
         unsuited: GPUs of another type than the job asks for.
-        closed: GPUs of the type asked for on which nothing new starts, busy or not: those of
-            drained nodes, and those that are closed alone.
-        used: open GPUs that one job or two jobs use.
-        shared: GPUs that two jobs use, closed ones included.
-        free: open GPUs that no job uses, including those that are kept.
+        closed: GPUs of the type asked for on which no job may start, busy or not: all GPUs of
+            drained nodes, and GPUs that were closed one by one.
+        used: open GPUs on which one or two jobs run.
+        shared: GPUs on which two jobs run, closed GPUs included.
+        free: open GPUs on which no job runs, including those that are kept.
         kept: free GPUs that are kept for another waiting job.
         holds: whether the job would fit on the open GPUs if no other job were there.
-        holds_opened: whether it would fit if the closed GPUs were open as well.
+        holds_opened: whether the job would fit if the closed GPUs were open as well.
     """
 
     need: int
@@ -55,17 +55,19 @@ class Capacity:
 
     @property
     def limit(self) -> int:
-        """GPUs of the type asked for that are here, closed ones included."""
+        """GPUs of the asked type in the virtual cluster that are not lent, closed GPUs included."""
         return self.owned - self.lent - self.unsuited
 
     @property
     def open(self) -> int:
-        """GPUs that the job may have once they are free."""
+        """GPUs that the job may get once no other job runs on them: `limit` without the closed
+        ones."""
         return self.limit - self.closed
 
     @property
     def obstacle(self) -> Obstacle:
-        """Why no GPUs could be found here for a job."""
+        """The obstacle because of which the job could not be placed: closed GPUs, free GPUs on too
+        many nodes, or too few free GPUs."""
         if self.holds_opened and not self.holds:
             return Obstacle.CLOSED
         return Obstacle.SCATTERED if self.need <= self.free else Obstacle.BUSY
@@ -74,11 +76,11 @@ class Capacity:
 def capacity(
     cluster: Cluster, pool: Pool, job: Job, kept_for_it: Iterable[tuple[int, int]] = ()
 ) -> Capacity:
-    """Return what a job may count on in a pool.
+    """Return how many GPUs a job may count on in a pool of nodes.
 
     Args:
-        pool: pool of its virtual cluster, or the profiling partition.
-        kept_for_it: GPUs that are kept for this job.
+        pool: the pool of the job's virtual cluster, or the profiling partition.
+        kept_for_it: GPUs that are kept for this job, as (node, bit mask) pairs.
     """
     nodes = suiting(cluster, pool, job)
     fits = None if nodes == ALL else [node for node in pool.nodes() if nodes >> node & 1]
@@ -117,7 +119,8 @@ def capacity(
 def nodes_looked_at(
     cluster: Cluster, pool: Pool, job: Job, kept_for_it: Iterable[tuple[int, int]] = ()
 ) -> NodesLookedAt:
-    """Return the nodes of a pool by what keeps a job from them; as `capacity` its arguments."""
+    """Return how many nodes of a pool are closed to a job, by what keeps the job from them. The
+    arguments are those of `capacity`."""
     suits_it, own, held = suiting(cluster, pool, job), dict(kept_for_it), dict(pool.kept())
     found, most_free = Counter[str](), 0
     for node in pool.nodes():
@@ -138,13 +141,14 @@ def nodes_looked_at(
 
 
 class Keeps(Protocol):
-    """What a capacity asks of a policy: which GPUs are kept for whom, and what is promised."""
+    """The part of a policy that `capacity_of` needs: which GPUs are kept for which job, and what is
+    promised."""
 
     def reservation(self, vc: str) -> tuple[str, Placement] | None: ...
 
 
 class Has(Protocol):
-    """What a capacity asks of a core, or of a turn."""
+    """The part of a core, or of a turn, that `capacity_of` needs."""
 
     @property
     def cluster(self) -> Cluster: ...
@@ -153,17 +157,17 @@ class Has(Protocol):
 
 
 def capacity_of(core: Has, queued: QueuedJob, *, profiling: bool = False) -> Capacity:
-    """Return what a waiting job of a core may count on, now.
+    """Return how many GPUs a waiting job of a core may count on, now.
 
     Args:
-        profiling: in the profiling partition instead of its virtual cluster.
+        profiling: count those of the profiling partition, instead of the job's virtual cluster.
     """
     return capacity(*_where(core, queued, profiling=profiling))
 
 
 def nodes_of_job(core: Has, queued: QueuedJob, *, profiling: bool = False) -> NodesLookedAt:
-    """Return the nodes by what keeps a waiting job of a core from them; as `capacity_of` its
-    arguments."""
+    """Return how many nodes are closed to a waiting job of a core, by what keeps the job from them.
+    The arguments are those of `capacity_of`."""
     return nodes_looked_at(*_where(core, queued, profiling=profiling))
 
 
@@ -178,13 +182,13 @@ def _where(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNow:
-    """A node as it stands, for code that has no `Cluster`.
+    """The present state of a node, for code that has no `Cluster`.
 
     Attributes:
-        number: unlike any other node's.
-        lent: it is in the profiling partition.
-        jobs: how many run on each of its GPUs.
-        closed: bit mask of its GPUs that are closed alone.
+        number: the node's number, which no other node has.
+        lent: whether the node is in the profiling partition.
+        jobs: number of running jobs on each GPU of the node.
+        closed: bit mask of the GPUs that were closed one by one, without draining the node.
     """
 
     number: int
@@ -199,13 +203,14 @@ class NodeNow:
 def counted(
     nodes: Iterable[NodeNow], vc: str, gpus: int, gpu_type: str | None, *, profiling: bool = False
 ) -> Capacity:
-    """Return what a job may count on in a virtual cluster, by a list of nodes.
+    """Return how many GPUs a job may count on in a virtual cluster, computed from a list of nodes.
 
-    Nothing is known there of the GPUs that are kept for jobs.
+    The list does not say which GPUs are kept for waiting jobs, so `kept` is 0.
 
     Args:
-        vc, gpus, gpu_type: its virtual cluster, and what it asks for.
-        profiling: in the profiling partition instead.
+        vc: the job's virtual cluster.
+        gpus, gpu_type: how many GPUs the job asks for, and of which type.
+        profiling: count the GPUs of the profiling partition instead.
     """
     own = [node for node in nodes if (node.lent if profiling else node.vc == vc)]
     lent = 0 if profiling else sum(len(node.jobs) for node in own if node.lent)
@@ -235,7 +240,7 @@ def counted(
 
 
 def nodes_of(cluster: Cluster) -> list[NodeNow]:
-    """Return every node of a cluster as it stands."""
+    """Return the present state of every node of a cluster."""
     jobs = {node: [0] * has.gpus for node, has in cluster.nodes.items()}
     for run in cluster.runs.values():
         for node, mask in zip(run.nodes, run.gpus, strict=True):

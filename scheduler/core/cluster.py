@@ -1,4 +1,4 @@
-"""The cluster: nodes, virtual clusters, who holds which GPU.
+"""The cluster: its nodes, its virtual clusters, and which job holds which GPU.
 
 Free capacity is kept as bit masks (one bit per node, one mask per number of free GPUs), so that
 finding a node is a few integer operations however large the cluster is.
@@ -17,11 +17,11 @@ MOST_GPUS, MOST_MIB = 1024, 1e9  # of one node, and memory of one GPU: more is a
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Equal nodes of one virtual cluster: a GPU type and a number of GPUs on each.
+    """Equal nodes of one virtual cluster: their GPU type, and the number of GPUs on each.
 
     Attributes:
-        gpu_memory_mib: memory of one GPU, MiB; None: as of the cluster's others.
-        names: names of the nodes, in order; () = they are numbered.
+        gpu_memory_mib: memory of one GPU, MiB; None: that of the cluster (`ClusterSpec`).
+        names: names of the nodes, in order; (): the nodes are numbered.
     """
 
     gpu_type: str
@@ -57,12 +57,12 @@ class ClusterSpec:
     """The shape of a cluster.
 
     Attributes:
-        vcs: nodes of each virtual cluster, in node order.
-        gpus_per_node: GPUs on every node; on the largest, where they differ.
-        gpu_memory_mib: memory of one GPU, MiB; of a group of nodes that does not state its own.
-        gpu_type: GPU type of every node.
-        groups: what the nodes of each virtual cluster are, in node order, where they are not all
-            alike (`mixed` makes such a cluster).
+        vcs: maps each virtual cluster to its number of nodes; nodes are numbered in this order.
+        gpus_per_node: GPUs on every node; where nodes differ, GPUs on the largest.
+        gpu_memory_mib: memory of one GPU, MiB, for node groups that do not state their own.
+        gpu_type: GPU type of every node; "" where it is not stated.
+        groups: where nodes are not all alike, maps each virtual cluster to its node groups, in node
+            order (`mixed` makes such a cluster).
     """
 
     vcs: Mapping[str, int]
@@ -98,9 +98,8 @@ class ClusterSpec:
         gpu_memory_mib: float = 24_576.0,
         name: str = "cluster",
     ) -> ClusterSpec:
-        """Return the shape of a cluster with these nodes, equal ones of a virtual cluster grouped.
-        Virtual clusters in `vcs` may have no node.
-        """
+        """Return the shape of a cluster with the given nodes. Like nodes of a virtual cluster
+        become one group. `vcs` adds virtual clusters that may have no node."""
         groups: dict[str, dict[Node, int]] = {vc: {} for vc in vcs}
         for has in nodes:
             like = groups.setdefault(has.vc, {})
@@ -152,9 +151,8 @@ class ClusterSpec:
                 raise ValueError(f"vc {vc!r} has {nodes} nodes; it must be at least 0")
 
     def has_type(self, gpu_type: str) -> bool:
-        """Return whether a job that asks for this GPU type can run. Where the cluster states no
-        type, any can.
-        """
+        """Return whether the cluster has GPUs for a job that asks for `gpu_type`. A cluster that
+        states no type suits every job."""
         if self.groups:
             return any(suits(g.gpu_type, gpu_type) for has in self.groups.values() for g in has)
         return suits(self.gpu_type, gpu_type)
@@ -173,9 +171,8 @@ def same_type(one: str, other: str) -> bool:
 
 
 def suits(gpu_type: str, asked: str | None) -> bool:
-    """Return whether GPUs of a type suit a job that asks for a type. Where either is not stated,
-    they do.
-    """
+    """Return whether GPUs of type `gpu_type` suit a job that asks for type `asked`. They do if
+    either of the two is not stated."""
     return not asked or not gpu_type or same_type(gpu_type, asked)
 
 
@@ -184,9 +181,10 @@ class Run:
     """A job on its GPUs.
 
     Attributes:
-        order: starts are numbered; a lower number started earlier.
-        nodes, gpus: node indices, and the GPU bit mask on each.
-        partner: the run it shares its GPUs with.
+        order: number of this start; a run with a lower number started earlier.
+        nodes: node numbers.
+        gpus: bit mask of the run's GPUs on each of `nodes`.
+        partner: the run with which this run shares its GPUs; None: it has them alone.
     """
 
     job: Job
@@ -204,11 +202,12 @@ Placement = list[tuple[int, int]]  # (node, GPU bit mask) pairs
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """Nodes of one virtual cluster (or of the profiling partition).
+    """The nodes of one virtual cluster (or of the profiling partition), and which of their GPUs are
+    free.
 
     ``_by_free[k]`` has bit n set when node n has exactly k GPUs that are free, not reserved and not
-    closed; of a drained node every GPU is closed. Lent nodes are in no mask. ``_of_size[k]`` has
-    the nodes of k GPUs.
+    closed. On a drained node every GPU is closed. Nodes that are lent to the profiling partition
+    are in no mask of their virtual cluster. ``_of_size[k]`` has the nodes of k GPUs.
     """
 
     name: str
@@ -235,7 +234,7 @@ class Pool:
         return self._gpus_of[node]
 
     def add_node(self, node: int, gpus: int | None = None) -> None:
-        """Bring an idle node into the pool; `gpus` where it has other than `per_node`."""
+        """Add an idle node to the pool. `gpus` is its number of GPUs, by default `per_node`."""
         if node in self._free_gpus:
             raise ValueError(f"node {node} is already in pool {self.name!r}")
         self.changes += 1
@@ -251,7 +250,8 @@ class Pool:
         self.free += gpus
 
     def remove_node(self, node: int) -> None:
-        """Take a node on which nothing runs, and of which nothing is reserved, out of the pool."""
+        """Remove a node from the pool. Raise ValueError where a job runs on it, or GPUs of it are
+        reserved."""
         if not self.is_empty(node) or node in self._held:
             raise ValueError(f"node {node} of pool {self.name!r} is not idle")
         gpus = self._gpus_of.pop(node)
@@ -269,28 +269,29 @@ class Pool:
         self.gpus -= gpus
 
     def idle_node(self) -> int | None:
-        """Return the last wholly idle one of the largest nodes, or None. (First-fit fills low
-        numbers first.)
-        """
+        """Return the highest-numbered node among the largest nodes of which every GPU is free and
+        open; None where there is none. Placement fills low numbers first, so the highest is missed
+        least."""
         mask = self._idle(self.per_node)
         return mask.bit_length() - 1 if mask else None
 
     @property
     def idle_nodes(self) -> int:
-        """Number of nodes of which every GPU may be given."""
+        """The number of nodes of which every GPU is free, not reserved and not closed."""
         return sum(self._idle(size).bit_count() for size in self._of_size)
 
     def _idle(self, size: int) -> int:
-        """Return the nodes of `size` GPUs of which every GPU may be given, as a bit mask of
-        nodes."""
+        """Return the nodes of `size` GPUs of which every GPU is free, not reserved and not closed,
+        as a bit mask of nodes."""
         return self._by_free[size] & self._of_size.get(size, 0)
 
     def is_idle(self, node: int) -> bool:
-        """Return whether every GPU of a node may be given."""
+        """Return whether every GPU of a node is free, not reserved and not closed."""
         return bool(self._by_free[self.gpus_of(node)] >> node & 1)
 
     def is_empty(self, node: int) -> bool:
-        """Return whether nothing runs on a node. It may be drained or reserved all the same."""
+        """Return whether no job runs on a node. The node may be drained or reserved all the
+        same."""
         return self._free_gpus[node].bit_count() == self.gpus_of(node)
 
     def __contains__(self, node: int) -> bool:
@@ -304,16 +305,15 @@ class Pool:
         return self._free_gpus[node]
 
     def place(self, gpus: int, *, among: int = -1, per_node: int | None = None) -> Placement | None:
-        """Return a consolidated placement, on the fewest nodes, each as full as possible; None
-        where there is none.
+        """Return GPUs for a job on the fewest nodes, each as full as possible. Return None where
+        the pool has no such placement now.
+
+        A job that fits on one node goes on the fullest node that has room. A larger job takes
+        wholly idle nodes, the largest first, and its remainder goes on the emptiest node left.
 
         Args:
-            among: nodes that will do, as a bit mask; all by default.
-            per_node: GPUs on each of them, where those of `among` are alike and others are not.
-
-        Up to the largest node's worth goes on the fullest node where it fits. More takes wholly
-        idle nodes, the largest first, and puts the remainder on the emptiest node left. None when
-        that is not possible now.
+            among: bit mask of the nodes that may be used; all by default.
+            per_node: GPUs on each node of `among`, if those are alike but other nodes differ.
         """
         if per_node is None and len(self._of_size) > 1 and gpus > self.per_node:
             return _spread(self, gpus)
@@ -330,9 +330,8 @@ class Pool:
         return _place_whole(self, gpus, among, per_node)
 
     def take(self, placement: Placement) -> None:
-        """Mark the GPUs of a placement as busy. Raise ValueError at the first that is not free;
-        those before it stay marked.
-        """
+        """Mark the GPUs of a placement as busy. Raise ValueError at the first node where one of
+        them is not free; the GPUs of earlier nodes stay marked."""
         for node, gpus in placement:
             free = self._free_gpus[node]
             if gpus & ~free:
@@ -344,9 +343,8 @@ class Pool:
             self._set(node, self._free_gpus[node] | mask)
 
     def open_on(self, node: int) -> int:
-        """Return the bit mask of the GPUs of a node that may be given: free, not reserved and not
-        closed.
-        """
+        """Return the bit mask of the GPUs of a node that a job may get: free, not reserved and not
+        closed."""
         if node in self._shut:
             return 0
         return self._free_gpus[node] & ~self._held.get(node, 0) & ~self.closed_alone.get(node, 0)
@@ -356,9 +354,8 @@ class Pool:
         return self.closed_on(node) | self._held.get(node, 0)
 
     def closed_on(self, node: int) -> int:
-        """Return the bit mask of the closed GPUs of a node, busy or not: all of a drained node,
-        else those that are closed alone.
-        """
+        """Return the bit mask of the closed GPUs of a node, busy or not: all GPUs of a drained
+        node, otherwise the GPUs that were closed one by one."""
         if node in self._shut:
             return (1 << self.gpus_of(node)) - 1
         return self.closed_alone.get(node, 0)
@@ -369,14 +366,13 @@ class Pool:
         return bool(self._held or self._shut or self.closed_alone)
 
     def is_open(self, node: int) -> bool:
-        """Return whether a node is open, that is not drained."""
+        """Return whether a node is open, which means that it is not drained."""
         return node not in self._shut
 
     @property
     def closed_nodes(self) -> Iterable[int]:
-        """Numbers of the nodes with closed GPUs: drained nodes, and nodes with single GPUs
-        closed.
-        """
+        """The numbers of the nodes with closed GPUs: drained nodes, and nodes of which some GPUs
+        were closed one by one."""
         return self._shut | self.closed_alone.keys() if self.closed_alone else self._shut
 
     def kept(self) -> Iterable[tuple[int, int]]:
@@ -427,9 +423,8 @@ class Pool:
         self._by_free[self.open_on(node).bit_count()] |= 1 << node
 
     def close_alone(self, node: int, gpus: int) -> None:
-        """Set which GPUs of a node are closed (a bit mask), so that no job starts on them. The
-        other GPUs of the node are open, unless the node is drained.
-        """
+        """Set which GPUs of a node are closed (a bit mask), so that no job starts on these. The
+        other GPUs of the node are open, unless the node is drained."""
         if gpus >> self.gpus_of(node):
             raise ValueError(f"node {node} has {self.gpus_of(node)} GPUs, and no such ones")
         if gpus == self.closed_alone.get(node, 0):
@@ -445,19 +440,20 @@ class Pool:
         self._by_free[self.open_on(node).bit_count()] |= 1 << node
 
     def reserve(self, placement: Placement) -> None:
-        """Keep GPUs, busy or free, from being given to anyone until they are unreserved."""
+        """Reserve the GPUs of a placement, busy or free: no job gets them until `unreserve` is
+        called."""
         for node, gpus in placement:
             if self._held.get(node, 0) & gpus:
                 raise ValueError(f"node {node} of pool {self.name!r} is already reserved")
             self._refile(node, self._free_gpus[node], self._held.get(node, 0) | gpus)
 
     def unreserve(self, placement: Placement) -> None:
-        """End a reservation."""
+        """End the reservation of the GPUs of a placement."""
         for node, gpus in placement:
             self._refile(node, self._free_gpus[node], self._held[node] & ~gpus)
 
     def unreserve_all(self) -> None:
-        """End every reservation."""
+        """End every reservation in this pool."""
         for node in list(self._held):
             self._refile(node, self._free_gpus[node], 0)
 
@@ -485,8 +481,8 @@ def are_open(pool: Pool, placement: Placement) -> bool:
 
 
 def _place_whole(pool: Pool, gpus: int, among: int, per_node: int) -> Placement | None:
-    """Place a job of more than one node's GPUs on nodes of `per_node` GPUs each. Return the
-    placement as `Pool.place` does, or None where there is none."""
+    """Return nodes of `per_node` GPUs each for a job that needs more than one node, as `Pool.place`
+    does; None where there are too few."""
     whole, rest = divmod(gpus, per_node)
     idle = pool._by_free[per_node] & among
     if idle.bit_count() < whole:
@@ -509,8 +505,8 @@ def _place_whole(pool: Pool, gpus: int, among: int, per_node: int) -> Placement 
 
 
 def _spread(pool: Pool, gpus: int) -> Placement | None:
-    """Place a job over nodes of several sizes, the largest first. Return the placement as
-    `Pool.place` does, or None where there is none."""
+    """Return a placement of a job on nodes of several sizes, the largest first, as `Pool.place`
+    does; None where there is none."""
     placement: Placement = []
     taken, left = 0, gpus
     for size in sorted(filter(None, pool._of_size), reverse=True):
@@ -544,7 +540,7 @@ def _lowest(mask: int, count: int) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class RunMemory:
-    """A job on its GPUs, as a plain record; see `Run`. `alone` means that it may take a partner."""
+    """A plain record of a `Run`. `alone` says that the run may get a partner on its GPUs."""
 
     job_id: str
     vc: str
@@ -559,11 +555,11 @@ class RunMemory:
 
 @dataclass(slots=True, kw_only=True)
 class NodeMemory:
-    """The state of a node as a plain record: its number, its GPUs, and whether it is open.
+    """A plain record of a node's state: its number, its GPUs, and whether it is open.
 
     Attributes:
-        kept: bit mask of its GPUs that are reserved for a waiting job.
-        closed: bit mask of its GPUs that are closed while the node is not drained.
+        kept: bit mask of the GPUs that are reserved for a waiting job.
+        closed: bit mask of the GPUs that were closed one by one, without draining the node.
     """
 
     node: int
@@ -575,14 +571,14 @@ class NodeMemory:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterMemory:
-    """Who holds which GPUs, as a plain record.
+    """A plain record of which jobs hold which GPUs.
 
     Attributes:
-        nodes: in their order.
-        pools: of each virtual cluster its nodes, in the order in which they are looked through.
-        profiling: nodes of the profiling partition, in the same order.
-        runs: runs, those that started earlier first.
-        starts: how many starts there were.
+        nodes: all nodes, in their order.
+        pools: maps each virtual cluster to its nodes, in the order in which a placement tries them.
+        profiling: nodes of the profiling partition, in the order in which a placement tries them.
+        runs: all runs, the earliest start first.
+        starts: how many runs have started so far.
     """
 
     nodes: list[NodeMemory]
@@ -593,12 +589,12 @@ class ClusterMemory:
 
 
 class Cluster:
-    """Pools by virtual cluster, and the runs on them.
+    """A pool of nodes for each virtual cluster, and the jobs that run on them.
 
     Nodes are numbered through all virtual clusters in the order of the spec; a number is never used
-    again. `profiling_nodes` says how many nodes each virtual cluster lends to the profiling
-    partition from the start. `spec` and `nodes` are as of now: nodes come, go and change
-    (`add_node`, `remove_node`).
+    again. `profiling_nodes` maps a virtual cluster to the number of nodes that it lends to the
+    profiling partition from the start. `spec` and `nodes` show the present state: nodes are added,
+    removed and changed (`add_node`, `remove_node`).
     """
 
     PROFILING = "profiling"
@@ -635,7 +631,7 @@ class Cluster:
     def start(
         self, job: Job, vc: str, placement: Placement, now: float, *, profiling: bool = False
     ) -> Run:
-        """Give a job GPUs of its own. Return its run."""
+        """Start a job on GPUs that no other job uses. Return its run."""
         for part in placement:
             self.pool_of(part[0]).take([part])
         run = Run(
@@ -654,9 +650,8 @@ class Cluster:
         return run
 
     def pack(self, job: Job, partner: Run, now: float) -> Run:
-        """Put a job on the GPUs of a run that is alone on them; a narrower job gets some of them.
-        Return the job's run.
-        """
+        """Start a job on the GPUs of a run that has no partner yet; a job of fewer GPUs gets some
+        of them. Return the job's run."""
         if partner.partner is not None or partner.profiling:
             raise ValueError(f"job {partner.job.job_id} cannot take another partner")
         where = part_of(partner, job.gpus)
@@ -681,9 +676,8 @@ class Cluster:
         return run
 
     def release(self, job_id: str, *, survivor_open: bool = True) -> Run:
-        """Take a job off its GPUs, and return its former run. A partner stays there alone; with
-        `survivor_open` it may be paired again.
-        """
+        """Take a job off its GPUs, and return its former run. Its partner, if any, keeps running
+        alone; with `survivor_open`, the partner may be paired again."""
         run = self.runs.pop(job_id)
         partner = run.partner
         if partner is None:
@@ -701,7 +695,8 @@ class Cluster:
         return run
 
     def _count_shared(self, run: Run, sign: int) -> None:
-        """Count the GPUs that a run and its partner share: those of the narrower."""
+        """Add (`sign` 1) or subtract (`sign` -1) the GPUs that a run and its partner share in the
+        pools' counts. Those are the GPUs of the run that has fewer."""
         assert run.partner is not None
         narrower = min(run, run.partner, key=lambda one: one.job.gpus)
         for node, gpus in zip(narrower.nodes, narrower.gpus, strict=True):
@@ -754,15 +749,15 @@ class Cluster:
         self.spec = self._shape()
 
     def _shape(self) -> ClusterSpec:
-        """Return the shape of the cluster with its present nodes, like nodes of a virtual
-        cluster grouped."""
+        """Return the cluster's shape, computed from its present nodes. Like nodes of a virtual
+        cluster become one group."""
         was = self.spec
         return ClusterSpec.of(
             self.nodes.values(), self.pools, gpu_memory_mib=was.gpu_memory_mib, name=was.name
         )
 
     def remember(self) -> ClusterMemory:
-        """Return who holds which GPUs, as a plain record."""
+        """Return a plain record of which jobs hold which GPUs."""
         nodes = [
             NodeMemory(
                 node=node,
@@ -796,9 +791,8 @@ class Cluster:
         )
 
     def restore(self, memory: ClusterMemory, jobs: Mapping[str, Job]) -> None:
-        """Restore what `remember` returned, into a cluster of the same spec on which nothing runs
-        yet.
-        """
+        """Restore the state that `remember` returned. This cluster must have the same spec, and
+        nothing may run on it yet."""
         nodes = {one.node: one.has for one in memory.nodes}
         if nodes != self.nodes or list(nodes) != list(self.nodes):
             self.nodes, self.node_vc = nodes, {node: has.vc for node, has in nodes.items()}
@@ -849,16 +843,15 @@ class Cluster:
             self._pool_of[node] = pool
 
     def set_open(self, node: int, is_open: bool) -> None:
-        """Drain a node (nothing new is started or packed there), or open it again."""
+        """Drain a node, so that no job starts on it or is packed there, or open it again."""
         self.pool_of(node).set_open(node, is_open)
         for run in self.runs.values():
             if node in run.nodes and run.partner is None and not run.profiling:
                 (self._open if is_open else self._close)(run)
 
     def close_alone(self, node: int, gpus: int) -> None:
-        """Set which GPUs of a node are closed (a bit mask), so that no job starts on them. The
-        other GPUs of the node are open, unless the node is drained.
-        """
+        """Set which GPUs of a node are closed (a bit mask), so that no job starts on these. The
+        other GPUs of the node are open, unless the node is drained."""
         pool = self.pool_of(node)
         changed = pool.closed_alone.get(node, 0) ^ gpus
         pool.close_alone(node, gpus)
@@ -881,21 +874,20 @@ class Cluster:
         return any(self._pool_of[node].closed_on(node) & mask for node, mask in parts)
 
     def gpu_type(self, run: Run) -> str:
-        """Return the GPU type that a run is on; a gang never spans two. It is "" where none is
-        stated.
-        """
+        """Return the GPU type of a run's nodes, or "" where none is stated. All GPUs of a run have
+        one type."""
         return self.nodes[run.nodes[0]].gpu_type
 
     def gpu_memory_mib(self, run: Run) -> float:
-        """Return the memory of one of a run's GPUs, MiB; of the smallest, where they differ."""
+        """Return the memory of one of a run's GPUs, MiB. Where its GPUs differ, return that of the
+        smallest."""
         if len(run.nodes) == 1:
             return self.nodes[run.nodes[0]].gpu_memory_mib
         return min(self.nodes[node].gpu_memory_mib for node in run.nodes)
 
     def open_to_partners(self, vc: str, gpus: int) -> list[Run]:
-        """Return the runs of exactly `gpus` GPUs that hold them alone, oldest first. The list must
-        not be changed.
-        """
+        """Return the runs of exactly `gpus` GPUs that may get a partner, oldest first. Callers must
+        not change the list."""
         key = vc, gpus
         found = self._in_order.get(key)
         if found is None:
@@ -904,8 +896,8 @@ class Cluster:
         return found
 
     def open_to_narrower(self, vc: str, gpus: int) -> list[Run]:
-        """Return the runs with at least `gpus` GPUs that share them with no job. Runs with exactly
-        `gpus` come first, then the others by age, oldest first. Callers must not change the list.
+        """Return the runs of at least `gpus` GPUs that may get a partner. Runs with exactly `gpus`
+        come first, then the others, each from oldest to newest. Callers must not change the list.
         """
         at = vc, -gpus
         found = self._in_order.get(at)
@@ -922,14 +914,15 @@ class Cluster:
         return found
 
     def _changed(self, vc: str, gpus: int) -> None:
-        """Forget the cached runs of a virtual cluster that may take a partner: those of `gpus`
-        GPUs are others now."""
+        """Drop the cached lists of a virtual cluster's runs that may get a partner, where they
+        contain runs of `gpus` GPUs. Called when such a run was added or left."""
         self._in_order.pop((vc, gpus), None)
         for at in [(v, has) for v, has in self._in_order if v == vc and -gpus <= has < 0]:
             del self._in_order[at]
 
     def _open(self, run: Run) -> None:
-        """Let a run take a partner, if its owner allows and none of its GPUs is closed."""
+        """List a run among those that may get a partner, if the owner of its job allows sharing and
+        none of its GPUs is closed."""
         if run.job.share and not self.has_closed(run):
             key = run.vc, run.job.gpus
             self.alone.setdefault(key, {})[run.order] = run
@@ -941,7 +934,8 @@ class Cluster:
             self._changed(*key)
 
     def validate(self) -> None:
-        """Raise AssertionError when an invariant is broken. For tests."""
+        """Check that the counts and masks agree with each other. Raise AssertionError where they do
+        not. For tests."""
         held: dict[tuple[int, int], list[Run]] = {}
         for run in self.runs.values():
             assert sum(mask.bit_count() for mask in run.gpus) == run.job.gpus, "a gang is whole"
@@ -968,10 +962,10 @@ class Cluster:
 
 
 def part_of(run: Run, gpus: int) -> Placement | None:
-    """Return the GPUs of a run that a narrower job would share: the lowest of the first node with
-    enough.
+    """Return the GPUs of a run that a job of `gpus` GPUs would share with it.
 
-    All of them for a job of as many; None where no node of the run has so many.
+    A job of as many GPUs shares all of them. A smaller job gets the lowest ones of the first node
+    with enough; None where no node of the run has that many.
     """
     if gpus == run.job.gpus:
         return list(zip(run.nodes, run.gpus, strict=True))
@@ -982,16 +976,15 @@ def part_of(run: Run, gpus: int) -> Placement | None:
 
 
 def beyond(run: Run, partner: Run) -> Placement:
-    """Return the GPUs of a run that its partner does not share, as a placement."""
+    """Return the GPUs of a run that it does not share with its partner, as a placement."""
     shared = dict(zip(partner.nodes, partner.gpus, strict=True))
     rest = [(n, mask & ~shared.get(n, 0)) for n, mask in zip(run.nodes, run.gpus, strict=True)]
     return [(node, mask) for node, mask in rest if mask]
 
 
 def suiting(cluster: Cluster, pool: Pool, job: Job) -> int:
-    """Return the nodes of a pool that have the GPU type a job asks for, as a bit mask; -1 where all
-    do.
-    """
+    """Return the nodes of a pool that have the GPU type that a job asks for, as a bit mask. Return
+    -1 (all bits set) where every node suits."""
     if not job.gpu_type:
         return -1
     found = [n for n in pool.nodes() if suits(cluster.nodes[n].gpu_type, job.gpu_type)]

@@ -1,7 +1,7 @@
-"""The decision core: events and a time go in, decisions come out.
+"""The decision core: it is given events and a time, and returns decisions.
 
-It holds no clock, no random source and no file. The simulator and a live service drive the same
-object: what was simulated is what runs.
+It holds no clock, no random source and no file. The simulator and the live service drive the same
+object, so that what was simulated is what runs.
 """
 
 from __future__ import annotations
@@ -33,28 +33,30 @@ if TYPE_CHECKING:
 
 
 class Core:
-    """Cluster, queues and one policy.
+    """The cluster, its queues, and the one policy that decides on them.
 
     Args:
-        cluster: who holds what; owned by the core from now on.
+        cluster: nodes, and which job holds which GPU; the core owns it from now on.
         policy: decides order, partner and placement.
         estimator: notified of every event; asked for durations by policies that use them.
-        profiling: the stage in front of the queues, for policies that profile.
-        oracle: the truth, for policies that declare it.
+        profiling: the stage that measures jobs before they join a queue, for policies that profile.
+        oracle: true remaining durations, for policies that declare that they read them.
 
     Use: call the event methods, then `decide(now)`, which returns the decisions taken since the
-    last call. Two cores given the same events decide the same, bit for bit.
+    last call. Two cores that are given the same events decide the same, bit for bit.
 
     Attributes:
-        jobs: every job that has not ended, by id, in order of submission.
-        queues, runs_by_vc: those that wait in their queue, and that run, by virtual cluster.
+        jobs: maps job ids to all jobs that have not ended, in order of submission.
+        queues: maps each virtual cluster to its queue of waiting jobs.
+        runs_by_vc: maps each virtual cluster to its runs, by job id.
         waiting: holds, changes, priorities, and jobs that can never start.
-        nodes: which nodes there are; and jobs taken over from another core.
-        following: what a log has decided, instead of this core.
-        bundle: the models in use. dirty: virtual clusters to serve, in order of first event.
-        next_seq: the number of the next decision: how many there were.
-        holding: who was found lately to hold the GPUs that others wait for.
-        profile_s: how long profiling a job takes, seconds; 0 where none is profiled.
+        nodes: which nodes there are; it also takes over jobs from another core.
+        following: carries out decisions that a log records, instead of taking new ones.
+        bundle: the models in use; None: none yet.
+        dirty: virtual clusters that are to be served, in order of their first event.
+        next_seq: the number of the next decision, which is how many were taken.
+        holding: cached answers on which runs hold the GPUs that a waiting job needs.
+        profile_s: how long profiling a job takes, seconds; 0 where no job is profiled.
         profiled_gpus: GPUs of the largest job that is profiled.
     """
 
@@ -100,9 +102,8 @@ class Core:
     # --- events -----------------------------------------------------------------------------
 
     def submitted(self, job: Job, now: float, *, priority: int = 0) -> None:
-        """Called when a job is submitted. The job is profiled first, joins its queue, or is
-        refused.
-        """
+        """Called when a job is submitted. Send it to be profiled, put it into its queue, have it
+        wait for other jobs, or refuse it. Raise ValueError where the job's id is in use."""
         queued = QueuedJob(job, self.arrivals, priority)
         self.arrivals += 1
         if job.job_id in self.jobs:
@@ -144,8 +145,9 @@ class Core:
         """Send a job to be profiled, or put it into its queue where profiling is skipped.
 
         Args:
-            reason: recorded when it is queued; None: why profiling was skipped, else SUBMITTED.
-            estimator: predicts its duration in the queue; None: the core's.
+            reason: recorded when the job is put into its queue; None: why profiling was skipped,
+                otherwise SUBMITTED.
+            estimator: predicts the job's duration for its queue; None: the core's estimator.
         """
         stage = self.profiling
         skips = stage.skips(queued.job) if stage is not None else Reason.SUBMITTED
@@ -159,9 +161,8 @@ class Core:
         self.enqueue(queued, now, reason or skips or Reason.SUBMITTED, estimator)
 
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None:
-        """Called when a profiling run reached its limit. The job, which is still to be run, joins
-        its queue.
-        """
+        """Called when a profiling run reached its limit and was stopped. Put the job, which still
+        has to run, into its queue, unless it was held meanwhile."""
         run = self.cluster.release(job_id)
         queued = self.jobs[job_id]
         queued.profile, queued.reason, queued.profiled = profile, None, True
@@ -173,19 +174,19 @@ class Core:
             self.enqueue(queued, now, Reason.PROFILE_COMPLETE)
 
     def observed(self, job_id: str, profile: Profile, now: float) -> None:
-        """Called when a job that runs alone on its GPUs has been watched for as long as a profile
-        takes.
+        """Called when a job has run alone on its GPUs for as long as a profile takes. Record its
+        profile.
 
-        Watching costs it nothing: a profile is a reading of the GPU's own counters.
+        Watching the job costs it nothing: a profile is a reading of the GPU's own counters.
         """
         self.jobs[job_id].profile = profile
         self._learned(self.jobs[job_id].job, profile, now)
         self.dirty[self.cluster.runs[job_id].vc] = None
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """Called when a running or profiled job reports its progress, with its predicted total
-        duration on GPUs of its own.
-        """
+        """Called when a running or profiled job reports its progress, which includes its predicted
+        total duration on GPUs of its own. Update the job's predicted duration, and have its virtual
+        cluster served."""
         queued, run = self.jobs[job_id], self.cluster.runs[job_id]
         progress = self.estimator.tempered(queued.job, progress)
         queued.progress = progress
@@ -197,10 +198,11 @@ class Core:
             self.dirty[run.vc] = None
 
     def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None:
-        """Called when a job that shares its GPUs was measured at `speed` of its speed alone.
+        """Called when a job that shares its GPUs was measured at `speed`, a share of its speed
+        alone. Pass the measurement to the policy.
 
-        Its progress says so after a few minutes: steps per second beside a partner, against
-        those while it was profiled or ran alone.
+        It is measured after a few minutes together: steps per second beside the partner, over those
+        while the job was profiled or ran alone.
         """
         partner = self.cluster.runs[job_id].partner
         assert partner is not None
@@ -215,7 +217,12 @@ class Core:
     def ended(
         self, job_id: str, state: State, duration_s: float, now: float, *, keep_shut: bool = False
     ) -> None:
-        """Called when a job ended, in its virtual cluster or while being profiled."""
+        """Called when a job ended, in its virtual cluster or while being profiled. Free its GPUs,
+        and let the estimator learn from its duration.
+
+        Args:
+            keep_shut: do not let the partner that stays on the GPUs be paired again.
+        """
         run = self.cluster.release(job_id, survivor_open=not keep_shut)
         job = self.jobs.pop(job_id).job
         self.runs_by_vc[run.vc].pop(job_id, None)
@@ -230,9 +237,10 @@ class Core:
         self.waiting.gone(job, state is State.COMPLETED, now)
 
     def withdrawn(self, job_id: str, now: float, reason: Reason = Reason.CANCELLED) -> None:
-        """Remove a job without learning from it.
+        """Remove a job from the core; the estimator learns no duration from it.
 
-        It was cancelled while it waited, or given GPUs and never begun, or lost.
+        Called when a job was cancelled while it waited, was given GPUs but never began, or was
+        lost.
         """
         queued = self.jobs.pop(job_id)
         job = queued.job
@@ -251,10 +259,10 @@ class Core:
         self.waiting.gone(job, False, now)
 
     def use_policy(self, policy: Policy, now: float) -> None:
-        """Decide from now on by a policy of the same kind with other settings.
+        """Decide from now on with `policy`, which is of the same kind but has other settings.
 
-        What runs runs on; who waits is put in the order of the new one. Estimates, and what the old
-        one learned, stay.
+        Running jobs go on, and waiting jobs are put in the new policy's order. Estimates, and what
+        the old policy had learned, are kept where `Policy.take_over` can.
         """
         before, self.policy = self.policy, policy
         policy.cluster_changed(self.cluster)
@@ -278,41 +286,38 @@ class Core:
         self.wake(now)
 
     def use(self, bundle: Bundle) -> None:
-        """Decide with other models from now on. Raise BundleError, and keep the old ones, where
-        they cannot be used.
+        """Decide with other models from now on. Jobs that are in a queue keep their place.
 
-        Jobs that are in their queue keep their place.
+        Raise BundleError, and keep the old models, where the new ones cannot be used.
         """
         self.estimator.use(bundle)
         self.policy.use(bundle)
         self.bundle = bundle
 
     def wake(self, now: float) -> None:
-        """Mark every queue with waiting jobs as to be served. Called at the time that `next_wake`
-        returned.
-        """
+        """Mark every virtual cluster in which jobs wait as to be served. Called at the time that
+        `next_wake` returned."""
         for vc, queue in self.queues.items():
             if len(queue):
                 self.dirty[vc] = None
 
     def next_wake(self, now: float) -> float | None:
-        """Return when `wake` is to be called next even if nothing happens, or None when there is no
-        need.
-        """
+        """Return the time at which `wake` is to be called even if no event happens before; None: it
+        need not be called."""
         times = [self.policy.next_wake(now)]
         if self.profiling is not None:
             times.append(self.profiling.next_wake(now))
         return min((t for t in times if t is not None), default=None)
 
     def last_wake(self, now: float) -> float | None:
-        """Return the time of a wake that may still help waiting jobs when nothing runs or is to
-        come, or None.
-        """
+        """Return when to wake the core once nothing runs and no event is to come, because that may
+        still start waiting jobs. Return None where no job waits, or no wake is due."""
         waiting = any(len(queue) for queue in self.queues.values())
         return self.next_wake(now) if waiting else None
 
     def decide(self, now: float) -> list[Decision]:
-        """Serve every virtual cluster in which something happened. Return the new decisions."""
+        """Take decisions for every virtual cluster in which something happened. Return the new
+        decisions."""
         if self.nodes.changing:
             self.nodes.change_idle(now)
         if self.waiting.recheck:
@@ -332,9 +337,8 @@ class Core:
         return decisions
 
     def next_dirty(self, now: float) -> str | None:
-        """Return the virtual cluster to be served next, and count it as served. Return None when
-        none is due.
-        """
+        """Return the virtual cluster that is to be served next, and remove it from `dirty`. Return
+        None when none is left in which jobs wait."""
         while self.dirty:
             vc = self.policy.first(self.dirty, now)
             del self.dirty[vc]
@@ -353,12 +357,12 @@ class Core:
     # --- used by turns and stages -----------------------------------------------------------
 
     def touch(self, vc: str) -> None:
-        """Have this virtual cluster served in the next `decide`."""
+        """Mark a virtual cluster, so that the next `decide` serves it."""
         self.dirty[vc] = None
 
     def _freed(self, run: Run) -> None:
-        """Have virtual clusters served because a run gave up its GPUs: the run's own and, where
-        virtual clusters borrow, the owners of the GPUs and all in which jobs wait."""
+        """Mark the virtual clusters that may use the GPUs that a run gave up. That is the run's own
+        and, where virtual clusters borrow, the owners of these GPUs and all in which jobs wait."""
         if self.policy.capabilities.borrows:
             for node in run.nodes:
                 self.dirty[self.cluster.node_vc[node]] = None
@@ -372,7 +376,8 @@ class Core:
         return list(self.runs_by_vc[vc].values())
 
     def held_by(self, vc: str, gpus: int, now: float) -> Holding:
-        """Return the runs that should free `gpus` GPUs soonest, and in how many seconds."""
+        """Return the runs that are expected to free `gpus` GPUs of a virtual cluster soonest, and
+        in how many seconds."""
         known = self.holding.get(vc, gpus, self.cluster, now)
         if known is not None:
             return known
@@ -394,19 +399,21 @@ class Core:
         return cluster.profiling.gpus > 0 if stage is None else stage.has_nodes(cluster)
 
     def lacks_nodes(self, vc: str, most: int, now: float) -> Lack | None:
-        """Return what the first job in line of a virtual cluster loses because it lacks whole
-        nodes that are lent for profiling, at most `most`. Called by the profiling stage.
+        """Return the waiting that it costs the first job in line of a virtual cluster that whole
+        nodes, at most `most`, are lent for profiling. Called by the profiling stage.
 
-        None where nobody waits, or the policy finds no such lack.
+        Return None where no job waits, or the policy finds no such lack.
         """
         if most < 1 or not self.queues[vc]:
             return None
         return self.policy.lacks_nodes(Turn(self, vc, now), most)
 
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run:
-        """Start a job in the profiling partition, and return its run. Called by turns and stages.
+        """Start a job in the profiling partition, and return its run. Called by turns and by the
+        profiling stage.
 
-        Raises PolicyViolation, and nothing is started, where `rules.profiling_fault` finds one.
+        Raise PolicyViolation, and start nothing, where `rules.profiling_fault` finds that these
+        GPUs cannot be used.
         """
         job, pool = queued.job, self.cluster.profiling
         fault = profiling_fault(self.cluster, job, placement, self.profiled_gpus)
@@ -429,13 +436,14 @@ class Core:
         return run
 
     def started(self, run: Run, queued: QueuedJob) -> None:
-        """Note the start of a run everywhere in the core. Called by a turn."""
+        """Record the start of a run in the core, its estimator and its policy. Called by a turn."""
         self.runs_by_vc[run.vc][queued.job.job_id] = run
         self.estimator.started(queued.job.job_id, run.start_time)
         self.policy.started(run, run.start_time)
 
     def stopped(self, run: Run, now: float) -> QueuedJob:
-        """Note that a run was preempted, and return its job. Called by a turn."""
+        """Record that a run was preempted, in the core and its estimator, and return its job.
+        Called by a turn."""
         self.estimator.stopped(run.job.job_id, now)
         del self.runs_by_vc[run.vc][run.job.job_id]
         queued = self.jobs[run.job.job_id]
@@ -443,9 +451,8 @@ class Core:
         return queued
 
     def restricted_to(self, kept: Collection[str]) -> Core:
-        """Return this core with only the jobs in `kept`. The total of GPUs asked for still counts
-        all jobs. Parts are shared with this core, so copy the result before running it.
-        """
+        """Return a core with only the jobs in `kept`; the total of GPUs that jobs ask for still
+        counts all of them. The result shares parts with this core, so copy it before running it."""
         core = copy(self)
         core.jobs = {job_id: queued for job_id, queued in self.jobs.items() if job_id in kept}
         core.waiting, core.nodes = self.waiting.restricted_to(kept, core), self.nodes.within(core)
@@ -465,9 +472,9 @@ class Core:
         vc: str,
         **more: Any,
     ) -> None:
-        """Append a decision; `more` are further fields of `Decision`. Does nothing while a pass of
-        the log is followed, since the log has its decisions.
-        """
+        """Append a decision to those that `decide` returns; `more` are further fields of
+        `Decision`. Do nothing while recorded decisions of a log are followed, since the log has
+        them already."""
         if self.following.script is not None:
             return
         self._decisions.append(
@@ -490,7 +497,8 @@ class Core:
         reason: Reason,
         estimator: Estimator | None = None,
     ) -> None:
-        """Put a job into its queue. Also called by a stage; `estimator` is as in `join`."""
+        """Put a job into its queue, and record that. Also called by the profiling stage;
+        `estimator` is as in `join`."""
         job, script = queued.job, self.following.script
         estimator = estimator or self.estimator
         if script is None:

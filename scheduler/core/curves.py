@@ -1,14 +1,16 @@
-"""One survival curve per job: what everything that asks how long a job lasts reads.
+"""One survival curve per job. Every question of how long a job lasts is answered from it.
 
-It is made of two. The job's own hazards (`features.survival`) say which of its like end where:
-users are bimodal, and one number cannot say it. How earlier predictions of about that size turned
-out (`scheduler.core.durations`) says how far hazards are to be believed. Their chances are
-averaged, `OWN` of the first, and both are conditioned on what the job has outlived: whichever of
-the two held that to be likelier weighs more from then on.
+The curve averages two sources. One is the job's own hazards (`features.survival`), which say when
+jobs like it end; users' jobs often are either short or long, which one number cannot say. The other
+is how earlier predictions of about the same size turned out (`scheduler.core.durations`), which
+says how far hazards are to be believed. Hazards have the weight `OWN`. Both are conditioned on the
+time that the job has outlived already, so that the source which held this to be likelier weighs
+more from then on.
 
-Claims come on top (`features.repeats`): the job's last runs agree, or its owner expects something.
-Of a claim that holds in eight of ten cases, eight of ten chances lie where it says, if they do not
-already; the others are as they were. It, too, is conditioned on what the job has outlived.
+Claims come on top (`features.repeats`): statements that the job ends within certain bounds, because
+its last runs agree or its owner expects so. If a claim holds in eight of ten cases, eight tenths of
+the probability are moved within its bounds, unless they lie there already. Claims, too, are
+conditioned on the time that the job has outlived.
 """
 
 from __future__ import annotations
@@ -37,14 +39,16 @@ _LOGS = (0.0, *map(log1p, EDGES_S), log1p(LONGEST_S))
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A predicted duration (seconds), and the hazards of the job behind it.
+    """A predicted duration (seconds), and the hazards that it came from.
 
     Attributes:
-        ended: share of jobs like it that have ended by 0 s, by each of `EDGES_S`, and by
+        seconds: the predicted duration.
+        ended: shares of similar jobs that have ended by 0 s, by each of `EDGES_S`, and by
             `LONGEST_S`.
-        shift: what other terms of the score add to the logarithm of each duration.
-        most_s: its time limit, seconds: whatever the hazards say, it has ended by then.
-        claims: what its last runs, or its owner, say of it: see `features.repeats`.
+        shift: what the other terms of the score add to the logarithm of each duration.
+        most_s: the job's time limit, seconds: whatever the hazards say, it has ended by then.
+        claims: bounds on the job's duration from its last runs, or from its owner: see
+            `features.repeats`.
     """
 
     seconds: float
@@ -62,9 +66,10 @@ class Predicted:
         most_s: float = LONGEST_S,
         claims: tuple[Claim, ...] = (),
     ) -> Predicted:
-        """Return a prediction made of a job's hazards, one for each stretch.
+        """Return a prediction made from a job's hazards, one for each stretch of time between
+        `EDGES_S`.
 
-        The last is ignored: all have ended by `LONGEST_S`.
+        The last hazard is ignored: all jobs have ended by `LONGEST_S`.
         """
         left = accumulate((1.0 - share for share in hazards[:-1]), lambda a, b: a * b)
         return cls(
@@ -76,9 +81,8 @@ class Predicted:
         )
 
     def moved(self, seconds: float) -> Predicted:
-        """Return the distribution for another predicted duration. On the scale of ln(1 + seconds),
-        the whole distribution is shifted by the difference.
-        """
+        """Return this distribution moved to another predicted duration: on the scale of ln(1 +
+        seconds), all of it is shifted by the difference."""
         shift = self.shift + log1p(seconds) - log1p(self.seconds)
         return replace(self, seconds=seconds, shift=shift)
 
@@ -95,9 +99,8 @@ class Predicted:
         return before + (after - before) * (at - low) / (high - low)
 
     def ends_at(self, levels: Sequence[float]) -> list[float]:
-        """Return the seconds by which each of the ascending shares has ended, interpolated in the
-        logarithm.
-        """
+        """Return, for each of the ascending shares of jobs, the seconds by which this share has
+        ended, interpolated in the logarithm."""
         found, ended, place = list[float](), self.ended, 1
         for level in levels:
             place = min(bisect_left(ended, level, place), len(ended) - 1)
@@ -113,7 +116,7 @@ ALONE = 64  # points of the curve by a job's own hazards
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How long a job lasts in all, as equally likely durations (seconds), ascending.
+    """The distribution of a job's total duration, as equally likely durations (seconds), ascending.
 
     Attributes:
         above: for each point, the sum of it and all longer ones.
@@ -124,15 +127,15 @@ class Curve:
 
     @classmethod
     def of(cls, points: Sequence[float]) -> Curve:
-        """Return the curve of equally likely durations, which must be ascending."""
+        """Return the curve made of these equally likely durations, which must be ascending."""
         return cls(tuple(points), tuple(accumulate(reversed(points)))[::-1])
 
     @classmethod
     def alone(cls, own: Predicted, outlived_s: float = 0.0) -> Curve:
-        """Return the curve that a job's own hazards and claims give, without how earlier
-        predictions turned out.
+        """Return the curve from a job's own hazards and claims only, without the experience from
+        earlier predictions.
 
-        It is the same for as long as the prediction is, whatever ends meanwhile.
+        It stays the same as long as the prediction does, whichever jobs end meanwhile.
         """
         return _alone(own, outlived_s)
 
@@ -147,27 +150,21 @@ class Curve:
         return (len(self.points) - max(bisect_right(self.points, seconds), first)) / count
 
     def expected(self, elapsed_s: float = 0.0) -> float:
-        """Return the mean seconds in all of a job that has outlived `elapsed_s`."""
+        """Return the mean total duration, in seconds, of a job that has outlived `elapsed_s`."""
         first = bisect_right(self.points, elapsed_s) if elapsed_s > 0 else 0
         count = len(self.points) - first
         return self.above[first] / count if count else 2.0 * elapsed_s
 
-    def within(self, most_s: float) -> float:
-        """Return the mean seconds in all, counting of each duration at most `most_s`."""
-        first, count = bisect_right(self.points, most_s), len(self.points)
-        shorter = self.above[0] - (self.above[first] if first < count else 0.0)
-        return (shorter + most_s * (count - first)) / count
-
     def remaining(self, elapsed_s: float) -> float:
-        """Return the mean seconds left of a job that has outlived `elapsed_s`, at least one
-        second.
-        """
+        """Return the mean remaining seconds, at least one, of a job that has outlived
+        `elapsed_s`."""
         return max(min(self.expected(elapsed_s), max(LONGEST_S, elapsed_s)) - elapsed_s, 1.0)
 
 
 @lru_cache(maxsize=4096)
 def _alone(own: Predicted, outlived_s: float) -> Curve:
-    """Return the result of `Curve.alone`. It is cached, since similar jobs need the same one."""
+    """Return what `Curve.alone` returns. The result is cached, since similar jobs need the same
+    one."""
     levels = [(i + 0.5) / ALONE for i in range(ALONE)]
     passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
     left = own.ends_at([passed + (1.0 - passed) * level for level in levels])
@@ -187,12 +184,14 @@ def _alone(own: Predicted, outlived_s: float) -> Curve:
 def averaged(
     own: Predicted, others: Sequence[float], others_left: float, elapsed_s: float, points: int
 ) -> list[float]:
-    """Return equally likely durations, ascending, of a job that has outlived `elapsed_s`.
+    """Return equally likely durations, ascending, of a job that has outlived `elapsed_s`. They are
+    a mixture of the job's own hazards and of `others`.
 
     Args:
-        own: its hazards.
-        others: those by how predictions turned out, of who has outlived as much.
-        others_left: the share of them that does.
+        own: the prediction with the job's hazards.
+        others: equally likely durations from earlier predictions, of jobs that outlive `elapsed_s`.
+        others_left: share of the jobs behind earlier predictions that outlives `elapsed_s`.
+        points: how many durations are returned.
     """
     passed = own.share_ended(elapsed_s) if elapsed_s > 0 else 0.0
     n, of_others = shared(passed, others, others_left, points)
@@ -206,12 +205,12 @@ def averaged(
 def shared(
     passed: float, others: Sequence[float], others_left: float, points: int
 ) -> tuple[int, Sequence[float]]:
-    """Return how many of `points` durations are taken from the job's own hazards, and the other
+    """Return how many of `points` durations are to come from the job's own hazards, and the other
     durations, taken evenly from `others`.
 
     Args:
-        passed: share of its own distribution that the job has outlived.
-        others, others_left: see `averaged`.
+        passed: share of the job's own distribution that it has outlived.
+        others, others_left: as in `averaged`.
     """
     of_own, of_others = OWN * (1.0 - passed), (1.0 - OWN) * others_left
     if of_own + of_others <= 0:
@@ -231,17 +230,18 @@ def claimed(
     most_s: float = LONGEST_S,
     moves: list[ClaimMoved] | None = None,
 ) -> Sequence[float]:
-    """Move the durations of a job until each claim holds in its share of the cases.
+    """Return equally likely durations of a job, ascending, moved until each claim holds in its
+    share of the cases.
 
-    Returns equally likely durations of a job that has outlived `elapsed_s`, ascending. Claims are
-    applied one after the other. One that says no more than is believed already changes nothing.
+    The job has outlived `elapsed_s`. Claims are applied one after the other. A claim that the
+    distribution already fulfils changes nothing.
 
     Args:
         all_of: equally likely durations, as of the job's start.
-        left: equally likely durations of those that outlive `elapsed_s`.
-        share_left: share of all that outlives it.
+        left: equally likely durations of the jobs that outlive `elapsed_s`.
+        share_left: share of all such jobs that outlives `elapsed_s`.
         most_s: no job lasts longer.
-        moves: what each claim that changes something does to `left` is appended to it.
+        moves: a list to which the effect of each claim on `left` is appended, if it has any.
     """
     for claim in claims:
         low, high = claim.low_s, min(claim.high_s, most_s)
@@ -289,15 +289,16 @@ def claimed(
 
 
 def _without_claim(all_of: Sequence[float], claim: Claim, share_left: float) -> float:
-    """Return the share of all jobs that outlives a claim: the more of them were expected to end
-    within the claim already, the less the claim takes away."""
+    """Return the share of all jobs that is left after a claim's bounds have passed. The more of
+    them were expected to end within the bounds already, the less the claim takes away."""
     within, _ = _split(all_of, claim.low_s, claim.high_s)
     lies = len(within) / len(all_of)
     return share_left * min(1.0, (1.0 - claim.share) / (1.0 - lies)) if lies < 1.0 else share_left
 
 
 def _split(points: Sequence[float], low: float, high: float) -> tuple[list[float], list[float]]:
-    """Return the ascending points from `low` to `high`, and all other points."""
+    """Return the points from `low` to `high`, and all other points, each ascending. `points` must
+    be ascending."""
     first, last = bisect_left(points, low), bisect_right(points, high)
     return list(points[first:last]), [*points[:first], *points[last:]]
 
@@ -311,8 +312,8 @@ def _even(low: float, high: float, n: int) -> list[float]:
 def _joined(
     some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
 ) -> list[float]:
-    """Return `n` equally likely points, ascending, picked from two kinds in proportion to their
-    weights (`weight` of `some`, `rest` of `others`)."""
+    """Return `n` equally likely points, ascending, picked from `some` with weight `weight` and from
+    `others` with weight `rest`."""
     of_some = _of_some(some=some, weight=weight, others=others, rest=rest, n=n)
     if of_some <= 0:
         return _thinned(others, n)
@@ -322,29 +323,28 @@ def _joined(
 def _of_some(
     some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
 ) -> int:
-    """Return how many of `n` points come from `some`, in proportion to the two weights: all without
-    `others`, 0 without `some`.
-    """
+    """Return how many of `n` points come from `some`, in proportion to the two weights. Return all
+    of them if `others` is empty, and 0 if `some` is."""
     total = weight + rest
     of_some = round(n * weight / total) if others and total > 0 else n
     return max(0, of_some) if some else 0
 
 
 def _thinned(points: Sequence[float], n: int) -> list[float]:
-    """Return `n` of the points, picked evenly in their order; some repeatedly where `n` is
-    larger."""
+    """Return `n` of the points, picked evenly in their order. Some are picked repeatedly where `n`
+    is larger than their number."""
     return [points[int((i + 0.5) * len(points) / n)] for i in range(n)]
 
 
 def moved(
     own: Predicted, claims: Sequence[Claim], value: float, outlived_s: float = 0.0
 ) -> list[float]:
-    """Return the change that each claim, one after another, makes to a mean of ln(1 + seconds).
+    """Return, for each claim in order, the change that it makes to a mean of ln(1 + seconds).
 
     Args:
         own: the predicted distribution without the claims.
         value: the mean of ln(1 + seconds) without the claims.
-        outlived_s: seconds that the job has run at least, less than any claim.
+        outlived_s: seconds that the job has outlived.
     """
     before, found = list[tuple[float, Claim]](), list[float]()
     passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
@@ -370,8 +370,8 @@ def moved(
 
 
 def _still(claim: Claim, low_s: float, passed: float) -> float:
-    """Return the share in which a claim is still believed of a job that has outlived what lies
-    below `low_s` of it, and a share (`passed`) of all jobs like it."""
+    """Return the probability with which a claim still holds for a job that has outlived `low_s`.
+    `passed` is the share of all similar jobs that ended before."""
     length = log1p(claim.high_s) - log1p(claim.low_s)
     holds = claim.share * (log1p(claim.high_s) - log1p(low_s)) / length if length > 0 else 0.0
     fails = (1.0 - claim.share) * (1.0 - passed)
@@ -379,8 +379,8 @@ def _still(claim: Claim, low_s: float, passed: float) -> float:
 
 
 def _overlap(claim: Claim, low: float, high: float) -> float:
-    """Return the share of a claim, 0 to 1, that lies between two durations in seconds, where
-    the claim is spread evenly in the logarithm."""
+    """Return the share, 0 to 1, of a claim's bounds that lies between two durations in seconds; the
+    claim is spread evenly in the logarithm."""
     least, most = log1p(claim.low_s), log1p(claim.high_s)
     both = min(most, log1p(high)) - max(least, log1p(low))
     return max(0.0, both) / (most - least) if most > least else 0.0

@@ -1,7 +1,7 @@
-"""A decision is a value, and carries its reasons.
+"""Decisions, each of which carries its reasons.
 
 Nothing starts, packs, waits or is refused without a `Decision`. Explanations are computed from
-decisions, never worked out afterwards.
+recorded decisions, never worked out afterwards.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scheduler.core.receipts import Plain
 
 
 class Action(StrEnum):
-    """What is done with a job (or, for loans, with a node)."""
+    """What a decision does with a job or, for loans, with a node."""
 
     PROFILE = "profile"
     ENQUEUE = "enqueue"  # enters the queue of its virtual cluster
@@ -40,11 +40,11 @@ CHANGES_GPUS = (*STARTS, Action.RESIZE, Action.PREEMPT)  # what a job has, outsi
 
 
 class Reason(StrEnum):
-    """Why a decision was taken. The order of the members is their precedence when several reasons
-    hold.
+    """The reason code of a decision. If several reasons hold, the first member in this order is
+    given.
 
-    About the job itself, then capacity, then order, then the search; last the reasons of
-    actions that are not a wait.
+    Reasons about the job itself come first, then capacity, order and search; last the reasons of
+    actions other than a wait.
     """
 
     INVALID_REQUEST = "InvalidRequest"
@@ -115,13 +115,16 @@ Evidence = tuple[tuple[str, float | str], ...]  # (name, value); text names othe
 
 @dataclass(frozen=True, slots=True)
 class PairPrediction:
-    """The predicted scores and speeds of a pair of jobs.
+    """The predicted sharing scores and speeds of a pair of jobs: the newcomer, and the partner that
+    runs already.
 
     Attributes:
-        scores: sharing score of newcomer and partner (0 tiny, 1 medium, 2 jumbo).
-        speeds: predicted relative speed of newcomer and partner; None when not predicted.
-        path: the tree path behind the newcomer's score, then the partner's, root first.
-        speed_path: likewise behind the speeds; () where they are not of a tree.
+        scores: sharing scores of newcomer and partner (0 tiny, 1 medium, 2 jumbo).
+        speeds: predicted speeds of newcomer and partner, each over its speed alone; None when not
+            predicted.
+        path: the steps through the decision tree behind the newcomer's score, then the partner's,
+            root first.
+        speed_path: the steps behind the speeds, likewise; () where no tree predicted them.
     """
 
     scores: tuple[int, int]
@@ -137,9 +140,9 @@ class Score:
     Attributes:
         value: the score (log-seconds for a duration model).
         intercept: the constant term.
-        terms: one contribution per term of the model named by `bundle`.
-        bundle: digest of the exported model the terms come from.
-        inputs: the feature values behind the terms, as text; empty when not kept.
+        terms: one contribution for each term of the model named by `bundle`.
+        bundle: digest of the exported model that the terms come from.
+        inputs: the feature values behind the terms, as text; empty when they were not kept.
     """
 
     value: float
@@ -154,27 +157,28 @@ class Decision:
     """One decision about one job.
 
     Attributes:
-        seq: order in which decisions were taken, from 0.
-        time: when, seconds since the epoch.
-        action, reason: what and why.
-        job_id, vc: the job, and the virtual cluster it belongs to.
-        nodes: node indices given (or lent); empty when none.
-        gpus: GPU indices within each node of `nodes`, as a bit mask per node.
-        partner: the job it shares GPUs with.
-        priority: the value the queue was ordered by (lower goes first); None before ordering.
+        seq: number of the decision, in the order in which decisions were taken, from 0.
+        time: when it was taken, seconds since the epoch.
+        action, reason: what is done with the job, and why.
+        job_id, vc: the job, and the virtual cluster to which it belongs.
+        nodes: numbers of the nodes given (or lent); empty when none.
+        gpus: GPUs given on each node of `nodes`, as a bit mask per node.
+        partner: the job with which this job shares GPUs.
+        priority: the key by which the queue was sorted (lowest first); None before the job had one.
         estimate_s: predicted duration in seconds, where the policy uses one.
         score: the model's score with its terms, where a model gave the estimate.
-        tree_path: conditions that led to the speeds, or to the sharing score where the policy goes
-            by that, root first.
-        speeds: predicted relative speed of this job and of its partner while they share.
-        blocker: the job in the way: without it this one starts.
-        held_by: whom it waits for as estimated then: the job ahead, the one GPUs are kept for, or
-            the runs that should free enough of them soonest; not tried.
-        need, free, limit: GPUs asked for, free, and in the virtual cluster.
+        tree_path: conditions that led to the speeds or, where the policy decides by it, to the
+            sharing score; root first.
+        speeds: predicted relative speeds of this job and of its partner while they share.
+        blocker: the job in the way: without it this job would start.
+        held_by: the jobs that this job waits for, as estimated at that time and not tried: the job
+            ahead, the job that GPUs are kept for, or the runs expected to free enough GPUs soonest.
+        need, free, limit: GPUs that the job asks for, that are free, and that the virtual cluster
+            has.
         position: place in the queue, from 1.
         batch: samples per GPU and pass, and passes before each update, of an elastic job.
         evidence: further numbers behind the decision, by name (a marginal gain, a dual price).
-        receipt: what the durations among them are made of; see `scheduler.core.receipts`.
+        receipt: the inputs of the durations in `evidence`; see `scheduler.core.receipts`.
     """
 
     seq: int
@@ -202,7 +206,7 @@ class Decision:
     receipt: Plain = ()
 
     def body(self) -> Json:
-        """Return the decision as plain values, without the fields that are empty."""
+        """Return the decision as plain values, without empty fields."""
         found = {name: getattr(self, name) for name in Decision.__slots__}
         if self.score is not None:
             # not `asdict`, which copies every value and is most of the cost of a pass's record
@@ -211,7 +215,7 @@ class Decision:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Decision:
-        """Return the decision that `body` was made from, also after a round trip through JSON."""
+        """Return the decision from what `body` returned, also after a round trip through JSON."""
         found = {name: _frozen(value) for name, value in body.items()}
         found["action"], found["reason"] = Action(body["action"]), Reason(body["reason"])
         if "score" in body:

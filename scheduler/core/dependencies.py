@@ -1,8 +1,8 @@
-"""Jobs that start only after others have ended.
+"""Jobs that may start only after other jobs have ended.
 
-What a job waits for is in its request (`Job.after`, `Job.after_any`); how those others ended is
-remembered here for as long as somebody waits for them, and an hour beyond: who submits a job knows
-of an end a little later than the core.
+A job's request names the jobs that it waits for (`Job.after`, `Job.after_any`). How those ended is
+remembered here as long as a job waits for them, and an hour longer, because a user learns of an end
+a little later than the core.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Blocked:
     """Why a job may not start yet.
 
     Attributes:
-        by: the job it waits for.
+        by: id of the job that it waits for.
         never: whether it can never start, because `by` had to succeed and did not.
     """
 
@@ -36,7 +36,7 @@ class Blocked:
 
 @dataclass(slots=True, kw_only=True)
 class EndMemory:
-    """How a job ended, and when."""
+    """A plain record of how and when a job ended."""
 
     job_id: str
     at: float
@@ -51,14 +51,14 @@ class Dependencies:
         self._ends: dict[str, tuple[float, bool]] = {}  # when, and whether successfully
 
     def remember(self) -> list[EndMemory]:
-        """Return how the jobs ended that others may be waiting for."""
+        """Return, as plain records, how the jobs ended that waiting jobs may depend on."""
         return [
             EndMemory(job_id=job_id, at=at, success=success)
             for job_id, (at, success) in self._ends.items()
         ]
 
     def restore(self, ends: Iterable[EndMemory], jobs: Iterable[Job]) -> None:
-        """Restore how jobs ended, and which jobs the given jobs wait for."""
+        """Restore how jobs ended, and record which jobs must end before each of `jobs`."""
         self._ends = {one.job_id: (one.at, one.success) for one in ends}
         for job in jobs:
             self.add(job)
@@ -81,7 +81,8 @@ class Dependencies:
                 self._after.pop(other, None)
 
     def ended(self, job_id: str, success: bool, now: float) -> list[str]:
-        """Note that a job ended, was withdrawn or refused. Return the jobs that wait for it."""
+        """Record that a job ended, was withdrawn or refused; `success` says whether it completed.
+        Return the ids of the jobs that wait for it."""
         self._ends[job_id] = now, success
         while now - next(iter(self._ends.values()))[0] > RECENT_S:
             old = next(iter(self._ends))
@@ -91,10 +92,11 @@ class Dependencies:
         return list(self._after.get(job_id, ()))
 
     def blocked(self, job: Job, live: Container[str]) -> Blocked | None:
-        """Return why a job may not start yet, or None when it may.
+        """Return which job keeps this job from starting, or None when none does.
 
-        A job that is neither `live` nor remembered ended long before this one was submitted, in a
-        way that was looked up then (`service.api.changes`).
+        `live` are the jobs that have not ended. A job that is neither in `live` nor remembered
+        ended long before this one was submitted; the service checked then how it ended
+        (`service.api.changes`).
         """
         after, after_any = named(job.after), named(job.after_any)
         for other in after:

@@ -1,15 +1,15 @@
-"""From one predicted duration to a distribution, learned from how predictions turned out.
+"""From one predicted duration to a distribution, learned from how earlier predictions turned out.
 
-A point prediction of a training job's duration is off by a factor of several, mostly because a few
-jobs run a hundred times longer than those they look like. What is kept here is, for predictions
-of about the same size, the ratio of true to predicted duration of the jobs that have ended: the
-predictive distribution of a new job is its prediction times those ratios (a conformal argument:
-past and future ratios are exchangeable as long as the predictor is); of a job that runs, those
-that have not been outlived. Those that run count as having lasted for at least so long
-(Kaplan-Meier): what has ended already is the shorter. It works over any estimator, or none;
-handed the truth, it learns that the truth needs no margin.
+A prediction of a training job's duration is off by a factor of several, mostly because a few jobs
+run a hundred times longer than similar ones. This module keeps the ratios of true to predicted
+duration of jobs that have ended, for predictions of about the same size. The distribution of a new
+job is its prediction times those ratios (a conformal argument: past and future ratios are
+exchangeable as long as the predictor is the same). For a running job, only the ratios that it has
+not outlived count. Jobs that still run count as having lasted at least so long (Kaplan-Meier),
+since jobs that ended already are the shorter ones. Any estimator can be used, or none; with true
+durations, the ratios are all 1.
 
-Policies decide by it and forecasts draw futures from it.
+Policies decide by these distributions, and forecasts sample from them.
 """
 
 from __future__ import annotations
@@ -62,15 +62,14 @@ Quantiles = Sequence[float]  # total durations, seconds, at levels (i + 1/2) / n
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A predicted duration that rests on what the job states of itself.
+    """A predicted duration that rests on what the job itself states: its progress, or its command.
 
-    It has an error of its own, so its distribution is that, and not how other predictions turned
-    out.
+    Its distribution follows from its own error, and not from how other predictions turned out.
 
     Attributes:
         error: standard deviation of ln(true / predicted).
-        without_s: what was predicted without the job's own account, seconds. The job's end
-            teaches something about this prediction.
+        without_s: the prediction without the job's own statement, seconds. When the job ends, its
+            true duration is compared with this prediction.
     """
 
     seconds: float
@@ -82,12 +81,13 @@ Duration = float | Predicted | Stated  # as it is predicted
 
 
 def seconds_of(predicted: Duration) -> float:
-    """Return a predicted duration as a number."""
+    """Return a predicted duration of any kind as seconds."""
     return predicted.seconds if isinstance(predicted, Predicted | Stated) else predicted
 
 
 def plain(predicted: Duration) -> tuple[float, ...]:
-    """Return a predicted duration as plain numbers."""
+    """Return the fields of a predicted duration as a flat tuple of numbers; `of_plain` reads
+    them."""
     if isinstance(predicted, Stated):
         return predicted.seconds, predicted.error, *plain(predicted.without_s)
     if isinstance(predicted, Predicted):
@@ -102,7 +102,7 @@ def plain(predicted: Duration) -> tuple[float, ...]:
 
 
 def of_plain(row: Sequence[float]) -> Duration:
-    """Return the predicted duration whose numbers `plain` returned."""
+    """Return the predicted duration from the numbers that `plain` returned."""
     first = 3 + SHARES  # of the numbers of its claims
     if len(row) > 1 and not (len(row) >= first and (len(row) - first) % CLAIMED == 0):
         return Stated(row[0], row[1], _other(row[2:]))
@@ -110,7 +110,8 @@ def of_plain(row: Sequence[float]) -> Duration:
 
 
 def _other(row: Sequence[float]) -> float | Predicted:
-    """Return the predicted duration that no job states itself, from its numbers."""
+    """Return a predicted duration that is no `Stated` one, from the numbers that `plain`
+    returned."""
     if len(row) == 1:
         return row[0]
     first = 3 + SHARES
@@ -123,8 +124,9 @@ def _other(row: Sequence[float]) -> float | Predicted:
 
 @dataclass(slots=True)
 class _Ratios:
-    """Keep the last `window` values of ln(true / predicted), beside a prior that counts less as
-    more jobs have ended."""
+    """The last `window` values of ln(true / predicted) for predictions of one size, and the
+    distribution computed from them and from a prior. The prior counts less as more jobs have ended.
+    """
 
     window: int
     recent: deque[float] = field(default_factory=deque)
@@ -146,12 +148,13 @@ class _Ratios:
 
 @dataclass(slots=True, kw_only=True)
 class RangeMemory:
-    """What was learned about predictions of about one size.
+    """A plain record of what was learned from predictions of about one size.
 
     Attributes:
         recent: ln(true / predicted) of the last jobs that ended, the oldest first.
-        grid, even, seen, stale: what the distribution was when it was last worked out, from how
-            many, and how many have ended since.
+        grid, even: coarse and fine quantiles of true / predicted duration, as last computed.
+        seen: number of ended jobs (with the prior's worth) behind those quantiles.
+        stale: number of jobs that have ended since.
     """
 
     recent: list[float]
@@ -163,12 +166,13 @@ class RangeMemory:
 
 @dataclass(slots=True, kw_only=True)
 class DurationMemory:
-    """What a duration distribution has learned, as a plain record.
+    """A plain record of what a duration distribution has learned.
 
     Attributes:
-        edges_s: predictions are of about one size between two of these.
-        ranges: what was learned, by size of the prediction.
-        going: by size, the jobs that run: ln(1 + predicted), since when, and the speed.
+        edges_s: bounds, in seconds, that separate predictions into ranges of about one size.
+        ranges: what was learned, for each range.
+        going: for each range, the running jobs by id: ln(1 + predicted), time of the start, and
+            speed.
     """
 
     edges_s: tuple[float, ...]
@@ -180,9 +184,8 @@ _Lasts = Callable[["DurationDistribution", Duration, float], list[float]]
 
 
 def _kept(lasts: _Lasts) -> _Lasts:
-    """Return a method like `lasts` that caches its last result, since quantiles and mean of a job
-    are computed one after the other.
-    """
+    """Return a method like `lasts` that caches its last result, since the quantiles and the mean of
+    a job are computed one after the other."""
 
     @wraps(lasts)
     def kept(self: DurationDistribution, predicted: Duration, elapsed_s: float) -> list[float]:
@@ -197,15 +200,15 @@ def _kept(lasts: _Lasts) -> _Lasts:
 
 
 class DurationDistribution:
-    """What is expected of a job's duration, and of its remaining time.
+    """The distribution of a job's total and remaining duration, given its prediction.
 
     Args:
-        spread: standard deviation of ln(true / predicted) believed before anything has ended.
-        weight: how many ended jobs that belief is worth, per range of predictions.
-        window: ratios remembered per range.
-        points: quantiles a distribution is described by.
-        tail: in `quantiles`, of those still running: how many ended jobs the belief is worth that
-            what has lasted for t will last for another t in half the cases.
+        spread: standard deviation of ln(true / predicted) assumed before any job has ended.
+        weight: number of ended jobs that this assumption counts as, in each range of predictions.
+        window: number of ratios remembered in each range.
+        points: number of quantiles by which a distribution is described.
+        tail: number of ended jobs that the following assumption counts as, in `quantiles` of
+            running jobs: a job that has lasted for t will last for another t in half the cases.
     """
 
     def __init__(
@@ -230,7 +233,8 @@ class DurationDistribution:
             self._refresh(ratios)
 
     def began(self, job_id: str, predicted_s: Duration, now: float, speed: float = 1.0) -> None:
-        """Record that a job predicted at `predicted_s` runs from `now` on, at a speed."""
+        """Record that a job with this prediction runs from `now` on, at `speed` times the speed it
+        has alone."""
         predicted = seconds_of(unstated(predicted_s))
         self._going[bisect_right(EDGES_S, predicted)][job_id] = log1p(predicted), now, speed
 
@@ -242,10 +246,9 @@ class DurationDistribution:
     def learn(
         self, predicted_s: Duration | None, duration_s: float, now: float | None = None
     ) -> None:
-        """Learn that a job predicted at `predicted_s` (None: not predicted) ran `duration_s`
-        seconds. The jobs recorded by `began` that have not ended by `now` count as outlasting their
-        time so far.
-        """
+        """Learn that a job predicted at `predicted_s` (None: not predicted) ran for `duration_s`
+        seconds. With `now`, the running jobs recorded by `began` count as lasting longer than their
+        time so far."""
         predicted = seconds_of(unstated(TYPICAL_S if predicted_s is None else predicted_s))
         place = bisect_right(EDGES_S, predicted)
         ratios, going = self._ranges[place], self._going[place].values()
@@ -259,7 +262,7 @@ class DurationDistribution:
             )
 
     def remember(self) -> DurationMemory:
-        """Return all that was learned, as a plain record."""
+        """Return a plain record of all that was learned."""
         ranges = [
             RangeMemory(
                 recent=list(one.recent),
@@ -274,9 +277,8 @@ class DurationDistribution:
         return DurationMemory(edges_s=EDGES_S, ranges=ranges, going=going)
 
     def restore(self, memory: DurationMemory) -> None:
-        """Restore what `remember` returned. Raise ValueError where it separates other sizes of
-        predictions.
-        """
+        """Restore what `remember` returned. Raise ValueError where the record has other ranges of
+        predictions."""
         if memory.edges_s != EDGES_S:
             raise ValueError(f"durations are kept apart at {EDGES_S}, not at {memory.edges_s}")
         for ratios, known in zip(self._ranges, memory.ranges, strict=True):
@@ -291,19 +293,17 @@ class DurationDistribution:
         self.refreshed += 1
 
     def take_over(self, other: DurationDistribution) -> None:
-        """Replace what was learned by what another distribution has learned."""
+        """Replace what was learned by what `other` has learned; both share it from then on."""
         self._ranges, self.refreshed, self._going = other._ranges, other.refreshed, other._going
 
     def total_s(self, predicted_s: Duration, outlived_s: float = 0.0) -> float:
-        """Return the mean seconds in all of jobs predicted at `predicted_s` that outlive
-        `outlived_s`.
-        """
+        """Return the mean total seconds of jobs predicted at `predicted_s` that outlive
+        `outlived_s`."""
         return outlived_s + self.expected_s(predicted_s, outlived_s)
 
     def expected_s(self, predicted_s: Duration, elapsed_s: float = 0.0) -> float:
-        """Return the mean seconds left of a job predicted at `predicted_s` that has run
-        `elapsed_s`.
-        """
+        """Return the mean remaining seconds of a job predicted at `predicted_s` that has run for
+        `elapsed_s`."""
         if isinstance(predicted_s, Predicted):
             return self.curve(predicted_s, elapsed_s).remaining(elapsed_s)
         ratios, scale = self._range(predicted_s), 1.0 + seconds_of(predicted_s)
@@ -316,9 +316,8 @@ class DurationDistribution:
         return max(min(mean, LONGEST_S) - elapsed_s, 1.0)
 
     def falls_for_s(self, predicted_s: Duration, elapsed_s: float) -> float:
-        """Return the seconds during which `expected_s` only falls, unless a distribution
-        changes.
-        """
+        """Return for how many seconds from now `expected_s` only decreases as the job runs, unless
+        the learned distribution changes."""
         if isinstance(predicted_s, Predicted):
             points = self.curve(predicted_s, elapsed_s).points
             first = bisect_right(points, elapsed_s)
@@ -330,9 +329,8 @@ class DurationDistribution:
         return scale * grid[first] - 1.0 - elapsed_s if first < len(grid) else 0.0
 
     def quantile_s(self, predicted_s: Duration, level: float, outlived_s: float = 0.0) -> float:
-        """Return the seconds that a share `level` of the jobs predicted at `predicted_s` do not
-        exceed. Only jobs that outlive `outlived_s` count.
-        """
+        """Return the total seconds that a share `level` of the jobs predicted at `predicted_s` do
+        not exceed. Only jobs that outlive `outlived_s` count."""
         if isinstance(predicted_s, Predicted):
             points = self.curve(predicted_s, outlived_s).points
             first = bisect_right(points, outlived_s) if outlived_s else 0
@@ -346,9 +344,8 @@ class DurationDistribution:
         return _scaled(seconds, _at(grid[first:] if first else grid, level))
 
     def quantile_at(self, level: float) -> Callable[[Duration, float], float]:
-        """Return a function that gives `quantile_s` at one level, faster for many predictions. It
-        is valid until a distribution changes.
-        """
+        """Return a function that computes `quantile_s` at one level, faster for many predictions.
+        Its answers are valid until a learned distribution changes."""
         ratios = [_at(one.grid, level) for one in self._ranges]
 
         def quantile_s(predicted_s: Duration, outlived_s: float = 0.0) -> float:
@@ -361,10 +358,10 @@ class DurationDistribution:
     def quantiles(
         self, predicted_s: Duration | None, elapsed_s: float = 0.0, limit_s: float | None = None
     ) -> Quantiles:
-        """Return quantiles of the total duration of a job that has run `elapsed_s`, none of it
-        beyond `limit_s`.
+        """Return quantiles of the total duration, in seconds, of a job that has run for
+        `elapsed_s`. None exceeds `limit_s`.
 
-        Less than 0 elapsed (it began by a clock that is ahead of ours) counts as 0.
+        A negative `elapsed_s` (the job's start was timed by a clock that is ahead) counts as 0.
         """
         elapsed_s = max(0.0, elapsed_s)
         predicted = TYPICAL_S if predicted_s is None else predicted_s
@@ -373,8 +370,9 @@ class DurationDistribution:
         return sorted(max(min(point, longest), elapsed_s) for point in found)
 
     def curve(self, predicted: Predicted, elapsed_s: float = 0.0) -> Curve:
-        """Return how long a job lasts that has outlived the last of `STRETCHES_S` before
-        `elapsed_s`. Pass all of `elapsed_s` to the curve's methods."""
+        """Return the distribution of a job's total duration. It is conditioned on the last of
+        `STRETCHES_S` before `elapsed_s`, so that it can be cached; pass `elapsed_s` itself to the
+        curve's methods."""
         passed, even = bisect_right(STRETCHES_S, elapsed_s), self._range(predicted).even
         key = (
             id(even),
@@ -402,7 +400,7 @@ class DurationDistribution:
     def receipt(
         self, predicted_s: Duration | None, elapsed_s: float = 0.0, limit_s: float | None = None
     ) -> Receipt:
-        """Return what `quantiles` of the same are made of."""
+        """Return the inputs from which `quantiles`, with the same arguments, are computed."""
         elapsed_s = max(0.0, elapsed_s)
         predicted = TYPICAL_S if predicted_s is None else predicted_s
         longest = max(LONGEST_S, 1.5 * elapsed_s) if limit_s is None else limit_s
@@ -432,8 +430,8 @@ class DurationDistribution:
         )
 
     def _by_ratios(self, predicted: Duration, elapsed_s: float) -> tuple[list[float], float]:
-        """Return equally likely durations by how earlier predictions turned out, ascending, and
-        the share of all such jobs that do not last longer than `elapsed_s`."""
+        """Return equally likely durations, ascending, computed from how earlier predictions turned
+        out. Also return the share of all such jobs that do not last longer than `elapsed_s`."""
         ratios, scale, n = self._range(predicted), 1.0 + seconds_of(predicted), FINE
         outlived = _share_below(ratios.even, (1.0 + elapsed_s) / scale) if elapsed_s > 0 else 0.0
         left = ratios.seen * (1.0 - outlived)
@@ -448,9 +446,9 @@ class DurationDistribution:
     def _made_of(
         self, predicted: Duration, elapsed_s: float, moves: list[ClaimMoved] | None = None
     ) -> list[float]:
-        """Return equally likely durations, ascending, by how earlier predictions turned out, by
-        the job's own hazards and by its claims. What each claim does is appended to `moves`;
-        see `claimed`."""
+        """Return equally likely durations, ascending, computed from earlier predictions, the job's
+        own hazards and its claims. The effect of each claim is appended to `moves`; see `claimed`.
+        """
         found, outlived = self._by_ratios(predicted, elapsed_s)
         if not (isinstance(predicted, Predicted) and predicted.ended):
             return found
@@ -482,9 +480,8 @@ class DurationDistribution:
         return [max(point, elapsed_s) for point in ends]
 
     def described(self, predicted_s: Duration, outlived_s: float = 0.0) -> Evidence:
-        """Return the distribution around a predicted duration, seconds, for the decision's
-        record.
-        """
+        """Return the distribution around a predicted duration as evidence of a decision:
+        percentiles and mean in seconds, and the odds of lasting longer than certain times."""
         found = self.quantiles(predicted_s, outlived_s)
         levels = (("p10_s", 0.1), ("p50_s", 0.5), ("p90_s", 0.9))
         spread = tuple((name, at_level(found, level)) for name, level in levels)
@@ -493,9 +490,9 @@ class DurationDistribution:
         return (*spread, ("mean_s", self.total_s(predicted_s, outlived_s)), *odds)
 
     def alone(self, predicted_s: Duration, outlived_s: float = 0.0) -> Curve | None:
-        """Return the distribution of a job's duration if it depends on the job's prediction alone.
-        Return None for a prediction without a distribution.
-        """
+        """Return the distribution of a job's duration if it follows from the job's own prediction
+        alone, whichever jobs end. Return None for a plain number, which has no distribution of its
+        own."""
         if isinstance(predicted_s, Stated):
             return Curve.of(self._lasts(predicted_s, outlived_s))
         if isinstance(predicted_s, Predicted) and predicted_s.ended:
@@ -508,7 +505,8 @@ class DurationDistribution:
         return self._ranges[bisect_right(EDGES_S, seconds_of(predicted_s))]
 
     def _believed(self, ratios: _Ratios) -> list[float]:
-        """Return what was seen, ascending; beside the prior, which fades as jobs end."""
+        """Return the observed values of ln(true / predicted), ascending, with those of the prior,
+        until enough jobs have ended."""
         seen = ratios.ascending
         if not ratios.window:
             return seen
@@ -516,16 +514,16 @@ class DurationDistribution:
         return merged or [0.0]
 
     def _refresh(self, ratios: _Ratios, lasted: Sequence[float] = ()) -> None:
-        """Recompute the grid."""
+        """Compute the distribution of a set of ratios again. `lasted` are values that running jobs
+        have reached."""
         _describe(ratios, self._believed(ratios), self._points, lasted)
         self.refreshed += 1
 
 
 @lru_cache(maxsize=512)
 def _of_error(error: float, points: int) -> _Ratios:
-    """Return ratios (true over predicted duration) for predictions whose ln(true / predicted) has
-    this standard deviation. They are fixed, not learned.
-    """
+    """Return a fixed set of ratios (true over predicted duration), in which ln(true / predicted)
+    has the standard deviation `error`. Nothing is learned from jobs."""
     off = NormalDist(0.0, error)
     found = _Ratios(0)
     found.ascending = [off.inv_cdf((i + 0.5) / STATED_POINTS) for i in range(STATED_POINTS)]
@@ -545,17 +543,17 @@ def _describe(
 
 
 def _derive(ratios: _Ratios) -> None:
-    """Fill in the fields of a set of ratios that follow from its quantiles."""
+    """Compute the fields of a set of ratios that follow from its quantiles: `above` and `fresh`."""
     ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
     ratios.fresh = tuple(at_level(ratios.even, (i + 0.5) / FINE) for i in range(FINE))
 
 
 def _left(ended: Sequence[float], lasted: Sequence[float]) -> list[float]:
-    """Return, after each of the ascending ends, the share of jobs that goes on (Kaplan-Meier).
+    """Return, for each of the ascending ends, the share of jobs that lasts longer (Kaplan-Meier).
 
     Args:
         ended: ascending values at which jobs ended.
-        lasted: ascending values that jobs which still run have reached.
+        lasted: ascending values that still running jobs have reached.
     """
     n, before, left, found = len(ended), 0, 1.0, list[float]()
     for i, at in enumerate(ended):
@@ -569,9 +567,8 @@ def _left(ended: Sequence[float], lasted: Sequence[float]) -> list[float]:
 def _levels(
     ended: Sequence[float], points: int, left: Sequence[float], lasted: Sequence[float]
 ) -> list[float]:
-    """Return `points` evenly spaced quantiles of a distribution, given the share that lasts beyond
-    each end (`left`). Quantiles beyond the last end get the largest value.
-    """
+    """Return `points` evenly spaced quantiles of a distribution. `left` is the share of jobs that
+    lasts beyond each of `ended`. Quantiles beyond the last end get the largest value."""
     found = list[float]()
     for at, share in zip(ended, left, strict=True):
         while len(found) < points and 1.0 - share > (len(found) + 0.5) / points + 1e-12:
@@ -580,9 +577,9 @@ def _levels(
 
 
 def _between(ended: Sequence[float], left: Sequence[float]) -> tuple[float, ...]:
-    """Return `EVEN` even quantiles as ratios of true to predicted duration, by straight lines
-    between the middles of the steps. Where some go on after the last end, what has lasted for t
-    lasts for another t in half the cases."""
+    """Return `EVEN` evenly spaced quantiles as ratios of true to predicted duration, interpolated
+    by straight lines between the middles of the steps. Where some jobs last beyond the last end, a
+    job that has lasted for t is taken to last for another t in half the cases."""
     levels = [1.0 - 0.5 * (before + after) for before, after in pairwise((1.0, *left))]
     goes_on = 1.0 - levels[-1] if left[-1] > 0 else 0.0
 
@@ -594,8 +591,8 @@ def _between(ended: Sequence[float], left: Sequence[float]) -> tuple[float, ...]
 
 
 def _straight(levels: Sequence[float], values: Sequence[float], level: float) -> float:
-    """Return the value at a level, by straight lines between ascending levels and values; the
-    first or the last value beyond the ends."""
+    """Return the value at `level`, interpolated by straight lines between the ascending `levels`
+    and their `values`. Beyond the ends, return the first or the last value."""
     place = bisect_right(levels, level)
     if place in (0, len(levels)):
         return values[min(place, len(levels) - 1)]
@@ -605,8 +602,8 @@ def _straight(levels: Sequence[float], values: Sequence[float], level: float) ->
 
 
 def _share_below(even: Sequence[float], value: float) -> float:
-    """Return the share, 0 to 1, of a distribution that lies below a value, by straight lines
-    between its even quantiles."""
+    """Return the share, 0 to 1, of a distribution that lies below `value`, interpolated by straight
+    lines between its evenly spaced quantiles."""
     place = bisect_right(even, value)
     if place in (0, len(even)):
         return place / len(even)
@@ -615,14 +612,13 @@ def _share_below(even: Sequence[float], value: float) -> float:
 
 
 def unstated(predicted_s: Duration) -> float | Predicted:
-    """Return what was predicted without the job's own account."""
+    """Return the prediction without the job's own statement (its progress or command)."""
     return predicted_s.without_s if isinstance(predicted_s, Stated) else predicted_s
 
 
 def at_level(quantiles: Quantiles, level: float) -> float:
-    """Return the quantile at a level between 0 and 1, interpolated, and constant beyond the
-    ends.
-    """
+    """Return the quantile at a level between 0 and 1, interpolated linearly. Beyond the first and
+    last, it is constant."""
     place = level * len(quantiles) - 0.5
     low = int(place) if place > 0 else 0
     if low >= len(quantiles) - 1:

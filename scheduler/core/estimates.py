@@ -1,8 +1,8 @@
-"""What a policy believes about durations.
+"""Estimators: what a policy believes about durations of jobs.
 
-An estimator is notified of every event, in order. What it answers when a job joins its queue
-(`enqueued`) is what a policy decides with; any other question (`estimate`) changes nothing. Oracles
-are estimators that were handed the truth: they exist for comparison and for nothing else.
+An estimator is notified of every event, in order. A policy decides with the answer that `enqueued`
+gave when the job joined its queue; the other question, `estimate`, changes nothing. Oracles are
+estimators that were given the true durations: they exist for comparison only.
 """
 
 from __future__ import annotations
@@ -56,9 +56,8 @@ COLD_START = "coldstart"  # stands for a digest in scores that come from histori
 
 
 class Description(TypedDict, total=False):
-    """How to read the terms of a score: names of the terms and inputs, the meaning and unit of each
-    input, and metadata of the model.
-    """
+    """How to read the terms of a score: names of the terms and inputs, meaning and unit of each
+    input, and metadata of the model."""
 
     terms: list[str]
     inputs: list[str]
@@ -77,10 +76,12 @@ OF_HISTORIES: Description = {
 
 @dataclass(slots=True)
 class Estimate:
-    """A predicted duration (seconds, exclusive GPUs), with the additive score it came from.
+    """A predicted duration (seconds, on GPUs of the job's own), with the additive score that it
+    came from.
 
     Attributes:
-        outlived_s: the longest run after which the job had not ended, seconds; 0 without one.
+        outlived_s: the longest run so far after which the job had not ended, seconds; 0 without
+            one.
     """
 
     seconds: Duration
@@ -89,7 +90,7 @@ class Estimate:
 
     @property
     def value(self) -> float:
-        """Return ln(1 + seconds), as its score sums to."""
+        """ln(1 + seconds): the value to which the score's terms sum."""
         return log1p(seconds_of(self.seconds)) if self.score is None else self.score.value
 
     @property
@@ -99,14 +100,14 @@ class Estimate:
 
 
 class Estimator:
-    """Predicts durations. Events arrive in time order. `estimate` may be called at any moment
-    between, as often as one likes, also for a time before which further events are still to come.
+    """Predicts durations. Events arrive in time order. `estimate` may be called between any two
+    events, as often as needed, also for a time before which further events are still to come.
 
-    An estimator sees a duration only in `ended`. Subclasses override what they need.
+    An estimator sees a true duration only in `ended`. Subclasses override what they need.
 
     Attributes:
-        of_requests: whether equal jobs get equal answers, made of what a job asks for,
-            what was seen of it, and histories.
+        of_requests: whether two jobs get equal answers if their requests, their profiles and the
+            histories behind them are equal.
     """
 
     name = "none"
@@ -122,7 +123,7 @@ class Estimator:
         """Called when a job was submitted."""
 
     def changed(self, job: Job, now: float) -> None:
-        """Called when a waiting job asks for something else than before."""
+        """Called when the request of a waiting job was changed."""
 
     def started(self, job_id: str, now: float) -> None:
         """Called when a job was given GPUs."""
@@ -137,12 +138,11 @@ class Estimator:
         """Called when a waiting job begins to be profiled."""
 
     def outlived(self, job_id: str, now: float) -> None:
-        """Called when a job was profiled for as long as that takes, and has not ended."""
+        """Called when a job was profiled for the full profiling time, and had not ended by then."""
 
     def tempered(self, job: Job, progress: Progress) -> Progress:
-        """Return a job's reported progress, corrected for how much of their maximum earlier runs of
-        the same script used.
-        """
+        """Return a job's reported progress, with its total corrected: earlier runs of the same
+        script may have ended before the maximum that they stated."""
         return progress
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
@@ -156,12 +156,12 @@ class Estimator:
         """
 
     def withdrawn(self, job_id: str, now: float) -> None:
-        """Called when a job left before its end, or its end is unknown. The estimator learns no
-        duration from it.
-        """
+        """Called when a job was removed before its end, or when its end is unknown. The estimator
+        learns no duration from it."""
 
     def use(self, bundle: Bundle) -> None:
-        """Score with other models from now on. Estimators without models ignore it."""
+        """Predict with the models of another bundle from now on. Estimators without models do
+        nothing."""
 
     def enqueued(self, job: Job, now: float) -> Estimate:
         """Return the estimate that decisions on a job use. Called when the job joins its queue. An
@@ -170,28 +170,27 @@ class Estimator:
         return self.estimate(job, now)
 
     def enqueued_again(self, job: Job, now: float, answer: Estimate) -> Estimate:
-        """Return the estimate that a waiting job is decided with from now on. As with `enqueued`,
-        an estimator may note its answer.
+        """Return the estimate with which decisions on a waiting job are made from now on. As in
+        `enqueued`, an estimator may record its answer.
 
         Args:
-            answer: what `estimate` has just answered: it stands where `enqueued` answers the same.
+            answer: what `estimate` has just returned. It is returned as it is by estimators that do
+                not override `enqueued`.
         """
         notes_it = type(self).enqueued is not Estimator.enqueued
         return self.enqueued(job, now) if notes_it else answer
 
     def decided_with(self, job_id: str, estimate: Estimate) -> None:
-        """Called when a job is decided with another estimate than `enqueued` returned, whether or
-        not that was called.
-        """
+        """Called when a job is decided with another estimate than `enqueued` returned for it, or
+        with one for which `enqueued` was not called."""
 
     def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
-        """Return two estimates for a waiting job: as it is, and with the changed request `to`.
-        Change nothing.
-        """
+        """Return two estimates for a waiting job: one for its present request, one for the changed
+        request `to`. Change nothing."""
         return self.estimate(job, now), self.estimate(to, now)
 
     def rests_on(self, job: Job) -> Evidence:
-        """Return evidence of how little the estimate of a job rests on; () where it rests on
+        """Return evidence for how few earlier jobs the estimate of a job rests on; () if there are
         enough."""
         return ()
 
@@ -201,13 +200,13 @@ class Estimator:
 
 
 class TableEstimator(Estimator):
-    """Predictions (or true durations) given beforehand.
+    """An estimator that looks durations up in a table of predictions, or of true durations.
 
     Args:
         name: shown in reports.
-        seconds: duration by job id.
-        default: for jobs not in the table; None makes a missing job an error.
-        floor: replaces negative predictions, as the systems compared with do.
+        seconds: maps job ids to durations.
+        default: duration of jobs that are not in the table; None makes such a job an error.
+        floor: replaces negative predictions, as the compared systems do.
     """
 
     def __init__(
@@ -232,7 +231,8 @@ class TableEstimator(Estimator):
 
 
 class ConstantEstimator(Estimator):
-    """Predicts the same duration for every job, so that only the GPU count orders them."""
+    """An estimator that predicts the same duration for every job, so that only the number of GPUs
+    orders jobs."""
 
     def __init__(self, seconds: float = 600.0):
         super().__init__()
@@ -244,8 +244,8 @@ class ConstantEstimator(Estimator):
 
 
 class Known(Estimator):
-    """Answer with a duration that is known already. `inner` is notified of events, and never
-    asked."""
+    """An estimator that answers with a given estimate. `inner`, another estimator, is notified of
+    what is decided, and never asked."""
 
     def __init__(self, inner: Estimator, estimate: Estimate):
         super().__init__()
@@ -267,9 +267,8 @@ class Known(Estimator):
 
 
 class FeatureEstimator(Estimator):
-    """Keeps the features of `features.state` up to date. It is the base of estimators that
-    learn.
-    """
+    """Base of estimators that learn. It keeps the features of `features.state` up to date with the
+    events."""
 
     of_requests = True
 
@@ -320,7 +319,8 @@ class FeatureEstimator(Estimator):
         return self.estimate(again, now), self.estimate(to, now)
 
     def from_histories(self, job: Job, now: float) -> Estimate:
-        """Return a prediction by the histories alone. Called while there is no model."""
+        """Return a prediction computed from the histories of ended jobs alone. Called while there
+        is no model."""
         (intercept, *terms), error = self.state.outlook(job, now)
         value = intercept
         for term in terms:
@@ -337,10 +337,8 @@ class FeatureEstimator(Estimator):
         """Return a model's estimate, corrected by the job's earlier runs, its hazards and its
         command.
 
-        That is its earlier runs, its hazards and its command.
-
         Args:
-            limited: whether the model's terms already cover the time limit.
+            limited: whether the model's terms already cover the job's time limit.
         """
         if not limited:
             estimate = with_limit(estimate, job, now, self.state)
@@ -356,7 +354,8 @@ class FeatureEstimator(Estimator):
 
 
 class HistoriesEstimator(FeatureEstimator):
-    """Predicts by the histories alone, from the first job on; nothing is fitted."""
+    """An estimator that predicts from the histories of ended jobs alone, from the first job on; no
+    model is fitted."""
 
     name = "own"
 
@@ -369,7 +368,8 @@ class HistoriesEstimator(FeatureEstimator):
 
 
 class BundleEstimator(FeatureEstimator):
-    """Scores a job with an exported bundle; every estimate carries its exact terms."""
+    """An estimator that scores a job with an exported bundle of models. Every estimate carries its
+    exact terms."""
 
     name = "bundle"
 
@@ -379,9 +379,8 @@ class BundleEstimator(FeatureEstimator):
         self.use(bundle)
 
     def use(self, bundle: Bundle) -> None:
-        """Score with another bundle from now on. Raise BundleError when it asks for other
-        features.
-        """
+        """Score with another bundle from now on. Raise BundleError when it needs other features
+        than the present one."""
         from models.bundle.errors import BundleError  # who scores without a bundle needs none
 
         wanted = [spec.name for spec in bundle.duration.features]
@@ -404,8 +403,10 @@ class BundleEstimator(FeatureEstimator):
 
 
 class LiveEstimator(FeatureEstimator):
-    """Scores with the bundle in use, whichever of our features it needs. Until there is a bundle,
-    it predicts by the histories alone.
+    """The estimator of a live service. It scores with the bundle in use; until there is one, it
+    predicts from the histories of ended jobs alone.
+
+    It keeps every feature up to date, so that a new bundle may need any of them.
     """
 
     name = "live"
@@ -417,9 +418,8 @@ class LiveEstimator(FeatureEstimator):
         self.descriptions[COLD_START] = OF_HISTORIES
 
     def use(self, bundle: Bundle) -> None:
-        """Score with another bundle from now on. Raise BundleError when it needs a feature that is
-        not kept.
-        """
+        """Score with another bundle from now on. Raise BundleError when the bundle needs a feature
+        that this program does not compute."""
         from models.bundle.acceptance import positions
 
         self._picks = positions(bundle, self.state.features)
@@ -435,9 +435,8 @@ class LiveEstimator(FeatureEstimator):
 
 
 def own_terms(score: Score, names: int) -> list[FeatureSpec]:
-    """Return the specs of the last terms of a score: those beyond the `names` terms of its
-    model.
-    """
+    """Return the specifications of a score's terms that were added to those of its model. `names`
+    is the number of the model's terms."""
     count = len(score.terms) - names
     if count <= 0:
         return []
@@ -452,17 +451,16 @@ def _about(text: str) -> FeatureSpec:
 
 
 def knows_limits(bundle: Bundle) -> bool:
-    """Return whether a bundle's duration model has a term for what time limits cut off.
+    """Return whether a bundle's duration model has a term for the time that limits cut off.
 
-    It has none where no job that it was trained on had a limit.
+    A model has none if no job on which it was trained had a limit.
     """
     return SUM[-1].name in bundle.duration.term_names
 
 
 def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
-    """Return the estimate with one more term: the reduction of the predicted duration by the job's
-    time limit. Return it unchanged if there is none.
-    """
+    """Return the estimate with one more term: how much the job's time limit reduces the predicted
+    duration. Return it unchanged where the limit reduces nothing."""
     moves = state.cut_off(job, now) if job.time_limit_s else 0.0
     if not moves:
         return estimate
@@ -481,9 +479,8 @@ def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) ->
 
 
 def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
-    """Return the estimate with one more term for the longest earlier run in which the job did not
-    end. Return it unchanged without such a run.
-    """
+    """Return the estimate with one more term for the job's longest earlier run in which it did not
+    end. Return it unchanged without such a run."""
     score = estimate.score
     before = estimate.value
     outlived_s, moves = state.beyond(job, now, before)
@@ -503,10 +500,11 @@ def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState)
 
 
 def with_claims(estimate: Estimate, own: Predicted, claims: Sequence[Claim]) -> Estimate:
-    """Return an estimate with one more term for each claim about the job.
+    """Return an estimate with one more term for each claim (a statement by its owner, or its last
+    runs, of how long the job lasts).
 
     Args:
-        own: its curve without claims.
+        own: the predicted distribution without claims.
     """
     claims = [claim for claim in claims if claim.high_s > estimate.outlived_s]
     if not claims:
@@ -536,9 +534,8 @@ def _by_command(score: Score) -> bool:
 
 
 def with_command(estimate: Estimate, job: Job, state: FeatureState) -> Estimate:
-    """Return an estimate combined with what the job's command and its earlier runs predict, each
-    weighed by its error.
-    """
+    """Return an estimate combined with the prediction from the job's command and its earlier runs,
+    each weighed by its error. Return it unchanged where there is no such prediction."""
     if job.work is None:
         return estimate
     found = asked(job.work, job.gpus, state.ran(job))
@@ -549,10 +546,11 @@ def with_command(estimate: Estimate, job: Job, state: FeatureState) -> Estimate:
 
 
 def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
-    """Return an estimate combined with what the job reports itself, each weighed by its error. The
-    report is one more term of the score.
+    """Return an estimate combined with the progress that the job reports, each weighed by its
+    error. The report adds one term to the score.
 
-    It replaces what its command says, unless that is known better.
+    The report replaces the prediction from the job's command, unless that one has the smaller
+    error.
     """
     seconds, score = estimate.seconds, estimate.score
     if progress is None:
@@ -594,14 +592,15 @@ def _with(estimate: Estimate, own: Progress | Asked, most_s: float = inf) -> Est
 
 
 def moved_by(before: Estimate, was: Estimate, new: Estimate) -> Estimate:
-    """Return the estimate for a changed job that asked for `before` until now.
+    """Return the new estimate of a job that was changed, where decisions used the estimate `before`
+    until now.
+
+    Each term of `before` moves by the difference between `was` and `new`. What has happened since
+    `before` was made is in both, so it moves nothing. Where the scores cannot be compared term by
+    term (another model, or a command that shows more), return `new`.
 
     Args:
-        was, new: answers of one moment to what it asked for and to what it asks for.
-
-    Each term moves by what differs between the two. What has happened since `before` is in both,
-    so it moves nothing. Of scores that cannot be compared term by term (another model, a command
-    that says more) the new answer stands.
+        was, new: estimates made at one moment, for the former request and for the changed one.
     """
     if new == was:
         return before

@@ -1,7 +1,7 @@
-"""What a policy found out about a waiting job when it last evaluated it.
+"""What a policy found out about a waiting job when it last considered the job.
 
-Findings are by-products of a decision: filled while it is made, and read when somebody asks why.
-Nothing is decided again to explain it.
+Findings are by-products: they are filled while a decision is made, and read when a user asks why.
+No decision is repeated to explain it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from scheduler.core.decisions import Evidence, Reason
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The cost to waiting jobs of holding GPUs for longer.
+    """The cost, to waiting jobs, of holding GPUs for longer.
 
-    While `gpus` of the `of` GPUs of a virtual cluster are held, work goes on there at that much
-    less of its rate, and each job that is kept out starts later by that share of the time.
+    While `gpus` of a virtual cluster's `of` GPUs are held, the rest of its work goes on at a rate
+    that is lower by this share. Each job that is kept out starts later by this share of `longer_s`.
 
     Attributes:
-        longer_s: seconds that the GPUs are held beyond what they would have been.
-        gpus, of: GPUs that are held, and those of the virtual cluster.
-        kept_out: waiting jobs that might have had them.
+        longer_s: seconds for which the GPUs are held longer than otherwise.
+        gpus, of: number of GPUs that are held, and of all GPUs of the virtual cluster.
+        kept_out: number of waiting jobs that might have got them.
     """
 
     longer_s: float
@@ -32,19 +32,20 @@ class Hold:
 
     @property
     def costs_s(self) -> float:
-        """Waiting of other jobs that holding these GPUs is predicted to cause in all, seconds."""
+        """Total seconds of waiting that holding these GPUs is predicted to cause for other jobs."""
         return self.longer_s * self.kept_out * self.gpus / max(self.of, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """The first in line of a virtual cluster lacks whole nodes that are lent for profiling.
+    """The need of the first job in line of a virtual cluster for whole nodes that are lent for
+    profiling.
 
     Attributes:
         job_id: the first job in line.
-        nodes, gpus: how many of the lent ones would be enough.
-        hold: what it costs the job that they are lent.
-        price: the factor that this cost counts with.
+        nodes, gpus: how many of the lent nodes and GPUs would be enough.
+        hold: the cost of lending them, as waiting.
+        price: the factor by which this cost is multiplied before it is compared.
     """
 
     job_id: str
@@ -54,8 +55,8 @@ class Lack:
     price: float
 
     def pays(self, loses_s: float) -> bool:
-        """Return whether the lack costs more than `loses_s`: the seconds of waiting that jobs
-        to be profiled would lose if the nodes were given back."""
+        """Return whether the lack costs more than `loses_s`: the seconds of waiting that giving the
+        nodes back would cost the jobs that are to be profiled."""
         return self.price * self.hold.costs_s > loses_s
 
     @property
@@ -66,17 +67,17 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """The best of the runs that were considered as partners for a waiting job.
+    """The best of the runs that the policy considered as partners for a waiting job.
 
     Attributes:
-        at: when; still so at that time where a later look found nothing changed.
-        job_id: the run's.
-        refused: the rule in the way; None when nothing was.
-        speeds: predicted relative speed of the job and of the partner while they share; None when
-            it did not come to a prediction.
-        gain_s: seconds of total completion time that the pair would win; None where the policy does
-            not count it.
-        hold: what the pair would cost the jobs that wait; None where the policy does not count it.
+        at: when the policy considered it, or last found that nothing had changed since.
+        job_id: the job of the run.
+        refused: the rule that forbids the pair; None when none does.
+        speeds: predicted speeds of the job and of the partner while they share, each over its speed
+            alone; None when they were not predicted.
+        gain_s: seconds of total completion time that the pair would save; None where the policy
+            does not compute it.
+        hold: what the pair would cost waiting jobs; None where the policy does not compute it.
     """
 
     at: float
@@ -89,18 +90,20 @@ class Partner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesLookedAt:
-    """Nodes of a virtual cluster by what keeps a waiting job from them; each counts once.
+    """Number of nodes of a virtual cluster, by what keeps a waiting job from them; each node counts
+    once.
 
-    A node would do that has as many GPUs free as the job takes there: all that it asks for, or of a
-    job wider than a node the whole of it.
+    A node suits the job if as many GPUs are free on it as the job takes there: all that it asks for
+    or, of a job larger than a node, the whole node.
 
     Attributes:
-        looked_at: other_type + closed + kept + busy + free.
-        other_type: of another GPU type than it asks for.
-        closed: too few of their GPUs take anything new.
-        busy: too few of the others are free; `most_free` at most, on one node.
-        kept: enough are, but too few without those that are kept for another job.
-        free: that would do.
+        looked_at: all nodes: other_type + closed + kept + busy + free.
+        other_type: nodes of another GPU type than the job asks for.
+        closed: nodes on which too few GPUs are open to new jobs.
+        busy: nodes on which too few of the open GPUs are free.
+        most_free: largest number of GPUs that are free for this job on one node.
+        kept: nodes with enough free GPUs, but too few without those that are kept for another job.
+        free: nodes that suit the job.
     """
 
     looked_at: int
@@ -114,18 +117,18 @@ class NodesLookedAt:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """When GPUs will be reserved for a job that waits long, as the queue is now.
+    """When GPUs will be reserved for a job that waits long, if the queue stays as it is.
 
     Attributes:
-        bound_s: seconds of waiting after which they are reserved at the latest.
+        bound_s: seconds of waiting after which GPUs are reserved at the latest.
         left_s: seconds from now until then; 0: the bound has passed.
-        demand: GPUs asked for divided by GPUs of the cluster, if this makes the wait longer than
-            the bound; 1: it does not.
-        priced_s: seconds of waiting after which they are reserved if this costs other jobs little;
-            None: never before the bound.
+        demand: GPUs that all jobs ask for, divided by GPUs of the cluster, if this makes the wait
+            longer than the bound; 1: it does not.
+        priced_s: seconds of waiting after which GPUs are reserved if this costs other jobs little;
+            None: they are never reserved before the bound.
         soonest_s: seconds from now until that cost is computed the next time.
-        costs_s: total waiting of other jobs that reserving was last predicted to cost, seconds;
-            None: not computed.
+        costs_s: total waiting that reserving was last predicted to cost other jobs, seconds; None:
+            not computed.
     """
 
     bound_s: float
@@ -136,9 +139,8 @@ class Promise:
     costs_s: float | None = None
 
     def late(self, waited_s: float) -> Evidence:
-        """Return as evidence how far a job that has waited `waited_s` seconds is from the time when
-        GPUs are reserved for it. Return () before the bound.
-        """
+        """Return as evidence how long a job that has waited `waited_s` seconds still waits until
+        GPUs are reserved for it. Return () before its bound has passed."""
         bound_s = self.bound_s if self.priced_s is None else self.priced_s
         if waited_s <= bound_s:
             return ()
@@ -151,7 +153,7 @@ class Promise:
 
 
 class NotExamined(Enum):
-    """What a job was not examined for."""
+    """Why a waiting job was not examined as one of a pair of jobs that share GPUs."""
 
     NO_PAIR_PREDICTOR = auto()  # nothing predicts how pairs would run
     EXCLUSIVE = auto()  # GPUs are not shared here
@@ -164,7 +166,7 @@ class NotExamined(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found out about a waiting job when it was last evaluated."""
+    """What the policy found out about a waiting job when it last considered the job."""
 
     partner: Partner | None = None
     type_costs: Evidence = ()

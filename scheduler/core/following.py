@@ -1,9 +1,10 @@
-"""A core that follows a log: it carries out the recorded decisions, and takes none.
+"""A core that follows a log: it carries out the decisions that the log records, and takes none.
 
-It hears the events of a pass as the core did that took it, so that its policy, its estimator and
-its queues remember the same. Who was refused, who joined a queue with which prediction, who was
-given which GPUs, and why others waited is read off the decisions, whoever took them, so that code
-of another release comes to the state that the log tells of.
+A pass is one round of decisions at one time. The following core is given the events of each pass,
+as the core was that decided, so that its policy, estimator and queues remember the same. From the
+recorded decisions it learns which jobs were refused, which joined a queue with which prediction,
+which were given which GPUs, and why the others waited. So code of another release comes to the
+state that the log describes.
 """
 
 from __future__ import annotations
@@ -70,10 +71,11 @@ class FollowingHost(Host, Protocol):
 
 
 class Script:
-    """The decisions of one pass, to be followed.
+    """The recorded decisions of one pass (one round of decisions), which a core is to carry out.
 
     Attributes:
-        rest: those of turns and of the profiling stage that were not carried out yet, in order.
+        rest: the decisions of turns and of the profiling stage that are not carried out yet, in
+            order.
     """
 
     def __init__(self, taken: Sequence[Decision]):
@@ -93,36 +95,33 @@ class Script:
             self._of_job[d.job_id].append(d)
 
     def pop(self) -> Decision:
-        """Return the first decision that was not carried out yet, and count it as carried out."""
+        """Remove the first decision from `rest`, and return it."""
         d = self.rest.popleft()
         self._of_job[d.job_id].popleft()  # both are in the order of the log
         return d
 
     def drop_joined(self) -> None:
-        """Leave the jobs that have not joined a queue to the profiling stage. Called when all
-        events of the pass were heard.
-        """
+        """Drop from `rest` the decisions that jobs join their queue, except those that the
+        profiling stage carries out. Called once the core was given all events of the pass."""
         self._set_rest(d for d in self.rest if d.action is not Action.ENQUEUE or self._joins(d))
 
     def _joins(self, d: Decision) -> bool:
         return d in self._enqueued[d.job_id]
 
     def refusal(self, job_id: str) -> Reason | None:
-        """Return why a job was refused, or None where it was not."""
+        """Return the reason why the recorded core refused a job, or None where it did not."""
         d = self._refused.get(job_id)
         return None if d is None else d.reason
 
     def enqueued(self, job_id: str) -> Decision | None:
-        """Return the recorded decision by which a job joins its queue next. Return None if it does
-        not join.
-        """
+        """Return the recorded decision by which a job joins its queue next, or None if there is
+        none."""
         found = self._enqueued.get(job_id)
         return found[0] if found else None
 
     def prepare(self, policy: Policy, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        """Have a policy prepare a job that joins its queue, with the prediction recorded at that
-        time.
-        """
+        """Have a policy set the key of a job that joins its queue, with the prediction that the log
+        recorded for it."""
         found = self._enqueued.get(queued.job.job_id)
         if not found:
             policy.prepare(queued, now, estimator)
@@ -134,23 +133,24 @@ class Script:
         _predicted(policy, queued, d)
 
     def predicted_again(self, queued: QueuedJob) -> Decision | None:
-        """Return the decision that records another prediction of a waiting job than the one it has,
-        or None.
-        """
+        """Return the recorded decision, not carried out yet, whose prediction of a waiting job
+        differs from the job's present one. Return None if there is none."""
         of_job = self._of_job.get(queued.job.job_id, ())
         d = next((d for d in of_job if d.estimate_s is not None), None)
         return None if d is None or d.estimate_s == queued.predicted_s else d
 
     def profiles(self, job_id: str) -> bool:
-        """Return whether a job is to be profiled. Its prediction is no part of that decision."""
+        """Return whether the decisions that are left say that a job is profiled."""
         return any(d.action is Action.PROFILE for d in self._of_job.get(job_id, ()))
 
 
 class Following:
-    """Carries out passes that were decided before, here or elsewhere; part of a core.
+    """Carries out passes (rounds of decisions) that this or another core decided before; part of a
+    core.
 
     Attributes:
-        script: decisions of the pass whose events are being heard; None: this core decides.
+        script: recorded decisions of the pass whose events the core is given now; None: the core
+            decides by itself.
     """
 
     def __init__(self, core: FollowingHost):
@@ -158,15 +158,16 @@ class Following:
         self.script: Script | None = None
 
     def begin(self, taken: Sequence[Decision]) -> None:
-        """Start following a pass whose events the core is about to hear. `end` finishes it.
+        """Start following a pass. Call it before the core is given the events of the pass, and
+        `end` after them.
 
         Args:
-            taken: all decisions of the pass, in order.
+            taken: all recorded decisions of the pass, in order.
         """
         self.script = Script(taken)
 
     def end(self, now: float) -> None:
-        """Carry out what was decided in the followed pass, in place of `Core.decide`."""
+        """Carry out what was decided in the followed pass. Called in place of `Core.decide`."""
         core, script = self._core, self.script
         assert script is not None
         if core.nodes.changing:
@@ -180,12 +181,14 @@ class Following:
         self.script = None
 
     def rekey(self, keys: Mapping[str, float]) -> None:
-        """Set the keys of waiting jobs, by job id, as the log has them."""
+        """Set the keys of waiting jobs to those that the log records. `keys` maps job ids to
+        keys."""
         _rekey(self._core, keys)
 
 
 class _AsLogged(Estimator):
-    """Answer for a job that joins its queue with the prediction that the log holds."""
+    """An estimator for a job that joins its queue: it answers with the prediction that the log
+    records."""
 
     def __init__(self, d: Decision, queued: QueuedJob, estimator: Estimator):
         super().__init__()
@@ -204,10 +207,10 @@ class _AsLogged(Estimator):
 
 
 def as_logged(d: Decision, found: Estimate) -> Estimate:
-    """Return the prediction that a decision records; `found` is what is predicted here and now.
+    """Return the prediction that decision `d` records; `found` is what this core predicts.
 
-    They are equal unless other code, or another model, made the first; what a decision does not
-    keep of it is then as it is found.
+    The two are equal unless other code or another model made the first. Parts of a prediction that
+    a decision does not record are taken from `found`.
     """
     if d.estimate_s is None or d.estimate_s == seconds_of(found.seconds):
         return found
@@ -215,7 +218,8 @@ def as_logged(d: Decision, found: Estimate) -> Estimate:
 
 
 def moved_to(known: Duration | None, seconds: float) -> Duration:
-    """Return a prediction of `seconds` that keeps the other fields of the previous prediction."""
+    """Return a predicted duration of `seconds`, with the other fields (error, distribution) of the
+    prediction `known`."""
     if isinstance(known, Stated):
         return replace(known, seconds=seconds)
     return known.moved(seconds) if isinstance(known, Predicted) else seconds
@@ -250,7 +254,7 @@ class FollowedTurn(Turn):
 
 
 def _carry_out_all(core: FollowingHost, script: Script, now: float) -> None:
-    """Carry out what was decided after the events of a pass were heard."""
+    """Carry out the recorded decisions of a pass, after the core was given its events."""
     stage = core.profiling
     if stage is not None and not stage.overlaps_waiting:
         _by_stage(core, stage, script, now)
@@ -275,7 +279,8 @@ def _carry_out_all(core: FollowingHost, script: Script, now: float) -> None:
 
 
 def _rekey(core: FollowingHost, keys: Mapping[str, float]) -> None:
-    """Order waiting jobs by the keys, by job id, that the log holds."""
+    """Set waiting jobs' keys to those that the log records, and sort their queues. `keys` maps job
+    ids to keys."""
     moved: dict[str, None] = {}
     for job_id, key in keys.items():
         queued = core.jobs.get(job_id)
@@ -306,7 +311,7 @@ def _take_turns(core: FollowingHost, script: Script, now: float) -> None:
 
 
 def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
-    """Carry out the logged decisions of one turn, up to the first of the profiling stage."""
+    """Carry out the recorded decisions of one turn, up to the first one of the profiling stage."""
     rest = script.rest
     while rest and (rest[0].vc == turn.vc or rest[0].action is Action.PREEMPT):
         if rest[0].action in _BY_STAGE_ALONE:
@@ -360,7 +365,8 @@ def _profile(core: FollowingHost, queued: QueuedJob, d: Decision, now: float) ->
 
 
 def _leaves(core: FollowingHost, queued: QueuedJob) -> None:
-    """Remove a waiting job from its queue, or from the jobs that are held or wait for others."""
+    """Remove a waiting job from its queue, or from the jobs that are held or that wait for other
+    jobs."""
     queue = core.queues[queued.job.vc]
     if queued in queue:
         queue.remove(queued)
@@ -369,22 +375,24 @@ def _leaves(core: FollowingHost, queued: QueuedJob) -> None:
 
 
 def _waits_aside(core: FollowingHost, d: Decision) -> bool:
-    """Return whether a decision says why a job waits that is in no queue."""
+    """Return whether a decision records why a job waits that is in no queue (held, or waiting for
+    other jobs)."""
     queued = core.jobs.get(d.job_id)
     aside = queued is not None and queued not in core.queues[queued.job.vc]
     return d.action is Action.WAIT and aside
 
 
 def _waiting_aside(core: FollowingHost, script: Script) -> None:
-    """Carry out the decisions that come next about jobs in no queue: record why each waits."""
+    """Carry out the next recorded decisions about jobs that are in no queue: set the reason why
+    each waits."""
     while script.rest and _waits_aside(core, script.rest[0]):
         d = script.pop()
         core.jobs[d.job_id].reason = d.reason
 
 
 def _by_stage(core: FollowingHost, stage: Stage, script: Script, now: float) -> None:
-    """Carry out the decisions that come next of the profiling stage, and have it remember the
-    turn."""
+    """Carry out the next recorded decisions of the profiling stage, and have the stage remember
+    what its own turn would have."""
     rest = script.rest
     while rest and (rest[0].action in _BY_STAGE or _waits_aside(core, rest[0])):
         d = script.pop()

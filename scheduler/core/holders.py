@@ -1,7 +1,8 @@
-"""Which runs hold the GPUs that a waiting job is to get: what a recorded wait names.
+"""Which runs hold the GPUs that a waiting job is to get. A recorded decision to wait names them.
 
-An estimate from what is known at that moment, not a trial (`scheduler.explain.blockers` tries): the
-runs that are expected to free enough GPUs soonest, on one node where the job fits on one.
+They are estimated from what is known at that moment, without a trial (`scheduler.explain.blockers`
+tries): the runs that are expected to free enough GPUs soonest, on one node where the job fits on
+one.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ FRESH_S = 60.0  # so long an answer is good, while the GPUs it is about are as t
 
 
 class Holding(NamedTuple):
-    """Who holds the GPUs a job is to get.
+    """The runs that hold the GPUs that a waiting job is to get.
 
     Attributes:
-        jobs: at most `MOST`.
+        jobs: ids of the jobs of these runs, at most `MOST`.
         gone_in_s: seconds within which all of them have ended, nine times in ten; 0: not known.
-        nodes: where, with the GPUs that could be given there (a bit mask).
+        nodes: the nodes on which they run, each with the GPUs that are free there now (a bit mask).
     """
 
     jobs: tuple[str, ...] = ()
@@ -39,7 +40,7 @@ NOBODY = Holding()
 
 @dataclass(slots=True, kw_only=True)
 class HoldingMemory:
-    """Which runs were found to hold the GPUs that a job waits for, and when; a plain record."""
+    """A plain record of which runs were found to hold the GPUs that a job waits for, and when."""
 
     vc: str
     gpus: int
@@ -50,7 +51,8 @@ class HoldingMemory:
 
 
 class HolderCache:
-    """Recently found holders of GPUs, by virtual cluster and number of GPUs."""
+    """A cache of which runs hold the GPUs that jobs wait for, by virtual cluster and number of
+    GPUs."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], tuple[float, Holding]] = {}
@@ -77,9 +79,8 @@ class HolderCache:
         }
 
     def get(self, vc: str, gpus: int, cluster: Cluster, now: float) -> Holding | None:
-        """Return a cached answer on which runs hold a request up, if it still holds: all its runs
-        still run, and its nodes are unchanged. Otherwise return None.
-        """
+        """Return the cached answer for a job of `gpus` GPUs, if it is recent, all its runs still
+        run, and its nodes are unchanged. Otherwise return None."""
         since, found = self._kept.get((vc, gpus), (-inf, NOBODY))
         pool = cluster.pools[vc]
         if now - since > FRESH_S or not found.jobs:
@@ -96,9 +97,8 @@ class HolderCache:
 
 
 def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holding:
-    """Return the runs whose end, expected soonest, frees enough GPUs for a job of so many. A job
-    without GPUs, or in a pool without any, waits for nobody's.
-    """
+    """Return the runs that are expected to free GPUs for a job of `gpus` GPUs soonest. The result
+    is empty for a job without GPUs, and in a pool without any."""
     if not gpus or not pool.per_node:
         return NOBODY
     runs = list(runs)

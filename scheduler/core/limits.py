@@ -1,4 +1,4 @@
-"""Which values may be stated about a cluster, in a cluster file, a request or an event."""
+"""Limits on the values that a cluster file, a request or an event may state about a cluster."""
 
 from __future__ import annotations
 

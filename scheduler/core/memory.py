@@ -1,6 +1,6 @@
-"""Everything by which a core decides, as a plain record, and how a new core is restored from it.
+"""The state of a core as a plain record, and how a new core is restored from it.
 
-The models in use, and what the estimator knows, are apart.
+The models in use and the state of the estimator are stored separately.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scheduler.core.waiting import WaitingMemory
 
 @dataclass(slots=True, kw_only=True)
 class QueueMemory:
-    """Who waits in one virtual cluster, in order; see `Queue`."""
+    """A plain record of the jobs that wait in one virtual cluster, in order; see `Queue`."""
 
     jobs: list[str]
     fresh: list[str]
@@ -29,15 +29,16 @@ class QueueMemory:
 
 @dataclass(slots=True, kw_only=True)
 class CoreMemory:
-    """All that a core decides by, as plain values (`features.codec`).
+    """A plain record of all that a core decides by, made of plain values (`features.codec`).
 
     Attributes:
         jobs: jobs that have not ended, in order of submission.
-        queues: by virtual cluster.
-        policy: what it learned and has promised; its own `Memory`, encoded.
-        holding: who was found lately to hold the GPUs that others wait for.
-        dirty: virtual clusters to be served, in order.
-        arrivals: order of the next job. decided: number of the next decision.
+        queues: maps each virtual cluster to its queue.
+        policy: what the policy has learned and promised: its own `Memory`, encoded.
+        holding: cached answers on which runs hold the GPUs that jobs wait for.
+        dirty: virtual clusters that are to be served, in order.
+        arrivals: number that the next submitted job gets.
+        decided: number that the next decision gets.
     """
 
     jobs: list[JobMemory]
@@ -54,9 +55,8 @@ class CoreMemory:
 
 
 def remember(core: Core) -> CoreMemory:
-    """Return the state of a core as a plain record. Models and the state of the estimator are
-    stored separately. Call this between two passes.
-    """
+    """Return the state of a core as a plain record, without its models and the state of its
+    estimator. Call this between two rounds of decisions."""
     return CoreMemory(
         jobs=[JobMemory.of(queued) for queued in core.jobs.values()],
         queues={
@@ -81,10 +81,10 @@ def remember(core: Core) -> CoreMemory:
 
 def restore(core: Core, memory: CoreMemory, bundle: Bundle | None = None) -> None:
     """Restore the state of a new core from a record, so that it continues as the recorded core
-    would. Its estimator must be that of the recorded core.
+    would. Its estimator must be in the state of that core's estimator.
 
     Args:
-        bundle: the models in use. The estimator has them already.
+        bundle: the models in use. The estimator must have them already.
     """
     core.jobs = {one.job.job_id: one.restored() for one in memory.jobs}
     known = {job_id: queued.job for job_id, queued in core.jobs.items()}

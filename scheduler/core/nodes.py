@@ -1,7 +1,9 @@
-"""The nodes of a core: they come, change, are drained and go; and a core that goes on from another.
+"""The nodes of a core: adding, changing, draining and removing them, and taking over jobs from
+another core.
 
-Who holds what on them is the cluster's (`cluster.Cluster`); which are lent for good, which are to
-be others once idle, and what a virtual cluster has when those are not counted, is known here.
+`cluster.Cluster` knows which jobs run on the nodes. This module knows which nodes are lent for
+good, which are to be changed once they are idle, and how many GPUs a virtual cluster has without
+those.
 """
 
 from __future__ import annotations
@@ -56,9 +58,8 @@ class KnownJob:
 
 @dataclass(slots=True, kw_only=True)
 class ChangeMemory:
-    """A pending change that waits until its node is idle: the node's new shape (None: it is
-    removed), and whether it is open afterwards.
-    """
+    """A pending change of a node, made once the node is idle: the node's new shape (None: it is
+    removed), and whether it is open afterwards."""
 
     node: int
     to: Node | None
@@ -67,16 +68,15 @@ class ChangeMemory:
 
 @dataclass(slots=True, kw_only=True)
 class NodesMemory:
-    """The nodes that are lent to the profiling partition for good, and the changes that wait for
-    idle nodes.
-    """
+    """A plain record of the nodes that are lent to the profiling partition for good, and of the
+    changes that wait until nodes are idle."""
 
     lent: list[int]
     changing: list[ChangeMemory]
 
 
 class NodesHost(WaitingHost, Protocol):
-    """What `Nodes` asks of the core."""
+    """The part of a core that `Nodes` needs."""
 
     @property
     def waiting(self) -> Waiting: ...
@@ -91,14 +91,14 @@ class NodesHost(WaitingHost, Protocol):
 
 
 class Nodes:
-    """Which nodes there are and will be; part of a core.
+    """Which nodes a core has now, and which it will have after pending changes; part of a core.
 
     Attributes:
-        capacity: GPUs of each virtual cluster without those lent for profiling or about to change
-            or go.
-        changing: nodes to be others once idle: what they will be (None: they go), and whether
-            they are open then.
-        mixes_types: whether there are several types of GPU.
+        capacity: maps each virtual cluster to its number of GPUs, without those lent for profiling
+            or about to be changed or removed.
+        changing: maps a node's number to its pending change: its new shape (None: it is removed),
+            and whether it is open afterwards.
+        mixes_types: whether the cluster has several types of GPU.
     """
 
     def __init__(self, core: NodesHost) -> None:
@@ -124,10 +124,9 @@ class Nodes:
         self._reshaped()
 
     def set_open(self, node: int, is_open: bool) -> None:
-        """Drain a node, or open it again. On a drained node running jobs go on, and no job starts.
-        Opening a node cancels a removal or change that waits until it is idle.
+        """Drain a node, or open it again. On a drained node no job starts; running jobs go on.
 
-        Opening it calls off a change that waits for it to be idle.
+        Opening a node cancels a pending change or removal of it.
         """
         cluster = self._core.cluster
         if node in self.changing:
@@ -140,21 +139,18 @@ class Nodes:
 
     def close_alone(self, node: int, gpus: int) -> None:
         """Set which GPUs of a node are closed (a bit mask), so that no job starts on them. Running
-        jobs go on. Bits beyond the node's GPUs are ignored.
-
-        Those that a node has not are left out.
-        """
+        jobs go on. Bits beyond the node's GPUs are ignored."""
         cluster = self._core.cluster
         cluster.close_alone(node, gpus & ((1 << cluster.nodes[node].gpus) - 1))
         self._touch(cluster.node_vc[node])
 
     def open_wholly(self, node: int) -> None:
-        """Open every GPU of a node. Explanations use this to try what would happen."""
+        """Open every GPU of a node. What-if questions use this on copies of a core."""
         self.close_alone(node, 0)
         self.set_open(node, True)
 
     def add(self, node: int, has: Node, *, lent: bool = False) -> None:
-        """Add a node. With `lent`, put it into the profiling partition."""
+        """Add a node. With `lent`, put it into the profiling partition for good."""
         self._core.cluster.add_node(node, has, lent=lent)
         self._core.open_queues()
         if lent:
@@ -165,8 +161,8 @@ class Nodes:
         """Change a node into `to`, perhaps in another virtual cluster, or remove it (None), as soon
         as it is idle.
 
-        Nothing new starts there from now on, what runs goes on; it happens when nothing runs there.
-        One that was drained before stays so.
+        From now on no job starts on the node; running jobs go on. A node that was drained before
+        stays drained after the change.
         """
         cluster = self._core.cluster
         opens = cluster.pool_of(node).is_open(node)
@@ -208,8 +204,7 @@ class Nodes:
 
     def too_large(self, job: Job) -> bool:
         """Return whether a job asks for more GPUs than its virtual cluster has, or for fewer than
-        any job may.
-        """
+        any job must ask for."""
         least = 0 if self._core.policy.capabilities.places_cpus else 1
         return not least <= job.gpus <= self.capacity.get(job.vc, -1)
 
@@ -249,12 +244,12 @@ class Nodes:
     def begin_with(
         self, nodes: Mapping[int, Node], lent: Collection[int], vcs: Iterable[str] = ()
     ) -> None:
-        """Replace the nodes that the core was built with by these, by number. Call it before any
+        """Replace the nodes with which the core was built by `nodes`, by number. Call it before any
         job is adopted.
 
         Args:
-            lent: nodes of the profiling partition.
-            vcs: virtual clusters to have even without a node: jobs wait there.
+            lent: numbers of the nodes of the profiling partition.
+            vcs: virtual clusters that are kept even without a node, because jobs wait there.
         """
         cluster = self._core.cluster
         for node, has in list(cluster.nodes.items()):
@@ -270,9 +265,8 @@ class Nodes:
         self._reshaped(*cluster.pools)
 
     def adopt(self, known: KnownJob, now: float) -> None:
-        """Take over a job from another core, with its state. The estimator of this core must know
-        the job already.
-        """
+        """Take over a job from another core, with its state. This core's estimator must know the
+        job already."""
         core, job, placement = self._core, known.job, known.placement
         queued = core.jobs[job.job_id] = QueuedJob(job, known.order, known.priority)
         core.arrivals = max(core.arrivals, known.order + 1)
@@ -313,14 +307,14 @@ class Nodes:
             core.policy.started(run, start)
 
     def within(self, core: NodesHost) -> Self:
-        """Return a copy of this that belongs to `core`; see `Core.restricted_to`."""
+        """Return a copy of this object that belongs to `core`; see `Core.restricted_to`."""
         nodes = copy(self)
         nodes._core = core
         return nodes
 
     def _reshaped(self, *vcs: str) -> None:
-        """Called when nodes of virtual clusters came, went, or are about to: count the GPUs of
-        each again, and have it looked into which jobs can start."""
+        """Count the GPUs of each virtual cluster again, and have the core check which jobs can ever
+        start. Called when nodes of `vcs` were added or removed, or are about to be."""
         core = self._core
         cluster = core.cluster
         self.mixes_types = cluster.spec.mixes_types

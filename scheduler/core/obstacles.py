@@ -1,7 +1,7 @@
-"""Obstacles between a waiting job and GPUs. Policies decide by them.
+"""Obstacles that keep a waiting job from getting GPUs. Policies decide by them.
 
-A `Reason` is what people and programs outside read; it is named from an obstacle once, when the
-wait is recorded (`Turn.wait`), and steers nothing.
+A `Reason` is for people and programs outside. It is derived from an obstacle once, when the wait is
+recorded (`Turn.wait`), and no decision depends on it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from scheduler.core.decisions import Reason
 
 
 class Obstacle(Enum):
-    """The reason why a job cannot have GPUs now: GPUs that are missing, or a rule that forbids
-    those that are free.
-    """
+    """The obstacle that keeps a job from getting GPUs now: GPUs are missing, or a rule forbids
+    those that are free."""
 
     CLOSED = auto()  # the nodes that would hold it are drained
     BUSY = auto()  # fewer GPUs are free than it asks for
@@ -32,7 +31,7 @@ class Obstacle(Enum):
 
     @property
     def reason(self) -> Reason:
-        """The reason code under which people and other programs see it."""
+        """The reason code that people and other programs see for the obstacle."""
         return _NAMES[self]
 
 

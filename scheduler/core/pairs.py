@@ -1,4 +1,4 @@
-"""Predictions for two jobs on one GPU."""
+"""Predictors of how two jobs run that share a GPU."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class PairPredictor(Protocol):
 
 
 class TablePairPredictor:
-    """Sharing scores (and pair speeds) known beforehand, by job id.
+    """A pair predictor with a table of sharing scores (and pair speeds), by job id.
 
-    Only for the track that grants Lucid this knowledge; see `specs` of the published settings.
+    It is used only in comparisons in which Lucid is given this knowledge; see `specs` of the
+    published settings.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ _Class = tuple[int, tuple[str, ...], tuple[str, ...]]  # sharing score, tree pat
 
 
 class BundlePairPredictor:
-    """Judges by the packing tree and the pair-speed model of an exported bundle.
+    """A pair predictor with the packing tree and the pair-speed model of an exported bundle.
 
     Args:
-        sharing: how GPUs were shared where its pairs were measured; "" where that is not known.
-        hinge: judges the speeds of a pair both of whose profiles have counters.
+        sharing: how GPUs were shared (MPS or time-slicing) when the pairs of the training data were
+            measured; "" where that is not known.
+        hinge: model of the speeds of a pair, used where the profiles of both jobs have hardware
+            counters.
     """
 
     def __init__(
@@ -89,9 +92,12 @@ class BundlePairPredictor:
     def _speeds(
         self, own: Profile, other: Profile
     ) -> tuple[tuple[float, float] | None, tuple[str, ...]]:
-        """Return the relative speeds of the job and of its partner, and the comparisons behind
-        them. Where both profiles have counters, the hinge gives one speed for both. None and ()
-        without a model of speeds."""
+        """Return the relative speeds of the job and of its partner, and the comparisons that led to
+        them, as text.
+
+        Where both profiles have hardware counters, the hinge model gives one speed for both jobs.
+        Without a model of speeds, return None and ().
+        """
         counted = self._hinge and self._hinge.explain(own, other)
         if counted:
             speed, steps = counted
@@ -134,9 +140,8 @@ def pair_predictor_of(bundle: Bundle) -> BundlePairPredictor | None:
 
 
 class _Marked:
-    """A pair predictor that passes on another's predictions, each with the note that it was not
-    measured in this mode of sharing.
-    """
+    """A pair predictor that passes on another's predictions. To each it adds a note that the pairs
+    of the training data were measured in another mode of sharing."""
 
     def __init__(self, predictor: PairPredictor, mark: str):
         self._predictor = predictor
@@ -153,11 +158,12 @@ class _Marked:
 def believed(
     predictor: PairPredictor | None, rules: SharingRules
 ) -> tuple[PairPredictor | None, NotExamined]:
-    """Return the pair predictor that may be used, given how GPUs are shared. Also return why pairs
-    are not examined without one. The predictor is None if none may be used.
+    """Return the pair predictor that may be used under the sharing rules, or None; and the reason
+    to record for pairs that are not examined.
 
-    Two kernels run at once under MPS, and in turns without it. So pairs measured in one mode say
-    little about the other: their predictions are refused, or marked if `rules.unmeasured`.
+    Two kernels run at once under MPS, and in turns without it, so pairs measured in one mode say
+    little about the other. Predictions from another mode are not used; with `rules.unmeasured`,
+    they are used with a note.
     """
     if rules.mode == "exclusive":
         return None, NotExamined.EXCLUSIVE

@@ -1,4 +1,4 @@
-"""The phases of a job of a service."""
+"""The phases through which a job goes in the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The policy contract, and ways to go through a queue that policies share."""
+"""The interface that every policy implements, and ways to go through a queue that several policies
+use."""
 
 from __future__ import annotations
 
@@ -34,9 +35,11 @@ class Parts:
     """How much of a virtual cluster each user had lately.
 
     Attributes:
-        members: by user the part had and the part due, 0 to 1.
-        half_life_s: what was had that long ago counts half.
-        term_s: seconds that the order adds for a part of 1 more than is due; 0: it looks at none.
+        members: maps each user to the part that the user had, and the part that is due, each 0 to
+            1.
+        half_life_s: seconds after which past use counts half.
+        term_s: seconds by which the order delays a job for each 1.0 that its user had beyond what
+            is due; 0: the order ignores use.
     """
 
     members: Mapping[str, tuple[float, float]]
@@ -45,7 +48,7 @@ class Parts:
 
 
 class Usage(Protocol):
-    """Counts how much each user has had of a virtual cluster."""
+    """Counts how much of each virtual cluster each user has used."""
 
     def parts(self, vc: str, now: float) -> Parts:
         """Return how much each user had of a virtual cluster lately."""
@@ -55,14 +58,13 @@ class TypeSpeeds(Protocol):
     """Predicts a job's speed by GPU type."""
 
     def speed(self, job: Job, gpu_type: str) -> float:
-        """Return a job's speed on a GPU type over that on the type durations are counted on; 0
-        where it does not fit.
-        """
+        """Return a job's speed on a GPU type over its speed on the type on which durations are
+        measured; 0 where the job does not fit."""
         ...
 
 
 class Never(StrEnum):
-    """Why a job can never start, whichever runs end, until a person changes something."""
+    """Why a job can never start, whichever runs end, unless a person changes something."""
 
     REFUSED = "refused"  # no partition takes it as it asks
     LIMITED = "limited"  # a limit lets nobody have as much
@@ -71,17 +73,15 @@ class Never(StrEnum):
 
 
 class Outlook(Protocol):
-    """A policy's forecasts on waiting jobs that its decisions do not contain."""
+    """A policy's forecasts about waiting jobs, which its decisions do not contain."""
 
     def never(self, job_id: str) -> Never | None:
-        """Return what prevents a job from ever starting. Return None if nothing is known to prevent
-        it.
-        """
+        """Return what prevents a job from ever starting, or None if nothing is known to
+        prevent it."""
 
     def latest(self, job_id: str) -> float:
-        """Return the latest time at which a job may start to meet its deadline, seconds since the
-        epoch; inf without a deadline.
-        """
+        """Return the latest start, in seconds since the epoch, with which a job meets its deadline;
+        inf without a deadline."""
 
     def planned(self, job_id: str) -> float | None:
         """Return the time at which the policy plans to start a job, seconds since the epoch. Return
@@ -89,17 +89,20 @@ class Outlook(Protocol):
         """
 
     def kept_until(self, job_id: str, now: float) -> float:
-        """Return until when the nodes that a job waits for are reserved; `now`: they are not."""
+        """Return the time until which the nodes are reserved that a job waits for; `now` if none
+        are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predictors:
-    """What predicts for a core, besides its estimator of durations.
+    """The predictors that a core has besides its estimator of durations.
 
     Attributes:
-        pair_predictor: predicts how fast pairs run; None: nobody packs until a bundle is in use.
-        arrivals: makes a forecaster of arrivals, one for each part that wants one; None: none.
-        type_speeds: speeds by GPU type; None: as the settings say.
+        pair_predictor: predicts how fast pairs of jobs run; None: no job is packed until a bundle
+            is in use.
+        arrivals: makes a new forecaster of arrivals, for each part of the core that needs one;
+            None: there is none.
+        type_speeds: predicts speeds by GPU type; None: the policy's settings state them.
     """
 
     pair_predictor: PairPredictor | None = None
@@ -118,8 +121,8 @@ class Nothing:
 
 
 class Learned:
-    """The state that a policy keeps between turns, besides its jobs and queues. This base class
-    keeps none.
+    """The state that a policy keeps between turns (rounds of decisions on a virtual cluster),
+    besides its jobs and queues. This base class keeps none.
 
     Attributes:
         Memory: class of the plain record of this state.
@@ -128,53 +131,51 @@ class Learned:
     Memory: ClassVar[type[Any]] = Nothing
 
     def begin(self, turn: Turn) -> None:
-        """Called when a turn begins, before `serve`, also where the turn is only followed. Remember
-        here what does not depend on the turn's decisions.
-        """
+        """Called when a turn begins, before `serve`. Also called where recorded decisions are
+        followed instead of `serve`. Remember here what does not depend on the turn's decisions."""
 
     def follow(self, turn: Turn, d: Decision) -> None:
-        """Called in place of `serve` before a recorded decision is carried out in this turn.
-        Remember what `serve` would have remembered.
-        """
+        """Called for each recorded decision that is followed, before it is carried out; `serve` is
+        not called in such a turn. Remember what `serve` would have remembered."""
 
     def predicted(self, queued: QueuedJob) -> None:
-        """Called where a log holds another prediction of a waiting job than was made here."""
+        """Called while a log is followed, when its prediction of a waiting job differs from the one
+        made here."""
 
     def followed(self, turn: Turn) -> None:
-        """Called once all recorded decisions of a turn were carried out."""
+        """Called once all recorded decisions of a followed turn were carried out."""
 
     def remember(self) -> Any:
-        """Return everything learned and promised beyond jobs and queues, as a record of `Memory`
-        that holds plain values and such records only.
-        """
+        """Return everything that was learned and promised, besides jobs and queues, as a record of
+        class `Memory`. It holds only plain values and further such records."""
         return self.Memory()
 
     def restore(self, memory: Any, jobs: Mapping[str, QueuedJob]) -> None:
-        """Restore what `remember` of a policy with the same settings returned.
+        """Restore what `remember` returned for a policy with the same settings.
 
         Args:
-            jobs: all that have not ended, by id.
+            jobs: all jobs that have not ended, by id.
         """
 
 
 class Policy:
     """Orders, places and packs the jobs of one virtual cluster at a time.
 
-    A policy must be a function of what it was shown: events, the time it is given, and its own
-    state. It never asks the wall clock or a random source it was not handed.
+    A policy's decisions must follow only from what it was given: events, the time, and its own
+    state. It never reads the wall clock, or a random source that was not passed to it.
 
     Args:
-        settings: what can be set; the defaults of `Settings` unless given.
-        cluster: what it decides for.
+        settings: values of its settings; the defaults of `Settings` unless given.
+        cluster: the shape of the cluster for which it decides.
         predictors: predictors and forecasters.
 
     Attributes:
-        Settings: the model of its settings; None: it has none.
-        learned: what it remembers beside what its jobs and queues say, and how.
-        name: as given on the command line.
-        distribution: what it learned of how long jobs run beside their prediction; None: nothing.
-        usage: counts who had how much; None: it does not.
-        capabilities: what it can do and wants, for those around it; an instance may state its own.
+        Settings: class of its settings; None: it has none.
+        learned: what it remembers besides its jobs and queues.
+        name: the policy's name on the command line.
+        distribution: distribution of durations learned from ended jobs; None: it keeps none.
+        usage: counts how much each user has used; None: it does not count.
+        capabilities: what it can do and needs; an instance may have its own.
     """
 
     Settings: ClassVar[type[PolicySettings] | None] = None
@@ -204,15 +205,15 @@ class Policy:
 
     @property
     def outlook(self) -> Outlook | None:
-        """Return the policy's forecasts on waiting jobs that its decisions do not contain; None: it
-        makes none.
-        """
+        """The policy's forecasts about waiting jobs, which its decisions do not contain; None: it
+        makes none."""
         return None
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        """Called whenever a job joins its queue: set its key (smaller goes first).
+        """Set the key of a job, by which its queue is sorted (smallest first). Called whenever a
+        job joins its queue.
 
-        Raises PolicyViolation where the policy's key is no number.
+        Raise PolicyViolation where the policy's key is not a number.
         """
         queued.evidence = ()
         if self.capabilities.estimates:
@@ -221,7 +222,8 @@ class Policy:
         self.rank(queued, now)
 
     def rank(self, queued: QueuedJob, now: float) -> None:
-        """Set a job's key. Raise PolicyViolation where it is no number."""
+        """Set a job's key to what `key` returns. Raise PolicyViolation where that is not a
+        number."""
         key = self.key(queued, now)
         try:
             queued.key = key if isinstance(key, int | float) else float(key)  # NumPy's, for JSON
@@ -237,11 +239,13 @@ class Policy:
         return 0.0
 
     def first(self, vcs: Iterable[str], now: float) -> str:
-        """Return the virtual cluster to be served first, of those in which something happened."""
+        """Return which of `vcs`, the virtual clusters in which something happened, is to be served
+        first."""
         return next(iter(vcs))
 
     def serve(self, turn: Turn) -> None:
-        """Start, pack, preempt or explain the jobs of `turn.queue`."""
+        """Decide on the jobs of `turn.queue`: start, pack or preempt them, or record why they
+        wait."""
         in_order(turn)
 
     def started(self, run: Run, now: float) -> None:
@@ -251,45 +255,41 @@ class Policy:
         """Called when a run ended."""
 
     def watched(self, job: Job, profile: Profile) -> None:
-        """Called when the profile of a job is known: it was profiled, or ran alone on its GPUs for
-        as long as profiling takes.
-        """
+        """Called when the profile of a job becomes known: the job was profiled, or it ran alone on
+        its GPUs for as long as profiling takes."""
 
     def pair_speed_observed(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
-        """Called when a job was measured at `speed` of its speed alone, beside another job."""
+        """Called when a job that shares GPUs with another was measured at `speed`, a share of its
+        speed alone."""
 
     def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:
         """Return why a job can never run on a cluster of several GPU types, or None when it can."""
         return None
 
     def type_speed(self, run: Run) -> float:
-        """Return the believed speed of a run's GPU type over that of the type durations are counted
-        on.
-        """
+        """Return the predicted speed of a run's GPU type over that of the type on which durations
+        are measured."""
         return 1.0
 
     def withdrawn(self, job_id: str, now: float) -> None:
-        """Called when a job left without having ended: cancelled while it waited, never begun, or
-        lost.
-        """
+        """Called when a job was removed without having ended: cancelled while it waited, given GPUs
+        but never begun, or lost."""
 
     def set_aside(self, job_id: str, now: float) -> None:
-        """Called when a waiting job leaves its queue for a while because it is held or changed. It
-        comes back by `prepare`, and keeps the time that it has waited.
-        """
+        """Called when a waiting job leaves its queue for a while because it is held or changed. The
+        job comes back with a call of `prepare`, and keeps the time that it has waited."""
         self.withdrawn(job_id, now)
 
     def fits(self, cluster: ClusterSpec) -> bool:
-        """Return whether the policy suits such a cluster. If not, another is built when the cluster
-        becomes so.
-        """
+        """Return whether this policy object suits a cluster of this shape. If it does not, a new
+        policy is built once the cluster gets this shape."""
         return True
 
     def cluster_changed(self, cluster: Cluster) -> None:
         """Called when nodes were added, removed or changed."""
 
     def node_leaves(self, cluster: Cluster, node: int) -> None:
-        """Called when an idle node is about to be removed. Keep none of its GPUs."""
+        """Called when an idle node is about to be removed. Give up any reservation of its GPUs."""
 
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
@@ -297,38 +297,38 @@ class Policy:
         """Take over the knowledge of a policy of the same kind with other settings. Return whether
         that was possible.
 
-        Whether it does: keys of waiting jobs are then those of these settings. Otherwise it hears
-        of every job again (`prepare`, `started`), and what the other had learned is lost.
+        If it was, the keys of waiting jobs follow from the new settings. Otherwise this policy is
+        notified of every job again (`prepare`, `started`), and what `before` had learned is lost.
 
         Args:
-            jobs: all that have not ended.
-            runs: all but those of the profiling partition, oldest first.
+            before: the policy that decided until now.
+            jobs: all jobs that have not ended.
+            runs: all runs except those of the profiling partition, oldest first.
         """
         return False
 
     def use(self, bundle: Bundle) -> None:
         """Use another bundle of models from now on. Policies that let jobs share GPUs take their
-        pair predictor from it.
-        """
+        pair predictor from the bundle."""
 
     def next_wake(self, now: float) -> float | None:
-        """Return when the policy is to be called even if nothing happens, or None when there is no
-        need.
-        """
+        """Return the time at which the policy is to be called even if no event happens before;
+        None: it need not be called."""
         return None
 
     # --- its explanations -------------------------------------------------------------------
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
-        """Return terms that sum to the key of a job, up to what all jobs share."""
+        """Return named terms that sum to a job's key, except for a constant that all jobs share."""
         return (("order value", queued.key),)
 
     def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
-        """Return the expected seconds until a run has ended; inf where not known. It is used to
+        """Return the expected seconds until a run ends; inf where that is not known. It is used to
         explain waits.
 
         Args:
-            level: within which it has ended in this share of such cases, instead.
+            level: with it, return instead the seconds within which this share (0 to 1) of such runs
+                have ended.
         """
         return (
             inf
@@ -337,32 +337,31 @@ class Policy:
         )
 
     def reservation(self, vc: str) -> tuple[str, Placement] | None:
-        """Return the job for which GPUs of a virtual cluster are kept, with these GPUs, or None."""
+        """Return the waiting job for which GPUs of a virtual cluster are kept, with these GPUs;
+        None where none are."""
         return None
 
     def lacks_nodes(self, turn: Turn, most: int) -> Lack | None:
-        """Return how much the first job in line loses because its virtual cluster lends whole nodes
-        for profiling, `most` nodes at most. Return None if it loses nothing, or the nodes stay lent
-        in any case.
-        """
+        """Return how much the first job in line loses because its virtual cluster lends whole
+        nodes, at most `most`, for profiling. Return None if it loses nothing, or the nodes would
+        stay lent anyway."""
         return None
 
     def restricted_to(self, kept: Collection[str]) -> Policy:
-        """Return this policy without its data on waiting jobs outside `kept`; see
-        `Core.restricted_to`. A policy without such data returns itself.
-        """
+        """Return this policy without its data on waiting jobs that are not in `kept`; see
+        `Core.restricted_to`. A policy without such data returns itself."""
         return self
 
     def promise(self, queued: QueuedJob, now: float) -> Promise | None:
-        """Return from when on GPUs are kept for a waiting job, or None where nothing is
-        promised.
-        """
+        """Return when GPUs will be reserved for a waiting job, or None where the policy promises
+        nothing."""
         return None
 
     def forecaster(
         self, otherwise: Callable[[], ArrivalForecaster] | None
     ) -> ArrivalForecaster | None:
-        """Return the forecaster of arrivals for the profiling stage. Return None if there is none.
+        """Return the forecaster of arrivals that the profiling stage uses, or None if there is
+        none.
 
         Args:
             otherwise: function that makes the default forecaster, for policies without one of their
@@ -371,15 +370,13 @@ class Policy:
         return None if otherwise is None else otherwise()
 
     def receipt(self, queued: QueuedJob) -> Plain:
-        """Return the inputs of the predicted durations in a job's evidence. Return ()
-        without any.
-        """
+        """Return the inputs from which the predicted durations in a job's evidence were computed;
+        () where there are none."""
         return ()
 
     def findings(self, queued: QueuedJob) -> Findings:
-        """Return what the last evaluation of a waiting job found, such as the best candidate for
-        sharing. Decide nothing.
-        """
+        """Return what was found when the policy last considered a waiting job, such as the best
+        candidate for sharing. No new decision is made."""
         return Findings(queued.considered, queued.type_costs)
 
 
@@ -393,7 +390,8 @@ def progressed(policy: Policy, queued: QueuedJob, now: float, estimator: Estimat
 
 
 def in_order(turn: Turn) -> None:
-    """Start jobs in order, and stop at the first that does not fit (head-of-line blocking)."""
+    """Start jobs in order, and stop at the first that does not fit (head-of-line blocking). Record
+    why the others wait."""
     queue = turn.queue
     while len(queue):
         head = queue[0]
@@ -418,7 +416,6 @@ def skipping(turn: Turn) -> None:
 
 
 def preemption_cost_s(gpus: int) -> float:
-    """Return the seconds of work added by stopping and restarting a job (the settings of the Lucid
-    paper).
-    """
+    """Return the seconds of work that stopping and restarting a job adds (as in the settings of the
+    Lucid paper)."""
     return 40.0 if gpus <= 8 else 60.0

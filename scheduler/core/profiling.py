@@ -1,10 +1,13 @@
-"""The profiling stage: a few minutes on a small partition before a job joins its queue.
+"""The profiling stage: a job is measured for a few minutes on a small partition before it joins its
+queue.
 
-Least-GPU-first, never past the first that does not fit; at most `limit_s` seconds each; one more
-node while many wait (Lucid, ASPLOS'23, section 3.2). What a job did there is lost unless it ended.
-A job that is too large, whose owner opted out, or whose like was profiled lately skips it.
+Jobs of few GPUs go first, and no job passes one that does not fit. Each runs for at most `limit_s`
+seconds. One more node is lent while many jobs wait (Lucid, ASPLOS'23, section 3.2). A job's work in
+the stage is lost, unless the job ended there. A job skips the stage if it is too large, if its
+owner opted out, or if a similar job was profiled lately.
 
-The same objects serve the simulator and the live service; only the latter is late for its times.
+The simulator and the live service use the same objects. Only the live service calls them later than
+at the times that they ask for.
 """
 
 from __future__ import annotations
@@ -31,15 +34,14 @@ from scheduler.core.turn import Host
 
 
 class Stage(Protocol):
-    """The profiling stage that stands in front of the queues."""
+    """A profiling stage, which stands in front of the queues."""
 
     limit_s: float
     max_gpus: int
     overlaps_waiting: bool  # profiles jobs that wait in their queues, after every queue's turn
 
     def has_nodes(self, cluster: Cluster) -> bool:
-        """Return whether the stage profiles on nodes of its own, even if none of these is there
-        now."""
+        """Return whether the stage profiles on nodes of its own. None of them need exist now."""
         ...
 
     def skips(self, job: Job) -> Reason | None:
@@ -47,7 +49,8 @@ class Stage(Protocol):
         ...
 
     def known_profile(self, job: Job) -> Profile | None:
-        """Return the known profile of a job that skips the stage, or None."""
+        """Return the profile that a job takes over from a similar one, or None. Called for a job
+        that skips the stage."""
         ...
 
     def submitted(self, job: Job, now: float) -> None:
@@ -55,7 +58,8 @@ class Stage(Protocol):
         ...
 
     def learned(self, job: Job, profile: Profile, now: float) -> None:
-        """Called when a job was profiled for as long as a profile takes, here or where it runs."""
+        """Called when the profile of a job becomes known: from this stage, or from watching the job
+        where it runs."""
         ...
 
     def cluster_changed(self, cluster: Cluster) -> None:
@@ -81,31 +85,30 @@ class Stage(Protocol):
         ...
 
     def reclaim(self, core: Host, now: float) -> None:
-        """Lend nodes again that the stage had given back for a while. Called before jobs are
-        served.
-        """
+        """Lend nodes to profiling again that the stage had given back for a while. Called before
+        queues are served."""
         ...
 
     def reclaims(self, d: Decision) -> bool:
-        """Return whether a recorded decision is one that `reclaim` made."""
+        """Return whether a recorded decision was made by `reclaim`."""
         ...
 
     def serve(self, core: Host, now: float) -> None:
-        """Start profiling the jobs that fit; lend or return nodes."""
+        """Start to profile the jobs that fit, and lend or return nodes."""
         ...
 
     def follow(self, core: Host, d: Decision) -> None:
-        """Carry out a recorded decision to lend or return a node."""
+        """Carry out a recorded decision that a node is lent or returned."""
         ...
 
     def followed(self, core: Host, now: float) -> None:
-        """Called in place of `serve` once the recorded decisions of this moment were carried
-        out.
-        """
+        """Remember what `serve` would have remembered. Called in its place, once the recorded
+        decisions of this time were carried out."""
         ...
 
     def next_wake(self, now: float) -> float | None:
-        """Return when the stage is to be served even if nothing happens, or None."""
+        """Return the time at which the stage is to be served even if no event happens before; None:
+        it need not be served."""
         ...
 
     def remember(self) -> StageMemory:
@@ -113,19 +116,21 @@ class Stage(Protocol):
         ...
 
     def restore(self, memory: StageMemory, jobs: Mapping[str, QueuedJob]) -> None:
-        """Restore what `remember` returned; `jobs` are all that have not ended, by id."""
+        """Restore what `remember` returned; `jobs` are all jobs that have not ended, by id."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Time-aware scaling of the partition, by one node.
+    """When the profiling partition grows and shrinks by one node, depending on how many jobs wait.
 
     Attributes:
-        lender: virtual cluster the extra node comes from.
-        grow_above, grow_every_s: lend when more than this many jobs wait; checked this often.
-        shrink_below, shrink_every_s: return when fewer than this many wait, a node is idle, and
-            no more than `quiet_gpus` GPUs are forecast per bin.
+        lender: the virtual cluster that lends the extra node.
+        grow_above: the node is lent when more than this many jobs wait to be profiled.
+        grow_every_s: how often this is checked, seconds.
+        shrink_below: the node is returned when fewer than this many wait, a node is idle, and no
+            more than `quiet_gpus` GPUs are forecast to be asked for per bin.
+        shrink_every_s: how often this is checked, seconds.
     """
 
     lender: str
@@ -138,7 +143,7 @@ class Scaling:
 
 @dataclass(slots=True, kw_only=True)
 class KnownProfile:
-    """The last profile of jobs of one kind, and when it was seen."""
+    """A plain record of the last profile of one kind of job, and of when it was seen."""
 
     user: str
     template: str
@@ -149,15 +154,17 @@ class KnownProfile:
 
 @dataclass(slots=True, kw_only=True)
 class StageMemory:
-    """What a stage knows.
+    """A plain record of what a profiling stage knows.
 
     Attributes:
         known: profiles, those seen longest ago first.
-        queue: jobs to be profiled, in order.
-        extra: the node that is lent to it. room: GPUs it has; None: as when it began.
-        look_at: when it asked to be woken.
-        arrivals: when jobs came lately, and their GPUs.
-        spared: nodes that it spares for a while.
+        queue: ids of the jobs that are to be profiled, in order.
+        extra: number of the extra node that is lent to the stage; None: none.
+        room: GPUs of the partition's largest node after nodes changed; None: nodes have not
+            changed.
+        look_at: the time at which the stage asked to be served.
+        arrivals: times of recent submissions, each with the job's number of GPUs.
+        spared: nodes that the stage has given back for a while.
     """
 
     known: list[KnownProfile]
@@ -172,11 +179,11 @@ class StageMemory:
 class KnownProfiles:
     """The last profile of each kind of job that is submitted again and again.
 
-    Jobs are alike when user, template (the name without its numbers) and GPUs are; a job without
-    a name is like no other.
+    Two jobs are of one kind if they have the same user, template (the name without its numbers) and
+    number of GPUs. A job without a name is like no other job.
 
     Args:
-        recent_s: a profile older than this, in seconds, is no longer believed.
+        recent_s: a profile older than this, in seconds, is not used any more.
     """
 
     MOST = 10_000  # of jobs that are not alike
@@ -193,7 +200,7 @@ class KnownProfiles:
         ]
 
     def restore(self, known: list[KnownProfile]) -> None:
-        """Replace the known profiles by these."""
+        """Replace the known profiles by those in `known`."""
         self._profiles = OrderedDict(
             ((one.user, one.template, one.gpus), (one.at, one.profile)) for one in known
         )
@@ -212,14 +219,16 @@ class KnownProfiles:
 
 
 class ProfilingStage:
-    """The stage of the Lucid paper.
+    """The profiling stage of the Lucid paper.
 
     Args:
-        limit_s, max_gpus: how long a job is profiled, seconds, and the largest that is.
-        scaling: lend a node while many wait; None: the partition keeps its size.
-        forecast: of arrivals, this stage's own; a lent node goes back when it is to be quiet.
-        known_s: a job like one that was profiled less than so many seconds ago takes over its
-            profile; 0: every job is profiled.
+        limit_s: how long a job is profiled, seconds.
+        max_gpus: the largest job that is profiled, in GPUs.
+        scaling: when a node is lent because many jobs wait; None: the partition keeps its size.
+        forecast: this stage's own forecaster of arrivals; a lent node is returned only when few
+            GPUs are forecast.
+        known_s: a job takes over the profile of a similar one that was profiled less than this many
+            seconds ago; 0: every job is profiled.
     """
 
     overlaps_waiting = False
@@ -254,7 +263,8 @@ class ProfilingStage:
         return Reason.PROFILE_KNOWN if self.known_profile(job) is not None else None
 
     def _never_fits(self, job: Job) -> bool:
-        """Return whether the partition, since it changed, has no room for a job."""
+        """Return whether a job has more GPUs than the partition has had room for since its nodes
+        changed. A partition that can grow has room for every job."""
         return self._room is not None and self.scaling is None and job.gpus > self._room
 
     def known_profile(self, job: Job) -> Profile | None:
@@ -345,10 +355,10 @@ class ProfilingStage:
         return self._look_at
 
     def _due(self, now: float, every_s: float) -> bool:
-        """Return whether the stage is to look now: `now` is an exact multiple of `every_s` seconds,
-        or has reached the time at which the stage asked to be woken.
+        """Return whether the stage is to check its size now: `now` is an exact multiple of
+        `every_s` seconds, or has reached the time at which the stage asked to be served.
 
-        A live clock meets the second condition alone.
+        With a live clock, only the second condition is ever met.
         """
         return now % every_s == 0 or (self._look_at is not None and now >= self._look_at)
 
@@ -388,7 +398,7 @@ class ProfilingStage:
                 )
 
     def _scale(self, core: Host, now: float, scaling: Scaling) -> bool:
-        """Lend or return the extra node. Return whether a node was lent."""
+        """Lend or return the extra node, if it is time to. Return whether a node was lent."""
         waiting = len(self._queue)
         cluster, vc = core.cluster, scaling.lender
         if self._extra is None:
@@ -432,11 +442,11 @@ class ProfilingStage:
 
 
 class WaitingStage(ProfilingStage):
-    """Profiles only jobs that have to wait anyway, while they wait.
+    """A profiling stage for jobs that have to wait anyway; they are profiled while they wait.
 
-    A job that can start at once does, and is watched where it runs. One that waits is profiled
-    when there is room, smallest first: its wait goes on meanwhile, and if it is short or fails
-    fast it is over. The policy may have others profiled before they start.
+    A job that can start at once does so, and is watched where it runs. A waiting job is profiled
+    when there is room, smallest first, and keeps its place in its queue; a job that is short, or
+    fails fast, ends there. The policy may ask that other jobs are profiled before they start.
     """
 
     overlaps_waiting = True
@@ -480,8 +490,8 @@ class WaitingStage(ProfilingStage):
         return self._spared.is_lent_again(d)
 
     def _loses_s(self, core: Host) -> float:
-        """Return what the jobs that wait to be profiled would lose if the partition had one
-        node less: seconds of waiting, in sum."""
+        """Return the seconds of waiting, in total, that the jobs that wait to be profiled would
+        lose if the partition had one node less."""
         return self.limit_s * sum(_waits(core, entry[-1]) for entry in self._queue)
 
     def serve(self, core: Host, now: float) -> None:
@@ -494,8 +504,8 @@ class WaitingStage(ProfilingStage):
             self._spared.spare(core, now, loses_s, self._extra)  # what those placed left over
 
     def _scale(self, core: Host, now: float, scaling: Scaling) -> bool:
-        """Lend or return the extra node; lend none while other nodes are spared, because they
-        are lacked elsewhere. Return whether a node was lent."""
+        """Lend or return the extra node, if it is time to; lend none while the stage spares other
+        nodes because virtual clusters need them. Return whether a node was lent."""
         if self._spared.nodes and self._extra is None:
             return False
         return super()._scale(core, now, scaling)
@@ -513,15 +523,15 @@ class WaitingStage(ProfilingStage):
             self._sweep(core)
 
     def _sweep(self, core: Host) -> None:
-        """Remove the jobs that have started or been profiled meanwhile."""
+        """Remove jobs from the stage's queue that have been started or profiled since they joined
+        it."""
         left = (entry for entry in self._queue if _waits(core, entry[-1]))
         self._queue = [entry for entry in left if not entry[-1].profiled]
         self._sweep_above = 2 * len(self._queue) + 1000
 
     def _knows_none(self, core: Host) -> bool:
-        """Return whether this stage profiles no job: it has no nodes, so profiles come from jobs
-        that run alone.
-        """
+        """Return whether this stage profiles no job, because it has no nodes. Profiles then come
+        from watching jobs that run alone."""
         return not self.has_nodes(core.cluster) and self.scaling is None
 
     def _place(self, core: Host, now: float) -> None:
@@ -550,7 +560,7 @@ class WaitingStage(ProfilingStage):
 
 
 def _waits(core: Host, queued: QueuedJob) -> bool:
-    """Return whether a job, seen waiting before, still does."""
+    """Return whether a job that waited earlier still waits: it has not ended, and does not run."""
     job_id = queued.job.job_id
     return core.jobs.get(job_id) is queued and job_id not in core.cluster.runs
 

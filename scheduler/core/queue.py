@@ -1,4 +1,4 @@
-"""Waiting jobs, and the queue in which they wait."""
+"""Waiting jobs, and the queue of a virtual cluster in which they wait."""
 
 from __future__ import annotations
 
@@ -17,26 +17,31 @@ from scheduler.core.obstacles import Obstacle
 
 
 class QueuedJob:
-    """A job waiting in the queue of its virtual cluster.
+    """A job that waits in the queue of its virtual cluster, or that runs, with what the core knows
+    of it.
 
     Attributes:
-        priority: higher goes first, whatever the policy's key; 0 unless an operator set it.
-        key: the queue is sorted by it, smallest first; ties by `seq` (order of arrival).
-        estimate_s, score: predicted duration and its terms, when the policy uses them.
-        profile: what profiling saw; None when the job was not profiled.
-        progress: how long it runs, by its own account; None where it says nothing.
-        profiled: it has been in the profiling partition.
-        outlived_s: its longest run after which it had not ended, as when profiled, seconds.
-        pair_prediction: the prediction for the pair it was packed in; None when it was not.
-        reason: why it waited when last evaluated; `obstacle`: the same for who decides by it.
+        seq: number of the job by order of arrival.
+        priority: jobs with a higher one go first, whatever the policy's key; 0 unless an operator
+            set it.
+        key: the queue is sorted by it, smallest first, and by `seq` where keys are equal.
+        estimate_s, score: predicted duration and its terms, where the policy uses them.
+        profile: the measurements from profiling; None when the job was not profiled.
+        progress: the job's own report of how far it is; None where it reports nothing.
+        profiled: whether the job has been in the profiling partition.
+        outlived_s: its longest run after which it had not ended (for example while it was
+            profiled), seconds.
+        pair_prediction: the prediction for the pair in which it was packed; None when it was not.
+        reason: why it waited when last considered, as others see it.
+        obstacle: why it waited when last considered, as policies use it.
         evidence: further numbers behind its place in line, by name.
-        considered: the best partner that the policy considered when it last searched for one.
-        submit_time: when it began to wait: later than its submission by what it was held.
-        held_since: since when it is kept back; None: it is not.
-        type_costs: speed and cost by GPU type, when it was last placed among several.
-        predicted_mib: memory it is believed to take on a GPU, MiB, by a policy that packs jobs
-            nobody has profiled; a profile overrules it.
-        usual: what jobs like it were seen to do, believed of it for as long as it has no profile.
+        considered: the best partner that the policy found when it last searched for one.
+        submit_time: when it began to wait: its submission, plus the time for which it was held.
+        held_since: time since when it is held; None: it is not.
+        type_costs: speed and cost by GPU type, when it was last placed among several types.
+        predicted_mib: memory that it is predicted to take on a GPU, MiB, where the policy packs
+            jobs that were not profiled; a profile overrules it.
+        usual: the usual profile of similar jobs, used as long as the job has none of its own.
     """
 
     __slots__ = (
@@ -85,7 +90,7 @@ class QueuedJob:
         self.held_since: float | None = None
 
     def believe(self, estimate: Estimate) -> None:
-        """Set the predicted duration of the job from now on."""
+        """Use `estimate` as the job's predicted duration from now on."""
         self.estimate_s, self.score = estimate.seconds, estimate.score
         self.outlived_s = max(self.outlived_s, estimate.outlived_s)
 
@@ -96,9 +101,8 @@ class QueuedJob:
 
     @property
     def reason(self) -> Reason | None:
-        """Why the job waited when last evaluated; None: it has not been evaluated since it
-        joined.
-        """
+        """Why the job waited when last considered; None: it was not considered since it joined its
+        queue."""
         return self._reason
 
     @reason.setter
@@ -106,7 +110,7 @@ class QueuedJob:
         self.waits_for(reason, None)
 
     def waits_for(self, reason: Reason | None, obstacle: Obstacle | None) -> None:
-        """Record why the job waits, after it was evaluated."""
+        """Record why the job waits, as found when it was considered."""
         self._reason, self.obstacle = reason, obstacle
 
     @property
@@ -132,9 +136,8 @@ class QueuedJob:
 
 @dataclass(slots=True, kw_only=True)
 class JobMemory:
-    """A job that has not ended, as a plain record; see `QueuedJob`. `estimate_s` is as
-    `durations.plain` returns it.
-    """
+    """A plain record of a job that has not ended; see `QueuedJob`. `estimate_s` is as
+    `durations.plain` returns it."""
 
     job: Job
     seq: int
@@ -159,14 +162,14 @@ class JobMemory:
 
     @classmethod
     def of(cls, queued: QueuedJob) -> JobMemory:
-        """Return the job as a plain record."""
+        """Return the plain record of a job."""
         found = {name.lstrip("_"): getattr(queued, name) for name in QueuedJob.__slots__}
         if queued.estimate_s is not None:
             found["estimate_s"] = plain(queued.estimate_s)
         return cls(**found)
 
     def restored(self) -> QueuedJob:
-        """Return the job that this record was made of."""
+        """Return the job that this record describes."""
         queued = QueuedJob(self.job, self.seq, self.priority)
         for name in QueuedJob.__slots__:
             setattr(queued, name, getattr(self, name.lstrip("_")))
@@ -175,7 +178,8 @@ class JobMemory:
 
 
 class Index(Protocol):
-    """What a policy keeps beside a queue. The queue calls it on each change."""
+    """Data that a policy keeps about a queue's jobs. The queue calls these methods on each
+    change."""
 
     def joined(self, queued: QueuedJob) -> None: ...
     def left(self, queued: QueuedJob) -> None: ...
@@ -183,12 +187,12 @@ class Index(Protocol):
 
 
 class Queue:
-    """Jobs waiting in one virtual cluster, sorted by priority and key.
+    """The jobs that wait in one virtual cluster, sorted by priority and key.
 
     Attributes:
-        fresh: joined since the last turn.
-        resorted: keys changed since the last `Waiting.rekeyed`.
-        index: is notified of who joins and leaves; None: nobody asked.
+        fresh: jobs that joined since the last turn (round of decisions on this queue).
+        resorted: whether keys changed since the last `Waiting.rekeyed`.
+        index: notified of the jobs that join and leave; None: no policy asked for that.
     """
 
     def __init__(self) -> None:
@@ -231,18 +235,18 @@ class Queue:
             self.index.left(queued)
 
     def replace(self, jobs: list[QueuedJob]) -> None:
-        """Replace the waiting jobs, and sort them. Used by policies that change keys."""
+        """Replace the waiting jobs by `jobs`, and sort them. Used by policies that change keys."""
         self._jobs = sorted(jobs, key=lambda one: (-one.priority, one.key, one.seq))
         self.resorted = True
         if self.index is not None:
             self.index.reordered()
 
     def restore(self, jobs: list[QueuedJob], fresh: list[QueuedJob], *, resorted: bool) -> None:
-        """Replace the waiting jobs (sorted already), the fresh ones and `resorted`."""
+        """Replace the waiting jobs (sorted already), `fresh` and `resorted` by the given ones."""
         self._jobs, self.fresh, self.resorted = jobs, fresh, resorted
 
     def restricted_to(self, kept: Collection[str]) -> Queue:
-        """Return a queue of the same jobs without those outside `kept`."""
+        """Return a queue with only those of these jobs that are in `kept`."""
         found = Queue()
         found._jobs = [queued for queued in self._jobs if queued.job.job_id in kept]
         found.fresh = [queued for queued in self.fresh if queued.job.job_id in kept]

@@ -1,16 +1,19 @@
-"""What the numbers of a job's curve are made of, so that whoever reads them can make them again.
+"""Receipts: the inputs of a job's distribution of durations, so that a reader can compute its
+numbers again.
 
-A receipt holds the 64 equally likely durations of a job as what they follow from:
+A receipt stands for 64 equally likely durations of a job, which follow from it like this:
 
-1. `own` of them are those at even levels of the job's own hazards: of the share that goes on after
-   `outlived_s`. By 0 s, by each of `EDGES_S` of `features.survival` and by two weeks, `ended` have
-   ended; between, by straight lines in ln(1 + seconds); `shift` is added to that logarithm.
-2. The others are (1 + `predicted_s`) times each of `ratios`, less a second.
+1. `own` of them come from the job's own hazards, at evenly spaced levels of the share that lasts
+   longer than `outlived_s`. `ended` are the shares that have ended by 0 s, by each of `EDGES_S`
+   of `features.survival` and by two weeks; between these, interpolate by straight lines in
+   ln(1 + seconds). `shift` is added to that logarithm.
+2. The others are (1 + `predicted_s`) times each of `ratios`, less one second.
 3. None lies below `outlived_s` or above `most_s`.
-4. Each claim, in order, puts `points` of all between its two moments, and evenly thins out the
-   rest: they are evenly picked of those that lay there, or `even` in ln(1 + seconds).
+4. Each claim, in order, puts `points` of all durations between its two bounds, and thins out the
+   rest evenly. Those `points` are picked evenly from the durations that lay there before or, with
+   `even`, are evenly spaced in ln(1 + seconds).
 
-Median and p90 stand at levels .5 and .9 of what comes of it, point i of n at level (i + 1/2) / n,
+Median and p90 are at levels .5 and .9 of the result, where point i of n is at level (i + 1/2) / n,
 with straight lines between; odds are the share of the points above.
 """
 
@@ -32,12 +35,13 @@ Plain = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class ClaimMoved:
-    """What a claim does to the durations.
+    """What a claim (bounds on a job's duration) changed in the equally likely durations.
 
     Attributes:
-        low_s, high_s: it lies between the two.
-        points: so many of all lie there from then on.
-        even: evenly in the logarithm; else as those did that lay there before.
+        low_s, high_s: the bounds, seconds.
+        points: number of durations within the bounds afterwards.
+        even: whether these are evenly spaced in the logarithm; otherwise they are picked from those
+            that lay there before.
     """
 
     low_s: float
@@ -48,17 +52,18 @@ class ClaimMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What equally likely durations of a job are made of: see above.
+    """The inputs from which equally likely durations of a job are computed; the module explains
+    how.
 
     Attributes:
-        outlived_s: what the job had outlived, seconds.
+        outlived_s: seconds that the job had outlived.
         predicted_s: its predicted duration.
         most_s: no duration is longer.
-        ratios: of (1 + true) to (1 + predicted) duration, as earlier predictions turned out.
-        own: how many durations its own hazards give.
-        ended: share of jobs like it that have ended, by each moment; () where `own` is 0.
-        shift: what other terms add to the logarithm of each of those.
-        claims: what its last runs and its owner moved.
+        ratios: (1 + true) over (1 + predicted) durations of earlier predictions.
+        own: number of durations that come from its own hazards.
+        ended: shares of similar jobs that have ended, by each moment; () where `own` is 0.
+        shift: what other terms of the score add to the logarithm of each of those durations.
+        claims: what claims of its last runs and of its owner changed.
     """
 
     outlived_s: float
@@ -71,7 +76,7 @@ class Receipt:
     claims: tuple[ClaimMoved, ...] = ()
 
     def durations(self) -> list[float]:
-        """Return the equally likely durations, seconds, ascending."""
+        """Return the equally likely durations, in seconds, ascending."""
         logs, n = (0.0, *map(log1p, EDGES_S), log1p(LONGEST_S)), self.own
         found = [(1.0 + self.predicted_s) * ratio - 1.0 for ratio in self.ratios]
         if n:
@@ -123,8 +128,8 @@ class Receipt:
 
 
 def _along(across: Sequence[float], up: Sequence[float], at: float) -> float:
-    """Return the value of `up` at a place `at` of the ascending `across`, by straight lines;
-    the first or the last value beyond them."""
+    """Return the value of `up` at the position `at` of the ascending `across`, interpolated by
+    straight lines. Beyond the ends, return the first or the last value."""
     place = min(max(1, bisect_left(across, at)), len(across) - 1)
     low, rise = across[place - 1], across[place] - across[place - 1]
     share = min(1.0, max(0.0, (at - low) / rise)) if rise > 0 else 1.0

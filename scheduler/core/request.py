@@ -1,8 +1,8 @@
-"""What a person asks for with a job. Each field is declared here once. The API, the command-line
-options, the events of a change, its sentence and the page all derive from it.
+"""The fields of a job's request. Each is declared here once; the API, the command-line options, the
+events of a change, its sentence and the page all derive from the declaration.
 
-Loads nothing but the standard library: the command line reads it for its options. Annotations are
-values here, not text: what is declared stands in them.
+This module imports nothing but the standard library, because the command line reads it for its
+options. Its annotations are values, not text, because the declarations stand in them.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,16 +20,18 @@ MAX_PRIORITY = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """How a field is asked for, changed and shown.
+    """How a field of a request is asked for, changed and shown.
 
     Attributes:
-        help: a sentence, for the command line and the API's document.
-        none: what leaving it out means, in words; "" is shown nowhere.
-        label: what it is called on pages. unit: "s", "MiB", or "" for none.
-        least, above, most: bounds of a number. shortest, longest: of a text.
-        changeable: may be changed while the job waits, by its owner or an operator.
-        words: a change to a value as the beginning of a sentence; None: "with LABEL VALUE".
-        check: gives a text back, or raises ValueError on what is wrong with it.
+        help: a sentence for the command line and the API's document.
+        none: what leaving the field out means, in words; "" is shown nowhere.
+        label: the field's name on pages.
+        unit: "s", "MiB", or "" for none.
+        least, above, most: bounds of a number: at least, more than, at most.
+        shortest, longest: bounds on the length of a text.
+        changeable: whether the owner or an operator may change it while the job waits.
+        words: a change of the field as the beginning of a sentence; None: "with LABEL VALUE".
+        check: function that returns a text, or raises ValueError if the text is not allowed.
     """
 
     help: str
@@ -48,15 +50,16 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What a job asks for, as far as it may be shown to those who may see the job.
+    """What a user asks for with a job. Only fields that all who may see the job may see.
 
     Attributes:
         command: argument vector, at least one word.
-        workdir: on the host it runs on; "" = the service's own.
-        memory_mib, time_limit_s: limits that are enforced; None = none.
-        share, profile, progress: opt-outs: False = never packed, never profiled beforehand, its
-            output never read for how far it is.
-        priority: higher goes first; 0 for everybody, other values are an operator's.
+        workdir: directory on the host on which the job runs; "": the service's own.
+        memory_mib, time_limit_s: limits that are enforced; None: no limit.
+        share: whether the job may share GPUs with another.
+        profile: whether the job may be profiled before it starts.
+        progress: whether its output may be read to find how far it is.
+        priority: jobs with a higher one go first; 0 unless an operator set it.
     """
 
     command: tuple[str, ...]
@@ -214,11 +217,12 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field as it is declared.
+    """The declaration of a field of a request.
 
     Attributes:
-        kind: int, float, str or bool. nullable: it may also be None.
-        default: MISSING when there is none: it is given, or found out.
+        kind: int, float, str or bool.
+        nullable: whether the value may also be None.
+        default: MISSING when there is none: the value has to be given, or is found out.
     """
 
     name: str
@@ -234,9 +238,8 @@ class Field:
         return f"--{stem.replace('_', '-')}"
 
     def help(self, *, different: bool = False) -> str:
-        """Return what the field means, and what leaving it out means. For a change (`different`),
-        say what giving "" does.
-        """
+        """Return what the field means and what leaving it out means, as text. For a change
+        (`different`), describe what giving "" does instead."""
         none, text = self.ask.none, self.nullable and self.kind is str
         if not none or (different and not text):
             return self.ask.help
@@ -245,8 +248,7 @@ class Field:
 
     def fits(self, value: Any) -> bool:
         """Return whether an event may hold the value. Upper bounds are not checked, since they may
-        have been others when the event was written.
-        """
+        have been different when the event was written."""
         if value is None:
             return self.nullable
         if self.kind in (int, float):
@@ -257,7 +259,7 @@ class Field:
         return type(value) is self.kind
 
     def words(self, value: Any) -> str:
-        """Return a change to the value as the beginning of a sentence: "with 4 GPUs"."""
+        """Return a change to the value as the beginning of a sentence, such as "with 4 GPUs"."""
         if self.ask.words:
             return self.ask.words(value)
         return f"without {self.ask.label}" if value == "" else f"with {self.ask.label} {value}"
@@ -282,9 +284,8 @@ TRIED = {name: FIELDS[name] for name in FIELDS if name in {*CHANGEABLE, "priorit
 
 
 def is_change(body: Mapping[str, Any]) -> bool:
-    """Return whether the body of a CHANGED event says what a job may ask for instead, and nothing
-    else.
-    """
+    """Return whether the body of a CHANGED event holds only changeable fields of a request, with
+    allowed values."""
     return bool(body) and all(
         name in CHANGEABLE and CHANGEABLE[name].fits(value) for name, value in body.items()
     )

@@ -1,7 +1,7 @@
 """Hard rules that no policy may break, whatever it predicts.
 
-Policies ask them while they choose; the core asks them again when a policy acts, and stops the
-policy that breaks one.
+Policies check them while they choose. The core checks them again when a policy acts, and raises
+PolicyViolation for an action that breaks one.
 """
 
 from __future__ import annotations
@@ -36,21 +36,22 @@ def may_share(
     memory_margin_mib: float = 0.0,
     narrower: bool = False,
 ) -> Obstacle | None:
-    """Return why a waiting job may not share the GPUs of a run, or None when it may.
+    """Return the rule by which a waiting job may not share the GPUs of a run, or None when it may.
 
-    Whether it should is for the policy to say. Asked in this order:
+    Whether it should share is for the policy to decide. The rules are checked in this order:
 
     - `PROFILE`: the run is in the profiling partition.
-    - `BUSY`: it has a partner already, or another number of GPUs; with `narrower`, too few.
-    - `OWN`: the owner of either job does not want it.
-    - `CLOSED`, `KEPT`: nothing new is to start on these GPUs.
-    - `TYPE`: the newcomer asked for another type.
-    - `PROFILE`: the memory that either takes is not known.
+    - `BUSY`: the run has a partner already, or another number of GPUs; with `narrower`, too few.
+    - `OWN`: the owner of either job does not allow sharing.
+    - `CLOSED`, `KEPT`: no job may start on these GPUs.
+    - `TYPE`: the newcomer asked for another GPU type.
+    - `PROFILE`: the memory that one of the jobs takes is not known.
     - `MEMORY`: both together would not leave `memory_margin_mib` of the GPU's memory free.
 
     Args:
-        partner: what is known of the job of the run.
-        narrower: a job may share some of the GPUs of a run that has more.
+        newcomer: the waiting job.
+        partner: the job of the run.
+        narrower: the newcomer may share some of the GPUs of a run that has more.
     """
     job = newcomer.job
     if run.profiling:
@@ -81,16 +82,17 @@ def start_fault(
     borrows: bool = False,
     cpus: bool = False,
 ) -> str:
-    """Return what is wrong with the GPUs that a waiting job is to start on, or "" when nothing is.
+    """Return why a waiting job may not start on the GPUs of a placement, or "" when it may.
 
-    They have to be as many as it asks for, on nodes of its virtual cluster that are not drained;
-    free, and not kept for another job; of the type that it asks for, and all of one type.
+    The GPUs must be as many as the job asks for, on nodes of its virtual cluster that are not
+    drained. They must be free, not kept for another job, of the type that the job asks for, and all
+    of one type.
 
     Args:
-        own: nodes of its virtual cluster.
-        borrows: those of other virtual clusters will do.
-        cpus: the policy places CPUs and memory, too, as a manager of whole nodes does: a job may
-            have none of a node's GPUs, and GPUs of several types.
+        own: the pool of the job's virtual cluster.
+        borrows: nodes of other virtual clusters are allowed, too.
+        cpus: the policy also places CPUs and memory, as a manager of whole nodes does: a job may
+            have no GPU of a node, and GPUs of several types.
     """
     given = seen = 0
     gpu_type = ""
@@ -113,13 +115,13 @@ def start_fault(
 
 
 def profiling_fault(cluster: Cluster, job: Job, placement: Placement, max_gpus: int) -> str:
-    """Return what is wrong with the GPUs that a job is to be profiled on, or "" when nothing is.
+    """Return why a job may not be profiled on the GPUs of a placement, or "" when it may.
 
-    They have to be as many as it asks for, free, of the type that it asks for, and on open nodes of
-    the profiling partition. Its owner has to allow it.
+    The GPUs must be as many as the job asks for, free, of the type that it asks for, and on open
+    nodes of the profiling partition. The job's owner must allow profiling.
 
     Args:
-        max_gpus: the largest job that is profiled.
+        max_gpus: the largest job that is profiled, in GPUs.
     """
     if not job.profile:
         return "its owner does not want it profiled"
@@ -139,11 +141,11 @@ def profiling_fault(cluster: Cluster, job: Job, placement: Placement, max_gpus: 
 
 
 def profiling_place(cluster: Cluster, job: Job, max_gpus: int) -> Placement | None:
-    """Return GPUs to profile a job on now, or None where there is no room, or it may not be
-    profiled (`profiling_fault`).
+    """Return GPUs on which a job can be profiled now. Return None where there is no room, or the
+    job may not be profiled (`profiling_fault`).
 
     Args:
-        max_gpus: the largest job that is profiled.
+        max_gpus: the largest job that is profiled, in GPUs.
     """
     if not job.profile or job.gpus > max_gpus:
         return None
@@ -151,14 +153,14 @@ def profiling_place(cluster: Cluster, job: Job, max_gpus: int) -> Placement | No
 
 
 def profiling_has_type(cluster: Cluster, job: Job) -> bool:
-    """Return whether the profiling partition has nodes of the type that a job asks for."""
+    """Return whether the profiling partition has nodes of the GPU type that a job asks for."""
     return not job.gpu_type or bool(suiting(cluster, cluster.profiling, job))
 
 
 def _node_fault(
     cluster: Cluster, own: Pool, node: int, gpus: int, borrows: bool, cpus: bool
 ) -> str:
-    """Return why these GPUs of a node cannot be given; "" when they can."""
+    """Return why a job may not be given these GPUs (a bit mask) of a node; "" when it may."""
     if node not in cluster.nodes:
         return f"there is no node {node}"
     pool = cluster.pool_of(node)

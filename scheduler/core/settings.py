@@ -1,8 +1,9 @@
-"""Settings: what a person can set, typed, bounded, with unit and default.
+"""Settings: what a person can set, each with type, bounds, unit and default.
 
-A policy and the profiling partition each have one frozen model. A cluster file, `--set` and the
-header of a log hold its values; `describe` lists its fields for help, pages and docs. A section
-(`borrowing`, `fairness`) is a model inside a model; its fields are named `borrowing.lend_s`.
+A policy and the profiling partition each have one frozen model of settings. A cluster file, `--set`
+and the header of a log hold its values; `describe` lists its fields for help, pages and docs. A
+section (`borrowing`, `fairness`) is a model inside a model; its fields have dotted names, such as
+`borrowing.lend_s`.
 """
 
 from __future__ import annotations
@@ -32,55 +33,63 @@ NOT_YAML = (yaml.YAMLError, ValueError, *_SLIPS)
 
 
 class InvalidSettings(ValueError):
-    """Raised for a setting with a value that is not allowed. The message is one line: name, value,
-    and the allowed values.
-    """
+    """Raised for a setting that has a value that is not allowed. The message is one line: name,
+    value, and the allowed values."""
 
 
 class UnknownPolicy(ValueError):
-    """Raised where no policy has that name."""
+    """Raised where no policy has the name that was given."""
 
 
 class Settings(BaseModel):
-    """Base of all settings and of their sections; its fields are made by `setting`."""
+    """Base class of all settings and of their sections. Their fields are made by `setting`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @field_validator("*")
     @classmethod
     def _can_be_used(cls, value: Any) -> Any:
-        """Return the value. Raise ValueError where it holds, at any depth, a number that cannot
-        be computed with or text that cannot be shown."""
+        """Return the value. Raise ValueError where it contains, at any depth, a number that cannot
+        be computed with (such as NaN) or text that cannot be shown."""
         _check(value)
         return value
 
     def plain(self) -> Json:
-        """Return every value, as it can be written in YAML or JSON."""
+        """Return every value in a form that can be written as YAML or JSON."""
         return self.model_dump(mode="json")
 
     def stated(self) -> Json:
-        """Return the values that were given, without defaults, as they can be written in YAML or
-        JSON.
-        """
+        """Return the values that were given, without defaults, in a form that can be written as
+        YAML or JSON."""
         return self.model_dump(mode="json", exclude_unset=True)
 
     def over(self, below: Settings) -> Json:
-        """Return every value, with what is stated here on top of `below`, section by section."""
+        """Return every value, where values given here replace those of `below`, section by
+        section."""
         return _over(below, self.stated())
 
 
 class PolicySettings(Settings):
-    """Settings of a policy; this one has none."""
+    """Base class of the settings of a policy; it has no fields.
+
+    Attributes:
+        retired: names of settings that an earlier release had. Its logs hold them; nobody can set
+            them any more.
+    """
+
+    retired: ClassVar[frozenset[str]] = frozenset()
 
 
 class Configurable(Protocol):
-    """The part of a policy's class that says what can be set. None: nothing can."""
+    """The part of a policy's class that names the class of its settings. None: it has no
+    settings."""
 
     Settings: ClassVar[type[PolicySettings] | None]
 
 
 def accepted_by(kind: type[Configurable]) -> type[PolicySettings]:
-    """Return the model of the settings of a policy's class; of one without any, the empty one."""
+    """Return the class of the settings of a policy's class. For a policy without settings, return
+    the empty one."""
     return kind.Settings or PolicySettings
 
 
@@ -92,13 +101,13 @@ def setting(default: Any, description: str, *, unit: str = "", **limits: Any) ->
     """Return a field for a settings model.
 
     Args:
-        limits: `ge`, `gt`, `le`, `lt` and what else `pydantic.Field` takes.
+        limits: `ge`, `gt`, `le`, `lt`, and other arguments of `pydantic.Field`.
     """
     return Field(default, description=description, json_schema_extra={"unit": unit}, **limits)
 
 
 class SharingRules(Settings):
-    """Which jobs may share GPUs, whatever is predicted of them, and how GPUs are shared."""
+    """Which jobs may share GPUs, whatever is predicted for them, and how GPUs are shared."""
 
     mode: Literal["mps", "time-slicing", "exclusive"] | None = setting(
         None,
@@ -115,11 +124,11 @@ class SharingRules(Settings):
 
 
 class ProfilingPartition(Settings):
-    """Nodes on which jobs are profiled before or while they wait.
+    """The nodes on which jobs are profiled, before or while they wait.
 
-    Jobs of one name often differ in what they take of a GPU. So by default no job takes over the
-    profile of another where jobs are profiled. Without nodes to profile on, profiles of runs that
-    are watched alone are carried over (`known_s`).
+    Jobs of one name often differ in their use of a GPU. So where jobs are profiled, by default none
+    takes over the profile of another. Without nodes for profiling, the profiles come from watching
+    jobs that run alone, and similar jobs take them over (`known_s`).
     """
 
     nodes: dict[str, Annotated[int, Field(ge=1)]] = setting(
@@ -145,12 +154,12 @@ class ProfilingPartition(Settings):
 
     @property
     def profiles(self) -> bool:
-        """Whether the partition ever has a node."""
+        """Whether the partition has, or is ever lent, a node."""
         return bool(self.nodes or self.scale_from)
 
     @property
     def carries_over_s(self) -> float:
-        """Return for how long a profile is believed of other jobs like it, seconds."""
+        """Return for how many seconds the profile of a job is also used for similar jobs."""
         if self.known_s is not None:
             return self.known_s
         return 0.0 if self.profiles else 7 * 86_400.0
@@ -160,7 +169,7 @@ class ProfilingPartition(Settings):
 
 
 def read(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
-    """Return settings made from plain values. Raises InvalidSettings."""
+    """Return settings made from plain values. Raise InvalidSettings where one is not allowed."""
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
@@ -181,9 +190,8 @@ _SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxlong, _SHOWN.maxother = 3, 200, 200
 
 
 def printable(value: Any) -> str:
-    """Return a rejected value as text for a person, cut short. YAML's references can turn a few
-    lines into a value that no memory holds in full.
-    """
+    """Return a rejected value as text for a person, cut to a short length. The full text could be
+    too large for memory, since references in YAML can make a few lines very long."""
     try:
         return _SHOWN.repr(value)
     except ValueError:
@@ -191,9 +199,11 @@ def printable(value: Any) -> str:
 
 
 def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> Json:
-    """Return plain values with `NAME=VALUE`s on top; names of sections' fields are dotted.
+    """Return plain values in which each `NAME=VALUE` of `texts` replaces the value of that name.
+    Names of fields in sections are dotted.
 
-    A value is read as YAML, as in a cluster file. Raises InvalidSettings.
+    Values are read as YAML, as in a cluster file. Raise InvalidSettings where a text is not of this
+    form.
     """
     found = deepcopy(dict(values))
     for text in texts:
@@ -210,7 +220,8 @@ def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> Json:
 
 
 def value_of(text: str) -> Any:
-    """Return the value that a person wrote, read as in a cluster file. Raises InvalidSettings."""
+    """Return the value that a person wrote, read as YAML as in a cluster file. Raise
+    InvalidSettings where it is no valid YAML."""
     try:
         return json.loads(text)  # YAML takes 1e6 for a word
     except (ValueError, RecursionError):
@@ -257,8 +268,8 @@ class Described:
 
     Attributes:
         name: name of the field, dotted inside sections.
-        accepts: its limits in words; "" for none.
-        section: whether it is a section, with the fields that follow.
+        accepts: the allowed values in words; "" where all are.
+        section: whether it is a section; its fields follow in the list.
     """
 
     name: str
@@ -270,12 +281,13 @@ class Described:
 
     @property
     def written(self) -> str:
-        """The default as a person writes it."""
+        """The default, written as in a cluster file."""
         return json.dumps(self.default)
 
 
 def describe(kind: type[Settings], prefix: str = "") -> list[Described]:
-    """Return the fields of settings in order, each section followed by its own."""
+    """Return the fields of a settings class in order. Each section is followed by its own
+    fields."""
     found: list[Described] = []
     for name, field in kind.model_fields.items():
         inner = _section(field)
@@ -296,9 +308,8 @@ def describe(kind: type[Settings], prefix: str = "") -> list[Described]:
 
 
 def flat(settings: Settings) -> Json:
-    """Return every value by its dotted name. Of a section that is off, return only that it is
-    None.
-    """
+    """Return every value by its dotted name. For a section that is off, return only the section's
+    name with None."""
     return dict(_flat(settings, ""))
 
 
@@ -312,8 +323,8 @@ def _flat(settings: Settings, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _section(field: FieldInfo) -> type[Settings] | None:
-    """Return the model of the settings in a section, also where the section may be None; None
-    for a field that is no section."""
+    """Return the settings class of a field that is a section, also where the section may be None.
+    Return None for other fields."""
     kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
     for kind in kinds or [field.annotation]:
         if isinstance(kind, type) and issubclass(kind, Settings):

@@ -1,11 +1,13 @@
-"""Nodes that the profiling partition spares while the first in line elsewhere lacks them.
+"""Nodes that the profiling partition spares: it gives them back while the first job in line of
+their virtual cluster needs them.
 
-A node that a virtual cluster lends for good is worth what is profiled on it, and costs the virtual
-cluster what waits for it. The dearest case is a job of several whole nodes that lacks no more than
-those: it waits, and with it all that is behind it, until other jobs end. The node goes back where
-that wait is predicted to be longer than what those who wait to be profiled lose by it, to this job
-alone: once it is idle again it is lent before anybody else can have it, unless the next in line
-lacks it at such a price. One node always stays: without any, nobody who waits is profiled.
+A node that a virtual cluster lends for good helps the jobs that are profiled on it, and delays the
+jobs of that virtual cluster. The most expensive case is a job of several whole nodes that needs
+just the lent ones: it waits, and all jobs behind it wait, until other jobs end. The node is given
+back where that wait is predicted to be longer than what the jobs to be profiled lose, and only to
+this job. Once the node is idle again, it is lent before any other job can start on it, unless the
+next in line needs it as badly. One node always stays in the partition: without any, no waiting job
+is profiled.
 """
 
 from __future__ import annotations
@@ -18,28 +20,29 @@ from scheduler.core.turn import Host
 
 
 class SparedNodes:
-    """Which nodes are spared now.
+    """The nodes that the profiling partition has given back for a while.
 
     Attributes:
-        nodes: in the order in which they went.
+        nodes: numbers of these nodes, in the order in which they were given back.
     """
 
     def __init__(self, nodes: list[int]):
         self.nodes = nodes
 
     def changed(self, cluster: Cluster) -> None:
-        """Called when nodes came, went or changed: forget the spared nodes that are gone, or
-        lent again."""
+        """Forget spared nodes that were removed, or that are lent again. Called when nodes were
+        added, removed or changed."""
         away = [n for n in self.nodes if n in cluster.nodes and n not in cluster.profiling]
         self.nodes = away
 
     def is_lent_again(self, d: Decision) -> bool:
-        """Return whether a decision lends a spared node again. One with a position is another
-        lending: of the extra node, while many jobs wait to be profiled."""
+        """Return whether a recorded decision lends a spared node again. A decision with a position
+        lends the extra node instead, because many jobs wait to be profiled."""
         return d.action is Action.LEND and d.nodes[0] in self.nodes and not d.position
 
     def follow(self, core: Host, d: Decision) -> bool:
-        """Carry out what a log says of a spared node. Return whether it was about one."""
+        """Carry out a recorded decision that lends or returns a node, if it is about a spared one.
+        Return whether it was."""
         [node] = d.nodes
         if d.action is Action.RETURN and d.job_id:
             self._give_back(core, node)
@@ -50,8 +53,12 @@ class SparedNodes:
         return True
 
     def lend_again(self, core: Host, now: float, loses_s: Callable[[], float]) -> None:
-        """Lend idle nodes to profiling again, except those that the first job in line lacks. Called
-        before jobs are served.
+        """Lend idle spared nodes to profiling again, except those that the first job in line needs
+        more. Called before queues are served.
+
+        Args:
+            loses_s: function that returns the seconds of waiting, in total, that jobs to be
+                profiled lose with one node less.
         """
         cluster = core.cluster
         self.changed(cluster)
@@ -75,11 +82,14 @@ class SparedNodes:
             )
 
     def spare(self, core: Host, now: float, loses_s: Callable[[], float], keep: int | None) -> bool:
-        """Give back what is lacked, where that pays. Return whether such a node is in use.
+        """Give back the lent nodes that the first job in line of a virtual cluster needs, where
+        that saves waiting in total. Return whether a node that should go back is still in use.
 
         Args:
-            loses_s: what those who wait to be profiled lose by a node less: waiting, in sum.
-            keep: a node that is lent by another rule.
+            loses_s: function that returns the seconds of waiting, in total, that jobs to be
+                profiled lose with one node less.
+            keep: number of a node that is not given back here, since `Scaling` lent it; None: there
+                is none.
         """
         cluster, here, in_use = core.cluster, core.cluster.profiling, False
         usable = [node for node in sorted(here.nodes()) if not here.closed_on(node)]

@@ -1,8 +1,8 @@
-"""What state tables share: the recorded steps of a thing, and the error for a transition that is in
-no table.
+"""What all state machines of the project share: the recorded steps of an object, and the error for
+a transition that its table does not allow.
 
-A thing that lives through named states moves by one table, keyed by its state and by what happens
-to it. What is not in the table cannot happen: the error tells everything that did.
+Each kind of object has one table of transitions, keyed by its state and by the event. An event that
+is not in the table raises an error that lists all events so far.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """One event in a state machine: its time (seconds since the epoch), its kind, and the state
-    after it.
+    """One step of an object through its states: the time (seconds since the epoch), the kind of the
+    event, and the state after it.
 
     Attributes:
         number: number of the event or the decision; -1 without one.
@@ -40,5 +40,5 @@ class IllegalTransition(RuntimeError):
 
 
 def story(name: str, steps: Iterable[Step]) -> str:
-    """Return everything that happened to `name`, a line each."""
+    """Return the recorded steps of the object `name` as text, one on each line."""
     return "\n".join([name, *(f"  {step}" for step in steps)])

@@ -1,4 +1,5 @@
-"""The steps through a packing tree, as a decision's record holds them."""
+"""The steps through a decision tree that predicts how two jobs share a GPU, in the text form in
+which a decision records them."""
 
 from __future__ import annotations
 
@@ -25,15 +26,17 @@ _COMPARED = re.compile(rf"(\w+) ({_NUMBER}|{MISSING}|{WITHHELD}) (<=|>) ({_NUMBE
 
 @dataclass(frozen=True, slots=True)
 class TreeStep:
-    """A step on the way to a sharing score or a pair's speed, as a decision's record has it.
+    """A step on the way to a sharing score or a pair's speed, as a decision records it.
 
     Attributes:
-        of_partner: it is about the partner, and not about the job that came.
-        text: the step as it was written, without whose it is.
-        score: the sharing score that it led to; None before the end.
-        speed: the speed beside the other that it led to; None before the end.
-        compared: the feature, its value (None: missing), whether it is at most the cut, the cut;
-            None: the step compares nothing.
+        of_partner: whether the step is about the partner's features, instead of those of the
+            newcomer.
+        text: the step as it was written, without the prefix that names the partner.
+        score: the sharing score, if this is the last step of a path to a score; otherwise None.
+        speed: the speed beside the other job, if this is the last step of a path to a speed;
+            otherwise None.
+        compared: name of the compared feature, its value (None: missing), whether it is at most the
+            cut, and the cut; None: the step compares nothing.
     """
 
     of_partner: bool
@@ -47,7 +50,7 @@ class TreeStep:
 
     @classmethod
     def of(cls, written: str) -> TreeStep:
-        """Return the step that `str` wrote as text."""
+        """Return the step from its text, as `str` writes it."""
         text = written.removeprefix(_PARTNER)
         of_partner = text != written
         if found := _SCORE.fullmatch(text):
@@ -62,11 +65,12 @@ class TreeStep:
 
     @property
     def ends(self) -> bool:
-        """Whether the step is the last one: the score or the speed that the path led to."""
+        """Whether the step is the last one of its path: a score or a speed."""
         return self.score is not None or self.speed is not None
 
     def without_value(self) -> TreeStep:
-        """Return the step without the value compared, where that value would tell of both jobs."""
+        """Return the step without its compared value, if that value comes from both jobs, so that
+        the reader does not learn about the other one. Otherwise return the step as it is."""
         if self.compared is None or self.compared[0] not in OF_BOTH:
             return self
         name, _, at_most, cut = self.compared
@@ -75,12 +79,11 @@ class TreeStep:
 
 
 def speed_step(speed: float) -> str:
-    """Return the last step of a path that led to a speed."""
+    """Return, as text, the last step of a path that led to a speed."""
     return f"speed {speed:.6g}"
 
 
 def corrected_step(speed: float) -> str:
-    """Return the last step of a path whose speed was corrected by what pairs were measured to run
-    at.
-    """
+    """Return, as text, the last step of a path whose predicted speed was corrected by measured
+    speeds of pairs."""
     return f"{CORRECTED}{speed_step(speed)}"

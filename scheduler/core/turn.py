@@ -1,4 +1,4 @@
-"""What a policy sees of one virtual cluster at one moment, and how it acts."""
+"""A turn: what a policy sees of one virtual cluster at one moment, and the actions that it has."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from scheduler.core.rules import PolicyViolation, may_share, profiling_place, st
 
 
 class Oracle(Protocol):
-    """The truth, for policies whose capabilities name it (`oracle`)."""
+    """Gives true remaining durations to policies that declare that they read them (`oracle`)."""
 
     def remaining_s(self, job_id: str, now: float) -> float:
-        """Return the work left, in seconds at exclusive speed."""
+        """Return a job's remaining work, in seconds on GPUs of its own."""
         ...
 
 
 class Declared(Protocol):
-    """What a policy declares about itself: name, capabilities, reservations and promises. The core
-    checks that its decisions agree.
-    """
+    """The parts of a policy against which the core checks its actions: name, capabilities,
+    reservations and promises."""
 
     @property
     def name(self) -> str: ...
@@ -44,7 +43,7 @@ class Declared(Protocol):
 
 
 class Host(Protocol):
-    """What turns and the profiling stage ask of the core for which they act."""
+    """The part of the core that turns and the profiling stage use."""
 
     @property
     def policy(self) -> Declared: ...
@@ -88,11 +87,10 @@ class Host(Protocol):
 
 
 class Turn:
-    """The decisions on one virtual cluster at one time. It shows a policy the queue and the free
-    GPUs, and offers the actions. Every action is applied to the cluster at once and recorded as a
-    decision.
+    """The decisions on one virtual cluster at one time. A turn shows a policy the queue and the
+    free GPUs, and offers the actions.
 
-    Every action is applied to the cluster at once and recorded as a decision.
+    Every action is applied to the cluster at once, and recorded as a decision.
     """
 
     def __init__(self, core: Host, vc: str, now: float):
@@ -108,7 +106,7 @@ class Turn:
 
     @property
     def profiles_apart(self) -> bool:
-        """Whether jobs are profiled on nodes kept for that."""
+        """Whether jobs are profiled on nodes that are reserved for profiling."""
         return self._core.profiles_apart
 
     @property
@@ -119,7 +117,8 @@ class Turn:
 
     @property
     def lenders(self) -> list[Pool]:
-        """Other virtual clusters in which nobody waits, in the order of the cluster."""
+        """The pools of other virtual clusters in which no job waits, in the order of the
+        cluster."""
         queues = self._core.queues
         return [pool for vc, pool in self.cluster.pools.items() if vc != self.vc and not queues[vc]]
 
@@ -128,10 +127,12 @@ class Turn:
         return self._core.runs_of(self.vc)
 
     def alone(self, gpus: int) -> list[Run]:
-        """Return the runs of exactly `gpus` GPUs that hold them alone, oldest first.
+        """Return the runs with which a job of `gpus` GPUs may share, oldest first: those of exactly
+        `gpus` GPUs that have no partner.
 
-        After them those of more, where the policy packs narrower jobs beside them. Where virtual
-        clusters borrow, borrowed GPUs are never shared: an owner would wait longer.
+        Where the policy packs jobs beside larger runs, the runs with more GPUs follow. Where
+        virtual clusters borrow, runs on borrowed GPUs are left out, since their owner would wait
+        longer.
         """
         if self._core.policy.capabilities.packs_narrower:
             found = self.cluster.open_to_narrower(self.vc, gpus)
@@ -147,10 +148,11 @@ class Turn:
         return None if rule is None else rule.reason
 
     def bar(self, queued: QueuedJob, run: Run) -> Obstacle | None:
-        """Return the obstacle between a waiting job and sharing the GPUs of a run
-        (`rules.may_share`), or None.
+        """Return the obstacle that forbids a waiting job to share the GPUs of a run, or None if it
+        may.
 
-        Nor may it share in another virtual cluster, or on GPUs that are borrowed (`BUSY`).
+        The rules are those of `rules.may_share`. In addition, `BUSY` is returned for a run of
+        another virtual cluster, or on borrowed GPUs.
         """
         cluster = self.cluster
         if run.vc != self.vc or (
@@ -168,15 +170,15 @@ class Turn:
         )
 
     def is_held(self, run: Run) -> bool:
-        """Return whether any GPU of a run is kept for a waiting job, or closed."""
+        """Return whether any GPU of a run is kept for a waiting job, or closed to new jobs."""
         return self.cluster.is_reserved(run)
 
     def known(self, run: Run) -> QueuedJob:
-        """Return what is known of the job of a run."""
+        """Return the job of a run, with what the core knows of it."""
         return self.job(run.job.job_id)
 
     def job(self, job_id: str) -> QueuedJob:
-        """Return what is known of a job that has not ended, by its id."""
+        """Return a job that has not ended, by its id, with what the core knows of it."""
         return self._core.jobs[job_id]
 
     def start(
@@ -187,9 +189,10 @@ class Turn:
         *,
         evidence: Evidence = (),
     ) -> Run:
-        """Start a job on GPUs of its own. Return its run.
+        """Start a job on GPUs that no other job uses. Return its run.
 
-        Raises PolicyViolation, and nothing is started, where `rules.start_fault` finds one.
+        Raise PolicyViolation, and start nothing, where `rules.start_fault` finds that the GPUs
+        cannot be used.
         """
         own, job, can = self.pool, queued.job, self._core.policy.capabilities
         fault = start_fault(
@@ -207,9 +210,8 @@ class Turn:
         return run
 
     def try_profile(self, queued: QueuedJob) -> bool:
-        """Start profiling a job now. Return False when there is no room for it, or it may not be
-        profiled.
-        """
+        """Start to profile a job now, and return True. Return False when there is no room for it,
+        or it may not be profiled."""
         placement = profiling_place(self.cluster, queued.job, self._core.profiled_gpus)
         if placement is None:
             return False
@@ -218,9 +220,10 @@ class Turn:
         return True
 
     def reserve(self, queued: QueuedJob, held: Placement, replacing: Placement) -> None:
-        """Keep GPUs, busy or free, for a waiting job, in place of those kept before (`replacing`).
+        """Reserve GPUs, busy or free, for a waiting job, in place of those reserved before
+        (`replacing`).
 
-        Raises PolicyViolation where they are not of this virtual cluster.
+        Raise PolicyViolation where they are not of this virtual cluster.
         """
         if any(n not in self.pool or not 0 < g < 1 << self.pool.gpus_of(n) for n, g in held):
             self._refuse(
@@ -238,9 +241,9 @@ class Turn:
             )
 
     def pack(self, queued: QueuedJob, partner: Run, *, evidence: Evidence = ()) -> Run:
-        """Start a job on the GPUs of a run that is alone on them. Return the job's run.
+        """Start a job on the GPUs of a run that has no partner. Return the job's run.
 
-        Raises PolicyViolation, and nothing is packed, where `bar` finds that it may not.
+        Raise PolicyViolation, and pack nothing, where `bar` returns an obstacle.
         """
         rule = self.bar(queued, partner)
         if rule is not None or not self._core.policy.capabilities.packs:
@@ -274,9 +277,9 @@ class Turn:
         blocker: str | None = None,
         reason: Reason = Reason.SHORTER_JOB_WAITING,
     ) -> QueuedJob:
-        """Stop a run and put its job back into its queue under `key`. Return the job.
+        """Stop a run and put its job back into its queue, with sort key `key`. Return the job.
 
-        Raises PolicyViolation where the policy has not declared that it preempts.
+        Raise PolicyViolation where the policy has not declared that it preempts.
         """
         self._may_stop(run)
         queued = self._core.stopped(run, self.now)
@@ -297,7 +300,8 @@ class Turn:
         return queued
 
     def cancel(self, job_id: str) -> None:
-        """Remove a job for good. Raise PolicyViolation as `preempt` does where it runs."""
+        """Remove a job from the core for good. If the job runs, raise PolicyViolation where the
+        policy has not declared that it preempts."""
         run = self.cluster.runs.get(job_id)
         if run is not None:
             self._may_stop(run)
@@ -308,20 +312,21 @@ class Turn:
             self._refuse(f"stop job {run.job.job_id}", "it has not declared that it preempts")
 
     def again(self) -> None:
-        """Have this virtual cluster served once more before the time moves on."""
+        """Mark this virtual cluster, so that it is served once more at the same time."""
         self._core.touch(self.vc)
 
     def predict_again(
         self, queued: QueuedJob, within: float, alike: Iterable[QueuedJob] = ()
     ) -> bool:
-        """Ask the estimator again about a waiting job, as of now. The policy sets its key itself.
-        Return whether the prediction changed.
+        """Ask the estimator for a new prediction of a waiting job, as of now. Return whether the
+        prediction changed; the policy then has to set the job's key.
 
-        False, and the job stays as it is, where the answer is the old one or within this ratio of
-        it. Otherwise why the job waits is recorded again, with the new prediction.
+        Return False, and leave the job as it is, where the new prediction differs from the old one
+        by less than the factor `within`. Otherwise the reason why the job waits is recorded once
+        more, with the new prediction.
 
         Args:
-            alike: jobs whose prediction was the same, and is again.
+            alike: other jobs that had the same prediction; they get the new one, too.
         """
         estimator, now = self._core.estimator, self.now
         before_s = queued.predicted_s
@@ -350,7 +355,13 @@ class Turn:
         blocker: str | None = None,
         evidence: Evidence = (),
     ) -> None:
-        """Record why a job waits. It is recorded, and named, only when the reason changes."""
+        """Record why a job waits. A decision is recorded only when the reason differs from the last
+        one.
+
+        Args:
+            why: the obstacle, or the reason code itself.
+            blocker: id of the job without which this job would start, if known.
+        """
         pulse.beat()
         reason = why.reason if isinstance(why, Obstacle) else why
         if queued.reason is reason:
@@ -377,7 +388,7 @@ class Turn:
 
     def _held_by(self, queued: QueuedJob, blocker: str | None, position: int) -> Holding:
         """Return the runs or the job that a job waits for, as far as known without a trial, and the
-        seconds until they should end.
+        seconds until these should have ended.
 
         Args:
             blocker: id of the job that keeps it from starting, if known.
@@ -397,11 +408,12 @@ class Turn:
         return self.obstacle(queued).reason
 
     def capacity(self, queued: QueuedJob) -> Capacity:
-        """Return the GPUs that a waiting job may count on here, now."""
+        """Return how many GPUs of this virtual cluster a waiting job may count on now."""
         return capacity_of(self._core, queued)
 
     def obstacle(self, queued: QueuedJob) -> Obstacle:
-        """Return why a job could not be placed; see `Capacity.obstacle`."""
+        """Return the obstacle because of which a job could not be placed; see
+        `Capacity.obstacle`."""
         like = queued.job.gpus, queued.job.gpu_type or ""
         changes, found = self._obstacles.get(like, (-1, Obstacle.BUSY))
         if changes != self.pool.changes:
@@ -410,9 +422,8 @@ class Turn:
         return found
 
     def sole_blocker(self, queued: QueuedJob) -> str | None:
-        """Return the first job in line if the second, `queued`, would start now without it; else
-        None.
-        """
+        """Return the id of the first job in line, if `queued` is the second and would start now
+        without it. Otherwise return None."""
         second = len(self.queue) > 1 and self.queue[1] is queued
         fits = second and self.pool.place(queued.job.gpus) is not None
         return self.queue[0].job.job_id if fits else None
@@ -456,9 +467,8 @@ class Turn:
         )
 
     def explain_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
-        """Record a reason to wait for jobs that joined since the last turn and have none. Call
-        `watch`, if given, for each job that joined and does not run.
-        """
+        """Record why jobs wait that joined since the last turn and have no reason yet. Call
+        `watch`, if given, with each job that joined and does not run."""
         for queued in self.queue.fresh:
             if queued.job.job_id in self._core.cluster.runs:
                 continue
@@ -469,9 +479,9 @@ class Turn:
         self.queue.fresh.clear()
 
     def pass_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
-        """Clear the fresh jobs without giving reasons, which a log has already. Call `watch` on
-        each that does not run.
-        """
+        """Empty the list of jobs that joined since the last turn, without recording reasons. Called
+        where a log is followed, which has the reasons already. Call `watch` with each job that does
+        not run."""
         for queued in self.queue.fresh:
             if watch is not None and queued.job.job_id not in self._core.cluster.runs:
                 watch(queued)
@@ -493,8 +503,7 @@ def _named(placement: Placement) -> str:
 
 
 def _late(policy: Declared, queued: QueuedJob, now: float) -> Evidence:
-    """Return as evidence how far a job that waits longer than its bound is from its reserved GPUs.
-    Return () before the bound, or if the policy promises none.
-    """
+    """Return as evidence how long a job that has waited longer than its bound still waits for
+    reserved GPUs. Return () before the bound, or if the policy promises none."""
     promise = policy.promise(queued, now)
     return () if promise is None else promise.late(now - queued.submit_time)

@@ -1,7 +1,7 @@
 """Waiting jobs: what operators and owners do to them, and jobs that cannot start at all.
 
-Where they wait is the core's (`Core.queues`, the profiling stage); who of them is kept back, and
-who has no place to start as the cluster is, is known here.
+The core knows in which queue a job waits (`Core.queues`, or the profiling stage). This module knows
+which jobs are held, and which can never start on the cluster as it is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class Room(Protocol):
-    """Says which jobs can ever start, by the nodes there are and will be (`nodes.Nodes`)."""
+    """Tells which jobs can ever start, from the nodes that there are and will be
+    (`nodes.Nodes`)."""
 
     @property
     def capacity(self) -> dict[str, int]: ...
@@ -37,7 +38,7 @@ class Room(Protocol):
 
 
 class WaitingHost(Host, Protocol):
-    """What `Waiting` asks of the core."""
+    """The part of the core that `Waiting` uses."""
 
     @property
     def policy(self) -> Policy: ...
@@ -57,12 +58,12 @@ class WaitingHost(Host, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Dependent:
-    """A job that waits for others to end.
+    """A job that waits for other jobs to end.
 
     Attributes:
-        blocked: the job it waits for now.
-        since: since when, in seconds.
-        joined: whether it had joined its queue.
+        blocked: the job that it waits for now.
+        since: time since when it waits, seconds since the epoch.
+        joined: whether it had joined its queue before.
     """
 
     blocked: Blocked
@@ -72,7 +73,7 @@ class _Dependent:
 
 @dataclass(slots=True, kw_only=True)
 class DependentMemory:
-    """A job that waits for others to end, as a plain record; see `_Dependent` and `Blocked`."""
+    """A plain record of a job that waits for other jobs to end; see `_Dependent` and `Blocked`."""
 
     job_id: str
     by: str
@@ -83,13 +84,13 @@ class DependentMemory:
 
 @dataclass(slots=True, kw_only=True)
 class WaitingMemory:
-    """The jobs that wait outside a queue, as a plain record.
+    """A plain record of the jobs that wait outside a queue.
 
     Attributes:
-        set_aside: jobs that can never start as the cluster is.
-        held: whether they had joined their queue.
-        dependent: jobs that wait for others to end.
-        ends: of jobs that are waited for, how they ended.
+        set_aside: ids of the jobs that can never start on the cluster as it is.
+        held: ids of the held jobs, and whether each had joined its queue before.
+        dependent: jobs that wait for other jobs to end.
+        ends: how those other jobs ended.
         recheck: see `Waiting`.
     """
 
@@ -104,8 +105,8 @@ class Waiting:
     """Holds, dependencies, changes, priorities, and jobs that can never start; part of a core.
 
     Attributes:
-        recheck: True where it must be found out again which jobs can ever start, because
-            nodes came, went, or are about to.
+        recheck: whether to check again which jobs can ever start, because nodes were added or
+            removed, or are about to be.
     """
 
     def __init__(self, core: WaitingHost) -> None:
@@ -117,7 +118,7 @@ class Waiting:
         self._dependent: dict[str, _Dependent] = {}  # kept back until others have ended
 
     def remember(self) -> WaitingMemory:
-        """Return the jobs that wait outside a queue, as a plain record."""
+        """Return a plain record of the jobs that wait outside a queue."""
         return WaitingMemory(
             set_aside=list(self._set_aside),
             held=dict(self._held),
@@ -147,7 +148,8 @@ class Waiting:
         self._dependencies.restore(memory.ends, (queued.job for queued in jobs.values()))
 
     def set_priority(self, job_id: str, priority: int) -> None:
-        """Set a job's priority, as an operator asks. Without effect on a job that has its GPUs."""
+        """Set a job's priority, as an operator asks. This moves a waiting job in its queue; a job
+        that has its GPUs is not affected."""
         queued = self._core.jobs[job_id]
         queue = self._core.queues[queued.job.vc]
         waits = queued in queue
@@ -160,10 +162,9 @@ class Waiting:
 
     def hold(self, job_id: str, now: float, reason: Reason = Reason.HELD_BY_OWNER) -> None:
         """Keep a waiting job from starting until it is released. Jobs behind it are served
-        meanwhile. A job that is being profiled is held when its profiling ends. A running job is
-        not affected.
+        meanwhile.
 
-        One that is being profiled is held when that is over. Without effect on one that runs.
+        A job that is being profiled is held when its profiling ends. A running job is not affected.
         """
         core = self._core
         queued = core.jobs[job_id]
@@ -184,7 +185,8 @@ class Waiting:
         )
 
     def release(self, job_id: str, now: float) -> None:
-        """Let a held job start again. The time for which it was held does not count as waiting."""
+        """Release a held job, so that it may start again. The time for which it was held does not
+        count as waiting."""
         if job_id not in self._held:
             return
         queued, joined = self._core.jobs[job_id], self._held.pop(job_id)
@@ -196,20 +198,20 @@ class Waiting:
         self._wait_again(queued, now, Reason.RELEASED, self._as_before(queued), joined=joined)
 
     def held(self) -> list[str]:
-        """Return the jobs that are held and have not ended."""
+        """Return the ids of the held jobs."""
         return list(self._held)
 
     def is_held(self, job_id: str) -> bool:
-        """Return whether a job that has not ended is held."""
+        """Return whether a job is held."""
         return job_id in self._held
 
     def change(self, job: Job, now: float) -> None:
-        """Change what a waiting job asks for: GPUs, limits, sharing, virtual cluster.
+        """Replace the request of a waiting job: GPUs, limits, sharing, virtual cluster.
 
-        It keeps its id, its submission and its priority, and what it waited counts. What is
-        believed of its duration moves by what it asks for, and not by what has ended since it was
-        predicted: nobody else who waits hears of that either. What its profile showed is not of
-        another number of GPUs. One that cannot run as the cluster is waits until it can.
+        The job keeps its id, submission time, priority and waited time. Its predicted duration
+        changes by the difference between the two requests, and not by what was learned since it was
+        predicted, so that the change has no effect on other jobs. With another number of GPUs, its
+        profile is dropped. A job that cannot run on the cluster as it is waits until it can.
         """
         core = self._core
         queued = core.jobs[job.job_id]
@@ -242,9 +244,10 @@ class Waiting:
             self._wait_again(queued, now, Reason.REQUEST_CHANGED, estimator, joined=joined)
 
     def to_estimate(self, job: Job, before: Job) -> Job:
-        """Return the changed job as an estimator sees it.
+        """Return the changed job in the form that the estimator gets.
 
-        It keeps its former GPU type where old and new suit the same nodes of its virtual cluster.
+        The job keeps its former GPU type there, if old and new type suit the same nodes of its
+        virtual cluster.
         """
         pool, nodes = self._core.cluster.pools.get(job.vc), self._core.cluster.nodes
         if pool is None or job.vc != before.vc or job.gpu_type == before.gpu_type:
@@ -254,17 +257,15 @@ class Waiting:
         return replace(job, gpu_type=before.gpu_type) if same else job
 
     def never_starts(self, job_id: str) -> bool:
-        """Return whether a waiting job asks for more GPUs than its virtual cluster has, and than it
-        will have once all pending changes of nodes are made.
-        """
+        """Return whether a waiting job asks for more GPUs than its virtual cluster has, and also
+        for more than it will have after all pending changes of nodes."""
         job, nodes = self._core.jobs[job_id].job, self._core.nodes
         small = job_id in self._set_aside and job.gpus > nodes.capacity[job.vc]
         return small and nodes.too_large_once_changed(job)
 
     def review(self, now: float) -> None:
         """Remove jobs from their queues that can never start on the present cluster, so that no job
-        waits behind them. Put them back when the cluster has room for them again.
-        """
+        waits behind them. Put removed jobs back when the cluster has room for them again."""
         self.recheck = False
         core = self._core
         for job_id in list(self._dependent):
@@ -311,7 +312,7 @@ class Waiting:
     # --- used by the core and its nodes -----------------------------------------------------
 
     def prepare_again(self, queued: QueuedJob, now: float) -> None:
-        """Have the policy set a job's key as of now, from the estimate that it had."""
+        """Have the policy set a job's key as of now, from the job's last estimate."""
         pulse.beat()
         self._core.policy.prepare(queued, now, self._as_before(queued))
 
@@ -325,7 +326,7 @@ class Waiting:
         return Known(inner, Estimate(queued.estimate_s, queued.score, queued.outlived_s))
 
     def forget(self, queued: QueuedJob) -> None:
-        """Take a waiting job out of its queue, or out of the profiling stage."""
+        """Remove a waiting job from its queue and from the profiling stage."""
         core = self._core
         queue = core.queues[queued.job.vc]
         if queued in queue:
@@ -338,16 +339,14 @@ class Waiting:
             core.profiling.remove(queued)
 
     def arrived(self, queued: QueuedJob, now: float) -> bool:
-        """Note a submitted job's dependencies. Return whether it has to wait for other jobs, and so
-        joins no queue yet.
-        """
+        """Record which jobs a submitted job depends on. Return whether it has to wait for them, so
+        that it joins no queue yet."""
         self._dependencies.add(queued.job)
         return self._depends(queued, now, joined=False)
 
     def gone(self, job: Job, success: bool, now: float) -> None:
-        """Note that a job ended, was withdrawn, or refused. Jobs that wait for it may now start, or
-        never will.
-        """
+        """Record that a job ended, was withdrawn or refused. Jobs that wait for its end may now
+        start, or never will."""
         self._held.pop(job.job_id, None)
         self._dependent.pop(job.job_id, None)
         self._dependencies.drop(job)
@@ -356,16 +355,14 @@ class Waiting:
                 self._reconsider(other, now)
 
     def blocked(self, job_id: str) -> Blocked | None:
-        """Return the job that a dependent job waits for, or None where it waits for none any
-        more.
-        """
+        """Return the job that a dependent job waits for, or None where it waits for no job any
+        more."""
         dependent = self._dependent.get(job_id)
         return None if dependent is None else dependent.blocked
 
     def held_profiled(self, queued: QueuedJob, now: float) -> bool:
-        """Called when the profiling of a job ends. If it was held meanwhile, take it out of its
-        queue. Return whether it was.
-        """
+        """Called when the profiling of a job ends. If the job was held meanwhile, keep it out of
+        its queue and return True; otherwise return False."""
         job = queued.job
         if job.job_id not in self._held:
             return False
@@ -375,15 +372,18 @@ class Waiting:
         return True
 
     def keep_held(self, job_id: str, *, joined: bool) -> None:
-        """Mark a job as held, since it was held in the core that this one replaces. `joined`:
-        whether it had been in its queue.
-        """
+        """Mark a job as held, because it was held in the core that this one replaces. `joined` says
+        whether it had joined its queue there."""
         self._held[job_id] = joined
 
     def keep_dependent(self, job: Job, since: float, failed: str, *, joined: bool) -> None:
-        """Mark a job as waiting for other jobs to end, since it did in the core that this one
-        replaces. `failed`: id of the job that did not succeed, or "". The next pass checks its
-        dependencies.
+        """Mark a job as waiting for other jobs to end, because it did so in the core that this one
+        replaces. The next round of decisions checks its dependencies.
+
+        Args:
+            since: time since when it waits, seconds since the epoch.
+            failed: id of a job that had to succeed and did not, or "".
+            joined: whether it had joined its queue.
         """
         if failed:
             self._dependencies.ended(failed, False, since)
@@ -391,13 +391,12 @@ class Waiting:
         self.recheck = True
 
     def adopted(self, job: Job) -> None:
-        """Note the dependencies of a job of another core."""
+        """Record which jobs a job depends on that was taken over from another core."""
         self._dependencies.add(job)
 
     def restricted_to(self, kept: Collection[str], core: WaitingHost) -> Self:
-        """Return a copy of this for `core`, without jobs outside `kept`; see
-        `Core.restricted_to`.
-        """
+        """Return a copy of this object for `core`, without jobs that are not in `kept`; see
+        `Core.restricted_to`."""
         waiting = copy(self)
         waiting._core = core
         waiting._set_aside = {j: queued for j, queued in self._set_aside.items() if j in kept}
@@ -405,9 +404,8 @@ class Waiting:
         return waiting
 
     def _step_aside(self, queued: QueuedJob, now: float) -> bool:
-        """Remove a waiting job from its queue or its list for a while. Return whether it had joined
-        its queue.
-        """
+        """Remove a waiting job for a while from its queue, or from the jobs that wait for others.
+        Return whether it had joined its queue."""
         dependent = self._dependent.pop(queued.job.job_id, None)
         if dependent is not None:  # the time counts as no waiting
             queued.submit_time += now - dependent.since
@@ -429,11 +427,11 @@ class Waiting:
         *,
         joined: bool,
     ) -> None:
-        """Have a job wait again that had stepped aside.
+        """Have a job wait again that `_step_aside` had removed.
 
         Args:
-            joined: whether it goes to its queue at once.
-            estimator: as in `Core.join`.
+            joined: whether it had joined its queue; if so, it is put there at once.
+            estimator: predicts its duration, as in `Core.join`.
         """
         if self._depends(queued, now, joined=joined):
             return
@@ -443,8 +441,7 @@ class Waiting:
             self._core.join(queued, now, reason, estimator)
 
     def _depends(self, queued: QueuedJob, now: float, *, joined: bool) -> bool:
-        """Return whether a job waits for others to end. If so, keep it from starting from now
-        on."""
+        """Return whether a job has to wait for other jobs to end. If so, keep it from starting."""
         blocked = self._dependencies.blocked(queued.job, self._core.jobs)
         if blocked is not None:
             self._keep_back(queued, _Dependent(blocked, now, joined), now)
@@ -466,9 +463,8 @@ class Waiting:
         )
 
     def _reconsider(self, job_id: str, now: float) -> None:
-        """Check a job that waits for other jobs to end, after one of them has ended. Put it into
-        its queue, or record the next job that it waits for.
-        """
+        """Check the dependencies of a job after one of the jobs that it waits for has ended. Have
+        the job wait in its queue, or record the next job that it depends on."""
         queued, dependent = self._core.jobs[job_id], self._dependent[job_id]
         blocked = self._dependencies.blocked(queued.job, self._core.jobs)
         if blocked is None:

@@ -1,1 +1,2 @@
-"""Words and numbers for people about decisions: what command lines, pages and reports share."""
+"""Explanations of decisions for people, in words and numbers. Command lines, pages and reports
+share them."""

@@ -1,6 +1,5 @@
-"""The answer to why a job waits, as plain values, written by the analyst. Sentences are made of
-them where they are read (`explain.render`).
-"""
+"""The answer to the question why a job waits, as plain values. The analyst process writes it, and
+`explain.render` makes sentences of it for each reader."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ from scheduler.explain.effect import WhatIfAnswer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentGpu:
-    """A GPU that does not answer. `since`: seconds since the epoch."""
+    """A GPU that does not answer. `since` is the time since when, in seconds since the epoch, and
+    `why` the reason."""
 
     gpu: int
     since: float
@@ -24,12 +24,13 @@ class SilentGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutNode:
-    """A node that is drained, or has GPUs on which nothing new starts.
+    """A node that is drained, or of which some GPUs are closed to new jobs.
 
     Attributes:
-        name: by which its site knows it.
-        drained: it takes nothing new; `actor` drained it, for `why`.
-        gpus: on the node, of which `silent` do not answer.
+        name: the node's name in the cluster.
+        drained: whether it is drained; `actor` drained it for the reason `why`.
+        gpus: number of its GPUs.
+        silent: those of its GPUs that do not answer.
     """
 
     name: str
@@ -42,13 +43,13 @@ class ShutNode:
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """One obstacle to a job: a run, a job or a node. The answer was tried: without all its
-    obstacles, the job starts.
+    """One obstacle that keeps a waiting job from starting: a run, a job or a node. It was tried on
+    a copy of the core that the job starts without all its obstacles.
 
     Attributes:
         kind: running job, waiting job, reservation, or closed node.
-        job: id of the job; "" if the viewer may not see it, or for a node.
-        closed: the reason and since when, for a closed node.
+        job: id of the job; "" for a node, or if the viewer may not see the job.
+        closed: for a closed node: the node, with why and since when it is closed.
         ran_s, past_s: for a run: seconds that it has run, and seconds beyond its predicted
             duration.
         ends_in_s: for a run: median seconds until its end.
@@ -65,12 +66,12 @@ class InTheWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """All obstacles of one kind.
+    """All obstacles of one kind that keep a waiting job from starting.
 
     Attributes:
-        named: how many of the `count` the viewer may see by name.
-        shown: the first of these, or of the nodes.
-        ends_in_s, past_s: for the run that ends last: see `InTheWay`.
+        named: how many of the `count` obstacles the viewer may see by name.
+        shown: the first of those, or of the nodes.
+        ends_in_s, past_s: as in `InTheWay`, for the run that is expected to end last.
     """
 
     kind: str
@@ -83,7 +84,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class OrderTerm:
-    """A term of a job's place in line, seconds. The smaller sum goes first."""
+    """One term of a job's order value, in seconds. In a queue, the job with the smaller sum of
+    terms goes first."""
 
     what: str
     seconds: float
@@ -91,13 +93,14 @@ class OrderTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """GPUs kept for a starving job of its virtual cluster.
+    """GPUs that are reserved for a job which has waited beyond its bound, in the virtual cluster of
+    the job in question.
 
     Attributes:
-        own: they are kept for this job.
-        free: kept GPUs that nobody is on.
-        free_in_s: seconds until the last run on them has ended, with even odds; None: none is.
-        runs: runs on the kept GPUs.
+        own: whether they are reserved for the job in question itself.
+        free: reserved GPUs on which no job runs.
+        free_in_s: median seconds until the last run on them has ended; None: no job runs on them.
+        runs: number of runs on the reserved GPUs.
     """
 
     own: bool
@@ -109,7 +112,8 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotShared:
-    """Why a job does not share the GPUs of the run that came closest (`core.findings.Partner`)."""
+    """Why a job does not share the GPUs of its best candidate for sharing
+    (`core.findings.Partner`)."""
 
     refused: str
     speeds: tuple[float, ...] | None = None
@@ -119,13 +123,14 @@ class NotShared:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Something that has happened since a start was forecast, and moves it.
+    """Something that has happened since the start of a job was forecast, and that delays the start.
 
     Attributes:
-        kind: "ahead": later jobs stand before it; "running": later jobs run; "outlived": runs have
-            outlived their predictions; "closed": nodes were closed.
-        count: of those jobs, runs or nodes.
-        by_s: how much earlier the job starts without, by the crude rule; above 0.
+        kind: "ahead": jobs submitted later stand before it; "running": jobs submitted later run;
+            "outlived": runs have lasted longer than predicted; "closed": nodes were closed.
+        count: number of those jobs, runs or nodes.
+        by_s: by how many seconds the job would start earlier without them, by the crude rule (work
+            ahead over GPUs); above 0.
     """
 
     kind: str
@@ -135,8 +140,8 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """The duration that a history predicts for the next job, given that it lasts longer than the
-    job in question has run.
+    """The duration that a history (past durations of a group of jobs) predicts for the next job,
+    given that this job lasts longer than the job in question has run already.
 
     Attributes:
         p50_s, p90_s: median and 90th percentile of the total duration, seconds.
@@ -150,8 +155,13 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A history of jobs: the group it is `of`, the number of jobs that `ended` and that `reached`
-    any age (older ones count less), and the duration predicted for the next job.
+    """What a history (past durations of a group of jobs) contains, and what it predicts for the
+    next job.
+
+    Attributes:
+        of: the group of jobs.
+        ended, reached: number of its jobs that have ended, and that have reached any age; older
+            jobs count less.
     """
 
     of: str
@@ -165,9 +175,12 @@ MUCH_S, MUCH = 600.0, 0.25  # a start that has moved by so much of both comes fi
 
 @dataclass(frozen=True, slots=True)
 class MovedStart:
-    """How far a start has moved since it was promised at `since`; `by_s` above 0 means later.
+    """How far a job's forecast start has moved.
 
-    `left_s`: seconds until the start that is foreseen now.
+    Attributes:
+        since: when the earlier start was promised, seconds since the epoch.
+        by_s: seconds by which the present forecast is later; below 0: earlier.
+        left_s: seconds until the start that is forecast now.
     """
 
     since: float
@@ -177,39 +190,45 @@ class MovedStart:
 
     @property
     def considerable(self) -> bool:
-        """Whether the move is at least ten minutes, and a quarter of the wait that is left."""
+        """Whether the start has moved by at least ten minutes, and by at least a quarter of the
+        wait that is left."""
         return abs(self.by_s) >= max(MUCH_S, MUCH * self.left_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Why it waits at this moment, tried on a copy of the core.
+    """Why a job waits at one moment, as tried on a copy of the core.
 
     Attributes:
         at: that moment, seconds since the epoch.
-        reason: code of what the policy decided last.
-        need, free, limit: GPUs at that moment; of the free ones `kept` are kept for another job;
-            `lent` more are lent for profiling, `closed` are closed.
-        shut: it would fit, if none were closed.
-        nodes: of its virtual cluster, by what keeps it from them.
-        holders: the smallest set found without which it starts, of `in_all` the first 100.
-        groups: all of them by kind.
-        either: others of which a single one would do as well, of `alternatives` the first 100.
-        instead: sets of other runs of which each would do in the place of the runs that hold it up,
-            of `ways` the first 100.
-        still: code of why it would wait even with everything out of its way; "" where it starts.
-        vc, position, waiting: place in the line of that virtual cluster, from 1, and how many stand
-            in it; None: in no line.
-        priority, order: set by an operator, and terms of its place.
-        bound: from when on GPUs are kept for it, as things stand; None: nothing is promised.
-        reserved: GPUs that are kept in its virtual cluster already.
-        moved: how its start has moved since it was submitted; None: it has not.
-        not_shared: why it does not share GPUs; None: no run was considered.
-        history: that its predicted duration rests on.
-        not_examined: what was left out, in words.
-        unavailable: why there is no analysis.
-        seq: the last event of the log that was known then.
-        suggestions: changes that were seen to help.
+        reason: reason code of the policy's last decision about the job.
+        need, free, limit: GPUs that the job asks for, that are free, and that it may use.
+        kept: free GPUs that are reserved for another job.
+        lent, closed: GPUs of the virtual cluster that are lent for profiling, and that are closed.
+        shut: whether the job would fit if no GPU were closed.
+        nodes: numbers of nodes of the virtual cluster, by what keeps the job from them.
+        holders: the smallest set of obstacles found without which the job starts; the first 100 of
+            `in_all`.
+        groups: all of these obstacles, by kind.
+        either: other obstacles, each of which alone would do in place of `holders`; the first 100
+            of `alternatives`.
+        instead: sets of other runs, each of which would do in place of the runs among `holders`;
+            the first 100 of `ways`.
+        still: reason code why the job would wait even without any obstacle; "": it would start.
+        vc, position, waiting: virtual cluster, the job's place in its queue from 1, and the number
+            of jobs in that queue; None: the job is in no queue.
+        priority: priority that an operator set.
+        order: terms of the job's order value.
+        bound: when GPUs will be reserved for the job, if the queue stays as it is; None: the policy
+            promises nothing.
+        reserved: GPUs that are reserved in its virtual cluster now.
+        moved: how its forecast start has moved since it was submitted; None: it has not.
+        not_shared: why the job does not share GPUs; None: no candidate was considered.
+        history: the history of past jobs on which its predicted duration rests.
+        not_examined: what was left out of the search, in words.
+        unavailable: why there is no analysis; "": there is one.
+        seq: number of the last event of the log that was known.
+        suggestions: changes that let the job start sooner when they were tried.
     """
 
     at: float | None = None
@@ -247,8 +266,7 @@ class Analysis:
 
     @classmethod
     def of(cls, job_id: str, why: Mapping[str, Any]) -> Analysis:
-        """Return the analyst's answer about a job as an `Analysis`. Suggestions keep only the
-        fields that the viewer may see.
-        """
+        """Return the analyst's answer about the job `job_id`, given as plain values in `why`, as an
+        `Analysis`. Suggestions keep only the fields that the viewer may see."""
         found = [WhatIfAnswer.of(job_id, one["changes"], one) for one in why.get("suggestions", ())]
         return replace(decode(cls, {**why, "suggestions": ()}), suggestions=found)

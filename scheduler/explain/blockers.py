@@ -1,8 +1,9 @@
-"""Finds what is in the way of a waiting job: the smallest set without which it starts. Every set is
-tried.
+"""Finds the obstacles that keep a waiting job from starting: the smallest set without which it
+starts. Every set is tried on a copy of the core.
 
-Runs that hold GPUs, jobs that go first, the job GPUs are kept for, closed nodes, and mixtures of
-them. Each set is removed from a copy of the core; what is named starts the job there.
+Obstacles are runs that hold GPUs, jobs that go first, the job for which GPUs are reserved, closed
+nodes, and mixtures of these. Each set is removed from a copy of the core. A set is named only if
+the job starts there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BUDGET_S = 0.2  # of processor, for somebody who waits for the answer
 
 
 class Kind(StrEnum):
-    """The kinds of things that may be in the way."""
+    """The kinds of obstacles that keep a job from starting."""
 
     RUN = "running job"
     AHEAD = "waiting job"
@@ -42,7 +43,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One obstacle to a job: a running job, a waiting job, a reservation or a closed node.
+    """One obstacle that keeps a job from starting: a running job, a waiting job, a reservation or a
+    closed node.
 
     Attributes:
         job_id: id of the job; "" for a closed node.
@@ -60,7 +62,7 @@ class Holder:
 
     @property
     def past_s(self) -> float:
-        """Seconds by which the run has outlived its prediction; 0 where it has not."""
+        """Seconds by which the run has lasted longer than predicted; 0 where it has not."""
         if self.ran_s is None or self.expected_s is None:
             return 0.0
         return max(0.0, self.ran_s - self.expected_s)
@@ -68,15 +70,16 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Blockers:
-    """What is in the way of a job.
+    """The obstacles that keep a job from starting.
 
     Attributes:
-        holders: the smallest set found without which the job starts at once; empty: none was.
-        alternatives: other single jobs or nodes; each would do in the place of `holders`.
-        instead: sets of other runs, none in two, of which each would do in the place of the runs
-            among the holders.
+        holders: the smallest set of obstacles found without which the job starts at once; empty:
+            none was found.
+        alternatives: other single jobs or nodes, each of which would do in place of `holders`.
+        instead: sets of other runs, each of which would do in place of the runs among `holders`; no
+            run is in two sets.
         not_examined: what was not tried, in words.
-        still: with everything removed, why it would wait even then; None: it starts.
+        still: why the job would wait even without any obstacle; None: it would start.
     """
 
     holders: tuple[Holder, ...] = ()
@@ -87,10 +90,10 @@ class Blockers:
 
 
 def find_blockers(futures: Futures, job_id: str, budget_s: float = BUDGET_S) -> Blockers:
-    """Return the smallest set found without which a waiting job starts at once.
+    """Return the smallest set of obstacles found without which a waiting job starts at once.
 
     Args:
-        budget_s: processor seconds after which no copy is begun.
+        budget_s: processor seconds after which no further copy is tried.
     """
     return _Search(futures, job_id, budget_s).run()
 
@@ -100,11 +103,11 @@ class _OutOfTime(Exception):
 
 
 class _Search:
-    """A search for the smallest set without which a waiting job starts.
+    """A search for the smallest set of obstacles without which a waiting job starts.
 
-    It tries copies of the core. Jobs behind it in line are left out of them, since copies are then
-    made faster. Where more than `LINE` jobs are before it, these are left out, too, and named as
-    one thing.
+    It tries copies of the core. Jobs behind the waiting job in its queue are left out of the
+    copies, which makes these faster. Where more than `LINE` jobs are ahead of it, they are left
+    out, too, and named as one obstacle.
     """
 
     def __init__(self, futures: Futures, job_id: str, budget_s: float):
@@ -125,7 +128,7 @@ class _Search:
         self.believed = Believed({j: q.estimate_s for j, q in self.core.jobs.items()})
 
     def _copy(self) -> CoreCopy:
-        """Return a copy of the core with those jobs alone that the search is about."""
+        """Return a copy of the core with only the jobs that the search may need."""
         core, line = self.core, [] if self.crowd else self.waiting
         kept = {*core.cluster.runs, *line, self.job_id}
         if len(core.jobs) <= SMALL:
@@ -160,8 +163,8 @@ class _Search:
         return self._found([*(one for one in self.crowd if one not in stay), *self.best])
 
     def _spared(self) -> list[str]:
-        """Return jobs of a very long line, the smallest first, that may stay while the job
-        starts. At most `SPARED` are tried, and none once the time is over."""
+        """Return the ids of jobs of a very long queue, the smallest first, that need not be removed
+        for the job to start. At most `SPARED` are tried, and none after the budget is spent."""
         jobs, stay = self.core.jobs, list[str]()
         small = sorted(self.crowd, key=lambda job_id: jobs[job_id].job.gpus)[:SPARED]
         those = {*self.core.cluster.runs, *small, self.job_id}
@@ -174,10 +177,9 @@ class _Search:
         return stay
 
     def _anybody(self) -> tuple[Item, ...]:
-        """Return a set of obstacles without which the job starts. For lack of time it is not the
-        smallest: the runs of one node with the jobs ahead, or everything. Return () if the job does
-        not start even then.
-        """
+        """Return a set of obstacles without which the job starts, when there is no time to find the
+        smallest. It is the runs of one node with the jobs ahead, or everything. Return () if the
+        job does not start even then."""
         line: list[Item] = [] if self.crowd else [*self.waiting]
         runs: list[Item] = [run.job.job_id for run in self.runs]
         seeds = self._seeds()[:1]
@@ -206,11 +208,12 @@ class _Search:
     # --- sets to try ------------------------------------------------------------------------
 
     def _singles(self) -> list[Item]:
-        """Return jobs and nodes each of which, removed alone, lets the job start: the job that
-        GPUs are kept for, other waiting jobs, closed nodes, then runs by their end. [] for a
-        very long line.
+        """Return jobs and nodes, each of which is enough to remove for the job to start. The job
+        for which GPUs are reserved comes first, then other waiting jobs, closed nodes, and runs by
+        their end. Return [] for a very long queue.
 
-        A group is tried as one first: where all of it does not do, none of it does.
+        All items of one kind are removed at once first: if that is not enough, no single one is
+        tried.
         """
         if self.crowd:
             return []
@@ -237,7 +240,9 @@ class _Search:
         return found
 
     def _may_do_alone(self, run: Run) -> bool:
-        """Return whether the GPUs of a run would be enough, or another could then share them."""
+        """Return whether the end of this run alone could let the job start: with the free GPUs its
+        GPUs are enough, or the job could share GPUs with its partner or use its place for
+        profiling."""
         if run.partner is not None or run.profiling:
             return True
         freed = sum(mask.bit_count() for mask in run.gpus)
@@ -245,8 +250,8 @@ class _Search:
         return freed + spare >= self.queued.job.gpus
 
     def _sets(self) -> Iterator[list[Item]]:
-        """Yield sets to try: the runs of one node, then with the waiting jobs, closed nodes,
-        and everything."""
+        """Yield sets of obstacles to try: first the runs of one node, then these with the waiting
+        jobs, then all runs, closed nodes, and everything."""
         line: list[Item] = [] if self.crowd else [*self.waiting]
         seeds: list[list[Item]] = [[*seed] for seed in self._seeds()]
         if self.crowd:
@@ -264,8 +269,8 @@ class _Search:
         yield [*line, *self.nodes, *runs]
 
     def _seeds(self) -> list[list[str]]:
-        """Return sets of runs of one node that together hold enough of its GPUs, the fewest
-        runs first. Where the job needs several nodes, each set joins the runs of as many."""
+        """Return sets of runs on one node that together hold enough of its GPUs, sets of few runs
+        first. Where the job needs several nodes, each set joins the runs of that many nodes."""
         seeds = []
         for pool in _pools(self.core, self.queued):
             found = sorted(
@@ -303,7 +308,7 @@ class _Search:
 
     @cached_property
     def _on(self) -> dict[int, list[tuple[Run, float]]]:
-        """Runs by node, with their ends."""
+        """The runs on each node, each with the time of its median end."""
         found: dict[int, list[tuple[Run, float]]] = {}
         for run in self.runs:
             end = self.futures.ends_at(run)
@@ -312,15 +317,15 @@ class _Search:
         return found
 
     def _size_of_waiting(self, item: Item) -> float:
-        """Return the GPUs of a waiting job, or inf for a run or a node: the order in which a
-        smaller set leaves them out, since a small job may often stay."""
+        """Return the number of GPUs of a waiting job, or inf for a run or a node. A smaller set
+        drops items in this order, because the job often starts although a small job stays."""
         if isinstance(item, int) or item in self.core.cluster.runs:
             return inf
         return self.core.jobs[item].job.gpus
 
     def _fewest(self, items: list[Item]) -> list[Item]:
-        """Return a part of `items` without which the job still starts. The end of the list is
-        cut off first, then piece by piece."""
+        """Return a smaller part of `items` without which the job still starts. The end of the list
+        is cut off first, then piece by piece."""
         low, high = 0, len(items)  # a head of `low` does not do, one of `high` does
         while high - low > 1:
             middle = (low + high) // 2
@@ -341,7 +346,8 @@ class _Search:
         return group
 
     def _instead(self) -> None:
-        """Find other sets of runs, at most as large, whose end would also let the job start."""
+        """Find other sets of runs, none larger, whose end would also let the job start, and store
+        them for the result."""
         runs = {run.job.job_id for run in self.runs}
         rest = [item for item in self.best if item not in runs]
         wanted, found = len(self.best) - len(rest), set(self.best)
@@ -357,11 +363,10 @@ class _Search:
                     found.update(seed[1])
 
     def _even_then(self) -> Reason | None:
-        """Return why the job waits even without any obstacle; None: it would start. Jobs behind it
-        that would now go first are removed too, and then count as obstacles.
+        """Return why the job waits even without any obstacle; None if it would start.
 
-        Who stands behind it may come first once the policy looks again, as one that has waited for
-        long: those are in its way, too.
+        Removing the obstacles may let jobs behind it go first, for example jobs that have waited
+        beyond their bound. Those are removed, too, and then count as obstacles.
         """
         line: list[Item] = [] if self.crowd else [*self.waiting]
         gone: list[Item] = [*line, *self.nodes, *(r.job.job_id for r in self.runs)]
@@ -405,8 +410,8 @@ def _reserved_for(core: Core, vc: str) -> str | None:
 
 
 def _ahead(core: Core, queued: QueuedJob) -> list[str]:
-    """Return the ids of the waiting jobs that go before a job: in its queue, or in line to be
-    profiled."""
+    """Return the ids of the waiting jobs that go before a job, in its queue or in the queue for
+    profiling."""
     queue = core.queues[queued.job.vc]
     if queued in queue:
         return [other.job.job_id for other in queue if other < queued]
@@ -414,7 +419,7 @@ def _ahead(core: Core, queued: QueuedJob) -> list[str]:
 
 
 def _pools(core: Core, queued: QueuedJob) -> list[Pool]:
-    """Return the pools in which a job may be placed."""
+    """Return the pools of nodes in which a job may be placed."""
     if queued.reason is Reason.AWAITING_PROFILE:
         return [core.cluster.profiling]
     pools = core.cluster.pools
@@ -422,8 +427,8 @@ def _pools(core: Core, queued: QueuedJob) -> list[Pool]:
 
 
 def _runs(futures: Futures, queued: QueuedJob) -> list[Run]:
-    """Return the runs that may hold the GPUs a job needs, those expected to end first in
-    front."""
+    """Return the runs that may hold the GPUs that a job needs. Those that are expected to end first
+    come first."""
     core = futures.core
     profiling = queued.reason is Reason.AWAITING_PROFILE
     vc = None if core.policy.capabilities.borrows or profiling else queued.job.vc

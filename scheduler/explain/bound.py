@@ -1,4 +1,5 @@
-"""When a job starts at the latest, from limits alone, without simulating futures."""
+"""The latest start of a waiting job, computed from time limits alone, without simulating
+futures."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ MOST = 2000  # jobs ahead that are placed one after another
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A job on its GPUs.
+    """A running job and its GPUs.
 
     Attributes:
-        gpus: their numbers, by node.
-        until: when its time limit ends it, seconds since the epoch; None: it has none.
-        stated: when it has ended by its own progress, nine times in ten; None: no report.
+        gpus: number of its GPUs on each node.
+        until: time when its time limit ends it, seconds since the epoch; None: it has no limit.
+        stated: time by which it has ended in nine of ten cases, by the progress that it reports;
+            None: it reports none.
     """
 
     gpus: Mapping[int, Sequence[int]]
@@ -38,8 +40,7 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class Ahead:
     """A job that goes before the job in question: its number of GPUs, and its time limit in seconds
-    (None: no limit).
-    """
+    (None: no limit)."""
 
     gpus: int
     limit_s: float | None
@@ -47,14 +48,14 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """When a job starts at the latest, if every job takes its whole limit and none behind it starts
+    """The latest start of a job, if every job runs until its time limit and no job behind it starts
     first.
 
     Attributes:
-        latest: seconds since the epoch; None: nothing says so.
-        missing: why nothing does; "" where something does.
-        stated: the same if those that run also end by what their own progress states, which nobody
-            guarantees; None: that is no earlier by a minute.
+        latest: that time, seconds since the epoch; None: it cannot be computed.
+        missing: why it cannot be computed; "" where it can.
+        stated: the same, if running jobs also end when their reported progress says, which is not
+            guaranteed; None: that is not earlier by a minute.
     """
 
     latest: float | None = None
@@ -65,14 +66,15 @@ class Bound:
 def bound(
     nodes: Mapping[int, int], runs: Iterable[Held], ahead: Sequence[Ahead], gpus: int, now: float
 ) -> Bound:
-    """Return when a job of so many GPUs starts at the latest. The jobs ahead are placed first,
+    """Return when a job of `gpus` GPUs starts at the latest. The jobs ahead are placed first,
     strictly in order.
 
-    Args:
-        nodes: GPUs of each open node of its virtual cluster.
-        runs: runs that hold GPUs there.
+    A job takes one node if one is large enough, otherwise whole nodes and GPUs of one more.
 
-    A gang takes one node where one is large enough, else whole nodes and a rest.
+    Args:
+        nodes: number of GPUs of each open node of its virtual cluster.
+        runs: runs that hold GPUs there.
+        ahead: jobs that go before it, in order.
     """
     if len(ahead) > MOST:
         return Bound(missing=f"{count(len(ahead), 'job')} are before it")
@@ -103,9 +105,8 @@ def _placed(
     gpus: int,
     now: float,
 ) -> float:
-    """Return the time when the job gets its GPUs if each run ends at its given time, seconds since
-    the epoch. Return inf if it must wait for a run without a known end.
-    """
+    """Return the time, seconds since the epoch, when the job gets its GPUs if each run ends at the
+    time given with it. Return inf if the job must wait for a run without a known end."""
     free = {node: [now] * has for node, has in nodes.items()}  # when each GPU is free at the latest
     for run, end in ends:
         until = inf if end is None else max(now, end)
@@ -127,9 +128,9 @@ def _take(free: dict[int, list[float]], gpus: int, since: float, lasts_s: float)
     seconds since the epoch. Return inf, and give none, if there are never enough.
 
     Args:
-        free: time when each GPU becomes free, by node; changed in place.
+        free: for each node, the times when its GPUs become free; changed in place.
         since: the job starts no earlier.
-        lasts_s: seconds for which the job holds them.
+        lasts_s: seconds for which the job holds the GPUs.
     """
     wanted = _chosen(free, gpus)
     start = max((since, *(free[node][number] for node, number in wanted)), default=since)

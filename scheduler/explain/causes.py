@@ -1,6 +1,5 @@
-"""All waiting jobs by cause, and the jobs whose end would free most of them, for pages, API and
-commands.
-"""
+"""All waiting jobs grouped by the cause of their wait, and the jobs whose end would free most of
+them. Pages, the API and commands show them."""
 
 from __future__ import annotations
 
@@ -51,14 +50,15 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Waiting jobs with the same reason.
+    """All waiting jobs that wait for the same reason.
 
     Attributes:
-        code, text: the reason; its words.
-        step: what helps them; "": nothing that their owners could do.
-        jobs, gpus: how many they are, and the GPUs they ask for.
-        oldest: since when the first of them waits, seconds since the epoch; None: nobody knows.
-        example: the one that waits longest.
+        code: code of the reason.
+        text: the reason in words.
+        step: what their owners could do; "": nothing.
+        jobs, gpus: number of these jobs, and of the GPUs that they ask for.
+        oldest: time since when the first of them waits, seconds since the epoch; None: unknown.
+        example: the job that has waited longest.
     """
 
     code: str
@@ -85,14 +85,14 @@ class WaitedFor:
 
 @dataclass(frozen=True)
 class Causes:
-    """All waiting jobs by cause.
+    """All waiting jobs, grouped by the cause of their wait.
 
     Attributes:
-        waiting, gpus: how many wait, and the GPUs they ask for.
-        now: seconds since the epoch.
-        causes: the causes, the one with most GPUs first.
-        waited_for: whose end would free most of them, at most `HOLDERS`, by the latest decision
-            about each.
+        waiting, gpus: number of waiting jobs, and of the GPUs that they ask for.
+        now: time of the answer, seconds since the epoch.
+        causes: the causes; the one whose jobs ask for most GPUs comes first.
+        waited_for: jobs whose end would free most of the waiting ones, at most `HOLDERS`, by the
+            latest decision about each waiting job.
     """
 
     waiting: int
@@ -103,7 +103,8 @@ class Causes:
 
 
 def of_slurm(job_id: str, gpus: int, since: float | None, reason: SlurmReason) -> Waiting:
-    """Return a job that waits in Slurm. Jobs kept by the same limit get the same cause."""
+    """Return the record of a job that waits in Slurm. Jobs that are kept waiting by the same limit
+    get the same cause."""
     limit = reason.limit
     if limit is not None:
         words = f"{limit.whose} ({' '.join(filter(None, (limit.name, limit.tres)))})"

@@ -1,4 +1,5 @@
-"""Claims about jobs, which can be refuted, and how often they held."""
+"""Claims about jobs that can turn out false, such as "it starts by 16:40", and records of how often
+they held."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Z = 1.96  # of intervals of nineteen in twenty
 
 
 class Kind(StrEnum):
-    """The kinds of claims, with the words in which their record is shown."""
+    """The kinds of claims, each with the words in which its record is shown."""
 
     OFFER_AT_ONCE = "offer_at_once"
     OFFER_SOONER = "offer_sooner"
@@ -40,7 +41,8 @@ class Kind(StrEnum):
 
     @property
     def is_offer(self) -> bool:
-        """Whether it is judged only once the job's owner has made the change."""
+        """Whether the claim is about a suggested change (an offer). It is judged only once the
+        job's owner has made the change."""
         return self.value.startswith("offer_")
 
 
@@ -63,11 +65,12 @@ class Claim:
     """One claim about a job.
 
     Attributes:
-        made_at: when, seconds since the epoch.
-        change: of an offer: what the job is to ask for instead, by name.
-        due: by when it must have happened; of an offer as if the change were made at `made_at`.
-            None: it has no time.
-        figure: a speed; of `OFFER_BESIDE` 1 beside another job, 0 alone.
+        made_at: when it was made, seconds since the epoch.
+        change: for an offer: the fields of the request that the job is to change, with their new
+            values.
+        due: time by which the claimed event must have happened, for an offer as if the change were
+            made at `made_at`; None: the claim has no time.
+        figure: the claimed speed; for `OFFER_BESIDE`, 1 beside another job and 0 alone.
     """
 
     kind: Kind
@@ -79,9 +82,8 @@ class Claim:
 
 
 def of_offer(answer: WhatIfAnswer, now: float) -> Iterator[Claim]:
-    """Yield the claims in an answer to "what if": start, kind of start, speed, end. Yield none
-    where no change by the owner brings it about.
-    """
+    """Yield the claims that an answer to "what if" contains: start, kind of start, speed, end.
+    Yield none if the change is not one that the job's owner can make."""
     change, then = answer.changes, answer.then
     if not change or change.keys() - CHANGEABLE.keys() or answer.unavailable or then is None:
         return
@@ -110,13 +112,14 @@ def of_offer(answer: WhatIfAnswer, now: float) -> Iterator[Claim]:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How often claims of a kind held.
+    """How often the claims of one kind held.
 
     Attributes:
         what: the claim in words.
-        held, judged: of those that were judged, so many held.
-        low, high: the share that hold in the long run lies between these, 95 % (Wilson 1927).
-        open: claims that are not judged yet.
+        held, judged: number of claims that held, and of those that were judged.
+        low, high: the share that holds in the long run lies between these with 95 % confidence
+            (Wilson 1927).
+        open: number of claims that are not judged yet.
     """
 
     kind: str
@@ -142,7 +145,7 @@ class Record:
 
 
 def interval(held: int, judged: int) -> tuple[float, float]:
-    """Return Wilson's interval of a share; (0, 1) where nothing was judged."""
+    """Return Wilson's 95 % interval of a share; (0, 1) where no claim was judged."""
     if not judged:
         return 0.0, 1.0
     share, spread = held / judged, Z * Z / judged
@@ -162,8 +165,8 @@ JUDGED = 200  # offers, the latest, that it is learned from
 
 
 def late_by(held: Iterable[bool]) -> float:
-    """Return the natural logarithm of the factor by which waits until an offer's p90 are
-    lengthened.
+    """Return the natural logarithm of the factor by which the wait until an offer's p90 is
+    lengthened. It grows with offers that did not hold, and shrinks with those that did.
 
     Args:
         held: whether each offer that was taken held, in order of judgement.
@@ -175,10 +178,9 @@ def late_by(held: Iterable[bool]) -> float:
 
 
 def put_off(answer: WhatIfAnswer, now: float, late: float) -> WhatIfAnswer:
-    """Return an answer with the p90 of the start and the end moved later by the factor exp(`late`),
-    but not beyond that without the change. An answer whose start is already decided is returned
-    unchanged.
-    """
+    """Return an answer in which the p90 of start and end are later, by the factor exp(`late`) on
+    the wait until then. They are not moved beyond the p90 without the change. If the start is
+    already decided, the answer is returned unchanged."""
     then, was = answer.then, answer.now.start_p90 if answer.now is not None else None
     if answer.starts_now or then is None or then.start_p90 is None:
         return answer
@@ -190,7 +192,7 @@ def put_off(answer: WhatIfAnswer, now: float, late: float) -> WhatIfAnswer:
 
 
 def start_kind(*, starts_now: bool) -> Kind:
-    """Return the kind of claim that stands for an offer: that about its start."""
+    """Return the kind of claim about a start by which an offer as a whole is judged."""
     return Kind.OFFER_AT_ONCE if starts_now else Kind.OFFER_SOONER
 
 

@@ -1,7 +1,9 @@
-"""What is known of one job, as its viewer may know it: all that its explanation is made of.
+"""All that is known of one job, as far as its viewer may know it. The explanation of the job is
+made from this alone.
 
-Three readers make one: of the service's database, of a run's folder, of one look at Slurm. Nothing
-here, and nothing that explains, asks any of them again.
+Three readers make such a dossier: from the service's database, from the folder of a simulation run,
+and from one look at Slurm (one reading of its state). Nothing that explains reads any of these
+again.
 """
 
 from __future__ import annotations
@@ -23,16 +25,18 @@ from scheduler.explain.words import ForecastKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What a record holds besides the decisions about a job.
+    """What a log or run folder records about a job besides the decisions about it.
 
     Attributes:
-        bundles: names of the terms of each bundle.
-        ends: end times of the jobs it shared GPUs with.
-        order_values: what the queue ordered it and its blockers by.
-        policy: policy that took the decisions.
-        held: jobs that had GPUs while it waited for some, those of most GPU-time first.
-        overtaken: later jobs that were given GPUs first, by why (`words.overtaking`).
-        last: when the record ends: what had not ended then had waited until then.
+        bundles: maps the digest of each bundle of models to the names of its terms.
+        ends: end times of the jobs with which it shared GPUs, by id.
+        order_values: the keys by which the queue sorted it and its blockers, by job id.
+        policy: name of the policy that took the decisions.
+        held: jobs that had GPUs while it waited for some, those with most GPU-time first.
+        overtaken: maps each reason (`words.overtaking`) to the number of later jobs that got GPUs
+            first for it.
+        last: time when the record ends; jobs that had not ended by then are counted as waiting or
+            running until then.
     """
 
     bundles: Mapping[str, Description] = field(default_factory=dict)
@@ -49,17 +53,20 @@ NOTHING_ELSE = Recorded()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stands:
-    """Where a job stands at a moment, of a job that a service or a look at Slurm knows.
+    """The present state of a job that a service, or a look at Slurm (one reading of its state),
+    knows.
 
     Attributes:
-        row: the job; now: the moment, seconds since the epoch.
-        standing: its place in line; None: it is in none.
-        nodes: every node, where the numbers of its last decision are to be those of now.
-        forecast, promised: of its start: the latest, and the one made when it was submitted.
-        bound: on its start, from limits; None where none is asked for (`needs_bound`).
-        busy: what takes the decider long; "": nothing.
-        alike: seconds that the latest jobs of its name and owner ran.
-        receipt: of a job that runs, what its forecast end is made of; None: that is not kept.
+        row: what is stored of the job.
+        now: the present time, seconds since the epoch.
+        standing: its place in its queue; None: it is in none.
+        nodes: every node, if the numbers of its last decision are to be counted again as of now.
+        forecast, promised: forecasts of its start: the latest, and the one made when it was
+            submitted.
+        bound: its latest start by time limits; None where none is needed (`needs_bound`).
+        busy: what keeps the decider process busy; "": nothing.
+        alike: seconds that the latest jobs with its name and owner ran.
+        receipt: for a running job, the inputs of its forecast end; None: they are not kept.
     """
 
     row: JobRow
@@ -76,14 +83,15 @@ class Stands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dossier:
-    """A job's facts, decisions, and what was recorded beside them.
+    """A job's recorded times, the decisions about it, and what else was recorded.
 
     Attributes:
-        facts: what became of it.
-        own: the decisions about it, by sequence.
-        joined: the decisions that put another job on its GPUs, by sequence.
+        facts: the job's recorded times.
+        own: the decisions about the job, in the order in which they were taken.
+        joined: the decisions that put another job on its GPUs, in the order in which they were
+            taken.
         beside: what else was recorded.
-        stands: where it stands now; None: of a run that is over.
+        stands: its present state; None for a simulation run that is over.
     """
 
     facts: JobFacts
@@ -94,9 +102,8 @@ class Dossier:
 
     @property
     def until(self) -> float | None:
-        """Time up to which the story goes, seconds since the epoch. None: the record is
-        complete.
-        """
+        """Time up to which the job's story goes, seconds since the epoch. None: the record is
+        complete."""
         return None if self.stands is None else max(self.stands.now, self.stands.row.submitted_at)
 
 
@@ -104,7 +111,7 @@ class Dossier:
 
 
 def facts_of(job: JobRow) -> JobFacts:
-    """Return what has become of a job by its row."""
+    """Return the recorded times of a job from its stored row."""
     ran = jct = None
     if job.ended_at is not None:
         jct = job.ended_at - job.submitted_at
@@ -128,8 +135,8 @@ def facts_of(job: JobRow) -> JobFacts:
 
 
 def decision_of(line: Line, job_id: str = "", partner: str = "") -> Decision:
-    """Return the decision of a line, whose body may lack what its viewer may not see: of one about
-    another's job little is there."""
+    """Return the decision that a line of the log describes. Fields that the viewer may not see are
+    missing in its body, above all in a decision about another user's job."""
     body = {"seq": line.seq, "vc": "", "job_id": job_id, **line.body}
     body.pop("event", None)
     if partner:
@@ -138,18 +145,20 @@ def decision_of(line: Line, job_id: str = "", partner: str = "") -> Decision:
 
 
 def joined_of(line: Line | None, job: JobRow) -> list[Decision]:
-    """Return the decision that put another job on its GPUs, if there is one."""
+    """Return the decision that put another job on the job's GPUs, as a list of one; [] if there is
+    none."""
     return [] if line is None else [decision_of(line, job.partner or ANOTHER, job.job_id)]
 
 
 def spells_of(facts: JobFacts, own: Sequence[Decision], until: float) -> list[tuple[float, float]]:
-    """Return from when to when a job has waited for GPUs, by the decisions about it."""
+    """Return the (start, end) times between which a job waited for GPUs, by the decisions
+    about it."""
     return waits_for_gpus(life(facts, own, until))
 
 
 def needs_nodes(job: JobRow, own: Sequence[Decision]) -> bool:
-    """Return whether the numbers of a job's last decision are to be counted again as of now,
-    for which its nodes are needed."""
+    """Return whether the numbers of GPUs in a job's last decision are to be counted again as of
+    now, for which all nodes must be read."""
     last = own[-1] if own and Phase(job.phase).waits else None
     if last is None or last.reason is Reason.BEHIND_HIGHER_PRIORITY:
         return False
@@ -157,8 +166,8 @@ def needs_nodes(job: JobRow, own: Sequence[Decision]) -> bool:
 
 
 def needs_bound(job: JobRow, forecast: StartForecastRow | None) -> bool:
-    """Return whether a job has a bound on its start from limits: it waits, is not held, and may
-    start."""
+    """Return whether a latest start by time limits is to be computed for a job: it waits, is not
+    held, and may start."""
     if not Phase(job.phase).waits or job.slurm is not None or job.hold:
         return False
     return forecast is None or forecast.estimate != ForecastKind.IMPOSSIBLE

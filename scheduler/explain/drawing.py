@@ -17,7 +17,8 @@ Remarked = tuple[Event, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of the timeline: its place (percent of the job's life), and what it is."""
+    """A piece of the timeline: its position (percent of the job's life), and what the job did in
+    it."""
 
     css: str
     left: float
@@ -27,13 +28,13 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class StoryView:
-    """The content that the template draws.
+    """The content that the page template draws for one job's story.
 
     Attributes:
-        anchor: id of the section.
-        why: why this job was chosen; "" when a person asked for it.
-        first, hidden: the events shown at once, and those folded away.
-        codes: reason codes and names as recorded are shown beside the words.
+        anchor: id of the section in the page.
+        why: why this job was chosen as an example; "" when a person asked for it.
+        first, hidden: events that are shown at once, and those that are folded away.
+        codes: whether reason codes and recorded names are shown beside the words.
     """
 
     story: Story
@@ -68,10 +69,12 @@ def view(
     until: float | None = None,
     codes: bool = False,
 ) -> StoryView:
-    """Return a story prepared for drawing. At most `events` decisions are shown unfolded.
+    """Return a story prepared for drawing. At most `events` decisions are shown at once; the others
+    are folded away.
 
     Args:
-        until: now, where the story goes on.
+        why, anchor, codes: as in `StoryView`.
+        until: the present time, where the job has not ended.
     """
     timeline = _timeline(story.job, story.spans, story.sharing, until)
     present = {segment.css for segment in timeline}
@@ -95,8 +98,8 @@ def view(
 def _timeline(
     job: JobFacts, spans: Sequence[Span], sharing: Sequence[Sharing], until: float | None
 ) -> list[Segment]:
-    """Return the segments of a job's life; none where it lasted no time, or its end is not
-    known."""
+    """Return the segments of a job's timeline; none where its life lasted no time, or its end is
+    unknown."""
     last = until if job.end_time is None else job.end_time
     whole = 0.0 if last is None else last - job.submit_time
     if whole <= 0:

@@ -1,4 +1,4 @@
-"""What a change would do to a waiting job and to others, as plain values."""
+"""What a change would do to a waiting job and to other jobs, as plain values."""
 
 # ruff: noqa: RUF009 - `_about` makes a field
 
@@ -26,7 +26,7 @@ def _about(description: str, default: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTimes:
-    """Start and end (seconds since the epoch), and the reason to wait, in one possible world."""
+    """Start and end (seconds since the epoch), and the reason to wait, with or without a change."""
 
     start_p10: float | None = _about("In one of ten.")
     start_p50: float | None = _about("It starts by then in half.")
@@ -41,7 +41,7 @@ class ExpectedTimes:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A job of the asker's that would start later or earlier."""
+    """A job of the asking user that would start later or earlier."""
 
     job_id: str
     by_s: float = field(metadata={"description": "Seconds later; earlier: below 0."})
@@ -49,7 +49,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class OthersMoved:
-    """Jobs of others that would start later or earlier."""
+    """Other users' jobs that would start later or earlier."""
 
     later: int = _about("Jobs that would start later.", 0)
     earlier: int = _about("Jobs that would start earlier.", 0)
@@ -59,7 +59,7 @@ class OthersMoved:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfAnswer:
-    """A job as it is, and as it would be, in the same simulated futures."""
+    """The forecast of a job as it is, and with a change, from the same simulated futures."""
 
     job_id: str
     changes: Json = field(metadata={"description": "What was to be different."})
@@ -87,8 +87,7 @@ class WhatIfAnswer:
 
     def contract(self, now: float) -> str:
         """Return as text the start, speed and end of the changed job, with the assumptions: "at
-        once beside another job, at 58% of its speed; ends about 16:40, 2 h later than as it is".
-        """
+        once beside another job, at 58% of its speed; ends about 16:40, 2 h later than as it is"."""
         text = "at once" if self.starts_now else self._start(now)
         if self.beside:
             text += f" beside another job, at {self._pace}"
@@ -105,7 +104,7 @@ class WhatIfAnswer:
         return f"{pace} if both are as such jobs usually are" if self.guessed else pace
 
     def _start(self, now: float) -> str:
-        """Return how much earlier it starts, and when."""
+        """Return as text how much earlier the changed job starts, and when."""
         text, then = f"{roughly(self.gain_s or 0.0)} earlier", self.then
         if then is None or then.start_p50 is None:
             return text
@@ -136,13 +135,14 @@ class WhatIfAnswer:
 
     @classmethod
     def of(cls, job_id: str, changes: Json, answer: Mapping[str, Any]) -> WhatIfAnswer:
-        """Return the analyst's answer, with only the fields that the asker may see."""
+        """Return the analyst's answer, given as plain values, with only the fields that the asking
+        user may see."""
         known = {"job_id": job_id, "changes": changes, "command": command_of(job_id, changes)}
         return decode(cls, {**answer, **known})
 
 
 def command_of(job_id: str, changes: Mapping[str, Any]) -> str:
-    """Return the command that makes a change to a waiting job, or "" when none does."""
+    """Return the shell command that makes a change to a waiting job, or "" when there is none."""
     if not changes or changes.keys() - CHANGEABLE.keys():
         return ""
     words = []
@@ -161,13 +161,15 @@ def command_of(job_id: str, changes: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change would do to waiting jobs. `why_not` says why that could not be worked out.
+    """What a change of the cluster or the settings would do to waiting jobs. `why_not` says why
+    that could not be computed.
 
     Attributes:
-        moved: seconds by which jobs would start later (earlier: below 0), at the median over the
-            futures; those by a minute or more.
-        stuck: jobs that would start, and would not any more as far as the futures were followed.
-        examined, waiting: jobs that were examined, and that wait.
+        moved: maps job ids to the seconds by which they would start later (below 0: earlier), as
+            the median over the futures; only those of a minute or more.
+        stuck: jobs that would start without the change, but not with it, as far as the futures were
+            simulated.
+        examined, waiting: number of jobs that were examined, and that wait.
     """
 
     moved: dict[str, float]
@@ -180,11 +182,11 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a job would do after one change, as tried on a copy.
+    """What a job would do after one change, as tried on a copy of the queue.
 
     Attributes:
-        words: what was changed.
-        command: the command that makes the change.
+        words: the change in words.
+        command: the shell command that makes the change.
     """
 
     start_p50: float | None = None
@@ -204,7 +206,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class ClosedPartition:
-    """A partition that does not take the job."""
+    """A Slurm partition that does not take the job, and why."""
 
     partition: str
     why: str
@@ -212,7 +214,8 @@ class ClosedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Eta:
-    """When a job would start, in each partition that takes it, beginning with those it names."""
+    """When a job would start in each partition that takes it. The partitions that the job names
+    come first."""
 
     now: float = 0.0
     tried: list[Tried] = field(default_factory=list)
@@ -249,7 +252,7 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class OnNode:
-    """A node of a partition that could run a waiting job, or its part of one."""
+    """A node of a partition that could run a waiting job, or the job's part on one node."""
 
     partition: str
     node: str
@@ -272,7 +275,8 @@ class ByNode:
 
 @dataclass(frozen=True, slots=True)
 class Sooner:
-    """A waiting job as it is, and the changes that would let it start sooner, soonest first."""
+    """A waiting job as it is, and the changes with which it would start sooner. The change with the
+    soonest start comes first."""
 
     now: float = 0.0
     as_it_is: Tried | None = None

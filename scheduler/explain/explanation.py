@@ -1,6 +1,5 @@
-"""Why a job is where it is, as plain values: the API's replies, the pages, and the command line,
-which decodes them. It loads nothing but the standard library.
-"""
+"""Why a job is in its present state, as plain values. The API replies with them, pages show them,
+and the command line decodes them. This module imports nothing but the standard library."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ from scheduler.slurm.reason import SlurmReason
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The place of a waiting job, counted from 1, and how many wait in its virtual cluster."""
+    """The place of a waiting job in its queue, counted from 1, and how many jobs wait in its
+    virtual cluster."""
 
     position: int
     waiting: int
@@ -23,14 +23,18 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class StartForecastRow:
-    """When a job is expected to start and end, in seconds since the epoch.
+    """When a job is expected to start and end, in seconds since the epoch. If all figures are None,
+    no estimate is available.
 
-    All figures None: estimate unavailable, and `why_not` says why. estimate: "crude", "impossible"
-    (it cannot start), or None.
-
-    latest: the start at the latest, if all before it take their limits and none behind it starts
-    first; `no_latest`: why there is none. `stated`: the same if running jobs end by what their own
-    progress states, which nobody guarantees; None: that is no earlier.
+    Attributes:
+        why_not: why no estimate is available; "" where one is.
+        estimate: "crude" (work ahead over GPUs), "impossible" (the job cannot start), or None for a
+            forecast from simulated futures.
+        latest: its latest start, if all jobs before it run until their time limits and no job
+            behind it starts first.
+        no_latest: why there is no latest start.
+        stated: the latest start if running jobs end when their reported progress says, which is not
+            guaranteed; None: that is not earlier.
     """
 
     made_at: float
@@ -48,14 +52,18 @@ class StartForecastRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionValues:
-    """The values of a decision about a job that its sentence names.
+    """The values of a decision about a job that its sentence mentions.
 
     Attributes:
-        action: what was decided; "": nothing was, or that is not recorded.
-        need, free, limit: GPUs asked for, free and there; closed: how many of those were closed.
-        position: place in line, from 1.
-        blocker, partner: the job in the way, and the one that GPUs are shared with.
-        held_by: the jobs it waited for, gone within `gone_in_s`, nine in ten.
+        reason: reason code of the decision.
+        action: what was decided; "": no decision was taken, or none is recorded.
+        need, free, limit: GPUs that the job asks for, that are free, and that the virtual cluster
+            has.
+        closed: how many of `limit` were closed.
+        position: place in the queue, from 1.
+        blocker, partner: the job in the way, and the job with which GPUs are shared.
+        held_by: the jobs for whose end it waited.
+        gone_in_s: seconds within which all of those should have ended, in nine of ten cases.
     """
 
     reason: str
@@ -73,11 +81,13 @@ class DecisionValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpusNow:
-    """With whom a job that runs has its GPUs now.
+    """Whether a running job shares its GPUs now, and with which job.
 
     Attributes:
-        partner: with that job, for `seconds`; None: with nobody.
-        came: whether it came to another's GPUs, and `to` whose.
+        partner: the job with which it shares; None: it shares with none.
+        seconds: for how long it has shared.
+        came: whether it started on GPUs that another job used.
+        to: that other job.
     """
 
     partner: str | None = None
@@ -88,14 +98,15 @@ class GpusNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(DecisionValues):
-    """One reason with its numbers, as they were when it began to hold at `since` (seconds since the
-    epoch).
+    """One reason for a job's state, with its numbers as they were when the reason began to hold.
 
     Attributes:
-        reason: why, or how the job ended; Slurm's own word, where that decides.
-        decided: of a job that is over, the reason of the decision that says how; "": none does.
+        reason: reason code, how the job ended or, where Slurm decides, Slurm's own word.
+        since: when it began to hold, seconds since the epoch.
+        decided: for a job that is over: the reason of the decision that ended it; "": no decision
+            did.
         remedy: the reason whose remedy would help (`docs/reasons.md`); "": nothing would.
-        shares: of a job that runs, in the first of its findings.
+        shares: for a running job, in its first finding: whether it shares its GPUs.
     """
 
     since: float
@@ -109,8 +120,9 @@ class Contribution:
     """One term of the predicted duration, as a factor on it.
 
     Attributes:
-        term: name in the model.
-        text: subject of the term in words. `value` is its value for this job.
+        term: its name in the model.
+        text: what it is about, in words.
+        value: value of its feature for this job.
     """
 
     term: str
@@ -122,9 +134,8 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class PredictionReason:
-    """Terms of the predicted duration that mean the same, taken together; `factor` is their effect
-    on it.
-    """
+    """Terms of the predicted duration with the same meaning, taken together; `factor` is their
+    joint effect on it."""
 
     text: str
     factor: float
@@ -133,14 +144,16 @@ class PredictionReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """A step on the way to a pair's speeds, or to a sharing score.
+    """A step on the way to a pair's predicted speeds, or to a sharing score.
 
     Attributes:
-        of_partner: it is about the job that was there, and not about the one that came.
-        score, speed: what it led to, at the end of the way; `corrected`: by pairs that ran.
-        feature: what was compared with `cut`, and `at_most` whether it is no more; value None: it
-            is not known, or `withheld` from whoever asks.
-        note: the step as it was written, where it compares nothing.
+        of_partner: whether it is about the job that ran already, instead of the job that came.
+        score, speed: the result, if this is the last step; otherwise None.
+        corrected: whether `speed` was corrected by measured speeds of pairs.
+        feature: the feature that was compared with `cut`.
+        value: its value; None: unknown, or `withheld` from the viewer.
+        at_most: whether the value is at most `cut`.
+        note: the step as it was recorded, where it compares nothing.
     """
 
     of_partner: bool = False
@@ -157,15 +170,18 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """Why a job shares its GPUs, by the numbers that the policy decided by.
+    """Why a job shares its GPUs, by the numbers with which the policy decided.
 
     Attributes:
-        newcomer: whether it came to the other's GPUs, or the other to its own.
         path: the steps to the predicted speeds, or to the sharing score.
-        speed, partner_speed: of alone, that both were predicted.
-        gain_s: seconds that both ends, summed up, are expected to be sooner by sharing; worked out
-            from the speeds and `left_s`, `partner_left_s`: what either had left to run alone.
-        costs_s: seconds of waiting, in sum, that it costs others; None: nobody.
+        speed, partner_speed: predicted speeds of the job and its partner while they share, each
+            over its speed alone.
+        newcomer: whether this job came to the partner's GPUs; otherwise the partner came to this
+            job's.
+        gain_s: seconds by which the two jobs together are expected to end sooner, computed from the
+            speeds and the times left.
+        left_s, partner_left_s: seconds that the job and its partner were expected to run on, alone.
+        costs_s: total seconds of waiting that sharing costs other jobs; None: it costs none.
     """
 
     partner: str
@@ -193,7 +209,8 @@ class Overtaken:
 
 @dataclass(frozen=True, slots=True)
 class ComparedTerm:
-    """One term of the order values of two jobs, seconds; None if that job does not have it."""
+    """One term of the order values of two jobs, in seconds; None for a job that does not have the
+    term."""
 
     what: str
     other: float | None = None
@@ -205,8 +222,9 @@ class Compared:
     """Why another job went before this job, or goes before it.
 
     Attributes:
-        first: whether the other job goes first. `why` gives the deciding reason.
-        started: the reason of the other job's start; "" while it waits.
+        first: whether the other job goes first.
+        why: the reason that decides.
+        started: the reason with which the other job started; "" while it waits.
         terms: terms of both jobs' order values.
         early_s: seconds that the other job had run when this job was submitted. If given, the order
             values are not compared.
@@ -224,7 +242,8 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class OrderRow:
-    """A waiting job of the asker's (for an operator, of anybody's), and the terms of its place."""
+    """A waiting job of the asking user (for an operator, of any user), with the terms of its order
+    value."""
 
     position: int
     job_id: str
@@ -235,7 +254,7 @@ class OrderRow:
 
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """A held job of the asker's, which stands in no line."""
+    """A held job of the asking user. Held jobs are in no queue."""
 
     job_id: str
     gpus: int
@@ -244,9 +263,8 @@ class HeldRow:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The jobs waiting in a virtual cluster, in order. `waiting` is how many there are, without
-    held ones.
-    """
+    """The jobs that wait in a virtual cluster, in order. `waiting` is their number, without held
+    ones."""
 
     vc: str
     waiting: int = 0
@@ -257,8 +275,12 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitedFor(DecisionValues):
-    """All the waiting for one reason: its `share` of the whole, in how many `spells`, and what was
-    decided as the longest began.
+    """All of a job's waiting for one reason, with the decision by which its longest period began.
+
+    Attributes:
+        seconds: how long it lasted in all.
+        share: its share of the whole wait, 0 to 1.
+        spells: number of separate periods.
     """
 
     seconds: float
@@ -268,15 +290,20 @@ class WaitedFor(DecisionValues):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedBound:
-    """What followed when a wait passed the policy's bound on waiting.
+    """What followed when a wait became longer than the policy's bound on waiting.
 
     Attributes:
-        in_force: whether the job went before all others that had not passed it.
-        kept_after_s: GPUs were kept for it so long after its submission; None: none were.
-        started_after_s: and it waited so long for the jobs on them; None: it still does.
-        kept_for: the job that GPUs were kept for meanwhile, one at a time; None: for none.
-        costs_s, times: where the bound is not in force: what going first was predicted to cost
-            the others, and how many times the GPUs that it may run on were asked for.
+        bound_s: the bound, seconds.
+        in_force: whether the job then went before all jobs that had not waited beyond it.
+        kept_after_s: seconds from its submission until GPUs were reserved for it; None: none were.
+        started_after_s: seconds from then until it started, in which it waited for the jobs on
+            those GPUs; None: it has not started.
+        kept_for: the job for which GPUs were reserved meanwhile, since only one gets them at a
+            time; None: there was none.
+        costs_s: where the bound is not in force: the waiting that going first was predicted to cost
+            other jobs, seconds.
+        times: where the bound is not in force: GPUs that all jobs asked for, over the GPUs that the
+            job may use.
     """
 
     bound_s: float
@@ -290,17 +317,24 @@ class PassedBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waited:
-    """What a wait was made of, or is so far, besides its reasons and who went first.
+    """What a job's wait consisted of, or has so far, besides its reasons and the jobs that went
+    first.
 
     Attributes:
-        seconds: in all; still: it goes on.
-        live: the job is in a queue or runs, and this is no record of old.
-        came: it was neither started nor ended yet. refused: it never was in a queue.
-        meanwhile: jobs that had most GPU-time of its virtual cluster, of those that are shown.
-        others: how many other jobs had any; others_gpu_s: GPU-seconds that they had in sum. Who
-            may not see them learns no more of them.
-        held: seconds that it was held, which are no waiting, by reason.
-        bound: None: it has not passed the bound on waiting, or nobody recorded it.
+        seconds: length of the wait.
+        still: whether it goes on.
+        live: whether this is about a present job of a service, instead of a record of a finished
+            run.
+        came: whether the job had not started or ended by the end of the record.
+        refused: whether the job was refused, so that it was never in a queue.
+        meanwhile: jobs that had most GPU-time of its virtual cluster, of those that the viewer may
+            see.
+        others: number of other jobs that had some.
+        others_gpu_s: total GPU-seconds of those.
+        held: maps a reason to the seconds for which the job was held for it, which do not count as
+            waiting.
+        bound: what followed when the wait passed the policy's bound; None: it has not, or that is
+            not recorded.
     """
 
     gpus: int
@@ -319,11 +353,11 @@ class Waited:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When things happened, in seconds since the epoch; None means not yet.
+    """When a job was submitted, started and ended, in seconds since the epoch; None means not yet.
 
     Attributes:
-        eligible_at: it could have been given GPUs from then on: no dependency, begin time, hold or
-            profiling run kept it from that.
+        eligible_at: time since when it could have got GPUs: no dependency, begin time, hold or
+            profiling run prevented it.
     """
 
     submitted_at: float
@@ -334,33 +368,41 @@ class Times:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a job is where it is.
+    """Why a job is in its present state.
 
     Attributes:
-        reason: that of the first of `principal`.
-        principal: at most four, in order of precedence; reasons that held earlier come last.
-        contributions: terms behind `predicted_s`, largest first; `bundle` names the model.
-        intercept: what every job starts at, log-seconds: ln(1 + predicted_s) is its sum with the
-            contributions. None: the model gave no terms.
-        prediction: the same grouped by what they say, largest first; the factors multiply to the
-            same.
-        belief: how long it should run, by what decides; None: nothing is predicted.
-        curve: what its durations and odds are made of; None: that was not kept.
-        waited_s: seconds that it has waited, or had when it started; without those it was held or
-            profiled. None: not known.
-        whole_wait: what its wait was made of, or is so far; None: of a job of Slurm's.
-        waits: what it waited for, the longest first, by the numbers of then; the seconds sum to its
-            waiting time, in front of Slurm to what of it was seen.
-        overtaken: None: by nobody.
-        forecast: None: no estimate yet. `promised`: the one made when it was submitted.
-        analysis: when it was asked for, of a job that waits.
-        detail: what the backend says of it.
-        at: the moment of the answer. gpus: that it asks for.
-        state, exit_code: how it ended, as the backend says; "" and None: it has not.
-        busy: what keeps the decider from deciding about it; "": nothing.
-        hold: "owner" or "operator", who may release it; held_by, held_at: by whom and since when it
-            is held. "": it is not.
-        slurm: of a job of a followed Slurm: why that has it waiting, or had until it started it.
+        reason: the reason of the first of `principal`.
+        principal: the findings, at most four, in order of precedence; reasons that held earlier
+            come last.
+        standing: its place in its queue; None: it is in none.
+        forecast: its expected start and end; None: no estimate yet.
+        promised: the forecast that was made when it was submitted.
+        bundle: digest of the model behind `contributions`.
+        contributions: terms behind `predicted_s`, the largest first.
+        intercept: value with which the score of every job begins, log-seconds; ln(1 + predicted_s)
+            is its sum with the contributions. None: the model gave no terms.
+        prediction: the contributions grouped by meaning, the largest first; the product of the
+            factors is the same.
+        belief: how long the job should run, by the distribution that decides; None: nothing is
+            predicted.
+        curve: inputs from which that distribution can be computed; None: they were not kept.
+        packing: why it shares GPUs; None: it does not.
+        waited_s: seconds that it has waited, or had when it started, without those for which it was
+            held or profiled. None: not known.
+        whole_wait: what its wait consisted of, or has so far; None for a job of a followed Slurm.
+        waits: what it waited for, the longest first, with the numbers of that time. The seconds sum
+            to its waiting time; for a job of Slurm, to the part that was observed.
+        overtaken: later jobs that got GPUs first; None: none did.
+        analysis: for a waiting job, the analysis of its wait, if it was asked for.
+        detail: what the backend reports of the job.
+        at: time of the answer, seconds since the epoch.
+        gpus: GPUs that it asks for.
+        state, exit_code: how it ended, as the backend reports it; "" and None: it has not.
+        busy: what keeps the decider process from deciding about it; "": nothing.
+        hold: "owner" or "operator", who may release it; "": it is not held.
+        held_by, held_at: who holds it, and since when.
+        slurm: for a job of a followed Slurm: why Slurm keeps it waiting, or did until it started
+            it.
     """
 
     job_id: str

@@ -1,7 +1,7 @@
-"""Why a job waits, as of now: what is in its way, its place, what is promised. Each part is tried
-or read from the core.
+"""Why a job waits now: the obstacles, its place in its queue, and what it is promised. Each part is
+tried on a copy of the core, or read from the core.
 
-Everything here is computed at the moment it is asked. Jobs of others are counted, never named.
+Everything is computed at the time of the question. Other users' jobs are counted, never named.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def analysis(
     most: int | None = LISTED,
     budget_s: float = BUDGET_S,
 ) -> Analysis:
-    """Return why a waiting job waits, as its owner may see it: jobs of others are not named.
-    Raise LookupError where the job has its GPUs.
+    """Return why a waiting job waits, as its owner may see it: other users' jobs are not named.
+    Raise LookupError if the job has GPUs already.
 
     Args:
-        names: name the jobs of others too (operators).
-        closed: nodes that are closed, by number.
-        most: holders that are listed; None: all.
-        budget_s: processor seconds of the search for what is in its way.
+        names: name other users' jobs too (for operators).
+        closed: the closed nodes, by number.
+        most: how many obstacles are listed; None: all.
+        budget_s: processor seconds for the search for obstacles.
     """
     core, now = futures.core, futures.now
     queued = core.jobs[job_id]
@@ -147,15 +147,14 @@ def _not_shared(partner: Partner | None) -> NotShared | None:
 
 
 def _promise(core: Core, queued: QueuedJob, there: Capacity, now: float) -> Promise | None:
-    """Return when GPUs will be kept for a waiting job. None where the policy promises nothing,
-    or too many GPUs are closed: no policy keeps those."""
+    """Return when GPUs will be reserved for a waiting job. Return None if the policy promises
+    nothing, or too many GPUs are closed for the job to fit."""
     return None if there.obstacle is Obstacle.CLOSED else core.policy.promise(queued, now)
 
 
 def _found(core: Core, queued: QueuedJob) -> Findings:
-    """Return the policy's findings on a job. A candidate for sharing that has left since is
-    removed.
-    """
+    """Return what the policy found out about a job when it last considered it. A candidate for
+    sharing that does not run any more is left out."""
     found = core.policy.findings(queued)
     partner = found.partner
     gone = partner is not None and partner.job_id not in core.cluster.runs
@@ -163,7 +162,7 @@ def _found(core: Core, queued: QueuedJob) -> Findings:
 
 
 def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
-    """Return the GPUs reserved in a job's virtual cluster; None where none are."""
+    """Return the GPUs that are reserved in a job's virtual cluster; None if there are none."""
     core = futures.core
     held = core.policy.reservation(queued.job.vc)
     if held is None:
@@ -192,9 +191,8 @@ def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
 def _sums_to_key(
     mine: Mapping[str, float], queued: QueuedJob, theirs: Mapping[str, float], other: QueuedJob
 ) -> bool:
-    """Return whether the terms of two jobs explain the difference of their recorded order
-    values.
-    """
+    """Return whether the terms of two jobs' order values sum to the difference of the keys by which
+    the queue is sorted."""
     off = sum(mine.values()) - queued.key - (sum(theirs.values()) - other.key)
     return abs(off) <= 1e-6 * max(abs(queued.key), abs(other.key), 1.0)
 
@@ -203,7 +201,8 @@ def compared(core: Core, job_id: str, other: QueuedJob, now: float) -> Compared:
     """Return a comparison of the order values of two jobs: which goes first, and why.
 
     Args:
-        other: the other job as it is, or as it was when it got its GPUs.
+        job_id: the job in question.
+        other: the other job, in its present state or as it was when it got its GPUs.
     """
     queued = core.jobs[job_id]
     mine, theirs = (dict(core.policy.order_terms(q, now)) for q in (queued, other))

@@ -1,7 +1,7 @@
-"""The first line of a job's page, and its title: when it starts, until when it runs, or how it
-ended.
+"""The first line of a job's page, and the page's title: when the job starts, until when it runs, or
+how it ended.
 
-Moments are left to the page, which shows them in the reader's time zone.
+Times are left out of the text, and the page inserts them in the reader's time zone.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from scheduler.explain.words import CRUDE, LIMITS, ForecastKind, stated_words
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A line with at most two moments, seconds since the epoch.
+    """A line with at most two times, in seconds since the epoch.
 
     Attributes:
-        text: up to the moment `at`; a whole sentence without one.
-        by: the moment it is kept by, nine times in ten.
-        note: what is to be added, without a full stop.
-        state: as a title says it, before `at` if there is one.
+        text: the text before the time `at`; a whole sentence if there is no time.
+        state: the short form for the page's title; it, too, is followed by `at`, if there is one.
+        by: the time that is kept in nine of ten cases.
+        note: a remark at the end, without a full stop.
     """
 
     text: str
@@ -36,8 +36,8 @@ def headline(job: JobRow, forecast: StartForecastRow | None, stands: str, now: f
     """Return the first line about a job.
 
     Args:
-        forecast: the latest.
-        stands: where it stands, in a sentence without its subject.
+        forecast: the latest forecast of its start and end.
+        stands: its present state, as a sentence without its subject.
     """
     if job.hold:
         return Headline("It does not start until it is released", "Held")

@@ -1,6 +1,5 @@
 """The history on which a prediction rests: how long the jobs of a group lasted, and what that
-predicts of the next one.
-"""
+predicts for the next one."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ from scheduler.explain.answer import Known, Next
 
 def survivors(hazards: Sequence[float], outlived_s: float = 0.0) -> list[float]:
     """Return, for each duration of `EDGES_S`, the share of jobs that last longer, among those that
-    last longer than `outlived_s`. The share is 1 for durations below `outlived_s`.
-    """
+    last longer than `outlived_s`. `hazards` are the chances to end within each stretch of time."""
     lasts = Predicted.of(0.0, hazards)
     left = 1.0 - lasts.share_ended(outlived_s)
     if left <= 0:
@@ -24,9 +22,8 @@ def survivors(hazards: Sequence[float], outlived_s: float = 0.0) -> list[float]:
 
 
 def next_of(history: History, outlived_s: float = 0.0) -> Next:
-    """Return the distribution of the next job's duration as a history predicts it, given that the
-    job lasts longer than `outlived_s` seconds.
-    """
+    """Return the distribution of the next job's duration that a history predicts, given that this
+    job lasts longer than `outlived_s` seconds."""
     lasts = Predicted.of(0.0, history.hazards)
     passed = lasts.share_ended(outlived_s) if outlived_s > 0 else 0.0
     levels = [passed + (1.0 - passed) * level for level in (0.5, 0.9)]
@@ -49,10 +46,11 @@ def known(history: History, outlived_s: float = 0.0) -> Known:
 
 
 def rests_on(histories: Sequence[History]) -> Known | None:
-    """Return the narrowest history that contains a job. Return None if all are empty.
+    """Return a summary of the narrowest history that contains an ended job, or None if all are
+    empty.
 
     Args:
-        histories: the histories of a job, the widest group first.
+        histories: the histories of the groups to which a job belongs, the widest group first.
     """
     found = [one for one in histories if max(one.reached) > 0]
     return known(found[-1]) if found else None

@@ -1,6 +1,5 @@
-"""What a viewer may see of a job: the facts from which `why` is answered, wherever they are
-stored.
-"""
+"""What a viewer may see of a job: the facts from which explanations are made, wherever they are
+stored."""
 
 from __future__ import annotations
 
@@ -13,18 +12,21 @@ from scheduler.slurm.reason import SlurmReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow(JobRequest):
-    """A job that the viewer may see in full, and what it asks for.
+    """A job that the viewer may see in full, with its request.
 
     Attributes:
-        phase: where it stands. reason: code of its latest decision.
+        phase: its present phase, from submission to end.
+        reason: reason code of its latest decision.
         placement: GPU indices by node.
-        partner: the job it shares its GPUs with; "another job" when that one is not shown.
-        state, exit_code, detail: of its end.
-        hold: "owner" or "operator": who may release it; "": it is not held. held_by, held_at: by
-            whom and since when it is.
-        start_p10, start_p50, start_p90: of a job that waits, as last foreseen; None: unknown,
-            for `why_not`. estimate: "crude"; "impossible": it cannot start; None: neither.
-        slurm: of a job of a followed Slurm: why that has it waiting, or had until it started it.
+        partner: the job with which it shares its GPUs; "another job" when that one is not shown.
+        state, exit_code, detail: how it ended.
+        hold: "owner" or "operator": who may release it; "": it is not held.
+        held_by, held_at: who holds it, and since when.
+        start_p10, start_p50, start_p90: for a waiting job, quantiles of its start in the last
+            forecast; None: unknown, because of `why_not`.
+        estimate: "crude" (work ahead over GPUs); "impossible": it cannot start; None: neither.
+        slurm: for a job of a followed Slurm: why Slurm keeps it waiting, or did until it started
+            it.
     """
 
     job_id: str
@@ -71,8 +73,8 @@ class Line:
 
     Attributes:
         kind: kind of the event, or "decision".
-        text: a sentence, for decisions.
-        body: the numbers behind it.
+        text: for a decision, its sentence.
+        body: the recorded values.
     """
 
     at: float

@@ -1,8 +1,8 @@
-"""A job's life from its decisions: what it did between them, why it waited, which jobs shared its
-GPUs.
+"""A job's life, read from the decisions about it: what it did between them, why it waited, and
+which jobs shared its GPUs.
 
-Nothing here is guessed. Every span between two decisions belongs to the decision that opened it,
-so the spans of a job that ended cover its life from submission to end without gap or overlap.
+Nothing is guessed. Every span between two decisions belongs to the decision with which it begins,
+so the spans of a job that has ended cover its life from submission to end without gap or overlap.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from scheduler.explain.words import comparison, sentence_of, step_of
 class JobFacts:
     """The recorded times of one job, in seconds since the epoch; None means never.
 
-    `queue_s` is the time without GPUs between submission and end, `ran_s` on GPUs (profiling
-    apart), `duration_s` what it takes on exclusive GPUs (0: not known); see
-    `scheduler.simulation.results.JOB_SCHEMA`.
+    Attributes:
+        queue_s: seconds without GPUs between submission and end.
+        ran_s: seconds on GPUs, without profiling.
+        duration_s: seconds that it takes on GPUs of its own (0: not known); see
+            `scheduler.simulation.results.JOB_SCHEMA`.
     """
 
     job_id: str
@@ -62,7 +64,8 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a job's life. `end` is None when it was still going on at the end of the run."""
+    """A stretch of a job's life between two decisions. `end` is None if it was still going on at
+    the end of the record."""
 
     phase: Phase
     reason: Reason
@@ -71,7 +74,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """Length in seconds; 0 while open."""
+        """Length in seconds; 0 if it has no end."""
         return 0.0 if self.end is None else self.end - self.start
 
 
@@ -80,9 +83,11 @@ class Event:
     """A decision as it is shown to a reader.
 
     Attributes:
-        free_pass: made in a free profiling pass, whose time does not count for the job.
-        sentence, next_step: text of the decision, and what would help; "" if nothing.
-        remedy: the reason whose remedy the next step is.
+        free_pass: whether it was taken in a free profiling pass (a round that profiles all jobs
+            first, see `split_free_pass`), whose time does not count for the job.
+        sentence: the decision in words.
+        next_step: what would help; "" if nothing.
+        remedy: the reason whose remedy `next_step` is.
         evidence: numbers behind the sentence, by name.
     """
 
@@ -96,9 +101,8 @@ class Event:
 
     @property
     def void(self) -> bool:
-        """Whether it is a wait in a queue that a free profiling pass never served. Such a wait
-        never took place.
-        """
+        """Whether it is a wait in a queue that only the free profiling pass saw. Such a wait never
+        took place."""
         return (
             self.free_pass
             and self.decision.action is Action.WAIT
@@ -108,7 +112,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """All the waiting for one reason. `last` is the decision with which the longest spell began."""
+    """All of a job's waiting for one reason. `last` is the decision with which the longest period
+    of it began."""
 
     reason: Reason
     seconds: float
@@ -121,19 +126,21 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """A time on GPUs that two jobs shared.
+    """A time during which two jobs shared GPUs.
 
     Attributes:
-        newcomer: whether this job came to the other's GPUs, or the other to this job's.
-        speeds: predicted relative speed of this job and of the partner; None: not predicted.
-        tree_path: the comparisons behind what decided, the newcomer's first; on the host's side
-            they say whose they are. steps: the same as they were recorded.
-        gain_s: seconds that both ends, summed up, are expected to be sooner by it; None: the policy
-            does not count it. left_s, partner_left_s: what it rests on, seconds that this job and
-            the partner were expected to run on alone.
-        costs_s: its price: seconds of waiting, in sum, of those whom it keeps from these GPUs
-            longer; None: of nobody.
-        start, end: from the packing until either ended; end None when neither had.
+        partner: id of the other job.
+        newcomer: whether this job came to the other's GPUs; otherwise the other came to this job's.
+        start, end: from the packing until one of the two ended; end is None when neither had.
+        speeds: predicted relative speeds of this job and of the partner; None: not predicted.
+        tree_path: the comparisons that led to the decision, in words, the newcomer's first. If this
+            job was there first, they name the job that each is about.
+        steps: the same comparisons, as they were recorded.
+        gain_s: seconds by which the two jobs together are expected to end sooner; None: the policy
+            does not compute it.
+        left_s, partner_left_s: inputs of `gain_s`: seconds that this job and the partner were
+            expected to run on, alone.
+        costs_s: total seconds of waiting that sharing costs other jobs; None: it costs none.
     """
 
     partner: str
@@ -154,11 +161,11 @@ class Held:
     """Another job that had GPUs of a virtual cluster while the job in question waited there.
 
     Attributes:
-        vc: virtual cluster of the other job. It differs if the job had borrowed the GPUs.
-        gpus: largest number of GPUs that it had there at once.
-        seconds: seconds of the wait during which it had any.
+        vc: virtual cluster of the other job. It differs if that job had borrowed the GPUs.
+        gpus: largest number of GPUs that it had there at one time.
+        seconds: seconds of the wait during which it had some.
         gpu_s: GPU-seconds that it had during the wait.
-        estimate_s, ran_s: predicted and true seconds on GPUs; None: unknown.
+        estimate_s, ran_s: its predicted and true seconds on GPUs; None: unknown.
         runs: whether it still runs; then `ran_s` is up to now.
     """
 
@@ -186,8 +193,9 @@ _OPENS = {
 def split_free_pass(own: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
     """Return a job's decisions in the free profiling pass, and those after it.
 
-    A track may grant profiling for free: a first pass profiles every job, then the run proper
-    begins at the submissions again. What stands before the last plain submission is that pass.
+    A comparison may grant profiling for free: a first pass profiles every job, then the actual
+    simulation begins at the submissions again. The decisions before the job's last plain submission
+    are that pass.
     """
     last = 0
     for i, d in enumerate(own):
@@ -197,10 +205,10 @@ def split_free_pass(own: Sequence[Decision]) -> tuple[list[Decision], list[Decis
 
 
 def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = None) -> list[Span]:
-    """Return the spans of a job from submission to end, or until now (`until`). With None, the last
-    is left open.
+    """Return the spans of a job's life from submission to end, or until now (`until`). If both are
+    None, the last span has no end.
 
-    Without decisions it was started by somebody else, at its start time.
+    A job without decisions was started by another system, at its start time.
     """
     spans: list[Span] = []
     phase, reason, since = Phase.WAITING, Reason.NOT_YET_EVALUATED, job.submit_time
@@ -257,9 +265,8 @@ def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]
 
 
 def waits_for_gpus(spans: Sequence[Span]) -> list[tuple[float, float]]:
-    """Return from when to when a job waited for GPUs, without the time it waited to be profiled or
-    released.
-    """
+    """Return the (start, end) times between which a job waited for GPUs. Waits to be profiled or
+    released are left out."""
     spells: list[tuple[float, float]] = []
     for s in spans:
         if s.phase is not Phase.WAITING or s.reason is Reason.AWAITING_PROFILE or s.end is None:
@@ -270,9 +277,8 @@ def waits_for_gpus(spans: Sequence[Span]) -> list[tuple[float, float]]:
 
 
 def seconds_before(spells: Sequence[tuple[float, float]]) -> Callable[[float], float]:
-    """Return a function from a time to the total seconds of the given spans before it. The spans
-    must be in order.
-    """
+    """Return a function that takes a time, and returns how many seconds of the given spans lie
+    before it. The spans must be in order."""
     starts = [start for start, _ in spells]
     sums = [0.0, *accumulate(end - start for start, end in spells)]
 
@@ -287,10 +293,11 @@ _Had = tuple[float, float, int]  # from when to when, and how many GPUs
 
 
 def runs_of(moves: Iterable[tuple[str, float, int]]) -> dict[str, list[_Had]]:
-    """Return when each job had how many GPUs; the last time has no end.
+    """Return, for each job, the times (start, end, GPUs) during which it had GPUs; the last one has
+    no end (inf).
 
     Args:
-        moves: in order: a job, when, and how many it has from then on.
+        moves: in order of time: a job, a time, and the number of GPUs that it has from then on.
     """
     runs: dict[str, list[_Had]] = {}
     for job_id, at, gpus in moves:
@@ -304,12 +311,13 @@ def runs_of(moves: Iterable[tuple[str, float, int]]) -> dict[str, list[_Had]]:
 def had(
     waited: Callable[[float], float], runs: Sequence[_Had], end: float | None
 ) -> tuple[int, float, float] | None:
-    """Return the most GPUs at a time, the seconds and the GPU-seconds that a job had during
-    another's wait, or None for less than a second.
+    """Return what a job had during another job's wait: the most GPUs at one time, the seconds, and
+    the GPU-seconds. Return None for less than a second.
 
     Args:
-        waited: see `seconds_before`.
-        end: of the job; None: it runs.
+        waited: function from a time to the seconds of the wait before it, from `seconds_before`.
+        runs: times during which the job had GPUs, from `runs_of`.
+        end: end of the job; None: it still runs.
     """
     last = inf if end is None else end
     parts = [
@@ -328,9 +336,8 @@ def sharing_of(
     joined: Sequence[Decision],
     ends: Mapping[str, float | None],
 ) -> list[Sharing]:
-    """Return the times in which a job shared GPUs, by when they began; `ends` are those of the
-    other jobs.
-    """
+    """Return the times during which a job shared GPUs, in order of their start; `ends` are the end
+    times of the other jobs."""
     found = []
     for d in own:
         if d.action is Action.PACK and d.partner is not None:
@@ -383,9 +390,8 @@ def _first_end(a: float | None, b: float | None) -> float | None:
 
 
 def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span]:
-    """Return the spans of a free profiling pass up to its profiling run. What follows did not
-    happen.
-    """
+    """Return the spans of a free profiling pass up to the job's profiling run. What the pass
+    records after that did not count."""
     until = next((d.time for d in free_pass if d.action is Action.PROFILE), None)
     if until is None:
         return []

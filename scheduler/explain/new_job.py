@@ -8,7 +8,7 @@ from scheduler.explain.words import bound_words, duration, starts
 
 
 def sentences(answer: NewJob) -> list[str]:
-    """Return sentences on a job that is not submitted."""
+    """Return the forecast of a job that is not submitted, as a list of sentences."""
     if answer.unavailable:
         return [f"estimate unavailable: {answer.unavailable}"]
     when = "starts at once"

@@ -1,6 +1,7 @@
-"""Reasons in words: what each says of a decision, with its numbers, and what would help.
+"""Reasons in words: what each reason code says in a decision, with its numbers, and what would
+help.
 
-A reason is named in the core, and worded here, for whoever reads it.
+The core records a reason as a code. Here it is put into words for all readers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def sentence(d: Decision, visible: Collection[str] | None = None) -> str:
 
 
 def fields_in_sentence(d: Decision, visible: Collection[str] | None = None) -> frozenset[str]:
-    """Return the names of the fields whose values `sentence` holds, or stands for."""
+    """Return the names of the decision's fields that `sentence` mentions, or puts into other
+    words."""
     is_named = visible is None or (d.blocker is not None and d.blocker in visible)
     if d.reason is Reason.BEHIND_HIGHER_PRIORITY and d.position and not is_named:
         return frozenset(("position", "blocker"))
@@ -39,10 +41,10 @@ def fields_in_sentence(d: Decision, visible: Collection[str] | None = None) -> f
 
 
 def summary(d: Decision, *, blocker: str = "", partner: str = "") -> str:
-    """Return one sentence for a waiting person, with the numbers of the decision.
+    """Return one sentence for the owner of a waiting job, with the numbers of the decision.
 
     Args:
-        blocker, partner: what to call these jobs; "": by their ids.
+        blocker, partner: names for these jobs in the sentence; "": their ids.
     """
     numbers = {
         name: "(not recorded)" if (value := getattr(d, name)) is None else value
@@ -70,14 +72,13 @@ def _template(d: Decision, *, is_named: bool) -> str:
 
 
 def next_step(reason: Reason) -> str:
-    """Return what would help; "" when nothing can be done."""
+    """Return as text what would help a job that waits for this reason; "" when nothing would."""
     return _NEXT.get(reason, "")
 
 
 def in_line(position: int) -> str:
-    """Return as text a position in line and the number of jobs ahead: "number 3 in line, behind 2
-    higher-priority jobs".
-    """
+    """Return as text a position in the queue and the number of jobs ahead: "number 3 in line,
+    behind 2 higher-priority jobs"."""
     ahead = {1: "", 2: f", behind {AHEAD}"}
     return f"number {position} in line" + ahead.get(
         position, f", behind {position - 1} higher-priority jobs"
@@ -85,7 +86,7 @@ def in_line(position: int) -> str:
 
 
 def _closed(d: Decision) -> str:
-    """Return how many of the GPUs counted in `limit` were closed."""
+    """Return as text how many of the GPUs counted in `limit` were closed."""
     closed = _closed_gpus(d)
     return "(not recorded)" if closed is None else f"{closed}"
 

@@ -1,6 +1,5 @@
-"""What the sentence of a decision leaves out: its numbers in words, where the job was placed, what
-would help. With codes asked for, names as they are recorded are added.
-"""
+"""Remarks on a decision that its sentence leaves out: its numbers in words, where the job was
+placed, and what would help. On request, the recorded names are added."""
 
 from __future__ import annotations
 

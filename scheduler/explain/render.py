@@ -1,5 +1,5 @@
-"""The one place where why a job is where it is, is put into words: for the command line, pages,
-agents, the report and Slurm's comment. `render` is what all of them call."""
+"""The one place where explanations are put into words: for the command line, pages, agents, the
+report and Slurm's comment. All of these call `render`."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """The explanation to put into words, its reader, the time and how much to show.
+    """The explanation that is put into words, its reader, the time, and how much is shown.
 
     Attributes:
         job: the explanation of the job; None if only the analysis of its wait is shown.
@@ -375,16 +375,15 @@ def _waited(about: _About) -> _Rows:
 
 
 def waited_words(job: Explanation, found: Waited) -> str:
-    """Return what a job's wait was made of, or is so far."""
+    """Return as text what a job's wait consisted of, or has so far."""
     began = decision_words(job.waits[0], job.job_id) if job.waits else ""
     overtaken = job.overtaken.why if job.overtaken is not None else {}
     return wait_words(job.job_id, found, job.waits, overtaken=overtaken, began=began)
 
 
 def decision_words(one: DecisionValues, job_id: str) -> str:
-    """Return the sentence of a decision about a job. A reason that only a newer service knows is
-    its name.
-    """
+    """Return the sentence of a decision about a job. A reason code that this version does not know
+    is used as it is."""
     if not one.action and one.reason == Reason.NOT_YET_EVALUATED:
         return "in the queue, no reason recorded yet"
     action = one.action or Action.WAIT  # an older service tells none
@@ -484,7 +483,8 @@ def _could(about: _About) -> _Rows:
 
 
 def _remedy(job: Explanation) -> str:
-    """Return what would help a job; "" where nothing does, or only a newer service knows it."""
+    """Return as text what would help a job; "" where nothing would, or this version does not know
+    the reason."""
     code = job.principal[0].remedy if job.principal else ""
     return next_step(Reason(code)) if code in {*Reason} else ""
 
@@ -519,8 +519,8 @@ def _packed(about: _About) -> _Rows:
 
 
 def path_words(found: Packing) -> list[str]:
-    """Return the steps to what was predicted of a pair, in words; on the side of the job that was
-    there they say whose they are."""
+    """Return in words the steps that led to the predicted speeds of a pair. For the job that was on
+    the GPUs first, they name the job that each step is about."""
     whose = ("", "partner: ") if found.newcomer else ("newcomer: ", "this job: ")
     return [comparison(_step_of(one), *whose) for one in found.path]
 
@@ -577,7 +577,7 @@ _SAYS: tuple[tuple[str, Depth, Callable[[_About], _Rows]], ...] = (
 
 
 def first_words(job: Explanation) -> str:
-    """Return where a job stands, and why: the first of its findings, in a sentence."""
+    """Return the present state of a job, and why, in a sentence: the first of its findings."""
     return finding_words(job, job.principal[0]) if job.principal else ""
 
 

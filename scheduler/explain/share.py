@@ -1,6 +1,5 @@
-"""What a user used of a cluster lately, compared with their part of it, and the effect on the
-order; for the page, the API and commands.
-"""
+"""What a user has used of a cluster lately, compared with the part due to the user, and how that
+moves the user's jobs in the order. The page, the API and commands show it."""
 
 from __future__ import annotations
 
@@ -17,16 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A user's part of something that several share.
+    """A user's part of something that several users share.
 
     Attributes:
-        of: what is shared: "virtual cluster vision", "account physics". whose: who has this part.
-        had, due: the part of it that they had lately, and theirs by weight; 0 to 1.
+        of: what is shared: "virtual cluster vision", "account physics".
+        whose: the user or account that has this part.
+        had, due: the part that it had lately, and the part due to it by weight; 0 to 1.
         members: how many share it.
-        before: how many others there are further behind their part: their jobs go first, as far as
-            this decides; None: it is not ranked here.
-        term: what it does in the order, in `unit`: "s", by which a job is put back (below 0:
-            forward), or "points" of priority; None: nothing by itself.
+        before: number of members that are further behind their due, so that their jobs go first as
+            far as this term decides; None: members are not ranked.
+        term: effect on the order, in `unit`: "s", seconds by which a job is put back (below 0:
+            forward), or "points" of priority; None: no effect of its own.
     """
 
     of: str
@@ -41,7 +41,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The parts of a user. What was used `half_life_s` ago counts half."""
+    """All parts of a user. What was used `half_life_s` seconds ago counts half."""
 
     user: str
     shares: list[Share] = field(default_factory=list)
@@ -50,9 +50,8 @@ class Shares:
 
 
 def of_policy(policy: Policy, user: str, vcs: Collection[str], now: float) -> Shares:
-    """Return a user's parts by the usage that a policy counts, in each of these virtual
-    clusters.
-    """
+    """Return the parts that a user had of each of the virtual clusters `vcs`, by the usage that the
+    policy counts."""
     found, half_life_s = [], None
     if policy.usage is None:
         return Shares(user, unavailable="the policy knows no shares")
@@ -80,7 +79,7 @@ def of_policy(policy: Policy, user: str, vcs: Collection[str], now: float) -> Sh
 
 
 def sentences(found: Shares) -> list[str]:
-    """Return the parts of a user in words; [] where there are none."""
+    """Return the parts of a user as sentences; [] where there are none."""
     if found.unavailable:
         return []
     since = ""

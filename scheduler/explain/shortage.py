@@ -1,4 +1,4 @@
-"""What a job that waits in a followed Slurm lacks, node by node, and in a sentence."""
+"""What a job that waits in a followed Slurm lacks on each node, and the same in a sentence."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ KEPT = 8  # nodes of each kind that are kept with a job
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """A resource that a node lacks: `asked` there, `free` now, `there` in all; memory in MiB.
+    """A resource of which a node has too little: the job asks for `asked` there, `free` is free,
+    and the node has `there` in all. Memory is in MiB.
 
     Attributes:
-        what: GPU, CPU, memory, whole node, or another GRES by its name. type: of GPUs.
+        what: GPU, CPU, memory, whole node, or the name of another GRES (generic resource).
+        type: GPU type; "" for any.
     """
 
     what: str
@@ -33,15 +35,16 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class NodeShort:
-    """A node that could run a job or its part of it, and what prevents it now.
+    """A node that could run a job, or the job's part on one node, and what prevents it now.
 
     Attributes:
         gpus, gpus_there: free GPUs and all GPUs of the types that the job asks for.
-        lacks: resources that are short; empty: none.
-        shut: "closed", "reservation" or "kept" (for jobs before it). why: the node's state with the
-            administrator's text, or the reservation's name.
-        until: latest time when the node could take the job, by time limits (epoch seconds); None:
-            unknown.
+        lacks: resources of which too little is free; empty: none.
+        shut: "closed", "reservation" or "kept" (for jobs ahead of it); "": the node is open to the
+            job.
+        why: the node's state with the administrator's text, or the reservation's name.
+        until: latest time when the node could take the job, by time limits (seconds since the
+            epoch); None: unknown.
     """
 
     name: str
@@ -62,11 +65,14 @@ class Shortage:
     """Why a job does not start on the nodes of a partition.
 
     Attributes:
-        nodes, gpus: that it asks for: nodes; GPUs in all, or on each node.
-        short, shut, ready: nodes that lack something (those that lack least first), that are
-            closed or kept from it, and that lack nothing; the first few of each, and their numbers.
-        unsuited: nodes of the partition that could never do it.
-        parts: others of its heterogeneous job, with which it starts together.
+        nodes, gpus: nodes that the job asks for, and GPUs in all or on each node.
+        short, shorts: nodes that lack something, the first few of those that lack least, and their
+            number.
+        shut, shuts: nodes that are closed to the job or kept from it, the first few, and their
+            number.
+        ready: nodes that lack nothing, the first few.
+        unsuited: nodes of the partition that could never run the job.
+        parts: the other parts of its heterogeneous job, with which it starts together.
     """
 
     partition: str

@@ -1,4 +1,4 @@
-"""The story of a job from its dossier, where it stands, and its last decision, in words."""
+"""The story of a job, its present state and its last decision in words, made from its dossier."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Counting = Callable[[str, int, str | None, bool], Capacity]
 def story_of(of: Dossier) -> Story:
     """Return the story of a job: its events in order, with their sentences.
 
-    In front of Slurm, decisions of this service have no effect. The story of a job that Slurm
+    In front of Slurm, this service's decisions have no effect. So the story of a job that Slurm
     started leaves them out.
     """
     now, own, remedy = of.stands, list(of.own), None

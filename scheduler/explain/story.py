@@ -1,4 +1,4 @@
-"""The story of a job: its life (`scheduler.explain.life`) in words, and how it ended."""
+"""The story of a job: its life (`scheduler.explain.life`) and its end, in words."""
 
 from __future__ import annotations
 
@@ -41,18 +41,21 @@ HOLDERS = 4  # that are named
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Everything that is shown of one job; see the fields' own classes.
+    """Everything that is shown of one job; see the classes of the fields.
 
     Attributes:
-        policy: policy that took the decisions; "" when not recorded.
-        wait: what its wait was made of, or is so far; `waited`: the same as values.
+        policy: name of the policy that took the decisions; "" when not recorded.
+        wait: in words, what its wait consisted of, or has so far.
+        waited: the same as values.
         headline: the story in a sentence or two.
-        waits: reasons, the longest first. Their seconds sum to the waiting time.
-        held: jobs that had GPUs while it waited for some, those of most GPU-time first.
-        overtaken: later jobs that were given GPUs first, counted by why they could.
-        foil: why the jobs in front went first.
-        checked, worst_gap: decisions whose score was added up, and the largest gap found.
-        problems: what in the record contradicts itself. An explanation with problems is an error.
+        waits: reasons for which it waited, the longest first. Their seconds sum to the waiting
+            time.
+        held: jobs that had GPUs while it waited for some, those with most GPU-time first.
+        overtaken: maps each reason to the number of later jobs that got GPUs first for it.
+        foil: sentences on why the jobs ahead went first.
+        checked, worst_gap: number of decisions whose score was summed again, and the largest
+            difference found.
+        problems: contradictions in the record. An explanation with problems is an error.
         limits: what was not examined.
     """
 
@@ -78,7 +81,7 @@ class Story:
 
     @property
     def waited_s(self) -> float:
-        """Seconds in waiting spans."""
+        """Total seconds of the spans in which the job waited."""
         return sum(w.seconds for w in self.waits)
 
 
@@ -90,13 +93,14 @@ def build_story(
     *,
     until: float | None = None,
 ) -> Story:
-    """Return the story built from what was recorded.
+    """Return a job's story, built from what was recorded.
 
     Args:
-        job: what became of it.
-        own: decisions about it, by sequence.
-        joined: decisions that put another job on its GPUs, by sequence.
-        until: now, where the story goes on; None: the record is complete.
+        job: the job's recorded times.
+        own: decisions about it, in the order in which they were taken.
+        joined: decisions that put another job on its GPUs, likewise.
+        recorded: what else was recorded.
+        until: the present time, where the job has not ended; None: the record is complete.
     """
     free_pass, main = split_free_pass(own) if until is None else ([], list(own))
     spans = life(job, main, until)
@@ -135,7 +139,8 @@ def build_story(
 
 
 def sharing_words(sharing: Sharing) -> Iterator[str]:
-    """Yield sentences on a time of sharing: who joined whom, until when, speeds, gain."""
+    """Yield sentences on a time of sharing: which job joined which, until when, the speeds, and the
+    gain."""
     until = f"until {moment(sharing.end)}" if sharing.end is not None else "to the end of the run"
     if sharing.newcomer:
         yield f"It joined job {sharing.partner} on its GPUs at {moment(sharing.start)}, {until}."
@@ -154,9 +159,8 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
 
 
 def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
-    """Yield which jobs had GPUs of a virtual cluster while a job waited, naming those of most
-    GPU-time.
-    """
+    """Yield sentences on which jobs had GPUs of a virtual cluster while a job waited. Those with
+    most GPU-time are named."""
     for one in held[:HOLDERS]:
         whose = "" if one.vc == vc else f" of virtual cluster {one.vc}"
         most = "" if math.isclose(one.gpu_s, one.gpus * one.seconds) else "up to "
@@ -169,7 +173,7 @@ def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
 
 
 def _headline(wait: str, job: JobFacts, sharing: Sequence[Sharing]) -> str:
-    """Return the sentence on the wait (`wait`), followed by how the job ran and ended, where it
+    """Return the sentence on the wait (`wait`), followed by how the job ran and ended, if it
     did."""
     if job.refused:
         return wait
@@ -230,7 +234,8 @@ def _foil(
     spans: Sequence[Span],
     order: Mapping[str, float],
 ) -> list[str]:
-    """Return sentences on why other jobs went first, for the two that stood ahead longest."""
+    """Return sentences on why other jobs went first, for the two jobs that stood ahead for the
+    longest time."""
     behind: dict[str, float] = {}
     for d in decisions:
         if d.action is Action.WAIT and d.blocker and d.blocker != job.job_id:

@@ -1,7 +1,7 @@
-"""The parts of a score: what each term adds to it, and its factor on the duration.
+"""The terms of a score: what each adds to it, and its factor on the duration.
 
-The duration model is additive in ln(1 + seconds), so a term t multiplies (1 + seconds) by
-exp(t): the same numbers, shown as "x0.4". Before anything is shown the sum is checked.
+The duration model is additive in ln(1 + seconds), so a term t multiplies (1 + seconds) by exp(t),
+which is shown as "x0.4". Before anything is shown, it is checked that the terms sum to the score.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Thought:
     """Terms of a score with the same meaning.
 
     Attributes:
-        text: the meaning; the term's name if it has none.
+        text: the meaning in words; the term's name if it has none.
         contribution: sum of these terms in the score.
         terms: names of the terms.
     """
@@ -82,17 +82,19 @@ class Thought:
 
     @property
     def factor(self) -> float:
-        """Return what they multiply the predicted duration by."""
+        """The factor by which these terms multiply the predicted duration."""
         return factor_of(self.contribution)
 
 
 def thought_of(term: str) -> str:
-    """Return what a term is about; for two features joined by " & ", what the first is about."""
+    """Return in words what a term is about. For a term of two features joined by " & ", return what
+    the first one is about."""
     return _THOUGHTS.get(term.split(" & ")[0], term)
 
 
 def thoughts(terms: Iterable[tuple[str, float]]) -> list[Thought]:
-    """Return terms, given by name and contribution, in groups, the largest sum first."""
+    """Return terms, given as pairs (name, contribution), grouped by meaning. The group with the
+    largest sum comes first."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, contribution in terms:
         groups.setdefault(thought_of(name), []).append((name, contribution))
@@ -113,9 +115,9 @@ class Term:
     """One term of a score.
 
     Attributes:
-        name: name of the term: a feature, or two joined by " & ".
-        text: what the feature says, for a person.
-        value: the feature value behind it, "" when missing or not kept.
+        name: name of the term: a feature, or two features joined by " & ".
+        text: the meaning of the feature, for a person.
+        value: the value of the feature as text, "" when missing or not kept.
         contribution: what it adds to the score.
     """
 
@@ -132,14 +134,14 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A score and its terms, largest contribution first.
+    """A score and its terms, the largest contribution first.
 
     Attributes:
-        time: of the first decision that carried it, seconds since the epoch.
-        seqs: decisions that carried it.
+        time: time of the first decision with this score, seconds since the epoch.
+        seqs: numbers of the decisions with this score.
         bundle: digest of the model.
-        gap: |intercept + terms - score|, the terms added in the recorded order.
-        terms: all of them; none when `adds_up` is false.
+        gap: |intercept + terms - score|, where the terms are added in the recorded order.
+        terms: all terms; none when `adds_up` is false.
         terms_known: whether the names of the terms were recorded.
     """
 
@@ -154,54 +156,54 @@ class Breakdown:
 
     @property
     def values(self) -> dict[str, str]:
-        """Return the values of the terms, by name."""
+        """The values of the features behind the terms, by name."""
         return {t.name: t.value for t in self.terms}
 
     @property
     def adds_up(self) -> bool:
-        """Whether the terms add up to the score. If not, they explain nothing."""
+        """Whether the terms sum to the score. If they do not, they explain nothing."""
         return self.gap <= TOLERANCE
 
     @property
     def seconds(self) -> float:
-        """The duration that the score stands for."""
+        """The predicted duration in seconds that the score stands for."""
         return seconds_of(self.score)
 
     def leading(self, shown: int = SHOWN_TERMS) -> tuple[Term, ...]:
-        """Return the largest terms, without terms of zero."""
+        """Return the `shown` largest terms, without terms of zero."""
         return tuple(t for t in self.terms[:shown] if t.contribution != 0.0)
 
     def thoughts(self) -> list[Thought]:
-        """Return the terms grouped by what they say, the largest group first, without groups of
-        zero.
-        """
+        """Return the terms grouped by meaning, the largest group first, without groups of zero."""
         found = thoughts((t.name, t.contribution) for t in self.terms)
         return [one for one in found if one.contribution != 0.0]
 
     def rest(self, shown: int = SHOWN_TERMS) -> tuple[int, float]:
-        """Return how many terms are not among the leading ones, and their sum."""
+        """Return how many terms are not among the `shown` largest, and their sum."""
         others = self.terms[len(self.leading(shown)) :]
         return len(others), math.fsum(t.contribution for t in others)
 
 
 def reasons(breakdown: Breakdown) -> str:
-    """Return what a prediction is made of, in words; see `belief.made_of_words`."""
+    """Return in words what a predicted duration consists of; see `belief.made_of_words`."""
     own = breakdown.values.get(OWN.name, "")
     return made_of_words(seconds_of(breakdown.intercept), breakdown.thoughts(), own)
 
 
 def factor_of(contribution: float) -> float:
-    """Return exp of a contribution, without overflow."""
+    """Return exp of a contribution to a score, without overflow: the term's factor on the
+    duration."""
     return math.exp(min(contribution, 700.0))
 
 
 def seconds_of(score: float) -> float:
-    """Return the duration that a score of ln(1 + seconds) stands for."""
+    """Return the duration in seconds that a score of ln(1 + seconds) stands for."""
     return max(math.expm1(min(score, 50.0)), 0.0)
 
 
 def gap_of(score: Score) -> float:
-    """Return how far the terms, added in the recorded order, are from the score."""
+    """Return the difference between a score and the sum of its terms, added in the recorded
+    order."""
     total = score.intercept
     for term in score.terms:
         total += term
@@ -212,10 +214,12 @@ def gap_of(score: Score) -> float:
 def breakdowns(
     decisions: Sequence[Decision], bundles: Mapping[str, Description]
 ) -> list[Breakdown]:
-    """Return the distinct scores among decisions, in order of first appearance, each checked.
+    """Return the distinct scores among decisions, in order of first appearance, each with the check
+    whether its terms sum to it.
 
     Args:
-        bundles: `bundles.json` of the run: names of terms and inputs, texts and units.
+        bundles: descriptions of the models by digest: names of terms and inputs, texts and units
+            (`bundles.json` of a run).
     """
     groups: dict[tuple[str, float, float, tuple[float, ...]], list[Decision]] = {}
     for d in decisions:
@@ -226,10 +230,10 @@ def breakdowns(
 
 
 def drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
-    """Return the scores that are shown term by term: the first prediction, and the last where it
-    differs.
+    """Return the scores that are shown term by term: the first one, and the last one where there
+    are several.
 
-    A job that waits for days may be predicted again every hour.
+    A job that waits for days may be predicted again every hour, so the others are left out.
     """
     sound = [breakdown for breakdown in found if breakdown.adds_up]
     return sound if len(sound) <= 2 else [sound[0], sound[-1]]
@@ -284,11 +288,10 @@ def _term(
 
 
 def _outside(feature: str, values: Mapping[str, str], described: Description) -> str:
-    """Return a remark if the value of a feature lies outside the range of all training rows, with
-    that range. The model then uses the value at the nearest end. Return "" if the value lies
-    inside, or the range is unknown.
+    """Return a remark if the value of a feature lies outside the range of the training data, with
+    that range. Return "" if it lies inside, or the range is unknown.
 
-    The term says there what it says at the nearest edge of its data.
+    For such a value the model uses the term's value at the nearest end of the range.
     """
     edges = (described.get("metadata", {}).get("seen") or {}).get(feature)
     try:
@@ -306,8 +309,8 @@ def _outside(feature: str, values: Mapping[str, str], described: Description) ->
 
 
 def _edited(name: str, described: Description) -> str:
-    """Return a remark that a person changed a term of the model, by whom and when; "" where
-    nobody did."""
+    """Return a remark that a person has changed a term of the model, with the person and the time;
+    "" where no person has."""
     made = described.get("metadata", {})
     if name not in made.get("edited_terms", ()):
         return ""
@@ -345,7 +348,8 @@ def _shown(value: str, unit: str, feature: str) -> str:
 
 
 def describe(bundle: Bundle) -> Description:
-    """Return what is needed to read the terms of a bundle's duration scores; see `breakdowns`."""
+    """Return the description that is needed to read the terms of a bundle's duration scores; see
+    `breakdowns`."""
     model, of_duration = bundle.duration, bundle.metadata.get("duration") or {}
     return {
         "terms": list(model.term_names),
@@ -365,7 +369,8 @@ def describe(bundle: Bundle) -> Description:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A row of a waterfall: a bar from one running total to the next, in percent of the plot."""
+    """A row of a waterfall chart: a bar from one running total to the next, in percent of the
+    plot's width."""
 
     text: str
     value: str
@@ -378,20 +383,22 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """The duration that the running total stands for."""
+        """The duration in seconds that the running total stands for."""
         return seconds_of(self.total)
 
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """The rows from the intercept to the score, and the breakdown they come from."""
+    """A waterfall chart: its rows from the intercept to the score, and the score whose terms they
+    show."""
 
     breakdown: Breakdown
     steps: tuple[Step, ...]
 
 
 def waterfall(breakdown: Breakdown, shown: int = SHOWN_TERMS) -> Waterfall:
-    """Return the rows of a breakdown: intercept, leading terms, the rest together, score."""
+    """Return the waterfall chart of a score: intercept, the `shown` largest terms, the rest
+    together, and the score."""
     leading = breakdown.leading(shown)
     folded, together = breakdown.rest(shown)
     moves = [(t.text, t.value, t.contribution) for t in leading]
@@ -401,9 +408,8 @@ def waterfall(breakdown: Breakdown, shown: int = SHOWN_TERMS) -> Waterfall:
 
 
 def thought_waterfall(breakdown: Breakdown, shown: int = SHOWN) -> Waterfall:
-    """Return the rows of a breakdown with the terms grouped by what they say, and the rest
-    together.
-    """
+    """Return the waterfall chart of a score with its terms grouped by meaning: the `shown` largest
+    groups, and the rest together."""
     found = breakdown.thoughts()
     moves = [(one.text, "", one.contribution) for one in found[:shown]]
     if found[shown:]:
@@ -412,10 +418,10 @@ def thought_waterfall(breakdown: Breakdown, shown: int = SHOWN) -> Waterfall:
 
 
 def _steps(breakdown: Breakdown, moves: Sequence[tuple[str, str, float]]) -> Waterfall:
-    """Return the waterfall from the intercept to the score.
+    """Return a waterfall chart from the intercept to the score.
 
     Args:
-        moves: its rows, each a text, a value and a contribution.
+        moves: its rows, each a text, a feature value and a contribution.
     """
     totals = [breakdown.intercept]
     for _, _, contribution in moves:

@@ -1,7 +1,8 @@
-"""An explanation as a tree: each record in it is a finding, of a kind, with values and children.
+"""An explanation as a tree of findings: each record in it becomes a node with a kind, values and
+children.
 
-The kind is the name under which a record stands in the one that holds it. Its JSON is the same
-tree, so a program walks either without knowing any class.
+The kind is the name of the field in which the record stands. The JSON of an explanation is the same
+tree, so a program can walk either one without knowing any class.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fact that an explanation contains.
+    """One fact of an explanation, a node of the tree.
 
     Attributes:
-        kind: subject of the fact, such as "forecast" or "groups".
-        values: the values by name: numbers, codes, texts, lists and tables of these.
+        kind: name of the field in which the fact stands, such as "forecast" or "groups".
+        values: its values by name: numbers, codes, texts, lists and tables of these.
         children: the facts from which this one follows.
     """
 
@@ -33,7 +34,8 @@ class Finding:
 
 
 def tree_of(record: object, kind: str = "explanation") -> Finding:
-    """Return a record as a tree."""
+    """Return a record (a dataclass), and the records in its fields, as a tree of findings. `kind`
+    is the kind of its root."""
     values, children = {}, list[Finding]()
     for field in fields(record):  # type: ignore[arg-type]
         value = getattr(record, field.name)
@@ -46,7 +48,8 @@ def tree_of(record: object, kind: str = "explanation") -> Finding:
 
 
 def _records(value: object) -> Sequence[object]:
-    """Return the records that a field holds: itself, or those it lists."""
+    """Return the dataclass records that the value of a field holds: the value itself, or the items
+    of a list; [] if there are none."""
     if is_dataclass(value):
         return [value]
     if isinstance(value, list | tuple) and any(map(is_dataclass, value)):

@@ -1,4 +1,4 @@
-"""What the whole of a wait consisted of: as values, and in a sentence or two."""
+"""What a job's whole wait consisted of: as values, and in a sentence or two."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ LEAST_SHARE = 0.01  # of a wait, that its reason is named
 
 
 class Waits(Protocol):
-    """All the waiting for one reason."""
+    """All of a job's waiting for one reason: its seconds, its share of the wait, and its number of
+    separate periods."""
 
     @property
     def reason(self) -> str: ...
@@ -83,7 +84,11 @@ def waited(
     *,
     live: bool,
 ) -> Waited:
-    """Return what the job's wait consisted of, or has so far."""
+    """Return as values what a job's wait consisted of, or has so far.
+
+    Args:
+        live: whether it is a present job of a service, instead of a record of a finished run.
+    """
     held: dict[str, float] = {}
     for span in spans:
         if span.phase is Phase.HELD and span.seconds:
@@ -116,11 +121,12 @@ def wait_words(
     overtaken: Mapping[str, int],
     began: str,
 ) -> str:
-    """Return what a job's wait consisted of, or has so far, in words.
+    """Return in words what a job's wait consisted of, or has so far.
 
     Args:
-        waits: what it waited for, the longest first; `began`: the words of the first as it began.
-        overtaken: later jobs that were given GPUs first, by why they could.
+        waits: its parts by reason, the longest first.
+        overtaken: maps each reason to the number of later jobs that got GPUs first for it.
+        began: the decision with which the longest part began, in words.
     """
     of_vc = f", {found.vc}" if found.vc else ""
     who = f"Job {job_id} ({count(found.gpus, 'GPU')}{of_vc})"
@@ -141,9 +147,8 @@ def wait_words(
 
 
 def passed_bound(job: JobFacts, own: Sequence[Decision]) -> PassedBound | None:
-    """Return what followed where a wait passed the policy's bound on waiting; None where that is
-    not recorded.
-    """
+    """Return what followed when a job's wait became longer than the policy's bound on waiting; None
+    where it did not, or that is not recorded."""
     late = next((found for d in reversed(own) if "bound_s" in (found := dict(d.evidence))), None)
     if late is None:
         return None
@@ -166,9 +171,8 @@ def passed_bound(job: JobFacts, own: Sequence[Decision]) -> PassedBound | None:
 
 
 def bound_words(found: PassedBound | None, *, still: bool) -> str:
-    """Return a sentence where a wait passed the policy's bound on waiting, and what followed; ""
-    where it did not.
-    """
+    """Return a sentence on a wait that became longer than the policy's bound on waiting, and on
+    what followed; "" without such a wait."""
     if found is None:
         return ""
     text = f"It passed the bound on waiting ({duration(found.bound_s)})"

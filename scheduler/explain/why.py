@@ -1,4 +1,4 @@
-"""Explains a job of the log to its viewer."""
+"""Explains to a viewer why a job is in its present state, from the job's dossier."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from scheduler.slurm.reason import whole
 
 
 def explain(of: Dossier) -> Explanation:
-    """Return why a job of a service, or of Slurm, is where it is."""
+    """Return why a job of a service, or of Slurm, is in its present state."""
     stands, story = of.stands, story_of(of)
     assert stands is not None, "a run that is over is a story"
     job, now, forecast = stands.row, stands.now, forecast_of(stands)
@@ -107,9 +107,8 @@ def explain(of: Dossier) -> Explanation:
 
 
 def believed(stands: Stands, story: Story, forecast: StartForecastRow | None) -> Belief | None:
-    """Return the predicted duration of a job and the data behind it. For a running job, add the
-    time left.
-    """
+    """Return the predicted duration of a job, and the data behind it. For a running job, add the
+    time that is left."""
     job, now = stands.row, stands.now
     runs = None
     if job.phase == Phase.RUNNING and job.started_at is not None:
@@ -148,8 +147,8 @@ def receipt_of(stands: Stands, story: Story) -> Receipt | None:
 
 
 def _spread(d: Decision) -> list[object]:
-    """Return what a decision recorded of how long a job lasts: p50 and p90 in seconds, then the
-    chances of `LONG_S`; None for each that was not recorded."""
+    """Return what a decision recorded of the job's predicted duration: p50 and p90 in seconds, then
+    the chances named in `LONG_S`; None for each that was not recorded."""
     found = dict(d.evidence)
     return [found.get(name) for name in ("p50_s", "p90_s", *(name for name, _ in LONG_S))]
 
@@ -160,10 +159,9 @@ def asking(job_id: str) -> str:
 
 
 def forecast_of(stands: Stands) -> StartForecastRow | None:
-    """Return the latest start forecast of a job. For a waiting job it is conditioned on the job
-    still waiting now, and no quantile lies beyond the latest start by time limits. That bound
-    exists before any future was simulated.
-    """
+    """Return the latest start forecast of a job. For a waiting job, it takes into account that the
+    job still waits, and no quantile is later than the latest start by time limits. If no future was
+    simulated yet, the forecast has only that latest start."""
     job, now, forecast, found = stands.row, stands.now, stands.forecast, stands.bound
     if not Phase(job.phase).waits:
         return forecast
@@ -198,9 +196,8 @@ def _not_yet(now: float) -> StartForecastRow:
 
 
 def detail_of(job: JobRow, now: float) -> str:
-    """Return the detail that the backend gave of a job; for a job of a followed Slurm, all of
-    Slurm's reason, a line each.
-    """
+    """Return the text that the backend gave for a job's state. For a job of a followed Slurm,
+    return all of Slurm's reason, one line for each part."""
     return job.detail if job.slurm is None else whole(job.slurm, job.job_id, now)
 
 
@@ -210,11 +207,11 @@ def _overtaken(story: Story) -> Overtaken | None:
 
 
 def _findings(job: JobRow, story: Story, now: float) -> list[Finding]:
-    """Return the reasons why a job is in its state, the present one first, then earlier reasons of
-    its wait by precedence.
+    """Return the reasons for a job's state: the present one first, then earlier reasons for its
+    wait, by precedence.
 
-    Of a job that is over, how it ended comes first, then the last that was decided about it,
-    unless that it waits.
+    For a job that is over, its end comes first, then the last decision about it, unless that was to
+    wait.
     """
     found: dict[Reason, Event] = {}
     for event in story.events:
@@ -253,7 +250,8 @@ def _finding(event: Event) -> Finding:
 
 
 def shares_of(given: Sequence[Decision], partner: str | None, shared_s: float) -> GpusNow | None:
-    """Return with whom a running job has its GPUs now; None where nothing gave it any."""
+    """Return with which job a running job shares its GPUs now, after how it got them. Return None
+    where no decision gave it any."""
     if not given:
         return None
     came = given[-1].action is Action.PACK
@@ -262,7 +260,8 @@ def shares_of(given: Sequence[Decision], partner: str | None, shared_s: float) -
 
 
 def _end(job: JobRow, latest: Finding | None) -> Finding:
-    """Return how a job ended, with the values of the decision if the core decided it."""
+    """Return how a job ended, with the values of the decision that ended it, if the core took
+    one."""
     assert job.ended_at is not None
     how = job.state or job.phase
     if latest is not None and latest.reason in (Reason.NOT_STARTED, Reason.LOST):
@@ -271,8 +270,8 @@ def _end(job: JobRow, latest: Finding | None) -> Finding:
 
 
 def values_of(d: Decision | None) -> Mapping[str, Any]:
-    """Return the values of a decision that its sentence names, by the fields of `DecisionValues`;
-    nothing where none is recorded."""
+    """Return the values of a decision that its sentence mentions, by the names of the fields of
+    `DecisionValues`; empty where no decision is recorded."""
     if d is None:
         return {}
     evidence = dict(d.evidence)
@@ -292,7 +291,7 @@ def values_of(d: Decision | None) -> Mapping[str, Any]:
 
 
 def path_step(step: TreeStep) -> PathStep:
-    """Return a step through a packing tree, as it was recorded, as values."""
+    """Return a recorded step through a decision tree (of a pair of jobs) as plain values."""
     if step.ends:
         corrected = step.text.startswith(CORRECTED)
         return PathStep(

@@ -1,4 +1,4 @@
-"""Decisions, times, durations and numbers as a person reads them."""
+"""Decisions, times, durations and numbers as text for people."""
 
 from __future__ import annotations
 
@@ -193,10 +193,11 @@ def how_it_ended(
     gpus: int,
     exit_code: int | None,
 ) -> str:
-    """Return how a job ended, in a sentence without its subject.
+    """Return how a job ended, as a sentence without its subject.
 
     Args:
-        ran_s: seconds that it ran; None: it never did.
+        ran_s: seconds that it ran; None: it never ran.
+        waited_s: seconds that it waited.
     """
     waited = duration(waited_s)
     if phase == Phase.LOST:
@@ -213,8 +214,8 @@ def how_it_ended(
 
 
 class SharesGpus(Protocol):
-    """With whom a job that runs has its GPUs now: for `seconds` with `partner`, None: with nobody.
-    If it `came` to another's, then `to` that job's."""
+    """Whether a running job shares its GPUs now: for `seconds` seconds with the job `partner`
+    (None: with none). If it `came` to GPUs that another job used, `to` is that job."""
 
     @property
     def partner(self) -> str | None: ...
@@ -405,10 +406,10 @@ def clock_time(epoch_s: float, now: float) -> str:
 
 
 def ended(state: str) -> str:
-    """Return how a job ended, to be followed by when: "ran out of memory".
+    """Return how a job ended, as words to be followed by a time: "ran out of memory".
 
     Args:
-        state: state of `features.schema.State`; "": not recorded.
+        state: a state of `features.schema.State`; "": not recorded.
     """
     return _ENDED.get(state, f"ended ({phrase(state)})" if state else "ended")
 
@@ -428,7 +429,7 @@ _ENDED: dict[str, str] = {
 
 
 def act(action: str) -> str:
-    """Return an action in words: "waits", "kept GPUs"."""
+    """Return the words for an action of a decision: "waits", "kept GPUs"."""
     return _ACTS[Action(action)]
 
 
@@ -585,7 +586,7 @@ NEVER = "it cannot start: its virtual cluster has too few GPUs"
 
 
 class NoAnswer(StrEnum):
-    """Why a question has no answer, and the words that say so."""
+    """Reasons why a question has no answer, with the words that say so."""
 
     OVER = "the job is over"
     NOT_LOOKED_AT = "no pass has looked at the job yet"

@@ -1,4 +1,4 @@
-"""One file per policy, and the registry that finds policies by name, the baselines included."""
+"""The scheduling policies, one file for each, and the registry that finds a policy by its name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WHERE = {
 
 
 class Registry(Mapping[str, type[Policy]]):
-    """Policies by name. Each is loaded when it is first asked for."""
+    """Policy classes by name. The module of each is loaded when the policy is first asked for."""
 
     def __init__(self, where: Mapping[str, str]) -> None:
         self._where = dict(where)
@@ -36,7 +36,8 @@ class Registry(Mapping[str, type[Policy]]):
 
 
 def _baselines() -> dict[str, str]:
-    """Return where other systems' policies are; none without that package."""
+    """Return where the policies of other systems (for comparison) are defined, by name; empty where
+    the package `reproductions` is not installed."""
     try:
         found = import_module("reproductions.baselines").BASELINES
     except ModuleNotFoundError:
@@ -50,9 +51,8 @@ MORE = "others' policies, lucid and sjf among them: pip install 'pellucid[reprod
 
 
 def policy_named(name: str) -> type[Policy]:
-    """Return the class of a policy, given by its name or as `module:Class`. Raises
-    UnknownPolicy.
-    """
+    """Return the class of a policy, given by its name or as `module:Class`. Raise UnknownPolicy
+    where there is none."""
     if name in POLICIES:
         return POLICIES[name]
     if ":" not in name:
@@ -71,5 +71,6 @@ def build(
     cluster: ClusterSpec = NO_CLUSTER,
     predictors: Predictors = NO_PREDICTORS,
 ) -> Policy:
-    """Return a new policy, given by name. Raises UnknownPolicy."""
+    """Return a new policy, given by its name or as `module:Class`. Raise UnknownPolicy where there
+    is none."""
     return policy_named(name)(settings, cluster, predictors)

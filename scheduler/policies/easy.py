@@ -1,14 +1,15 @@
-"""EASY backfill, as batch systems run it: arrival order, a reservation for the head of the line.
+"""EASY backfill, as batch systems run it: arrival order, with a reservation for the head of the
+queue.
 
-Jobs behind the head may start when they do not delay it by what their time limits promise
-(Lifka, JSSPP 1995; Mu'alem and Feitelson, TPDS 2001). This is how Slurm's backfill treats the
-first job it cannot start.
+Jobs behind the head may start if, by their time limits, they do not delay it (Lifka, JSSPP 1995;
+Mu'alem and Feitelson, TPDS 2001). Slurm's backfill treats the first job that it cannot start in
+this way.
 
-Backfill needs to know when jobs are over at the latest. A job without a limit is taken to run for
-`default_limit_s` where that is set. Where it is not, for as long as its user's last two jobs did on
-average, and once it has run longer, for twice as long as it has (Tsafrir, Etsion and Feitelson,
-"Backfilling using system-generated predictions rather than user runtime estimates", TPDS 2007): any
-fixed bound that most jobs keep is days, and with it nothing is backfilled.
+Backfill needs a latest end for each job. A job without a limit is expected to run for
+`default_limit_s`, where that is set. Otherwise it is expected to run for the mean of its user's
+last two durations and, once it has run longer, for twice as long as it has run (Tsafrir, Etsion and
+Feitelson, "Backfilling using system-generated predictions rather than user runtime estimates", TPDS
+2007). A fixed bound that most jobs keep would be days long, and with it no job is backfilled.
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ class EasySettings(PolicySettings):
 
 @dataclass(slots=True, kw_only=True)
 class EasyMemory:
-    """How long the last two jobs of each user ran, seconds."""
+    """A plain record of how long the last two jobs of each user ran, seconds."""
 
     last_two: dict[str, tuple[float, float]]
 
 
 class EasyLearned(Learned):
-    """What `easy` remembers from turn to turn."""
+    """What the policy `easy` remembers between turns (rounds of decisions on a queue): its
+    `EasyMemory`."""
 
     Memory = EasyMemory
 
@@ -142,8 +144,8 @@ class Easy(Policy):
         return 0.0 if run.job.time_limit_s or self.default_limit_s else elapsed
 
     def _free_in(self, placement: Placement, runs: list[Run], now: float) -> float:
-        """Return the seconds until all runs on the GPUs of a placement are over, by their
-        limits; 0 where none is there."""
+        """Return the seconds until all runs on the GPUs of a placement have ended, by their limits;
+        0 where no job runs on them."""
         wanted = dict(placement)
         return max(
             (
@@ -158,11 +160,9 @@ class Easy(Policy):
     def _spared(
         self, turn: Turn, placement: Placement, runs: list[Run], shadow_s: float
     ) -> Placement:
-        """Return a placement with as many GPUs on the same nodes, but on those that become free
-        last within `shadow_s` seconds. GPUs that are free now stay available for other jobs.
-
-        What is free now is then left to the jobs behind.
-        """
+        """Return a placement with as many GPUs on the same nodes as `placement`, chosen among those
+        free within `shadow_s` seconds so that the last to become free are taken. GPUs that are free
+        now are then left to the jobs behind."""
         spared: Placement = []
         for node, mask in placement:
             parts = [(0.0, turn.pool.open_on(node))]

@@ -1,4 +1,5 @@
-"""First in, first out, with head-of-line blocking; and its variant that skips what does not fit."""
+"""First in, first out, with head-of-line blocking; and a variant that skips jobs that do not
+fit."""
 
 from __future__ import annotations
 
@@ -7,13 +8,14 @@ from scheduler.core.turn import Turn
 
 
 class Fifo(Policy):
-    """Arrival order; the first job that does not fit holds up the rest."""
+    """The policy `fifo`: jobs start in arrival order, and the first that does not fit holds up the
+    rest."""
 
     name = "fifo"
 
 
 class FifoSkip(Policy):
-    """Arrival order. A job that does not fit lets later ones pass."""
+    """A variant of `fifo`: jobs start in arrival order, and one that does not fit is skipped."""
 
     name = "fifo-skip"
 

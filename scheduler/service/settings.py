@@ -346,6 +346,12 @@ class Settings(BaseSettings):
         return self.backend == "slurm"
 
     @property
+    def judges(self) -> bool:
+        """Return whether this service can have candidates judged and promoted: the pipeline's
+        parameters are there, and a folder for the champion."""
+        return self.bundle is not None and self.params is not None and self.params.is_file()
+
+    @property
     def one_account(self) -> bool:
         """Return whether jobs of all users would run in the service's account, so that each
         could read and change the others', and the service's own database."""

@@ -1,9 +1,8 @@
-"""The judge works out again how much of a job's duration counts in its place."""
+"""The judge works out again which mean duration counts in a job's place."""
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from typing import Any
 
 import pytest
@@ -33,55 +32,46 @@ BELIEVED = {
 }
 
 
-def recorded(counted_s: float = 6 * HOUR) -> Moment:
-    """What is recorded of jobs that wait behind one, under an order by their curves."""
-    chosen: dict[str, Any] = {"counted_s": counted_s, "long_s": 5400.0}
-    policy = pellucid(max_wait_s=1e9, predict_again_s=0.0, **chosen)
+def recorded() -> Moment:
+    """What is recorded of jobs that wait behind one."""
+    policy = pellucid(max_wait_s=1e9, predict_again_s=0.0)
     desk = Desk(policy, cluster_of(gpus=8), TableEstimator("given", BELIEVED, default=600.0))
     desk.core.keeps_receipts = True
     found = list(desk.submit(a_job("holds", gpus=8, user="u")))
     found += desk.submit(*(a_job(name, gpus=4, user="u") for name in BELIEVED), now=1.0)
-    moment = Moment({"settings": list(chosen.items())})
+    moment = Moment({"settings": []})
     for decision in found:
         body = json.loads(json.dumps(encode(decision)))
         moment.by_job.setdefault(decision.job_id, []).append({"at": decision.time, "body": body})
     return moment
 
 
-@pytest.mark.parametrize("counted_s", [60.0, HOUR, 6 * HOUR, 1e6])
-def test_what_counts_is_what_the_recorded_durations_say(counted_s: float) -> None:
-    moment = recorded(counted_s)
+def test_what_counts_is_what_the_recorded_durations_say() -> None:
+    moment = recorded()
     told = {name: dict(rows[-1]["body"]["evidence"]) for name, rows in moment.by_job.items()}
     assert {name for name, one in told.items() if "counts_s" in one} >= BELIEVED.keys() - {"says"}
     assert {name: why for name in BELIEVED if (why := counted(moment, name))} == {}
 
 
-def longer_ones_whole(curve: Curve, most_s: float) -> float:
-    return curve.expected()
+def the_longest_left_out(curve: Curve, elapsed_s: float = 0.0) -> float:
+    return sum(curve.points[:-1]) / (len(curve.points) - 1)
 
 
-def longer_ones_left_out(curve: Curve, most_s: float) -> float:
-    first = bisect_right(curve.points, most_s)
-    return sum(curve.points[:first]) / len(curve.points)
+def one_too_many(curve: Curve, elapsed_s: float = 0.0) -> float:
+    return sum(curve.points) / (len(curve.points) + 1)
 
 
-def one_too_many(curve: Curve, most_s: float) -> float:
-    return sum(min(one, most_s) for one in curve.points) / (len(curve.points) + 1)
+def the_median(curve: Curve, elapsed_s: float = 0.0) -> float:
+    return curve.points[len(curve.points) // 2]
 
 
-def the_median(curve: Curve, most_s: float) -> float:
-    return min(curve.points[len(curve.points) // 2], most_s)
+def six_hours_at_most(curve: Curve, elapsed_s: float = 0.0) -> float:
+    return sum(min(one, 6 * HOUR) for one in curve.points) / len(curve.points)
 
 
 @pytest.mark.parametrize(
-    "wrong", [longer_ones_whole, longer_ones_left_out, one_too_many, the_median]
+    "wrong", [the_longest_left_out, one_too_many, the_median, six_hours_at_most]
 )
 def test_a_mean_that_is_miscounted_is_found(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Curve, "within", wrong)
+    monkeypatch.setattr(Curve, "expected", wrong)
     assert "by the durations recorded" in counted(recorded(), "plain")
-
-
-def test_a_chance_of_another_duration_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    chance = Curve.chance
-    monkeypatch.setattr(Curve, "chance", lambda curve, seconds: chance(curve, 3 * HOUR))
-    assert "a chance of" in counted(recorded(), "plain")

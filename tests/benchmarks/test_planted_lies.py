@@ -433,7 +433,7 @@ LIES: dict[str, tuple[str, Lie]] = {
     "two terms wrong that cancel": ("order", _order_in_two),
     "a debit for waiting": ("order", _words("place", "for waiting -", "for waiting +")),
     "a term in another unit": (
-        "order", _words("place", r"(on|most) \+(\d+) (s|min|h)", r"\1 +\2 d")),
+        "order", _words("place", r"(on|mean) \+(\d+) (s|min|h)", r"\1 +\2 d")),
     "a place of 0.4 s later": ("order", _put("at", lambda at: at - 0.4)),
     "what the model says as how long it runs": ("order", _renamed),
     "two numbers of one model": ("order", _belief_words("would say .+?:", "would say 9 d:")),
@@ -624,13 +624,11 @@ def test_a_mean_that_the_recorded_durations_do_not_give_is_found(answers: list[A
     found = []
     for a in answers:
         moment = deepcopy(a.moment)
-        moment.genesis = {**moment.genesis, "settings": [*moment.settings.items()]}
-        moment.genesis["settings"].append(("counted_s", 21_600.0))
         rows = [r for r in moment.by_job[a.job_id] if r["body"].get("receipt")]
         if not rows or "p90_s" not in dict(rows[-1]["body"]["evidence"]):
             continue
         body = rows[-1]["body"]
-        miscounted = ["counts_s", moment.last(a.job_id, "estimate_s")], ["counts_odds", 0.5]
-        body["evidence"] = [*body["evidence"], *miscounted]
+        told = [one for one in body["evidence"] if one[0] != "counts_s"]
+        body["evidence"] = [*told, ["counts_s", moment.last(a.job_id, "estimate_s")]]
         found.append(CHECKS["order"](replace(a, moment=moment)))
     assert any("by the durations recorded" in why for why in found), found

@@ -1,1 +1,1 @@
-"""The embedded trace: a generator with a stated process."""
+"""The built-in trace: a generator of synthetic jobs by a documented random process."""

@@ -1,4 +1,4 @@
-"""What a synthetic trace is made from: virtual clusters, sizes, shares, seeds."""
+"""The configuration of a synthetic trace: virtual clusters, sizes, shares and seeds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ DAY_S = 86_400
 
 
 class SyntheticError(TraceError):
-    """Raised for a configuration that no trace can satisfy; the message names field, value and
-    remedy.
-    """
+    """Raised for a configuration that no trace can satisfy. The message names the field, its value
+    and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +20,10 @@ class Vc:
     """A virtual cluster.
 
     Attributes:
-        name: as it appears in the trace.
-        nodes: nodes it owns.
+        name: name of the virtual cluster in the trace.
+        nodes: number of its nodes.
         share: share of the submitted jobs, relative to the other VCs.
-        load: offered load, submitted GPU-seconds over GPUs x seconds of the trace.
+        load: offered load: submitted GPU-seconds / (GPUs x seconds of the trace).
     """
 
     name: str
@@ -35,23 +34,26 @@ class Vc:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticConfig:
-    """What to generate. Checked when made; raises SyntheticError naming field and value.
+    """The configuration of a synthetic trace. Creating one with an impossible value raises
+    SyntheticError, which names field and value.
 
     Attributes:
-        jobs, days, users: sizes of the trace.
+        jobs, days, users: number of jobs, of days and of users.
         vcs: the virtual clusters.
         start: first day; times are UTC and taken as the cluster's local time.
         gpus_per_node, gpu_memory_mib: the hardware.
         seed: seed of everything. The same seed gives the same trace, bit for bit.
         labels_seed: seed of job names, workloads and profiles alone, derived from `seed` when None.
             Changing it changes nothing else: times, sizes, users, durations and states stay.
-        jobs_per_template: jobs per recurring script.
-        user_skew: spread of the log activity of users.
-        away_share: templates that run outside their user's home VC.
-        bursts_per_week, burst_jobs: sweeps of one-GPU jobs within the hour, fewest and most jobs.
-        median_duration_s: median of all jobs, about; VCs differ around it.
-        max_duration_s: no job runs longer; durations bend below it.
-        failed_share, cancelled_share: of all jobs; the rest completes.
+        jobs_per_template: mean number of jobs per template (recurring script).
+        user_skew: standard deviation of the logarithm of users' activity.
+        away_share: share of templates (recurring scripts) that run outside their user's home VC.
+        bursts_per_week, burst_jobs: number per week of bursts (many one-GPU jobs within an hour),
+            and their fewest and most jobs.
+        median_duration_s: median duration of all jobs, approximately; VCs differ around it.
+        max_duration_s: longest duration that a job can have; durations approach it smoothly.
+        failed_share, cancelled_share: share of all jobs that fail, and that are cancelled; the rest
+            completes.
     """
 
     name: str
@@ -112,7 +114,7 @@ def default_config(scale: str = "demo", seed: int = 0) -> SyntheticConfig:
     """Return a configuration: `demo` (6,000 jobs, 240 GPUs), `small` (600, for tests), `large`
     (1,000,000, 4,688 GPUs).
 
-    Raises SyntheticError for another scale.
+    Raises SyntheticError for any other scale.
     """
     demo = SyntheticConfig(
         name="demo",

@@ -1,12 +1,14 @@
-"""The trace that comes with Pellucid: synthetic, seeded, calibrated to published statistics.
+"""Generates the trace that comes with Pellucid: synthetic, seeded, calibrated to published
+statistics.
 
     from pipeline.traces.synthetic.generate import default_config, generate, write
     table = generate(default_config("demo"))        # pyarrow.Table in TRACE_SCHEMA
 
-`python -m pipeline.traces.synthetic.generate` compares it with the published figures, and
-writes it as a dataset (`--out DIR`).
+`python -m pipeline.traces.synthetic.generate` compares it with the published figures, and writes it
+as a dataset (`--out DIR`).
 
-`duration_s` is the exclusive running time; start and end are null, for a simulator decides them.
+`duration_s` is the running time on GPUs of its own; start and end are null, because a simulator
+decides them.
 """
 
 from __future__ import annotations
@@ -55,9 +57,8 @@ def generate(config: SyntheticConfig) -> pa.Table:
 
 
 def digest(table: pa.Table) -> str:
-    """Return the SHA-256 of a table's content, whatever its chunks and whichever library wrote
-    it.
-    """
+    """Return the SHA-256 of a table's content. It does not depend on the table's chunks, nor on the
+    library that wrote it."""
     sha = hashlib.sha256()
     for name in table.column_names:
         column = table[name]
@@ -73,8 +74,9 @@ def digest(table: pa.Table) -> str:
 def write(config: SyntheticConfig, out: Path) -> pa.Table:
     """Generate the trace and write it as a dataset (`pipeline.traces.dataset`). Return the table.
 
-    `provenance.json` holds the configuration with its seed and a digest, `summary.json` what an
-    ingested trace's does and the statistics. An older dataset there is replaced as a whole.
+    `provenance.json` holds the configuration with its seed and a digest; `summary.json` holds the
+    counts of an ingested trace, and the statistics. An older dataset at `out` is replaced as a
+    whole.
 
     Raises:
         SyntheticError: see `generate`.

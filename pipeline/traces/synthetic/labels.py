@@ -1,10 +1,11 @@
 """Job names and workload profiles of the synthetic trace, drawn independently of durations.
 
-The functions here are given the number of templates and which template each job belongs to,
-never a duration, a user, a gang size or a state: what they draw can tell nothing about them.
+The functions here get the number of templates (recurring scripts) and the template of each job,
+never a duration, a user, a number of GPUs or a state. So names and profiles cannot reveal anything
+about these.
 
-The profiles are smooth functions of model family, size and batch, made up for this trace to lie
-in plausible ranges; they come from no measurement.
+The profiles are smooth functions of model family, size and batch, invented for this trace, in
+plausible ranges; they come from no measurement.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from pipeline.traces.synthetic.process import STATES, Drawn, Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family of models and how it loads one GPU.
+    """A family of models, and the load that it puts on one GPU.
 
     Attributes:
         models: (name, size relative to the family's usual member).
-        datasets: what it is trained on.
+        datasets: names of data sets that it is trained on.
         batches: batch sizes per GPU in use.
         util_pct: GPU utilisation when the batch is large.
-        half_batch: batch at which a member of size 1 reaches about two thirds of it.
+        half_batch: batch size at which a member of size 1 reaches about two thirds of `util_pct`.
         traffic: memory utilisation as a share of GPU utilisation.
-        base_mib, sample_mib: memory at batch 0, and per sample, of a member of size 1.
+        base_mib, sample_mib: memory of a member of size 1: at batch size 0, and per sample, MiB.
     """
 
     models: tuple[tuple[str, float], ...]
@@ -191,7 +192,8 @@ MEMORY_PER_CPU_MIB = 8192
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """One element per job; utilisation in percent, memory in MiB per GPU."""
+    """Names, workloads and profiles of jobs, one element per job; utilisation in percent, memory in
+    MiB per GPU."""
 
     name: pa.Array
     model: pa.DictionaryArray
@@ -249,9 +251,9 @@ def draw_labels(seed: int, templates: int, template: Ints, gpu_memory_mib: float
     """Return names and profiles of jobs in order of submission.
 
     Args:
-        seed: of these labels alone.
-        templates: how many there are.
-        template: the template of each job.
+        seed: seed of these labels; nothing else of the trace depends on it.
+        templates: number of templates (recurring scripts).
+        template: number of the template of each job.
         gpu_memory_mib: memory of one GPU, which profiles stay below.
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
@@ -321,7 +323,7 @@ def profile(
     each.
 
     Utilisation rises with the work per step, size x batch, and saturates; memory is linear in the
-    batch and bends smoothly below what the GPU has.
+    batch, and approaches the memory of the GPU smoothly.
     """
     column = {
         field: np.array([float(getattr(f, field)) for f in FAMILIES])[family]
@@ -348,9 +350,8 @@ def _names(
     batch: Ints,
     amp: NDArray[np.bool_],
 ) -> pa.Array:
-    """Return a name for each run. Script, model, dataset and project are those of its template;
-    hyperparameters and counter are its own.
-    """
+    """Return a name for each run of a job. Script, model, data set and project in it are those of
+    the job's template; hyperparameters and counter differ between runs."""
     templates, n = len(model), len(template)
     verb = (rng.random(templates) * len(VERBS)).astype(np.int64)
     tag = (rng.random(templates) * len(TAGS)).astype(np.int64)
@@ -386,7 +387,7 @@ def _names(
 
 
 def _nth(template: Ints) -> Ints:
-    """Return, for each element, how many earlier elements are equal to it."""
+    """Return, for each element of `template`, how many earlier elements are equal to it."""
     order = np.argsort(template, kind="stable")
     ordered = template[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -397,9 +398,7 @@ def _nth(template: Ints) -> Ints:
 
 
 def _padded(rows: list[list[int]]) -> Ints:
-    """Return rows of unequal length as one array, (rows, longest), padded with 0 that is never
-    read.
-    """
+    """Return rows of unequal length as one array, (rows, longest). The padding is 0."""
     table = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
     for index, row in enumerate(rows):
         table[index, : len(row)] = row

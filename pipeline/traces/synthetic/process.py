@@ -1,11 +1,11 @@
-"""Who submits what, when, and how long it runs: the process behind the synthetic trace.
+"""The random process of the synthetic trace: who submits which job, when, and how long it runs.
 
-Jobs come in sessions: a user picks one of their templates and submits it a few times in a row,
-or, in a burst, hundreds of times within the hour. A template has its own typical duration, GPU
-count and weeks of activity. Everything is drawn in arrays, no loop runs over jobs.
+Jobs come in sessions: a user picks a template (one of their recurring scripts) and submits it a few
+times in a row, or, in a burst, hundreds of times within the hour. A template has its own typical
+duration, GPU count and weeks of activity. Everything is drawn in arrays, no loop runs over jobs.
 
-Only `random` and `standard_normal` of PCG64 are used and every result is rounded to what the
-trace stores, so that the same seed gives the same trace on every machine.
+Only `random` and `standard_normal` of PCG64 are used and every result is rounded to what the trace
+stores, so that the same seed gives the same trace on every machine.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ CANCEL_BY_DURATION = 0.5  # logit of being cancelled, per unit of standardised l
 
 @dataclass(frozen=True, slots=True)
 class Templates:
-    """Recurring scripts, one element each.
+    """Templates (recurring scripts of users): each array has one element per template.
 
     Attributes:
         user, vc: owner and virtual cluster, as indices.
-        gpus: usual gang size.
-        log_duration: typical log duration before calibration.
-        noise: spread of the log duration between runs.
-        first_s, last_s: when it is in use, seconds since the start of the trace.
+        gpus: usual number of GPUs.
+        log_duration: typical logarithm of the duration, before calibration.
+        noise: standard deviation of the log duration between runs.
+        first_s, last_s: when the template is in use, seconds since the start of the trace.
         weight: share of its virtual cluster's sessions.
     """
 
@@ -82,14 +82,15 @@ class Templates:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The jobs in order of submission, one element each, with what a trace does not tell.
+    """The generated jobs, in order of submission: each array has one element per job. Some of the
+    fields are not in the trace.
 
     Attributes:
-        user, vc, template, session: indices.
+        user, vc, template, session: indices of the job's user, VC, template and session.
         burst: whether the job belongs to a burst.
-        gpus: gang size.
+        gpus: number of GPUs.
         submit_s: whole seconds since the start of the trace.
-        duration_s: whole seconds the job runs exclusively.
+        duration_s: whole seconds that the job runs on GPUs of its own.
         state: index into STATES.
         templates: number of templates.
     """
@@ -107,9 +108,8 @@ class Drawn:
 
 
 def draw(config: SyntheticConfig) -> Drawn:
-    """Draw the jobs of a trace at random, and return them. Raise SyntheticError when a VC's load
-    cannot be reached.
-    """
+    """Draw the jobs of a trace at random, and return them. Raise SyntheticError if the configured
+    load of a VC cannot be reached."""
     streams = np.random.SeedSequence(config.seed).spawn(4)
     who, when, size, how_long = (np.random.Generator(np.random.PCG64(s)) for s in streams)
     templates = _templates(config, who)
@@ -192,9 +192,8 @@ def _templates(config: SyntheticConfig, rng: np.random.Generator) -> Templates:
 
 
 def _sizes_for(config: SyntheticConfig, vc: Ints, weight: Floats, score: Floats) -> Ints:
-    """Return gang sizes in GPUs, by rank of `score` within each VC, such that each size gets
-    the intended share of submissions (`weight`).
-    """
+    """Return the number of GPUs of each template. Within each VC, templates with a higher `score`
+    get more GPUs, and each size gets its intended share of the submissions (`weight`)."""
     edges = np.cumsum(SIZE_WEIGHTS) / SIZE_WEIGHTS.sum()
     gpus = np.empty(len(vc), dtype=np.int64)
     for index in range(len(config.vcs)):
@@ -207,7 +206,7 @@ def _sizes_for(config: SyntheticConfig, vc: Ints, weight: Floats, score: Floats)
 
 
 def _fit(config: SyntheticConfig, vc: Ints, gpus: Ints) -> Ints:
-    """Return the gang sizes, none above a quarter of its virtual cluster."""
+    """Return the numbers of GPUs, none above a quarter of the job's virtual cluster."""
     quarter = np.array([max(1, v.nodes * config.gpus_per_node // 4) for v in config.vcs])
     largest: Ints = SIZES[np.searchsorted(SIZES, quarter, side="right") - 1]
     return np.minimum(gpus, largest[vc])
@@ -216,9 +215,8 @@ def _fit(config: SyntheticConfig, vc: Ints, gpus: Ints) -> Ints:
 def _submissions(
     config: SyntheticConfig, templates: Templates, rng: np.random.Generator
 ) -> tuple[Ints, Ints, NDArray[np.bool_], Ints]:
-    """Return (template, session, burst, submit_s) of exactly `config.jobs` jobs, by submit
-    time.
-    """
+    """Return (template, session, burst, submit_s) of exactly `config.jobs` jobs, in order of submit
+    time."""
     bursts = round(config.bursts_per_week * config.days / 7)
     low, high = config.burst_jobs
     burst_size = (low + (high - low + 1) * rng.random(bursts)).astype(np.int64)
@@ -250,14 +248,15 @@ def _submissions(
 
 
 def _expected(templates: Templates) -> Floats:
-    """Return ln(a template's duration over the median one); 0 for those below the median."""
+    """Return, for each template, ln(its duration / the median template's); 0 for those below the
+    median."""
     return np.maximum(templates.log_duration - np.median(templates.log_duration), 0.0)
 
 
 def _burst_weights(templates: Templates) -> Floats:
-    """Return how likely each template makes a sweep: only those of one GPU and middling
-    duration, or else all. Hundreds of long jobs would never end.
-    """
+    """Return the relative probability of each template to be submitted in a burst. Only templates
+    of one GPU and middling duration have one, or all if there are none: a burst of long jobs would
+    never end."""
     low, high = np.quantile(templates.log_duration, [0.3, 0.8])
     fits = (templates.log_duration >= low) & (templates.log_duration <= high)
     weight = templates.weight * (fits & (templates.gpus == 1))
@@ -272,8 +271,13 @@ def _expand(
     bursts: int,
     rng: np.random.Generator,
 ) -> tuple[Ints, Ints, NDArray[np.bool_], Ints]:
-    """Return (template, session, burst, submit_s) of every job of the sessions, of which the
-    first `bursts` are bursts. Jobs past the end of the trace are dropped.
+    """Return (template, session, burst, submit_s) of every job of the sessions. Jobs after the end
+    of the trace are dropped.
+
+    Args:
+        template: template of each session.
+        size: number of jobs of each session.
+        bursts: number of bursts; they are the first sessions.
     """
     start = _in_season(config, templates.first_s[template], templates.last_s[template], rng)
     session = np.repeat(np.arange(len(size)), size)
@@ -293,9 +297,8 @@ def _expand(
 def _in_season(
     config: SyntheticConfig, first_s: Floats, last_s: Floats, rng: np.random.Generator
 ) -> Floats:
-    """Return random times between first and last, in seconds, more of them at busy hours of the
-    day and days of the week.
-    """
+    """Return a random time between each `first_s` and `last_s`, in seconds. Busy hours of the day
+    and days of the week get more of them."""
     hour = np.arange(config.days * 24)
     weekday = (config.start.weekday() + hour // 24) % 7
     intensity = HOURS[hour % 24] * WEEKDAYS[weekday]
@@ -312,7 +315,8 @@ def _gangs(
     burst: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> Ints:
-    """Return gang sizes in GPUs: the template's, at times half or twice as many; 1 in bursts."""
+    """Return the number of GPUs of each job: usually the template's, sometimes half or twice as
+    many; 1 in bursts."""
     gpus = templates.gpus[template]
     changed = rng.random(len(gpus))
     gpus = np.where(changed < 0.05, np.maximum(gpus // 2, 1), gpus)
@@ -323,8 +327,11 @@ def _gangs(
 def _outcomes(
     config: SyntheticConfig, natural: Floats, session: Ints, rng: np.random.Generator
 ) -> tuple[Ints, Floats]:
-    """Return (state, log duration) of each job. Failures come in sessions and end early; long
-    jobs are cancelled more often.
+    """Return (state, log duration) of each job. Failed jobs come together in sessions and end
+    early; long jobs are cancelled more often.
+
+    Args:
+        natural: log durations of the jobs if they completed.
     """
     n = len(natural)
     natural = natural - np.median(natural) + np.log(config.median_duration_s * 1.5)
@@ -356,12 +363,10 @@ def _outcomes(
 def _calibrate(
     config: SyntheticConfig, log_duration: Floats, vc: Ints, gpus: Ints, rng: np.random.Generator
 ) -> Ints:
-    """Return durations in whole seconds, with the median and every VC's offered load as
-    configured.
+    """Return durations in whole seconds, with the median and every VC's offered load as configured.
 
-    Above its VC's median the log duration is stretched by one exponent per VC, below it compressed
-    by a fixed one. Both are monotone: the order of durations within a VC, and so what predicts it,
-    is untouched.
+    Log durations above the VC's median are multiplied by one exponent per VC, those below by a
+    fixed one. Both keep the order of durations within a VC, and so how well it can be predicted.
     """
     offset = VC_SIGMA * rng.standard_normal(len(config.vcs))
     duration = np.empty(len(vc))
@@ -383,9 +388,11 @@ def _calibrate(
 
 
 def _stretched(config: SyntheticConfig, middle: float, exponent: float, excess: Floats) -> Floats:
-    """Return seconds for a log duration that exceeds the median's, `middle`, by `excess`.
+    """Return durations in seconds. `middle` is the log of the median duration, `excess` how far the
+    log duration of each job is above it, which is multiplied by `exponent`.
 
-    Bends below the longest duration instead of being cut there, which would pile up jobs on it.
+    Durations approach the longest one smoothly. If they were cut there, many jobs would have
+    exactly that duration.
     """
     log_duration = middle + np.where(excess > 0, exponent, SHORT_EXPONENT) * excess
     seconds = np.exp(np.minimum(log_duration, 30.0))
@@ -395,9 +402,8 @@ def _stretched(config: SyntheticConfig, middle: float, exponent: float, excess: 
 def _exponent(
     config: SyntheticConfig, spec: Vc, middle: float, excess: Floats, gpus: Ints
 ) -> float | None:
-    """Return the exponent with which durations are stretched so that the jobs make the configured
-    load. Return None if no exponent in `STRETCH` does.
-    """
+    """Return the exponent by which durations are stretched so that the jobs of a VC make its
+    configured load. Return None if no exponent within `STRETCH` does."""
     capacity = spec.nodes * config.gpus_per_node * config.days * DAY_S
 
     def load(exponent: float) -> float:

@@ -1,6 +1,7 @@
-"""The synthetic trace compared with published statistics, and the search for leaks in it.
+"""Compares the synthetic trace with published statistics, and searches it for leaks (names or
+profiles that reveal durations).
 
-Published figures are quoted with their source; no row of a public trace is read or drawn.
+Published figures are quoted with their source; no row of a public trace is used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ HASH_BUCKETS = 128
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One statistic as published: text for Helios (all four clusters), its Venus, and Philly."""
+    """One published statistic: its values, as text, for Helios (all four clusters), for its cluster
+    Venus, and for Philly."""
 
     key: str
     text: str
@@ -149,9 +151,11 @@ PUBLISHED = (
 
 
 def statistics(table: pa.Table) -> dict[str, float]:
-    """Return the statistics that are published of GPU clusters, for a trace in TRACE_SCHEMA.
+    """Return, for a trace in TRACE_SCHEMA, the statistics that are published for GPU clusters:
+    {key: value}.
 
-    Keys end in their unit; `*_gpu_pct` are shares of GPU-time, other `*_pct` shares of jobs.
+    Keys end in the unit of the value; `*_gpu_pct` are shares of GPU-time, other `*_pct` shares of
+    jobs.
     """
     duration, gpus = _numbers(table, "duration_s"), _numbers(table, "gpus")
     gpu_s = duration * gpus
@@ -184,7 +188,8 @@ def statistics(table: pa.Table) -> dict[str, float]:
 
 
 def offered_load(config: SyntheticConfig, table: pa.Table) -> dict[str, float]:
-    """Return the GPU-seconds submitted to each VC over its GPUs x the seconds of the trace."""
+    """Return the offered load of each VC: submitted GPU-seconds / (its GPUs x seconds of the
+    trace)."""
     gpu_s = _numbers(table, "duration_s") * _numbers(table, "gpus")
     vcs = np.asarray(table["vc"].cast(pa.string()).to_pylist())
     return {
@@ -198,9 +203,11 @@ def offered_load(config: SyntheticConfig, table: pa.Table) -> dict[str, float]:
 
 
 def profile_leak(jobs: Drawn, table: pa.Table) -> dict[str, tuple[float, float]]:
-    """Return (Spearman, p) of each profile column with duration across templates, by their means.
+    """Return, for each profile column, (Spearman correlation with the duration, p value) across
+    templates (recurring scripts), by the means of each template.
 
-    Templates, not jobs, are what is drawn independently: two jobs of one template share both.
+    Templates are drawn independently of each other, jobs are not: two jobs of one template have
+    similar profiles and durations.
     """
     runs = np.bincount(jobs.template, minlength=jobs.templates)
     used = runs > 0
@@ -217,12 +224,12 @@ def profile_leak(jobs: Drawn, table: pa.Table) -> dict[str, tuple[float, float]]
 
 
 def name_leak(jobs: Drawn, table: pa.Table) -> tuple[float, int]:
-    """Return Spearman's correlation, and the number of jobs, of a model that sees only what a
-    job's name adds to its template's.
+    """Return (Spearman correlation of predicted and true durations, number of jobs) of a model that
+    knows of a job only the part of its name that differs within its template.
 
     Hashed tokens of the name, without those that all runs of the template share, are fitted by
-    ridge regression to the log duration relative to the template's mean; on half the templates,
-    and judged on the other half.
+    ridge regression to the log duration relative to the template's mean. The model is fitted on
+    half of the templates and tested on the other half.
     """
     names = table["name"].to_pylist()
     log_duration = np.log(jobs.duration_s)
@@ -248,9 +255,8 @@ def name_leak(jobs: Drawn, table: pa.Table) -> tuple[float, int]:
 
 
 def history_signal(jobs: Drawn) -> float:
-    """Return Spearman's correlation of a job's duration with that of the template's run before
-    it.
-    """
+    """Return the Spearman correlation of a job's duration with that of the previous run of its
+    template."""
     order = np.argsort(jobs.template, kind="stable")  # stable: by submission within a template
     again = jobs.template[order][1:] == jobs.template[order][:-1]
     duration = jobs.duration_s[order]
@@ -261,7 +267,7 @@ def history_signal(jobs: Drawn) -> float:
 
 
 def comparison(table: pa.Table) -> str:
-    """Return a Markdown table of the published statistics and this trace's."""
+    """Return a Markdown table of published statistics beside those of this trace."""
     ours = statistics(table)
     lines = [
         "| statistic | Helios | Helios Venus | Philly | this trace | source |",
@@ -275,7 +281,7 @@ def comparison(table: pa.Table) -> str:
 
 
 def leak_table(config: SyntheticConfig, seeds: int) -> str:
-    """Return a Markdown table of the leak checks over that many seeds."""
+    """Return a Markdown table of the leak checks for `seeds` different seeds of the trace."""
     rows: dict[str, list[float]] = {column: [] for column in PROFILE_COLUMNS}
     small: dict[str, int] = dict.fromkeys(PROFILE_COLUMNS, 0)
     names, history = [], []

@@ -2,8 +2,8 @@
 
 All processes that an attempt starts stay in its group, whatever session, parent or environment they
 take, and can be killed together. Processes that it has others start (`systemd-run --user`, at,
-cron, ssh to this host) are not in it. Standard library only, because the zygote runs without
-site-packages.
+cron, ssh to this host) are not in it. Standard library only, because the process that forks jobs
+(`shim`) runs without site-packages.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ acknowledgements.
     attempts/NAME/over     how it ended; nothing more comes of it
     output/NAME.log        what it wrote
 
-Standard library only: the zygote runs without site-packages.
+Standard library only: the process that forks jobs (`shim`) runs without site-packages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes that a waiting job could be given, and how a copy of the core gets them."""
+"""Changes that a waiting job could be given, and how they are made in a copy of the core."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from scheduler.explain.whatif.trial import Alteration
 
 
 class NotPossible(ValueError):
-    """Raised where the job cannot be changed so; one line that says why."""
+    """Raised where a job cannot be changed as asked; the message is one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a job.
+    """A change of a waiting job.
 
     Attributes:
-        to: what it asks for instead, by name.
-        first: as if it went before everybody who waits in its virtual cluster.
-        held: it is held; False: it is released; None: neither.
+        to: the fields of its request that change, with their new values.
+        first: whether the job goes before all others that wait in its virtual cluster.
+        held: True: the job is held; False: it is released; None: neither.
     """
 
     to: Mapping[str, Any] = field(default_factory=dict)
@@ -36,9 +36,8 @@ class Change:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Change:
-        """Return the change from plain values, "" for none. NotPossible names a field that cannot
-        be changed.
-        """
+        """Return the change from plain values, where "" means no value. Raise NotPossible for a
+        field that cannot be changed."""
         known = {*TRIED, "first", "held"}
         odd = sorted(set(body) - known)
         if odd:
@@ -64,21 +63,21 @@ class Change:
         return ", ".join(parts)
 
     def job(self, job: Job) -> Job:
-        """Return the job as it would be."""
+        """Return the job with the changed request."""
         return replace(job, **{name: to for name, to in self.to.items() if name in OF_JOB})
 
     @property
     def shape(self) -> bool:
-        """Whether the job itself changes, and not only its place in line."""
+        """Whether the change alters the job itself, and not only its place in its queue."""
         return bool(OF_JOB & self.to.keys())
 
 
 def changed(job_id: str, change: Change, predicted_s: Duration | None = None) -> Alteration:
-    """Return the alteration that changes a waiting job in a copy of the core, or raises
-    NotPossible. It keeps its place by order of arrival.
+    """Return a function that changes a waiting job in a copy of the core. The job keeps its place
+    by order of arrival. The function raises NotPossible where the change cannot be made.
 
     Args:
-        predicted_s: duration believed of what it would be; None: as before.
+        predicted_s: predicted duration of the changed job; None: as before.
     """
 
     def alter(core: Core, now: float) -> None:

@@ -1,10 +1,11 @@
 """Copies of the decision core that can be made repeatedly, and run without consequences.
 
-Pickled once and loaded per copy: a millisecond where a fork costs fifteen. What never changes
-(jobs, profiles, scores) and what only answers questions (predictors, models) is shared between the
-copies; the estimator, which holds the whole history, is left out and replaced by one that answers
-what is already known, and what the policy learned of durations is not added to: nothing is to be
-learned from what was made up.
+The core is pickled once and loaded for each copy, which takes a millisecond where a fork of the
+process would take fifteen. Data that never changes (jobs, profiles, scores), and objects that only
+answer questions (predictors, models), are shared between the copies. The estimator, which holds the
+whole history, is left out: a copy gets one that only repeats earlier predictions. Copies do not
+change what the policy has learned of durations, since nothing is to be learned from simulated
+events.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ _ESTIMATOR, _ORACLE = -1, -2
 
 
 class CoreCopy:
-    """A frozen copy of the core as it is now.
+    """A frozen copy of the core as it is now, from which cores can be made repeatedly.
 
     Args:
-        core: copied; nothing done to a copy reaches it.
-        now: the time it stands at, seconds since the epoch.
+        core: the core that is copied; no change to a copy affects it.
+        now: the present time of the core, seconds since the epoch.
     """
 
     def __init__(self, core: Core, now: float):
@@ -70,7 +71,7 @@ class CoreCopy:
 
 
 class _FixedDistribution(DurationDistribution):
-    """A distribution that learns no more."""
+    """A duration distribution that learns no more, for use in copies of a core."""
 
     def __init__(self, distribution: DurationDistribution):
         self.__dict__ = distribution.__dict__ | {"_ranges": [copy(r) for r in distribution._ranges]}
@@ -78,13 +79,13 @@ class _FixedDistribution(DurationDistribution):
     def learn(
         self, predicted_s: Duration | None, duration_s: float, now: float | None = None
     ) -> None:
-        """Do nothing: what was made up teaches nothing."""
+        """Do nothing, since simulated ends of jobs teach nothing."""
 
     def began(self, job_id: str, predicted_s: Duration, now: float, speed: float = 1.0) -> None:
-        """Do nothing."""
+        """Do nothing, since simulated starts of jobs are not recorded."""
 
     def over(self, job_id: str) -> None:
-        """Do nothing."""
+        """Do nothing, since simulated ends of jobs are not recorded."""
 
 
 class _Pickler(pickle.Pickler):

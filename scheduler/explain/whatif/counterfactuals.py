@@ -1,8 +1,8 @@
-"""What would happen if a waiting job were different: the core is run again, into the same simulated
-futures.
+"""What would happen if a waiting job were different: the core is run again, with the change, into
+the same simulated futures.
 
-Both worlds are drawn alike, so what differs between them is what was changed and nothing else.
-Nothing is claimed that was not seen to happen in them.
+With and without the change, the same random numbers are used, so that the change alone makes the
+difference. An effect is stated only if it occurred in these futures.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ AsShown = Callable[[str, StartForecast], StartForecast]
 
 
 class _Expected(NamedTuple):
-    """What is expected of a job that is changed.
+    """The expected duration of a changed job.
 
     Attributes:
-        predicted: what the core would believe of its duration; None: as before.
-        lasts: how long it is taken to last, within its limit.
-        needs: how long its work takes, with no limit.
-        assumed: what is taken for granted with it.
+        predicted: duration that the core would predict; None: as before.
+        lasts: how long the job is assumed to last, within its time limit.
+        needs: how long its work takes, without a limit.
+        assumed: assumptions behind this, in words.
     """
 
     predicted: Duration | None
@@ -74,9 +74,8 @@ class _Expected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A job whose start moves, by so many seconds at the median over the futures; above 0 is
-    later.
-    """
+    """A job whose start moves: by how many seconds, as the median over the futures. Above 0 is
+    later."""
 
     job_id: str
     owner: str
@@ -85,21 +84,22 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A job as it is and as it would be.
+    """The forecast of a job as it is (`now`) and with a change (`then`).
 
     Attributes:
-        starts_now: it would start at once; decided, not foreseen.
-        gain_s: how much earlier it starts with even odds, `now` beside `then`; below 0 is later.
-        earlier, futures: in how many of the futures it starts earlier.
-        beside: it starts on the GPUs of another job, and shares them; not decided yet: in most of
-            the futures.
-        speed: at which it runs, 1 where its GPUs are its own, at the median; None: nobody knows.
-        guessed: that speed is one of its owner's usual jobs: one of the two was not watched yet.
-        costs_s: how much later it ends than as it is; below 0 is earlier; None: not known.
-        stopped: its time limit would end it, at even odds, before its work is done.
-        moved: others whose start moves by a minute or more.
-        examined: how many others were examined, and `waiting` how many wait.
-        assumed: what was taken for granted.
+        starts_now: whether it would start at once, by a decision of the core instead of a forecast.
+        gain_s: by how many seconds its median start is earlier; below 0: later.
+        earlier, futures: number of futures in which it starts earlier, and of all futures.
+        beside: whether it shares another job's GPUs from its start; without a decision, whether it
+            does in most futures.
+        speed: its median speed, 1 on GPUs of its own; None: unknown.
+        guessed: whether the speed was predicted from the usual profiles of owners' jobs, since one
+            of the two jobs has no profile yet.
+        costs_s: by how many seconds its median end is later; below 0: earlier; None: not known.
+        stopped: whether its time limit would probably end it before its work is done.
+        moved: other jobs whose start moves by a minute or more.
+        examined, waiting: number of other jobs that were examined, and that wait.
+        assumed: assumptions behind this, in words.
     """
 
     change: Change
@@ -123,18 +123,17 @@ class Outcome:
 
     @property
     def costs(self) -> bool:
-        """Whether the job ends later for it. Where that is unknown, whether it has fewer GPUs or
-        shares them.
-        """
+        """Whether the job ends later with the change. If that is unknown: whether it gets fewer
+        GPUs or shares them."""
         if self.costs_s is None:
             return "gpus" in self.change.to or self.beside
         return self.costs_s > MINUTE_S
 
     @property
     def helps(self) -> bool:
-        """Whether the job starts at once, or earlier by a minute or more, and not by chance: in
-        each of the futures, and at all odds near even ones. What its limit would stop is no help.
-        """
+        """Whether the change helps: the job starts at once, or at least a minute earlier and not by
+        chance (in each of the futures, and at all levels near the median). A job that its time
+        limit would stop is not helped."""
         if self.stopped:
             return False
         gain = self.gain_s is not None and self.gain_s >= MINUTE_S and self.futures >= LEAST
@@ -143,8 +142,8 @@ class Outcome:
 
     @property
     def _earlier_near_even_odds(self) -> bool:
-        """Whether `then` is before `now` at each level at which the median of other futures may
-        lie: ranks within two standard deviations of half of them."""
+        """Whether the changed job starts earlier at each level at which the median of further
+        futures may lie: ranks within two standard deviations of the middle."""
         n = len(self.then.starts)
         first = max(0, floor(n / 2 - sqrt(n)))
         pairs = zip(self.now.starts, self.then.starts, strict=True)
@@ -153,15 +152,16 @@ class Outcome:
 
 @dataclass
 class WhatIf:
-    """Answers what would happen after a change.
+    """Answers what would happen after a change of a waiting job.
 
     Args:
-        futures: futures of the core as it stands.
-        predict: duration believed of a job that is asked for differently; None: as before.
-        samples: futures at most.
-        budget_s: processor seconds per question.
-        as_shown: what `now` is; `then` is as much sooner or later as it is in the futures. None:
-            both are what futures alone say.
+        futures: simulated futures of the present core.
+        predict: function that predicts the duration of a job with another request; None: as before.
+        samples: number of futures at most.
+        budget_s: processor seconds for each question.
+        as_shown: function that returns the forecast of the unchanged job that users are shown.
+            `then` differs from it as the two differ in the futures. None: both are those of the
+            futures.
     """
 
     futures: Futures
@@ -180,13 +180,12 @@ class WhatIf:
         others: bool = False,
         budget_s: float | None = None,
     ) -> Outcome:
-        """Return the start of a job as it is and as it would be.
+        """Return the forecast of a job as it is, and with the change. Raise NotPossible where the
+        change cannot be made.
 
         Args:
-            others: also say whose start moves.
-            budget_s: instead of this object's.
-
-        Raises NotPossible.
+            others: also return which other jobs' starts move.
+            budget_s: processor seconds, instead of this object's.
         """
         futures = self.futures
         job = futures.core.jobs[job_id].job
@@ -245,9 +244,8 @@ class WhatIf:
         )
 
     def _is_behind(self, job_id: str, changed: QueuedJob) -> bool:
-        """Return whether a job, before or after the change, stands behind the jobs that are
-        simulated.
-        """
+        """Return whether a job, with or without the change, is so far behind in its queue that some
+        jobs ahead of it are not simulated."""
         as_it_is = self.futures.core.jobs[job_id]
         return any(is_behind(self.futures, one) for one in (as_it_is, changed))
 
@@ -258,8 +256,8 @@ class WhatIf:
         queued: QueuedJob,
         expected: _Expected,
     ) -> Outcome:
-        """Return the outcome for a job in a line too long to be followed, from the work ahead
-        of it."""
+        """Return the outcome of a change for a job in a queue that is too long to be simulated,
+        estimated from the work ahead of it."""
         futures, lasts_s = self.futures, expected.lasts
         stopped = self._is_stopped(futures.core.jobs[job_id].job, change, expected)
         was, then = by_work(futures, futures.core.jobs[job_id], queued)
@@ -299,16 +297,15 @@ class WhatIf:
         return sum(map(len, lines)) - sum(own in line for line in lines)
 
     def suggestions(self, job_id: str, vcs: Iterable[str] = (), *, most: int = 3) -> list[Outcome]:
-        """Return changes by which a waiting job would start sooner. Free changes come first, and
-        among them those that start the job at once. Each was tried: a start at once by a decision
-        of the core, an earlier start in most simulated futures. To be profiled does not count as a
-        start.
+        """Return changes with which a waiting job would start sooner. Changes without a cost come
+        first, and among them those that start the job at once.
 
-        Each was seen to help: at once by a decision of the core, earlier in most futures. A start
-        is of the run: to be profiled is none.
+        Each change was tried: a start at once is a decision of the core, an earlier start occurred
+        in most simulated futures. To be profiled does not count as a start.
 
         Args:
             vcs: other virtual clusters that the job's owner may use.
+            most: how many changes are returned at most.
         """
         at_once: list[Change] = []
         begun: list[Decision] = []
@@ -346,7 +343,7 @@ class WhatIf:
 
     def _at_once(self, job_id: str, change: Change, start: Decision) -> Outcome:
         """Return the outcome for a changed job that starts at once, by the decision `start`. No
-        future is simulated for it."""
+        future is simulated."""
         futures, now = self.futures, self.futures.now
         job, speed = futures.core.jobs[job_id].job, _speed(start)
         expected = self._predicted(job, change)
@@ -380,7 +377,8 @@ class WhatIf:
         )
 
     def _is_profiled(self, job: Job) -> bool:
-        """Return whether the profiling partition takes a job of that size, if its owner lets it."""
+        """Return whether the profiling partition takes jobs of this size, and the job's owner
+        allows profiling."""
         stage, partition = self.futures.core.profiling, self.futures.core.cluster.profiling
         most = partition.gpus if stage is None else min(stage.max_gpus, partition.gpus)
         return stage is not None and job.gpus <= most
@@ -392,13 +390,13 @@ class WhatIf:
         return [group.gpu_type for group in spec.groups_of(job.vc)] if spec.groups else []
 
     def starts(self, job_id: str, change: Change) -> bool:
-        """Return whether the core starts the changed job at once. Raises NotPossible."""
+        """Return whether the core starts the changed job at once. Raise NotPossible where the
+        change cannot be made."""
         return self.start(job_id, change) is not None
 
     def start(self, job_id: str, change: Change) -> Decision | None:
-        """Return the decision by which the core starts the changed job at once, or None. Raises
-        NotPossible.
-        """
+        """Return the decision by which the core starts the changed job at once, or None. Raise
+        NotPossible where the change cannot be made."""
         futures, core = self.futures, self.futures.core
         expected = self._predicted(core.jobs[job_id].job, change)
         alter = changed(job_id, change, expected.predicted)
@@ -417,9 +415,8 @@ class WhatIf:
         return self._alones[job_id].restore(Believed({job_id: core.jobs[job_id].estimate_s}))
 
     def _predicted(self, job: Job, change: Change) -> _Expected:
-        """Return what is expected of the duration of a changed job. With fewer GPUs, the amount of
-        work is assumed to stay the same.
-        """
+        """Return the expected duration of a changed job. With fewer GPUs, the amount of work is
+        assumed to stay the same."""
         before = self.futures.beliefs.jobs[job.job_id].predicted_s
         if not change.shape:
             return _Expected(None, None, before)
@@ -446,11 +443,11 @@ class WhatIf:
     def _is_stopped(
         self, job: Job, change: Change, expected: _Expected, speed: float | None = 1.0
     ) -> bool:
-        """Return whether the time limit of the changed job would end it, at even odds, before its
-        work is done, by what the change makes longer or the limit shorter.
+        """Return whether the time limit of the changed job would probably (median) end it before
+        its work is done, because the change makes the work longer or the limit shorter.
 
         Args:
-            speed: at which it runs; None: nobody knows.
+            speed: the job's speed, 1 on GPUs of its own; None: unknown.
         """
         limit, was = change.job(job).time_limit_s, job.time_limit_s
         needs = expected.needs
@@ -463,9 +460,8 @@ class WhatIf:
         return max(seconds_of(needs), usual_s) / (speed or UNKNOWN_SPEED) > limit
 
     def _others(self, job_id: str, change: Change) -> list[str]:
-        """Return the ids of the other jobs that wait in the job's virtual cluster, and in the one
-        to which the change moves it. Their starts may change.
-        """
+        """Return the ids of the other jobs whose starts may change: those that wait in the job's
+        virtual cluster, and in the one to which the change moves it."""
         core = self.futures.core
         vcs = dict.fromkeys((core.jobs[job_id].job.vc, change.to.get("vc")))
         return [
@@ -476,7 +472,7 @@ class WhatIf:
         ]
 
     def effect(self, alter: Alteration) -> Effect:
-        """Return which starts move if the cluster or the settings change."""
+        """Return by how much jobs' starts move if `alter` changes the cluster or the settings."""
         futures = self.futures
         waiting = sum(map(len, futures.whole.queues.values()))
         watched = [q.job.job_id for queue in futures.core.queues.values() for q in queue][:CHANCES]
@@ -494,14 +490,14 @@ class WhatIf:
         budget_s: float | None = None,
         otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
     ) -> tuple[list[World], list[World]]:
-        """Return the same futures twice, without and with a change: two lists of equal length,
-        as many as there is time for.
+        """Return the same simulated futures twice, without and with a change: two lists of equal
+        length, as long as there is time for.
 
         Args:
-            watched: jobs that are followed.
-            change: makes the change, to a copy of the core.
+            watched: ids of the jobs whose starts and ends are recorded.
+            alter: function that makes the change in a copy of the core.
             budget_s: processor seconds; None: this object's.
-            otherwise: durations of jobs that the change makes others.
+            otherwise: distributions of the durations of jobs that the change alters, by id.
         """
         until = time.process_time() + (self.budget_s if budget_s is None else budget_s)
         base, made = list[World](), list[World]()
@@ -522,8 +518,8 @@ class WhatIf:
         return base, made
 
     def _base(self, watched: list[str], sample: int, until: float) -> World | None:
-        """Return future number `sample` without a change, simulated once for all questions
-        about the same jobs; None where there was no time."""
+        """Return the future with number `sample` without a change, simulated once for all questions
+        about the same jobs. Return None if there was no time."""
         cache = self._bases.setdefault("\x1f".join(watched), {})
         if sample not in cache:
             found = _seen(
@@ -540,10 +536,10 @@ class WhatIf:
 
 
 def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ()) -> list[Change]:
-    """Return changes that might help a waiting job.
+    """Return changes that might help a waiting job; none of them is tried here.
 
     Args:
-        vcs, gpu_types: what it could ask for instead.
+        vcs, gpu_types: virtual clusters and GPU types that it could ask for instead.
     """
     found = []
     fewer = 1 << (job.gpus - 1).bit_length() >> 1
@@ -566,7 +562,7 @@ def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ())
 
 
 def _at_most(predicted: Duration | None, limit_s: float) -> Duration | None:
-    """Return a predicted duration, or a limit that is shorter; a curve ends there at the latest."""
+    """Return a predicted duration, cut at a time limit of `limit_s` seconds."""
     if isinstance(predicted, Predicted) and limit_s < predicted.most_s:
         return replace(predicted, seconds=min(predicted.seconds, limit_s), most_s=limit_s)
     return limit_s if predicted is not None and limit_s < seconds_of(predicted) else predicted
@@ -589,7 +585,8 @@ def _speed(start: Decision | None) -> float | None:
 
 
 def _guessed(start: Decision) -> bool:
-    """Return whether the speed of a pair is that of jobs as their owners usually send."""
+    """Return whether the predicted speed of a pair rests on the usual profile of an owner's jobs,
+    instead of a measured one."""
     return any(ASSUMED in step for step in start.tree_path)
 
 
@@ -625,10 +622,11 @@ def _seen(
     until: float,
     otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
 ) -> World | None:
-    """Return when each watched job starts and ends in one future, whether it starts without
-    waiting for GPUs, and its speed beside another. inf stands for a time that was not reached.
+    """Return what happens to each watched job in one simulated future: when it starts and ends,
+    whether it starts without waiting for GPUs, and its speed beside another job. inf stands for a
+    time that was not reached.
 
-    None where there was no time to see it. Times are seconds since the epoch.
+    Return None where there was no time to simulate it. Times are seconds since the epoch.
     """
     awaited = [job_id for job_id in watched if not why_stuck(core, job_id)]
     if not awaited:
@@ -667,11 +665,12 @@ def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | N
 def _beside(
     shown: StartForecast, was: StartForecast, then: StartForecast, after: Sequence[float]
 ) -> StartForecast:
-    """Return the forecast `then`, moved to fit what is shown of the job now.
+    """Return the forecast `then`, adjusted to the forecast `shown` that users see of the unchanged
+    job.
 
-    It is as much sooner or later than `shown` as it is than `was` in the same futures, in
-    logarithms of the wait. It is not before `after`, the end that the changed job must wait
-    for. What is certain, or not known, stays.
+    The result differs from `shown` by the factor, on the wait, by which `then` differs from `was`
+    in the same futures. It is not before `after`, quantiles of an end for which the changed job
+    must wait. A certain or unknown start is left as it is.
     """
     if then.start_p50 is None or was.start_p50 is None or then.start_p50 == then.start_p90:
         return then
@@ -693,7 +692,8 @@ def _beside(
 
 
 def _starts_in(worlds: list[World], job_id: str) -> bool:
-    """Return whether a job starts in at least half of the futures, as far as they were followed."""
+    """Return whether a job starts in at least half of the futures, within the time that was
+    simulated."""
     return 2 * sum(isfinite(world[job_id][0]) for world in worlds) >= max(len(worlds), 1)
 
 
@@ -712,10 +712,10 @@ def _moved(
 
 
 def answer_of(outcome: Outcome, job_id: str, owner: str, *, names: bool = False) -> WhatIfAnswer:
-    """Return an outcome for the owner of the job.
+    """Return an outcome as an answer for the owner of the job, which names no other user's jobs.
 
     Args:
-        names: name the jobs of others too (operators).
+        names: name other users' jobs too (for operators).
     """
     own = [m for m in outcome.moved if m.owner == owner or names]
     others = [m.by_s for m in outcome.moved if not (m.owner == owner or names)]

@@ -1,6 +1,5 @@
-"""Forecasts when a job will start and end, as p50 and p90, by simulating many futures of the same
-core.
-"""
+"""Forecasts of when a job will start and end, as p50 and p90, made by simulating many futures of
+the same core."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ LEAST = 9  # fewer futures than this say nothing of a p90
 
 
 class WhyNot(StrEnum):
-    """The reasons why there is no forecast, with their sentences."""
+    """Reasons why there is no forecast, with the sentences that say so."""
 
     NO_TIME = "there was no time to run enough futures"
     NOT_YET = "its futures are still to be run"
@@ -52,19 +51,20 @@ class WhyNot(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartForecast:
-    """Start and end of a job, seconds since the epoch. All are None where no estimate is available.
+    """The forecast start and end of a job, in seconds since the epoch. All are None where no
+    estimate is available.
 
     Attributes:
-        samples: futures it was read from; 0 for what is known already.
-        why_not: why there is no estimate; "" when there is; of a crude one, that it is.
-        estimate: a `ForecastKind`; None: from futures, or not known.
-        starts: the starts behind it, ascending; inf for those beyond the horizon.
-        start_p10: before which it starts in one case of ten.
-        after: of a crude one, p10, p50 and p90 of the end of a run without whose GPUs the others
-            are not enough; () where there is none.
-        aside: share of the futures in which it needs no GPUs to become free: it starts beside
+        samples: number of futures behind it; 0 for what is known already.
+        why_not: why there is no estimate, or only a crude one; "" otherwise.
+        estimate: a `ForecastKind`; None: made from futures, or not known.
+        starts: the starts in the futures, ascending; inf for those after the horizon.
+        start_p10: time before which the job starts in one case of ten.
+        after: for a crude forecast: p10, p50 and p90 of the end of the runs for which the job must
+            wait; () where there are none.
+        aside: share of the futures in which the job needs no GPUs to become free: it starts beside
             another job, or ends while it is profiled.
-        receipt: of a job that runs, what its end is made of; see `scheduler.core.receipts`.
+        receipt: for a running job, the inputs of its forecast end; see `scheduler.core.receipts`.
     """
 
     made_at: float
@@ -83,15 +83,15 @@ class StartForecast:
 
 
 class Futures:
-    """The simulated futures of a core at one moment.
+    """Simulated futures of a core, from one moment on.
 
     Args:
-        core: as it stands after its decisions at `now`; only read, and to be left as it is while
-            these are in use: what is not asked for is not worked out.
-        memory: what was remembered beside it.
+        core: the core after its decisions at `now`. It is only read, and must not be changed while
+            this object is in use, since parts are computed when they are first needed.
+        memory: what was remembered besides the core (predictions, arrivals).
         seed: the same seed gives the same futures.
-        horizon_s: how far they are followed.
-        whole: the core of which `core` is a part (`whatif.near`); None: it is all of it.
+        horizon_s: how many seconds are simulated.
+        whole: the core of which `core` is a part (`whatif.near`); None: `core` is the whole.
     """
 
     def __init__(
@@ -123,25 +123,26 @@ class Futures:
 
     @cached_property
     def beliefs(self) -> Beliefs:
-        """What the futures are drawn from."""
+        """The predicted distributions from which the futures are sampled."""
         return Beliefs.of(self.memory, self.core, self.now, user_correlation=self._user_correlation)
 
     def copy(self, also: Mapping[str, Duration | None] = MappingProxyType({})) -> Core:
-        """Return a copy of the core that asks no model.
+        """Return a copy of the core, with an estimator that only repeats earlier predictions.
 
         Args:
-            also: seconds believed of jobs that are to come.
+            also: maps ids of jobs that are still to come to their predicted durations.
         """
         predicted = {job_id: past.predicted_s for job_id, past in self.beliefs.jobs.items()}
         predicted.update(also)
         return self.snapshot.restore(Believed(predicted))
 
     def trial(self, alter: Alteration) -> Trial:
-        """Return a copy in which something is altered, before it decides."""
+        """Return a copy of the core in which `alter` has made a change. The copy has not decided
+        yet."""
         return Trial(self.copy(), self.now, alter)
 
     def ends_at(self, run: Run) -> float:
-        """Return when a run has ended with even odds."""
+        """Return the median time at which a run has ended, seconds since the epoch."""
         job_id = run.job.job_id
         if job_id not in self._ends:
             self._ends[job_id] = self.now + _left_s(self.core, self.memory, run, self.now)
@@ -156,12 +157,13 @@ class Futures:
         *,
         until_cpu_s: float = inf,
     ) -> Future:
-        """Run a copy into future number `sample` until the awaited jobs have started. Return the
-        future.
+        """Simulate future number `sample` on a copy of the core, until the awaited jobs have
+        started. Return the future.
 
         Args:
-            otherwise: durations of jobs that are not what they were when the copy was made.
-            until_cpu_s: give up when this process has used as many seconds.
+            core: the copy, which is used up.
+            otherwise: distributions of the durations of jobs that were changed in the copy, by id.
+            until_cpu_s: stop when this process has used this many processor seconds.
         """
         vcs = None
         if self._walls:
@@ -185,15 +187,15 @@ class Futures:
         budget_s: float = inf,
         between: Callable[[], object] = lambda: None,
     ) -> dict[str, StartForecast]:
-        """Return forecasts of jobs that have not ended.
+        """Return forecasts of jobs that have not ended, by id.
 
         Args:
-            awaited: their ids.
-            samples: futures to run.
-            budget_s: processor seconds to spend; what is not done by then is left out, and
-                `StartForecast.samples` says how many were.
-            between: called between two futures; the seconds that it takes are not counted. True:
-                as soon as there are enough futures, no more are run.
+            awaited: ids of the jobs.
+            samples: number of futures to simulate.
+            budget_s: processor seconds to spend. Futures for which they are not enough are left
+                out; `StartForecast.samples` says how many were simulated.
+            between: function that is called between two futures; its time is not counted. When it
+                returns True, the simulation stops once there are enough futures.
         """
         stuck = {
             job_id: kept_back(self.now, why_not)
@@ -241,19 +243,21 @@ class Futures:
         )
 
     def end_of(self, job_id: str) -> StartForecast:
-        """Return the forecast of a running job."""
+        """Return the forecast end of a running job."""
         return end_of(self.core, self.memory, self.now, job_id)
 
 
 def unfinished(made: StartForecast) -> bool:
-    """Return whether there was no time to simulate enough futures, unless the job is held."""
+    """Return whether there was too little time to simulate enough futures. A held job needs
+    none."""
     return made.start_p50 is None and made.estimate is None and made.samples < LEAST
 
 
 def starting(
     made: StartForecast, p10: float | None, start_p50: float | None, start_p90: float | None
 ) -> StartForecast:
-    """Return a forecast with another start; the end moves with it."""
+    """Return a forecast with other quantiles of the start. The ends move by the same number of
+    seconds."""
     if start_p50 is not None:
         p10 = None if p10 is None else min(p10, start_p50)
         start_p90 = None if start_p90 is None else max(start_p50, start_p90)
@@ -278,9 +282,9 @@ def starting(
 
 
 def still_waiting(made: StartForecast, now: float) -> StartForecast:
-    """Return the forecast of a job that has not started by `now`. Past its median, the chance that
-    it still waits falls exponentially, by a factor e in the time that p90 was away.
-    """
+    """Return the forecast of a job that has not started by `now`. After the forecast median, the
+    probability that it still waits falls exponentially, at a rate given by the distance from p50 to
+    p90."""
     p10, p50, p90 = made.start_p10, made.start_p50, made.start_p90
     if p50 is None or p50 > now:
         return made if p10 is None else replace(made, start_p10=max(p10, now))
@@ -291,7 +295,7 @@ def still_waiting(made: StartForecast, now: float) -> StartForecast:
 
 
 def why_stuck(core: Core, job_id: str) -> WhyNot | None:
-    """Return why a job starts in no future unless somebody acts, or None when it may start."""
+    """Return why a job starts in no future unless a person acts, or None when it may start."""
     if core.waiting.is_held(job_id):
         return WhyNot.HELD
     blocked = core.waiting.blocked(job_id)
@@ -307,9 +311,8 @@ _NEVER = {why: WhyNot[why.name] for why in Never}
 
 
 def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
-    """Return the jobs whose forecast start lies beyond the latest start for their deadline, each
-    with the reason.
-    """
+    """Return the jobs that are forecast to start too late for their deadline. Maps each job id to
+    the reason in words."""
     outlook, found = core.policy.outlook, dict[str, str]()
     for job_id, one in made.items():
         latest = inf if outlook is None else outlook.latest(job_id)
@@ -321,25 +324,25 @@ def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
 
 
 def kept_back(now: float, why_not: WhyNot) -> StartForecast:
-    """Return the forecast of a job that `why_stuck` keeps: impossible, unless a hold or a
-    closed node keeps it.
-    """
+    """Return the forecast of a job that `why_stuck` says cannot start: "impossible", unless a
+    person may still release the job or open its nodes."""
     may_change = why_not is WhyNot.HELD or why_not is WhyNot.CLOSED
     estimate = None if may_change else ForecastKind.IMPOSSIBLE
     return StartForecast(now, why_not=why_not, estimate=estimate)
 
 
 def crudely(now: float, at: float, lasts_s: float) -> StartForecast:
-    """Return a rough forecast: a start at the given time, and an end `lasts_s` seconds later."""
+    """Return a crude forecast: a start at `at`, and an end `lasts_s` seconds later."""
     return StartForecast(now, at, None, at + lasts_s, why_not=CRUDE, estimate=ForecastKind.CRUDE)
 
 
 def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
-    """Return a rough start of every waiting job, however many: the work ahead of it over the GPUs.
+    """Return a crude forecast of the start of every waiting job: the work ahead of it over the
+    number of GPUs.
 
-    Counted are what the runs have left and the predicted work of those before it in its queue, in
-    GPU-seconds; those in no queue yet come last. It takes about a microsecond a job. Without p90:
-    how far it is off is learned (`Waits`).
+    The work is what running jobs have left, and the predicted work of the jobs before it in its
+    queue, in GPU-seconds. Jobs that are in no queue yet come last. It takes about a microsecond for
+    each job. There is no p90: how far the forecast is off is learned in `Waits`.
     """
     found: dict[str, StartForecast] = {}
     queued_in: dict[str, list[QueuedJob]] = {vc: list(queue) for vc, queue in core.queues.items()}
@@ -381,8 +384,7 @@ def roughly(
     core: Core, memory: Memory, now: float, job_ids: Iterable[str], soon: float
 ) -> dict[str, StartForecast]:
     """Return crude forecasts for jobs of a followed Slurm: the time for the work ahead, or the
-    start that backfill plans where that is sooner. Jobs that would start now get `soon`.
-    """
+    start that backfill plans where that is sooner. Jobs that would start now get `soon`."""
     found, outlook, by_work = {}, core.policy.outlook, crude(core, memory, now)
     for job_id in job_ids:
         work = by_work.get(job_id, crudely(now, soon, TYPICAL_S))
@@ -397,9 +399,9 @@ def roughly(
 
 
 class _MustEnd:
-    """When the runs of a virtual cluster have ended that a waiting job needs to end.
+    """The ends of those runs of a virtual cluster for which a waiting job must wait.
 
-    A run must end if it holds more GPUs than the job can do without.
+    A job must wait for a run if the run holds more GPUs than the job can do without.
     """
 
     def __init__(self, core: Core, memory: Memory, now: float, vc: str):
@@ -414,8 +416,8 @@ class _MustEnd:
         self._known: dict[int, tuple[float, ...]] = {}
 
     def ends(self, spare: int) -> tuple[float, ...]:
-        """Return p10, p50 and p90 of the last of these ends, for a job that can do without
-        `spare` GPUs; () where no run must end."""
+        """Return p10, p50 and p90 of the end of the last such run, for a job that can do without
+        `spare` GPUs; () where it must wait for no run."""
         if spare not in self._known:
             ends = [self._of(run) for held, run in self._held if held > spare]
             self._known[spare] = tuple(map(max, zip(*ends, strict=True)))
@@ -428,7 +430,7 @@ class _MustEnd:
 
 
 def _waits(core: Core, job_id: str) -> bool:
-    """Return whether a job waits. One that is being profiled counts: it will wait
+    """Return whether a job waits. A job that is being profiled counts, because it waits
     afterwards."""
     run = core.cluster.runs.get(job_id)
     return run is None or run.profiling
@@ -445,7 +447,7 @@ def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
 
 
 def end_of(core: Core, memory: Memory, now: float, job_id: str) -> StartForecast:
-    """Return the forecast of a running job. What it loses by sharing GPUs is not counted."""
+    """Return the forecast end of a running job. Time lost by sharing GPUs is not counted."""
     start = core.cluster.runs[job_id].start_time
     past = _past(core, memory, job_id)
     made = _end(now, start, memory.quantiles(past, now - start, core))
@@ -465,7 +467,7 @@ def _end(now: float, start: float, quantiles: Quantiles) -> StartForecast:
 
 
 def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> StartForecast:
-    """Return a forecast from the starts and ends of one job in several futures."""
+    """Return the forecast of one job from its starts and ends in several futures."""
     if len(starts) < LEAST:
         return StartForecast(now, samples=len(starts), why_not=WhyNot.NO_TIME)
     if not any(map(isfinite, starts)):
@@ -489,12 +491,12 @@ def summary(now: float, starts: list[float], ends: list[float], horizon_s: float
 
 
 def _level(now: float, values: list[float], level: float, horizon_s: float) -> float:
-    """Return the quantile of `values` that one more draw stays below with a chance of at least
-    `level`.
+    """Return a quantile of `values`: one more value of the same kind would be below it with a
+    probability of at least `level`.
 
-    Of n draws the ceil(level (n + 1))-th: the one to come is as likely in any place among them.
-    The median of an even number lies between two. Beyond the horizon: what has lasted for t
-    lasts for another t in half the cases.
+    That is the ceil(level (n + 1))-th of n values; the median of an even number lies between two.
+    Beyond the horizon, a job that has waited for t is assumed to wait for another t in half the
+    cases.
     """
     place = min(len(values), ceil(level * (len(values) + 1)))
     found = median(values) if level == 0.5 else sorted(values)[place - 1]

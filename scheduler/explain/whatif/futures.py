@@ -1,7 +1,8 @@
-"""One simulated future: a copy of the core run forward with random durations and arrivals.
+"""One simulated future: a copy of the core is run forward with random durations and arrivals.
 
-It is the simulator's own engine (`scheduler.simulation.engine.Engine`), begun in the middle: jobs
-that run go on from where they are, and nature is what is believed of the jobs instead of the truth.
+It uses the simulator's own engine (`scheduler.simulation.engine.Engine`), which begins in the
+middle: running jobs go on from where they are. Durations are sampled from predicted distributions
+instead of being read from a trace.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ _NORMAL = NormalDist()
 
 
 class Believed(Estimator):
-    """An estimator that repeats predictions made before.
+    """An estimator that repeats earlier predictions.
 
     Args:
-        predicted: predicted seconds, by job id.
+        predicted: maps job ids to predicted durations.
 
     Attributes:
-        changed_to: predicted seconds of jobs after a change, by job id.
+        changed_to: maps ids of changed jobs to their predicted durations after the change.
     """
 
     name = "believed"
@@ -67,7 +68,8 @@ class Believed(Estimator):
 
 
 class BelievedSpeeds:
-    """Speeds of jobs that share GPUs, as the policy predicted them when it paired the jobs."""
+    """The speeds of jobs that share GPUs in a simulated future: those that the policy predicted
+    when it paired the jobs."""
 
     def __init__(self, core: Core):
         self._core = core
@@ -85,10 +87,11 @@ class BelievedSpeeds:
 
 
 class Arrival(NamedTuple):
-    """A job of the past that may come again in a future.
+    """A job of the past that may be submitted again in a future.
 
     Attributes:
-        since_s: seconds into its piece of the past.
+        since_s: seconds from the beginning of its piece of the past (such as a day) to its
+            submission.
         seconds: how long it ran; None when it has not ended.
     """
 
@@ -103,9 +106,8 @@ Piece = dict[str, list[Arrival]]  # by virtual cluster
 
 
 class Asked(dict[str, Quantiles]):
-    """Quantiles by job, computed when first asked for, since most jobs of a long queue never
-    are.
-    """
+    """A dictionary from job ids to quantiles that computes a value when it is first asked for,
+    since most jobs of a long queue are never asked about."""
 
     def __init__(self, make: Callable[[str], Quantiles]):
         super().__init__()
@@ -118,17 +120,17 @@ class Asked(dict[str, Quantiles]):
 
 @dataclass(frozen=True, slots=True)
 class Beliefs:
-    """What futures are drawn from, fixed at one moment.
+    """The predicted distributions from which futures are sampled, as of one moment.
 
     Attributes:
-        now: that moment.
+        now: that moment, seconds since the epoch.
         jobs: every job in the core, by id.
-        quantiles: distribution of the duration of each of them.
-        pieces: arrivals of the past that may come again: yesterday, the day before, ...
-        piece_s: length of a piece: a day, or all there is; 0 when nobody is expected.
-        profiles: what a job not yet profiled may turn out to be.
-        user_correlation: of the (normal) scores of two jobs of one user: who sent a long job sent
-            more of the kind.
+        quantiles: quantiles of the duration of each job, by id.
+        pieces: arrivals of past periods that may come again: yesterday, the day before, ...
+        piece_s: length of such a period: a day, or the whole past; 0 when no arrivals are expected.
+        profiles: profiles, one of which a job without a profile may turn out to have.
+        user_correlation: correlation of the normal scores of the durations of two jobs of one user.
+            Above 0, a user with one long job is likely to have more.
     """
 
     now: float
@@ -143,7 +145,7 @@ class Beliefs:
     def of(
         cls, memory: Memory, core: Core, now: float, *, user_correlation: float = 0.2
     ) -> Beliefs:
-        """Return what is predicted of the jobs of a core at `now`."""
+        """Return the distributions that are predicted for the jobs of a core at `now`."""
         jobs: dict[str, SubmittedJob] = {}
         for job_id in core.jobs:
             jobs[job_id] = memory.believed(core.jobs[job_id])
@@ -184,13 +186,14 @@ class Beliefs:
 
 
 class Draw(dict[str, Work]):
-    """The random numbers of one simulated future, made job by job, the same for the same seed and
-    job.
+    """The random numbers of one simulated future, made for each job when needed. The same seed,
+    number and job give the same.
 
-    Two futures of one seed and number differ only in what was done differently, never by chance.
-    Of two that follow each other the second has durations as far below their medians as the first
-    has them above, and how far is spread evenly over eight pairs (Latin hypercubes: McKay, Beckman
-    and Conover 1979): a start that waits for one end has about its quantiles in a few futures.
+    So two futures with one seed and number differ only by what was changed in the core. Futures
+    come in pairs: in the second one, durations are as far below their medians as they are above
+    them in the first. How far is spread evenly over eight pairs (Latin hypercubes: McKay, Beckman
+    and Conover 1979), so that a few futures are enough for the quantiles of a start that depends on
+    one end.
     """
 
     def __init__(
@@ -213,15 +216,16 @@ class Draw(dict[str, Work]):
         return work
 
     def chance(self, *about: object) -> float:
-        """Return a number in (0, 1), the same for the same subject."""
+        """Return a random number in (0, 1), which is the same for the same arguments."""
         return self._chance(self._seed, *about)
 
     def _chance(self, *about: object) -> float:
         return (_word(*about, size=7) + 0.5) / 2.0**56
 
     def _score(self, *about: object) -> float:
-        """Return a normal score for a subject, the same each time. Its sign is by chance; in
-        eight pairs of futures its size falls into each eighth of the distribution once."""
+        """Return a normally distributed number, the same for the same arguments. Its sign is
+        random. In eight pairs of futures, its size falls into each eighth of the distribution once.
+        """
         block, at = divmod(self._pair, BLOCK)
         order, places, place = _word(self._every, block, *about, size=8), list(range(BLOCK)), 0
         for left in range(BLOCK, BLOCK - at - 1, -1):
@@ -232,7 +236,8 @@ class Draw(dict[str, Work]):
         return sign * _NORMAL.inv_cdf(0.5 + (place + within) / (2 * BLOCK))
 
     def seconds(self, job: Job, quantiles: Quantiles) -> float:
-        """Return a duration drawn from its distribution, similar for jobs of one user."""
+        """Return a random duration from a job's distribution. Durations of jobs of one user are
+        correlated."""
         kin = self._beliefs.user_correlation
         own = self._score("job", job.job_id)
         shared = self._score("user", job.user) if kin else 0.0
@@ -240,12 +245,14 @@ class Draw(dict[str, Work]):
         return at_level(quantiles, _NORMAL.cdf(self._side * score))
 
     def profile(self, job_id: str) -> Profile | None:
-        """Return the profile that a job not yet profiled may have."""
+        """Return a random profile for a job that was not profiled yet, from the known ones; None if
+        there is none."""
         seen = self._beliefs.profiles
         return seen[int(self.chance("profile", job_id) * len(seen))] if seen else None
 
     def piece(self, number: int) -> Piece:
-        """Return the piece of the past that comes again as piece `number` of the future."""
+        """Return the period of past arrivals that comes again as period `number` of the future,
+        chosen at random."""
         pieces = self._beliefs.pieces
         return pieces[int(self.chance("piece", number) * len(pieces))]
 
@@ -256,17 +263,17 @@ def _word(*about: object, size: int) -> int:
 
 
 class Future(Engine):
-    """Runs a copy of the core forward until the jobs of interest have started.
+    """Runs a copy of the core forward until the awaited jobs have started.
 
     Args:
-        core: a copy; used up.
-        beliefs: what the future is drawn from.
-        draw: the future.
-        awaited: jobs to run until; those that run or have ended are passed over.
-        vcs: virtual clusters in which time goes on; None for all. Where isolated the others
-            do not matter, and leaving them out saves most of the work.
-        horizon_s: how far to look.
-        until_cpu_s: give up, `cut` short, when this process has used as many seconds.
+        core: a copy of the core; it is used up.
+        beliefs: the distributions from which the future is sampled.
+        draw: the random numbers of this future.
+        awaited: ids of the jobs; those that run already, or have ended, are ignored.
+        vcs: virtual clusters that are simulated; None: all. Where virtual clusters do not use one
+            another's GPUs, leaving the others out saves most of the work.
+        horizon_s: how many seconds are simulated at most.
+        until_cpu_s: stop, and set `cut`, when this process has used this many processor seconds.
     """
 
     def __init__(
@@ -305,9 +312,8 @@ class Future(Engine):
                 self._seen(job_id, runs[job_id].start_time, self.end_of(job_id))
 
     def look(self) -> Future:
-        """Run until every awaited job has started, or until the horizon. Return the future
-        itself.
-        """
+        """Simulate until every awaited job has started, or until the horizon. Return this
+        object."""
         self._more()
         self._plan_wake(self._beliefs.now)
         with suppress(_Enough):
@@ -316,14 +322,14 @@ class Future(Engine):
         return self
 
     def submit(self, job: Job) -> None:
-        """Add a job whose later submission is known, at its submission time."""
+        """Schedule the submission of a job whose later submission is already known."""
         self.results[job.job_id] = JobResult(job, 0.0)
         self._push(job.submit_time, SUBMIT, job)
 
     # --- how it begins ----------------------------------------------------------------------
 
     def _resume(self, run: Run) -> None:
-        """Let a run of the copied core go on from where it is."""
+        """Schedule the end of a run of the copied core, which goes on from where it is."""
         now, job_id = self._beliefs.now, run.job.job_id
         if not run.profiling and self._vcs is not None and run.vc not in self._vcs:
             self._running[job_id] = Progress(job_id, ENDLESS, inf, now)
@@ -351,7 +357,7 @@ class Future(Engine):
                 self._push(seen, OBSERVE, going)
 
     def _more(self) -> None:
-        """Let another piece of the past come again."""
+        """Schedule the submissions of one more period of past arrivals."""
         beliefs, draw, start = self._beliefs, self._draw, self._drawn_until
         if not beliefs.pieces:
             self._drawn_until = inf
@@ -413,7 +419,7 @@ class Future(Engine):
         self._awaited.discard(job_id)
 
     def end_of(self, job_id: str) -> float:
-        """Return when a running job will have ended if no other joins it."""
+        """Return when a running job will have ended if no other job joins its GPUs."""
         run = self._running[job_id]
         partner = self._partner(run)
         alone = run.since + run.remaining / run.rate
@@ -426,4 +432,4 @@ class Future(Engine):
 
 
 class _Enough(Exception):
-    """Raised to stop a simulated future once everything asked about has happened."""
+    """Raised to stop the simulation of a future once all awaited jobs have started."""

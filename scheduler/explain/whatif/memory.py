@@ -1,4 +1,4 @@
-"""What the analyst remembers besides the core: predictions, durations, arrivals."""
+"""What the analyst process remembers besides the core: predictions, durations, arrivals."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ MARKED = 1000  # withdrawn jobs that are kept at least, before they are swept
 
 @dataclass(slots=True)
 class SubmittedJob:
-    """A submitted job, as far as it has been seen.
+    """What is remembered of a submitted job.
 
     Attributes:
-        predicted_s: what the policy was given; None when there is no prediction.
+        predicted_s: the prediction that the policy was given; None when there is none.
         started: when it was given GPUs, seconds since the epoch; None while it waits.
-        outlived_s: its longest run after which it had not ended, as when profiled, seconds.
-        ran_s: seconds on GPUs once it has ended, else None.
-        withdrawn: it ended without having run.
+        outlived_s: its longest run after which it had not ended (for example while it was
+            profiled), seconds.
+        ran_s: seconds on GPUs, once it has ended; otherwise None.
+        withdrawn: whether it left without having run.
     """
 
     job: Job
@@ -48,13 +49,15 @@ class SubmittedJob:
 
 
 class Memory(Estimator):
-    """An estimator that passes everything on to another and remembers the events.
+    """An estimator that passes every event and question on to another one, and remembers the
+    events.
 
-    Set it as the estimator of a core before the first event: whatever reaches the one reaches
-    the other. Memory is bounded: arrivals older than `DAYS` days are forgotten.
+    Make it the estimator of a core before the first event, so that it gets every event that the
+    other one gets. Its size is bounded: arrivals older than `DAYS` days are dropped.
 
     Args:
-        asks: ask for a prediction of every job as it is submitted: for policies that do not.
+        inner: the other estimator.
+        asks: whether to ask for a prediction of every submitted job, for policies that do not ask.
     """
 
     def __init__(
@@ -86,9 +89,8 @@ class Memory(Estimator):
         return self._live
 
     def believed(self, queued: QueuedJob) -> SubmittedJob:
-        """Return the data on a waiting or running job that predictions use. The job's reported
-        progress replaces its prediction.
-        """
+        """Return the data from which a waiting or running job's duration is predicted. The job's
+        reported progress replaces its prediction."""
         past = self._live.get(queued.job.job_id)
         outlived_s = queued.outlived_s
         if past is None:
@@ -115,11 +117,11 @@ class Memory(Estimator):
             self.durations.learn(past.predicted_s, past.ran_s)
 
     def predicted(self, job: Job, now: float) -> Duration | None:
-        """Return the predicted duration of a job as if it were submitted now, or None where nobody
-        predicts it.
+        """Return the predicted duration of a job as if it were submitted now, or None where nothing
+        predicts it. No later answer changes.
 
-        Of one that was submitted already: what would be believed of it if it were changed now to
-        what is asked about. A question: it changes nothing, whatever comes next.
+        For a job that was submitted already, return the prediction that it would get if it were
+        changed now to the request `job`.
         """
         past = self._live.get(job.job_id)
         try:
@@ -150,19 +152,18 @@ class Memory(Estimator):
         return self.believed_by(core).receipt(past.predicted_s, least_s, limit_s)
 
     def believed_by(self, core: Core | None) -> DurationDistribution:
-        """Return the distribution by which a core decides. Where it has none, or its durations are
-        on a reference GPU type, return the one learned here.
-        """
+        """Return the distribution of durations by which a core decides. Where it has none, or its
+        durations refer to a reference GPU type, return the distribution learned in this object."""
         if core is None or core.policy.distribution is None or core.cluster.spec.mixes_types:
             return self.durations
         return core.policy.distribution
 
     def profiles(self) -> Iterable[Profile]:
-        """Yield the profiles of the recent arrivals that have one."""
+        """Yield the profiles of recently submitted jobs, where they have one."""
         return (past.profile for past in self.came() if past.profile is not None)
 
     def came(self) -> Iterable[SubmittedJob]:
-        """Yield the recent arrivals, oldest first, without those that were withdrawn."""
+        """Yield the recently submitted jobs, oldest first, without those that were withdrawn."""
         return (past for past in self.arrivals if not past.withdrawn)
 
     # --- the estimator ----------------------------------------------------------------------

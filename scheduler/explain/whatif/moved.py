@@ -1,9 +1,9 @@
-"""Why a start is forecast later than it was. What has happened since is undone on a copy, and what
-moves the start is named.
+"""Why a job is now forecast to start later than before. What has happened since is undone on a copy
+of the core, to find what delays the start.
 
-Named is only what, undone, brings the start forward there by the crude rule (work ahead over GPUs):
-jobs that came later and stand before it or run, runs that have outlived their predictions, nodes
-closed since.
+An event is named only if, with it undone, the job starts earlier by the crude rule (work ahead over
+GPUs). Such events are later jobs that stand before it or run, runs that have lasted longer than
+predicted, and nodes that were closed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ def moved(
     latest: StartForecast,
     closed: Mapping[int, float],
 ) -> MovedStart | None:
-    """Return whether and why a job is forecast to start at another time than was promised.
+    """Return how far, and why, the forecast start of a job has moved since one was promised. Return
+    None if it has not moved much, or one of the two forecasts is unknown.
 
     Args:
-        closed: the closed nodes, each with since when (seconds since the epoch).
-
-    None: it has not moved, or one of the two is unknown.
+        promised, latest: the forecast that was promised, and the latest one.
+        closed: the closed nodes, each with the time since when it is closed (seconds since the
+            epoch).
     """
     if promised.start_p50 is None or latest.start_p50 is None:
         return None
@@ -52,8 +53,9 @@ def moved(
 
 
 def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
-    """Return when a job starts by the crude rule on a copy without some jobs and closed nodes
-    (`gone`), seconds since the epoch; None where it has no such start."""
+    """Return when a job starts by the crude rule (work ahead over GPUs), seconds since the epoch,
+    on a copy without the jobs in `gone`, and with its closed nodes open. Return None where the rule
+    gives no start."""
     altered = futures.trial(without(gone)).core
     return crude(altered, futures.memory, futures.now)[job_id].start_p50
 
@@ -61,8 +63,8 @@ def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
 def _since(
     futures: Futures, job_id: str, since: float, closed: Mapping[int, float]
 ) -> Iterable[tuple[str, tuple[Item, ...]]]:
-    """Yield what has happened in a job's virtual cluster since a moment: its kind
-    (`Cause.kind`), and the jobs or nodes to remove from a copy to undo it."""
+    """Yield what has happened in a job's virtual cluster since the time `since`: the kind of event
+    (`Cause.kind`), and the jobs to remove from a copy, or the nodes to open, to undo it."""
     core, now = futures.core, futures.now
     queued = core.jobs[job_id]
     vc = queued.job.vc

@@ -1,8 +1,8 @@
-"""Futures of a long queue: only its front is simulated, and for a day.
+"""Futures of a long queue: only its front is simulated, and only for one day.
 
-A copy of a core in which fifty thousand jobs wait takes seconds, and each future two of them. Who
-stands at the front of a line is before all that are left out; of who stands behind it nothing is
-claimed but work ahead over GPUs, counted over the whole line.
+A copy of a core in which fifty thousand jobs wait takes seconds, and each simulated future two. The
+jobs at the front of a queue go before all jobs that are left out. For the jobs behind the front,
+only the work ahead over GPUs is given, counted over the whole queue.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def place_of(futures: Futures, queued: QueuedJob) -> int:
 
 
 def is_behind(futures: Futures, queued: QueuedJob) -> bool:
-    """Return whether the job stands so far behind that some jobs before it are not simulated."""
+    """Return whether a job is so far behind in its queue that some jobs ahead of it are not
+    simulated."""
     return futures.whole is not futures.core and place_of(futures, queued) > FRONT
 
 
 def by_work(futures: Futures, *asked: QueuedJob) -> list[StartForecast]:
-    """Return a rough start forecast for each given job. It is that of the job which now stands at
-    its position in the whole queue.
-    """
+    """Return a crude start forecast (work ahead over GPUs) for each given job: that of the job
+    which now has its position in the whole queue."""
     rough, found = crude(futures.whole, futures.memory, futures.now), []
     for queued in asked:
         queue, made = futures.whole.queues[queued.job.vc], None
@@ -67,7 +67,8 @@ def by_work(futures: Futures, *asked: QueuedJob) -> list[StartForecast]:
 
 
 def left_out(futures: Futures) -> tuple[str, ...]:
-    """Return notes on figures that rest on the front of a queue."""
+    """Return a note that figures rest on the front of each queue only; () where all jobs are
+    simulated."""
     if futures.whole is futures.core:
         return ()
     waiting = len(futures.whole.jobs) - len(futures.whole.cluster.runs)
@@ -78,7 +79,8 @@ def left_out(futures: Futures) -> tuple[str, ...]:
 
 
 def by_work_alone(futures: Futures) -> tuple[str, ...]:
-    """Return notes on the start of a job behind the front."""
+    """Return a note that the start of a job behind the front was estimated from the work ahead of
+    it."""
     waiting = len(futures.whole.jobs) - len(futures.whole.cluster.runs)
     return (
         f"{count(waiting, 'job')} wait, too many to follow: "

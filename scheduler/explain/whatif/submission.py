@@ -1,6 +1,5 @@
-"""Forecasts for a job that nobody has submitted: what would be decided about it now, and when it
-would start.
-"""
+"""The forecast of a job that is not submitted: what would be decided about it now, and when it
+would start."""
 
 from __future__ import annotations
 
@@ -32,13 +31,15 @@ def tried(
     samples: int,
     budget_s: float,
 ) -> NewJob:
-    """Return what happens to a job that is submitted to a copy of the core.
+    """Return what would happen to a job if it were submitted now, as tried on a copy of the core.
 
     Args:
-        futures: futures of the core as it stands.
-        job: with an id that no job has.
-        corrected: a forecast of a job in a core, as forecasts are shown.
-        samples, budget_s: futures at most, and processor seconds for them.
+        futures: simulated futures of the present core.
+        job: the job, with an id that no other job has.
+        corrected: function that corrects a job's forecast, as for the forecasts that users are
+            shown.
+        samples: number of futures at most.
+        budget_s: processor seconds for the futures.
     """
     now, job_id = futures.now, job.job_id
     job = replace(job, submit_time=now)

@@ -1,8 +1,8 @@
-"""One trial: a copy of the core, what is altered in it, and what it decides then.
+"""A trial: a copy of the core, a change that is made in it, and what the copy decides then.
 
-Every "what if" is one. How far it is played is up to who asks: only altered, which crude figures
-are read from; decided once, which says who starts at once; or followed into futures
-(`whatif.forecasts`).
+Every what-if question is answered by trials. The caller chooses how far a trial goes: with the
+change only, for crude figures; with one round of decisions, which shows the jobs that start at
+once; or run into simulated futures (`whatif.forecasts`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ Item = str | int  # a job that leaves, or a closed node that opens
 
 
 class Trial:
-    """A copy of the core in which something is altered.
+    """A copy of the core in which a change was made.
 
     Args:
-        core: the copy; used up.
-        now: the moment that it stands at, seconds since the epoch.
-        alter: None: nothing is.
+        core: the copy; it is used up.
+        now: the time of the copy, seconds since the epoch.
+        alter: function that makes the change; None: nothing is changed.
 
     Attributes:
-        decisions: what it decided at once; empty before `decide`.
+        decisions: what the copy decided at once; empty before `decide` is called.
     """
 
     def __init__(self, core: Core, now: float, alter: Alteration | None = None):
@@ -40,11 +40,11 @@ class Trial:
         return self
 
     def last(self, job_id: str) -> Decision | None:
-        """Return what was decided last about a job; None: nothing."""
+        """Return the last decision of this trial about a job, or None if there is none."""
         return next((d for d in reversed(self.decisions) if d.job_id == job_id), None)
 
     def begins(self, job_id: str, actions: Container[Action] = STARTS) -> Decision | None:
-        """Return the decision by which a job gets its GPUs at once; None: it does not."""
+        """Return the decision by which a job gets its GPUs at once, or None if it does not."""
         return begins(self.decisions, job_id, actions)
 
 
@@ -60,7 +60,8 @@ def begins(
 
 
 def without(gone: Iterable[Item]) -> Alteration:
-    """Return the alteration by which jobs leave, waiting or running, and closed nodes open."""
+    """Return a function that removes waiting or running jobs from a copy of the core, and opens
+    closed nodes."""
 
     def alter(core: Core, now: float) -> None:
         for item in gone:

@@ -1,13 +1,15 @@
-"""Predicts the starts of waiting jobs from how earlier jobs fared that waited in a similar place.
+"""Corrects crude forecasts of starts by what became of earlier jobs that waited in a similar place.
 
-Every now and then the crude rule (work ahead over GPUs) is asked about a few of those that wait,
-and what came of them is kept beside its answer. Of a job that waits now, the latest that stood
-like it (about as much work ahead, as long a prediction, as many GPUs) say by which factor the rule
-was off: a Kaplan-Meier estimate, since those still waiting have waited at least so long; the jobs
-one user sent within as long as such a wait lasts, or an hour, weigh as one. Beyond what has been
-seen, what has lasted for t lasts for another t in half the cases. No model of the cluster is in it,
-so it also holds where futures are wrong about all jobs alike. Kaplan and Meier, JASA 53 (1958);
-conformal prediction of survival times: Candes, Lei and Ren, JRSS B 85 (2023).
+At intervals, the crude rule (work ahead over GPUs) is applied to a few waiting jobs, and their
+later true starts are kept beside its answers. For a job that waits now, the latest similar cases
+(about as much work ahead, as long a prediction, as many GPUs) show by which factor the rule was
+off. This is a Kaplan-Meier estimate, since jobs that still wait have waited at least so long. Jobs
+that one user submitted within the length of such a wait, or an hour, count as one. Beyond the
+observed times, a job that has waited for t is assumed to wait for another t in half the cases.
+
+No model of the cluster is involved, so the correction also works where simulated futures are wrong
+about all jobs alike. Kaplan and Meier, JASA 53 (1958); conformal prediction of survival times:
+Candes, Lei and Ren, JRSS B 85 (2023).
 """
 
 from __future__ import annotations
@@ -51,11 +53,12 @@ LOOK_S = 0.03  # seconds between looks for every job that waits: a look takes mi
 
 @dataclass(slots=True)
 class _Note:
-    """A rough forecast of a job's start, and its outcome.
+    """A crude forecast of a job's start, and what became of it.
 
     Attributes:
+        at: time of the forecast.
         sent: the job's user, and its submission time.
-        over: time when it started, or left without a start; None: it waits.
+        over: time when it started, or left without a start; None: it still waits.
     """
 
     at: float
@@ -66,10 +69,10 @@ class _Note:
 
 
 class Waits:
-    """Forecasts of starts from queue figures, of one cluster.
+    """Start forecasts of one cluster's jobs, learned from crude forecasts and true starts.
 
-    Whoever follows the decisions calls `look` after each pass, `started` and `left`; the same
-    calls give the same forecasts.
+    The process that follows the core's decisions calls `look` after each round of decisions, and
+    `started` and `left` for jobs. The same calls give the same forecasts.
     """
 
     def __init__(self) -> None:
@@ -85,9 +88,8 @@ class Waits:
     # --- what happens -----------------------------------------------------------------------
 
     def look(self, core: Core, memory: Memory, now: float) -> None:
-        """Record the forecast starts of a few waiting jobs, to be compared with their true starts
-        later. Do nothing if the last call was too recent.
-        """
+        """Record the crude start forecasts of a few waiting jobs, to be compared with their true
+        starts later. Do nothing if the last call was too recent."""
         if now < self._look_at:
             return
         waiting = [job_id for job_id in core.jobs if job_id not in core.cluster.runs]
@@ -114,12 +116,12 @@ class Waits:
         self._open.setdefault(job_id, []).append(note)
 
     def started(self, job_id: str, at: float, waited_s: float) -> None:
-        """Note that a job got its GPUs."""
+        """Record that a job got its GPUs."""
         self._recent.append(waited_s)
         self._closed(job_id, at, started=True)
 
     def left(self, job_id: str, at: float) -> None:
-        """Note that a job left without having started, or was changed."""
+        """Record that a job left without having started, or was changed."""
         self._closed(job_id, at, started=False)
 
     def _closed(self, job_id: str, at: float, *, started: bool) -> None:
@@ -139,13 +141,15 @@ class Waits:
         roughly: Mapping[str, StartForecast],
         now: float,
     ) -> dict[str, StartForecast]:
-        """Return forecasts from futures, moved (in logarithms) toward what queue figures say.
+        """Return the forecasts in `made`, moved (in logarithms of the wait) towards the corrected
+        crude forecasts.
 
-        Where there was no time for futures the queue figures stand alone, and are called crude.
+        Where there was no time to simulate futures, return the corrected crude forecasts, marked as
+        crude.
 
         Args:
-            made: from futures.
-            roughly: by the crude rule.
+            made: forecasts from simulated futures, by job id.
+            roughly: forecasts by the crude rule, by job id.
         """
         return {
             job_id: self._mixed(
@@ -178,8 +182,8 @@ class Waits:
         return starting(made, *not_before(rough.after, made, tuple(mixed), now))
 
     def _levels(self, stands: tuple[float, ...], now: float) -> tuple[float, ...]:
-        """Return the factors, for p10, p50 and p90, by which to correct the crude rule for a
-        job that stands there (see `_stands`)."""
+        """Return the factors, for p10, p50 and p90, by which to multiply the crude rule's wait for
+        a job with the figures `stands` (see `_stands`)."""
         if self._cells[0] != now:
             self._cells = now, {}
         cells = self._cells[1]
@@ -211,10 +215,14 @@ def kaplan_meier(
 ) -> list[float]:
     """Return quantiles of the logarithm of times, some of which are known only as lower bounds.
 
-    Args:
-        logs: (n,); ended: (n,), False: it lasted for at least so long; weights: (n,).
+    Beyond the times at which less than `FEW` of the weight is left, the share that lasts longer
+    falls as 1 / t.
 
-    Beyond the times at which less than `FEW` of the weight is left, survival falls as 1 / t.
+    Args:
+        logs: logarithms of the times, shape (n,).
+        ended: False where a time is only a lower bound, shape (n,).
+        weights: weights of the times, shape (n,).
+        levels: levels of the quantiles, 0 to 1.
     """
     y, over = np.fromiter(logs, float), np.fromiter(ended, bool)
     order = np.argsort(y, kind="stable")
@@ -236,8 +244,8 @@ def kaplan_meier(
 def not_before(
     ends: Sequence[float], made: StartForecast, mixed: Sequence[float], now: float
 ) -> Sequence[float]:
-    """Return quantiles of a job's start that do not lie before those of the end that it must wait
-    for. If futures show that it waits for nothing else, the medians are equal.
+    """Return quantiles of a job's start that do not lie before those of the end for which it must
+    wait. If the futures show that it waits for nothing else, the medians are equal.
 
     Args:
         ends: quantiles of that end (`StartForecast.after`).
@@ -252,16 +260,15 @@ def not_before(
 
 
 def _stands(core: Core, job_id: str, crude_s: float) -> tuple[float, float, float]:
-    """Return logarithms of three figures on a waiting job: its rough time to start, its predicted
-    duration, and its number of GPUs.
-    """
+    """Return three figures by which waiting jobs are compared, as logarithms: the crude wait until
+    the start, the predicted duration, and the number of GPUs."""
     queued = core.jobs[job_id]
     lasts = TYPICAL_S if queued.predicted_s is None else queued.predicted_s
     return log(SOON_S + max(0.0, crude_s)), log(SOON_S + max(0.0, lasts)), log2(queued.job.gpus + 1)
 
 
 def _between(now: float, one: float, other: float, share: float) -> float:
-    """Return a moment between two: the mean of the logarithms of their distances from now, with
+    """Return a time between two times: the mean of the logarithms of their distances from now, with
     weight `share` for the first."""
     first, second = (log(SOON_S + max(0.0, at - now)) for at in (one, other))
     return now + exp(share * first + (1.0 - share) * second) - SOON_S

@@ -1,1 +1,2 @@
-"""Parts of the policy `pellucid`: what to expect of a job, reservations, packing gain."""
+"""The policy `pellucid` and its parts, such as order, reservations, backfill, and sharing of
+GPUs."""

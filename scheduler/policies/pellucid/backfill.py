@@ -1,8 +1,10 @@
-"""Backfill: jobs that run on reserved GPUs until the job that these are kept for can start.
+"""Backfill: jobs that run on reserved GPUs until the job for which these are reserved (the holder)
+can start.
 
-A wide job past its bound may wait days for the last of its GPUs, and those that stand idle for it
-until then help nobody. They go to jobs that are likely to be gone in time, for as long as
-`StarvationBound.overdue` has not come. From then on no prediction matters: they go to nobody else.
+A job of many GPUs that has waited beyond its bound may wait days for the last of them, while the
+others stand idle. Until then, jobs that are likely to end in time may use the idle ones, as long as
+`StarvationBound.overdue` returns False. After that no other job may start on them, whatever is
+predicted.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ QUANTILE = 0.9  # of its predicted duration, in which a job has to be gone
 
 
 class Backfill:
-    """What may run on reserved GPUs in one turn.
+    """The jobs that may run on reserved GPUs in one turn (one round of decisions on a queue).
 
     Args:
         kept: the reserved GPUs.
-        before: the runs that were there when they were reserved: what the holder waits for.
-        left_s: predicted seconds until the GPUs of a run are free.
+        before: the runs that already ran when the GPUs were reserved: the holder waits for their
+            end.
+        left_s: function that returns the predicted seconds until the GPUs of a run are free.
     """
 
     def __init__(
@@ -44,7 +47,8 @@ class Backfill:
         self._within_s = max((left_s(run) for run in there), default=0.0)
 
     def admits(self, queued: QueuedJob) -> bool:
-        """Return whether a job is likely to have ended before the holder can have the GPUs."""
+        """Return whether a job is likely to have ended before the reserved GPUs would all be free
+        for their holder."""
         if queued.job.gpus in self._too_many:
             return False
         assert queued.estimate_s is not None
@@ -53,13 +57,12 @@ class Backfill:
         return 0.0 < (queued.job.time_limit_s or 0.0) <= self._within_s
 
     def has_room(self, gpus: int) -> bool:
-        """Return whether `gpus` GPUs can be placed if reserved GPUs may be used."""
+        """Return whether there is room for a job of `gpus` GPUs if reserved GPUs may be used."""
         return gpus not in self._too_many and self._place(gpus) is not None
 
     def start(self, queued: QueuedJob) -> bool:
-        """Start a job with the help of reserved GPUs, where it fits. Return whether it was
-        started.
-        """
+        """Start a job on free and reserved GPUs, where it fits and is likely to end in time. Return
+        whether it was started."""
         if not self.admits(queued):
             return False
         placement = self._place(queued.job.gpus)
@@ -81,5 +84,5 @@ class Backfill:
 
 
 def _is_on(masks: Mapping[int, int], run: Run) -> bool:
-    """Return whether a run has any of these GPUs, bit masks by node."""
+    """Return whether a run has any of the GPUs in `masks`, which maps nodes to bit masks."""
     return any(masks.get(n, 0) & gpus for n, gpus in zip(run.nodes, run.gpus, strict=True))

@@ -1,15 +1,16 @@
-"""Idle GPUs of other virtual clusters: who may have them, and what their owners can rely on.
+"""Borrowing: which jobs may use idle GPUs of other virtual clusters, and what the owners can rely
+on.
 
-Nothing is taken back from a job that runs, so an owner can be promised this much (`docs/policy.md`
-says which rests on what):
+A running job is never stopped for an owner, so an owner can be promised this much (`docs/policy.md`
+says on what each rests):
 
-* Order, whatever happens: while a job waits in the queue of a virtual cluster, nobody else's job
-  is started on its GPUs. An owner's job waits for borrowers only that were there before it.
-* `reserve_nodes`, whatever happens: no borrower starts that would leave fewer wholly idle nodes
-  there. The next job of the owner, up to that many nodes, starts at once.
-* `lend_s`, as sure as predictions: a borrower is let in only if a quantile of its predicted
-  duration, or the time limit its owner set and the cluster enforces, is within the bound. Where
-  it was the time limit, the bound is certain.
+* Order, always: while a job waits in the queue of a virtual cluster, no job of another starts on
+  its GPUs. An owner's job waits only for borrowers that ran before it was submitted.
+* `reserve_nodes`, always: no borrower starts that would leave fewer wholly idle nodes than this.
+  The owner's next job starts at once if it needs no more nodes.
+* `lend_s`, as sure as predictions: a job may borrow only if a quantile of its predicted duration,
+  or the time limit that its owner set and the cluster enforces, is within this bound. With a
+  time limit, the bound is certain.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from scheduler.policies.pellucid.settings import Borrowing
 
 
 class Lending:
-    """Lends idle GPUs of virtual clusters on `terms`."""
+    """Lends idle GPUs of virtual clusters to jobs of others, on `terms`."""
 
     def __init__(self, terms: Borrowing):
         self.terms = terms
 
     def admits(self, queued: QueuedJob, distribution: DurationDistribution) -> bool:
-        """Return whether a job may borrow at all."""
+        """Return whether a job is predicted, or limited, to end within `lend_s`, so that it may
+        borrow GPUs."""
         lend_s = self.terms.lend_s
         if lend_s is None:
             return True
@@ -41,11 +43,12 @@ class Lending:
         return distribution.quantile_s(queued.estimate_s, level, outlived_s) <= lend_s
 
     def span(self, own: Pool, lenders: Iterable[Pool], gpus: int) -> Placement | None:
-        """Return GPUs for a job for which its own virtual cluster has no room, or None when there
-        are too few.
+        """Return GPUs for a job for which its own virtual cluster has no room. Return None when
+        there are too few.
 
-        Up to a node's worth comes from the first lender that has a node for it. A larger job takes
-        wholly idle nodes, its own first, wherever they are.
+        A job of up to one node's GPUs gets them from the first lender that has room on a node. A
+        larger job takes wholly idle nodes, first those of its own virtual cluster, then those of
+        the lenders.
         """
         if gpus <= own.per_node:
             for pool in lenders:
@@ -67,7 +70,7 @@ class Lending:
         return None
 
     def _spare(self, pool: Pool) -> int:
-        """Return how many of a pool's idle nodes may be lent; 0 or less where none may."""
+        """Return how many wholly idle nodes a pool may lend; 0 or less where it may lend none."""
         return pool.idle_nodes - self.terms.reserve_nodes
 
     def _leaves_enough(self, pool: Pool, placement: Placement) -> bool:

@@ -1,13 +1,13 @@
-"""How many GPUs the jobs of a virtual cluster ask for, running or waiting, as if nobody shared.
+"""How many GPUs the jobs of a virtual cluster ask for, running or waiting, as if no job shared any.
 
-What sharing saves is GPUs, and they are worth its cost only where they are missed. Free GPUs do not
-tell: where much is shared many are free. What all the jobs ask for does, and does not move when a
-pair is made or not made.
+Sharing saves GPUs, which is worth its cost only where GPUs are scarce. The number of free GPUs does
+not show that, since sharing itself leaves many free. The number that all jobs ask for does, and
+pairing jobs does not change it.
 
-It also tells how long a wait is fair. Shared out evenly, with nobody waiting, GPUs of which three
-times as many are asked for as there are would give each job a third of its speed. The fair clock
-of a virtual cluster runs so much slower than the wall's, and never faster: what it shows of a wait
-is the work that a job would have had done.
+It also shows how long a wait is fair. If jobs ask for three times as many GPUs as there are,
+sharing them out evenly would give each job a third of its speed. The fair clock of a virtual
+cluster runs slower than the wall clock by this factor, and never faster. Over a wait, it shows the
+work that the job would have had done.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from scheduler.core.turn import Turn
 
 @dataclass(slots=True)
 class _Asked:
-    """The GPUs that the jobs of a virtual cluster ask for in all, and the fair clock of that
-    virtual cluster. The clock runs slower than real time by the ratio of GPUs asked for to GPUs
-    there are.
-    """
+    """The number of GPUs that all jobs of a virtual cluster ask for, and its fair clock. The clock
+    is slower than real time by the ratio of GPUs asked for to GPUs of the virtual cluster."""
 
     gpus: int = 0
     there: int = 0  # GPUs to be had, as of the last turn; 0: there was none yet
@@ -43,9 +41,8 @@ class _Asked:
         return self.shown_s + (now - self.at) / self.slowdown
 
     def change(self, now: float, gpus: int = 0, there: int | None = None) -> None:
-        """Add `gpus` to the GPUs asked for from `now` on. Set the number of GPUs `there`, unless it
-        is None.
-        """
+        """Add `gpus` to the number of GPUs that jobs ask for, from `now` on. Set the number of GPUs
+        of the virtual cluster to `there`, unless that is None."""
         self.shown_s, self.at = self.clock(now), now
         self.gpus += gpus
         if there is not None:
@@ -54,13 +51,13 @@ class _Asked:
 
 @dataclass(slots=True, kw_only=True)
 class DemandMemory:
-    """The state of `Demand` as a plain record.
+    """A plain record of the state of `Demand`.
 
     Attributes:
-        jobs: for each job that has not ended: its virtual cluster, its GPUs, and the fair clock
-            when it was submitted.
-        asked: GPUs asked for and fair clock, by virtual cluster.
-        paused: for jobs that were paused and will wait again: their wait so far by the fair clock,
+        jobs: for each job that has not ended: its virtual cluster, its GPUs, and what the fair
+            clock showed when it was submitted.
+        asked: maps each virtual cluster to its number of GPUs asked for and its fair clock.
+        paused: for jobs that left their queue for a while: their wait so far by the fair clock,
             seconds.
     """
 
@@ -70,10 +67,10 @@ class DemandMemory:
 
 
 class Demand:
-    """Counts the GPUs asked for by jobs that have not ended.
+    """Counts the GPUs that jobs ask for which have not ended.
 
     Args:
-        pooled: virtual clusters use one another's GPUs; what counts is what all of them ask for.
+        pooled: count all virtual clusters as one, since they use one another's GPUs.
     """
 
     def __init__(self, pooled: bool = False):
@@ -103,20 +100,21 @@ class Demand:
         asked.change(now, job.gpus)
 
     def remember(self) -> DemandMemory:
-        """Return what was counted, as a plain record."""
+        """Return a plain record of the counts and clocks."""
         asked = {
             where: replace(one, unseen_s=dict(one.unseen_s)) for where, one in self._asked.items()
         }
         return DemandMemory(jobs=dict(self._jobs), asked=asked, paused=dict(self._paused))
 
     def restore(self, memory: DemandMemory) -> None:
-        """Restore what `remember` returned, for the same virtual clusters."""
+        """Restore what `remember` returned, in a cluster with the same virtual clusters."""
         self._jobs, self._paused = dict(memory.jobs), dict(memory.paused)
         for where, one in memory.asked.items():
             self._asked[where] = replace(one, unseen_s=dict(one.unseen_s))
 
     def take_over(self, other: Demand, jobs: Iterable[QueuedJob], now: float) -> None:
-        """Take over the counts of another `Demand`. Waits of `jobs` by its fair clock are kept."""
+        """Take over the counts of another `Demand`. What `jobs` have waited by its fair clock is
+        kept."""
         self._paused = other._paused
         if self.pooled == other.pooled:
             self._jobs, self._asked = other._jobs, other._asked
@@ -127,9 +125,8 @@ class Demand:
             self.joins(queued, now)
 
     def begin(self, turn: Turn) -> None:
-        """Record the number of GPUs of a virtual cluster (of all when `pooled`) as a turn begins.
-        Then credit the waits of jobs that came before that number was known.
-        """
+        """Record how many GPUs a virtual cluster (or all, when `pooled`) has as a turn begins. Then
+        count the waits of jobs that joined before this number was known."""
         where = self._where(turn.vc)
         there = turn.cluster.spec.gpus if self.pooled else turn.pool.gpus
         asked = self._asked[where]
@@ -142,9 +139,8 @@ class Demand:
         asked.unseen_s.clear()
 
     def waited_s(self, job_id: str, now: float) -> float | None:
-        """Return how long a job has waited by the fair clock, seconds; None where it is neither
-        counted nor paused.
-        """
+        """Return how long a job has waited by the fair clock, seconds; None for a job that is
+        neither counted nor paused."""
         if job_id not in self._jobs:
             return self._paused.get(job_id)
         where, _, came = self._jobs[job_id]
@@ -152,9 +148,8 @@ class Demand:
         return asked.clock(now) - came + asked.unseen_s.get(job_id, 0.0) / asked.slowdown
 
     def pause(self, job_id: str, waited_s: float | None) -> None:
-        """Store the wait so far of a job that is not counted for a while, by the fair clock,
-        seconds.
-        """
+        """Store the seconds that a job has waited so far, by the fair clock, while it is out of its
+        queue and not counted."""
         if waited_s is not None:
             self._paused[job_id] = waited_s
 
@@ -170,18 +165,20 @@ class Demand:
         return self._asked[self._where(vc)].clock(now)
 
     def restricted_to(self, kept: Collection[str]) -> Demand:
-        """Return the same count, in which only the jobs among `kept` are known."""
+        """Return the same counts, with records only of the jobs in `kept`."""
         demand = copy(self)
         demand._jobs = {job_id: job for job_id, job in self._jobs.items() if job_id in kept}
         return demand
 
     def clock_at_arrival(self, job_id: str) -> float | None:
-        """Return the fair clock at the arrival of a job, or None where it is not counted."""
+        """Return what the fair clock showed when a job was submitted, or None for a job that is not
+        counted."""
         job = self._jobs.get(job_id)
         return None if job is None else job[2]
 
     def slowdown(self, vc: str) -> float:
-        """Return how many times slower than the wall clock the fair clock runs now."""
+        """Return how many times slower than the wall clock a virtual cluster's fair clock runs
+        now."""
         return self._asked[self._where(vc)].slowdown
 
     def share(self, turn: Turn) -> float:

@@ -1,16 +1,16 @@
-"""Which job gets which type of GPU, in a cluster with several types.
+"""The choice of a GPU type for each job, in a cluster with several types.
 
-A job is profiled on one type; how fast it runs on the others is believed, not known
-(`models.bundle.gputypes`). For every group of like nodes on which it may run, its cost in seconds
-of total completion time is its wait and run time there, and what it takes from the others:
+A job is profiled on one type; its speed on other types is predicted (`models.bundle.gputypes`). For
+every group of like nodes on which the job may run, a cost in seconds of total completion time is
+computed: the job's wait and run time there, and the delay of other jobs:
 
     cost = wait + run + waiting jobs * run * (GPUs it holds * typical speed there) / capacity
 
-where run = expected work / speed, a typical speed is the mean over the jobs of the queue and on
-the GPUs, and capacity is the sum of typical speeds over all GPUs. With nobody waiting a job takes
-the fastest GPUs; the longer the queue, the more it goes where it is fast *compared with others*:
-comparative advantage. A group without room now costs the predicted wait for it; where that is
-cheapest, the job waits, though slower GPUs are free.
+where run = expected work / speed, a typical speed is the mean over the jobs of the queue and on the
+GPUs, and capacity is the sum of typical speeds over all GPUs. If no other job waits, a job takes
+the fastest GPUs. The longer the queue, the more a job goes where it is fast *compared with others*:
+comparative advantage. For a group without room, the predicted wait for room is part of the cost; if
+such a group is the cheapest, the job waits although slower GPUs are free.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ DEFAULTS = GpuTypes()
 
 
 class PredictedTypes:
-    """Speeds by an exported model of GPU types.
+    """Predicts speeds by GPU type with an exported model.
 
     Args:
-        model: the model for a job, so that a test can leave the job's family out of it.
-        describe: model family and batch size of a job, as far as its name or profile says.
-        reference: the type jobs are profiled on and durations are counted on.
-        otherwise: speeds of types that the model does not know; 1 for those not named.
+        model: function that returns the model for a job, so that a test can leave the job's family
+            out of it.
+        describe: function that returns the model family and batch size of a job, as far as its name
+            or profile shows them.
+        reference: the GPU type on which jobs are profiled and durations are measured.
+        otherwise: speeds of types that the model does not know; types without an entry have speed
+            1.
     """
 
     def __init__(
@@ -65,10 +68,11 @@ class PredictedTypes:
 
 
 def described_by_name(model: GpuTypeSpeed) -> Callable[[Job], tuple[str, int | None]]:
-    """Return a function that reads the model family and batch size off a job's name ("resnet-50
+    """Return a function that reads the model family and batch size from a job's name ("resnet-50
     bs64").
 
-    The longest family that the name contains, letters and digits alone compared; "" when none.
+    It returns the longest family that the name contains, where only letters and digits are
+    compared, or "" without any.
     """
     families = {_bare(family): family for family in model.families}
     longest_first = sorted(families, key=lambda bare: (-len(bare), bare))
@@ -90,7 +94,7 @@ def _bare(name: str) -> str:
 
 
 class TableSpeeds:
-    """Speeds that are the same for every job, by GPU type."""
+    """Gives speeds by GPU type from a table, the same for every job."""
 
     def __init__(self, speeds: Mapping[str, float]):
         self._speeds = speeds
@@ -101,9 +105,8 @@ class TableSpeeds:
 
 @dataclass(frozen=True, slots=True)
 class TypedNodes:
-    """A group of equal nodes of one virtual cluster: the nodes as a bit mask, and their number of
-    GPUs.
-    """
+    """A group of equal nodes of one virtual cluster: its nodes as a bit mask, and the number of
+    their GPUs."""
 
     group: NodeGroup
     nodes: int
@@ -112,7 +115,8 @@ class TypedNodes:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The costs, in seconds, of starting a job on a group of nodes, or of waiting for one."""
+    """The costs, in seconds, of starting a job on a group of nodes now or, without a placement, of
+    waiting for the group."""
 
     typed: TypedNodes
     placement: Placement | None
@@ -123,7 +127,8 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Where a job starts now, the speeds and costs behind that, and whether it waits by choice."""
+    """The result of `TypedPlacement.choose`: where a job starts now, the speeds and costs behind
+    that, and whether the job waits although there is room."""
 
     placement: Placement | None
     evidence: Evidence = ()
@@ -131,13 +136,13 @@ class Choice:
 
 
 class TypedPlacement:
-    """Chooses among the groups of nodes of a virtual cluster.
+    """Chooses a group of nodes of a virtual cluster for each job.
 
     Args:
-        cluster: its nodes, by type.
-        belief: speeds by type; None is blind to types: the group with most free GPUs.
-        settings: what is known without a model, and whether to wait for better GPUs where that is
-            predicted to be cheaper.
+        cluster: the shape of the cluster, with its node groups.
+        belief: predicts speeds by type; None: the group with most free GPUs is chosen.
+        settings: speeds that apply without a model, and whether a job waits for better GPUs where
+            that is predicted to be cheaper.
     """
 
     def __init__(
@@ -157,15 +162,13 @@ class TypedPlacement:
 
     @property
     def patient(self) -> bool:
-        """Whether a job may wait for better GPUs. Without predicted speeds nobody knows which are
-        better.
-        """
+        """Whether a job may wait for better GPUs. Without predicted speeds it is not known which
+        are better."""
         return self._settings.wait_for_faster and self.belief is not None
 
     def use(self, bundle: Bundle) -> None:
-        """Predict by a bundle's model of GPU types from now on, where it knows the type that
-        durations are counted on.
-        """
+        """Predict speeds with a bundle's model of GPU types from now on, if the model knows the
+        type on which durations are measured."""
         counted_on = self._settings.counted_on
         if counted_on is None or "gpu_types" not in bundle.parts:
             return
@@ -177,7 +180,7 @@ class TypedPlacement:
             self._speeds.clear()
 
     def use_nodes(self, vcs: Iterable[str], nodes: Mapping[int, Node]) -> None:
-        """Choose among these nodes (by number) from now on."""
+        """Choose among the nodes in `nodes` (by number) from now on."""
         self._typed_nodes, self._typed_nodes_of = {vc: [] for vc in vcs}, {}
         like: dict[Node, list[int]] = {}
         for node, has in nodes.items():
@@ -190,7 +193,8 @@ class TypedPlacement:
             self._typed_nodes_of |= dict.fromkeys(members, typed)
 
     def candidates(self, job: Job) -> list[TypedNodes]:
-        """Return the groups of nodes a job may run on: of the type it asks for, where it fits."""
+        """Return the groups of nodes on which a job may run: of the type that it asks for, with
+        enough GPUs and memory."""
         wanted = job.gpu_type
         return [
             typed
@@ -201,7 +205,8 @@ class TypedPlacement:
         ]
 
     def speed(self, job: Job, gpu_type: str) -> float:
-        """Return the predicted speed of a job on a type of GPU."""
+        """Return the predicted speed of a job on a GPU type, over that on the type on which
+        durations are measured; 0 where it does not fit."""
         if self.belief is None:
             return 1.0
         key = job.name, job.gpus, gpu_type
@@ -211,19 +216,20 @@ class TypedPlacement:
         return found
 
     def speed_of(self, run: Run) -> float:
-        """Return the predicted speed of a run where it is."""
+        """Return the predicted speed of a run on the GPU type that it has."""
         return self.speed(run.job, self.type_of(run))
 
     def type_of(self, run: Run) -> str:
-        """Return the GPU type that a run is on; a gang never spans two."""
+        """Return the GPU type of a run. All GPUs of a run have one type."""
         return self._typed_nodes_of[run.nodes[0]].group.gpu_type
 
     def fits(self, job: Job, run: Run) -> bool:
-        """Return whether a job is predicted to fit on the GPUs of a run."""
+        """Return whether a job is predicted to fit into the GPU memory of a run's GPU type."""
         return self.speed(job, self.type_of(run)) > 0
 
     def begin(self, turn: Turn) -> None:
-        """Work out, as a turn begins, what is typical of the jobs that wait and run here."""
+        """Compute the typical speed of each GPU type, over the jobs that wait and run in the turn's
+        virtual cluster. Called as a turn begins."""
         self._taken.clear()
         if self.belief is None:
             return
@@ -244,8 +250,8 @@ class TypedPlacement:
         """Return where a job of `expected_s` seconds of work starts now, or that it waits.
 
         Args:
-            ends_in: predicted seconds until a run's GPUs are free.
-            patient: True where it may wait although there is room.
+            ends_in: function that returns the predicted seconds until a run's GPUs are free.
+            patient: whether the job may wait for better GPUs although there is room.
         """
         job, pool = queued.job, turn.pool
         candidates = self.candidates(job)
@@ -297,9 +303,8 @@ class TypedPlacement:
         self, turn: Turn, typed: TypedNodes, gpus: int, ends_in: Callable[[Run], float]
     ) -> float:
         """Return the predicted seconds until a group of nodes has `gpus` GPUs free, after the jobs
-        that already wait for it. If all its runs together free too few, return the time of the last
-        end.
-        """
+        that already wait for it. If too few become free even when all its runs have ended, return
+        the seconds until the last of them ends."""
         need = gpus + self._taken.get(typed, 0) - _free(turn.pool, typed)
         ends = sorted(
             (ends_in(run), run.job.gpus)
@@ -313,9 +318,8 @@ class TypedPlacement:
         return ends[-1][0] if ends else 0.0
 
     def view(self, pool: Pool, queued: QueuedJob) -> PoolView:
-        """Return the nodes on which GPUs are reserved for a job: those of the fastest type that
-        suits it.
-        """
+        """Return the nodes of a pool on which GPUs are reserved for a job: those of the GPU type on
+        which it is fastest."""
         job = queued.job
         best = max(self.candidates(job), key=lambda s: (self.speed(job, s.group.gpu_type), s.gpus))
         return PoolView(pool, best)
@@ -324,12 +328,14 @@ class TypedPlacement:
 def typed_placement(
     cluster: ClusterSpec, settings: GpuTypes, belief: TypeSpeeds | None
 ) -> TypedPlacement | None:
-    """Return what chooses among a cluster's groups of nodes, or None where all GPUs are alike.
+    """Return the object that chooses among a cluster's node groups, or None where all GPUs are
+    alike.
+
+    Raise InvalidSettings where the settings state speeds, but none for one of the cluster's GPU
+    types.
 
     Args:
-        belief: speeds by type; None: those of the settings.
-
-    Raises InvalidSettings: speeds are set, and one of its GPU types has none.
+        belief: predicts speeds by type; None: the speeds in the settings are used.
     """
     if not cluster.mixes_types:
         return None
@@ -346,7 +352,7 @@ def typed_placement(
 
 
 class PoolView:
-    """The nodes of one group, for code that expects all nodes of a pool to be alike."""
+    """The nodes of one group in a pool, for code that expects all nodes of a pool to be alike."""
 
     def __init__(self, pool: Pool, typed: TypedNodes):
         self._pool = pool

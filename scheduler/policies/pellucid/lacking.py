@@ -1,7 +1,7 @@
-"""What it costs the first in line that nodes of its virtual cluster are lent for profiling.
+"""What it costs the first job in line that nodes of its virtual cluster are lent for profiling.
 
-A job of several whole nodes that lacks no more than those waits until so many others are free, and
-what it costs is that wait. Whoever asks for less can have other GPUs, and counts nothing.
+If a job of several whole nodes needs just the lent nodes, it waits until as many others are free;
+this wait is the cost. Smaller jobs can get other GPUs, so they cost nothing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ def lacking(
     left_s: Callable[[Run], float],
     price: float,
 ) -> Lack | None:
-    """Return how much the first job in line loses because whole nodes are lent. Return None if it
-    fits on one node, lacks no node or more than `most`, or would wait in any case.
+    """Return how much the first job in line loses because whole nodes are lent for profiling.
+    Return None if the job fits on one node, needs none of the lent nodes or more than `most`, or
+    would not wait shorter with them.
 
     Args:
-        kept: GPUs that are reserved for it.
+        kept: GPUs that are reserved for the job.
         left_s: function that returns the predicted seconds until a run's GPUs are free.
-        price: see `Lack`.
+        price: factor of the cost; see `Lack`.
     """
     first, pool = turn.queue[0].job, turn.pool
     if first.gpus <= pool.per_node:
@@ -44,8 +45,8 @@ def lacking(
 
 
 def _wait_s(turn: Turn, pool: Pool, gpus: int, left_s: Callable[[Run], float]) -> float | None:
-    """Return the predicted seconds until `gpus` GPUs of a pool are free if no node is given
-    back; None where no end of a run frees them."""
+    """Return the predicted seconds until `gpus` GPUs of a pool are free if no lent node is given
+    back; None if no run that ends would free them."""
     runs = turn.runs()
     chosen = dict(choose(pool, gpus, runs, left_s) or ())
     on = [

@@ -38,7 +38,7 @@ from scheduler.policies.pellucid.reservation import (
 from scheduler.policies.pellucid.shares import Fairness, SharesMemory
 from scheduler.policies.pellucid.speeds import PairErrors, PairErrorsMemory
 from scheduler.policies.pellucid.usual import UsualMemory, UsualProfiles
-from scheduler.policies.pellucid.worth import described_by, forgiven
+from scheduler.policies.pellucid.worth import COUNTS, described_by, forgiven, worth_by
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +61,7 @@ class PellucidMemory:
         kept: by virtual cluster, GPUs that are kept for a job.
         spent: by virtual cluster, when searches for partners last did not do for everybody.
         assumed: by virtual cluster, how often what is usual there had changed when last asked.
+        ordered_by: which duration the keys of waiting jobs are made of (`order_by`).
     """
 
     durations: DurationMemory
@@ -76,6 +77,7 @@ class PellucidMemory:
     kept: dict[str, _Kept]
     spent: dict[str, float]
     assumed: dict[str, int]
+    ordered_by: str = "predicted"  # of snapshots before version 11
 
 
 class Parts(Protocol):
@@ -85,8 +87,7 @@ class Parts(Protocol):
     fairness: Fairness
     ageing: float
     gpu_exponent: float
-    counted_s: float | None
-    long_s: float
+    order_by: str
     demand: Demand
     repredict: Repredict
     starvation: StarvationBound
@@ -129,6 +130,7 @@ class PellucidLearned(Learned):
             },
             spent=dict(policy.spent),
             assumed=dict(policy.assumed),
+            ordered_by=policy.order_by,
         )
 
     def restore(self, memory: Any, jobs: Mapping[str, QueuedJob]) -> None:
@@ -150,6 +152,10 @@ class PellucidLearned(Learned):
         for queued in jobs.values() if memory.patience else ():
             if queued.job.vc in memory.patience and not is_starving(queued):
                 queued.key += forgiven(policy, queued) * queued.submit_time
+        if memory.ordered_by != policy.order_by:
+            for queued in jobs.values():
+                if queued.job.job_id in policy.estimates and not is_starving(queued):
+                    _reorder(policy, queued, memory.ordered_by)
 
     def begin(self, turn: Turn) -> None:
         policy = self._policy
@@ -258,3 +264,16 @@ class PellucidLearned(Learned):
             queued.key = starving_key(queued)
         if starving:
             turn.queue.replace(list(turn.queue))
+
+
+def _reorder(policy: Parts, queued: QueuedJob, before: str) -> None:
+    """Count in a waiting job's key the duration that the policy orders by, in place of that which
+    it was ordered by.
+    """
+    now = policy.order_by
+    policy.order_by = before
+    counted = worth_by(policy, queued)
+    policy.order_by = now
+    counts = worth_by(policy, queued)
+    queued.key += counts.sized_s - counted.sized_s
+    queued.evidence = (*(one for one in queued.evidence if one[0] != COUNTS), *counts.recorded)

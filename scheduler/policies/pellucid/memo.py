@@ -1,9 +1,10 @@
-"""Findings of one pass over a queue that still hold in the next pass.
+"""Findings of one pass (one round of decisions on a queue) that still hold in the next pass.
 
-Why a job waits for whom nothing can be done depends on its number of GPUs alone, and stays so until
-GPUs are freed, taken or kept. Jobs that are alike in all that the moves of a pass look at (`Kind`)
-are passed over together: a pass costs by the kinds there are and by the jobs for which something
-may have changed, not by the jobs that wait. It saves work, and changes no decision.
+If no move helps a job, the reason why it waits depends only on its number of GPUs, and stays the
+same until GPUs are freed, taken or reserved. Jobs that are equal in everything that the moves
+compare are of one kind (`Kind`), and are skipped together. So the cost of a pass depends on the
+number of kinds, and of jobs for which something may have changed, instead of the number of waiting
+jobs. This saves work, and changes no decision.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ _Entry = tuple[int, float, int, QueuedJob]  # sorts as the queue does, at C's sp
 
 
 class Kind(NamedTuple):
-    """What the policy compares waiting jobs by. Jobs of one kind are passed over together.
+    """The properties by which the policy compares waiting jobs. Jobs of one kind are skipped
+    together.
 
     Attributes:
-        obstacle: why they wait; None: they have not been evaluated.
-        shares: whether their owners let them share.
-        seeks: whether partners can be sought for them.
-        considered: whether their last search considered a partner.
+        obstacle: why the jobs wait; None: they have not been considered yet.
+        shares: whether their owners allow them to share GPUs.
+        seeks: whether the policy can search partners for them.
+        considered: whether their last search found a candidate to consider.
         pays: whether they are worth profiling.
     """
 
@@ -47,8 +49,8 @@ def everybody(queued: QueuedJob) -> bool:
 class Line:
     """The waiting jobs of a virtual cluster, grouped by their kind.
 
-    It follows its queue (`scheduler.core.queue.Index`); what a copy of a core needs of it is made
-    again from the queue.
+    Its queue notifies it of each change (`scheduler.core.queue.Index`). It is not copied with a
+    core, but built again from the copy's queue.
     """
 
     def __init__(self) -> None:
@@ -60,7 +62,7 @@ class Line:
         return Line, ()
 
     def follow(self, queue: Queue, kind: Callable[[QueuedJob], Kind]) -> None:
-        """Group the jobs of a queue by kind, and follow its changes from now on."""
+        """Group the jobs of a queue by kind, and be notified of the queue's changes from now on."""
         if queue.index is not self:
             queue.index, self._stale = self, True
         if not self._stale:
@@ -84,7 +86,7 @@ class Line:
         self._stale = True
 
     def file(self, queued: QueuedJob, kind: Kind) -> None:
-        """Move a job to the kind that its evaluation showed."""
+        """Move a job to the group of `kind`, its kind after it was considered."""
         job_id = queued.job.job_id
         was, entry = self._filed[job_id]
         if was != kind:
@@ -92,7 +94,7 @@ class Line:
             self._put(job_id, kind, entry)
 
     def wait_before(self, queued: QueuedJob, obstacle: Obstacle) -> bool:
-        """Return whether a job ahead of this one waits for the same reason."""
+        """Return whether a job ahead of this one waits because of `obstacle`."""
         entry = _entry(queued)
         return any(
             kind is not None and kind.obstacle is obstacle and entries[0] < entry
@@ -104,11 +106,12 @@ class Line:
     ) -> Iterator[QueuedJob]:
         """Yield the jobs of the wanted kinds, in the order of the queue.
 
-        Those that were not evaluated yet are. The job at hand may be filed or leave meanwhile.
+        Jobs that were not considered yet are always yielded. The job just yielded may be moved to
+        another kind, or leave the queue, before the next one is asked for.
 
         Args:
-            wanted: returns which jobs of a kind are wanted; None: none.
-            stamp: `wanted` is asked again when this changes.
+            wanted: function that returns a test of which jobs of a kind are wanted; None: none are.
+            stamp: function that returns a value; when the value changes, `wanted` is called again.
         """
         heap: list[tuple[_Entry, int, list[_Entry], Filter]] = []
         last: _Entry | None = None
@@ -147,12 +150,13 @@ class Line:
 
 
 class Memo:
-    """Findings about the queue of one virtual cluster, as of `changes` of its pool.
+    """Findings about the queue of one virtual cluster, which hold as long as `changes` of its pool
+    stays the same.
 
     Attributes:
-        why: by number of GPUs, why a job waits for whom nothing can be done.
-        line: who waits, by kind.
-        stamp: counts what was found and forgotten.
+        why: maps a number of GPUs to the reason why jobs of that size wait if no move helps them.
+        line: the waiting jobs, by kind.
+        stamp: counter that grows with each finding, and each time findings are dropped.
     """
 
     def __init__(self) -> None:
@@ -163,24 +167,25 @@ class Memo:
         self._hold: object = None
 
     def begin(self, pool: Pool, hold: object) -> None:
-        """Begin a pass, and forget what no longer holds. `hold` is what GPUs are kept for."""
+        """Begin a pass, and drop findings that hold no longer. `hold` is the reservation of the
+        virtual cluster; when it changes, no finding holds."""
         if self._changes != pool.changes or self._hold is not hold:
             self.why.clear()
         self._hold = hold
 
     def find(self, gpus: int, obstacle: Obstacle) -> None:
-        """Note why jobs of so many GPUs wait."""
+        """Store why jobs of `gpus` GPUs wait."""
         if self.why.get(gpus) is not obstacle:
             self.why[gpus] = obstacle
             self.stamp += 1
 
     def forget(self) -> None:
-        """Forget all findings, since GPUs were taken."""
+        """Drop all findings, because GPUs were taken."""
         self.why.clear()
         self.stamp += 1
 
     def end(self, pool: Pool) -> None:
-        """End the pass: the findings hold for the pool as it is now."""
+        """End a pass. The findings hold until the pool changes again."""
         self._changes = pool.changes
 
 

@@ -1,9 +1,9 @@
-"""Which running job to share GPUs with, and whether to.
+"""The choice of a running job with which a waiting job shares GPUs, and whether sharing pays.
 
-Sharing saves the newcomer its wait, at worst until the partner would have ended; it costs both
-some of their speed for as long as they share. The gain of a pair, in seconds of total completion
-time, is the first less the second. Remaining times are expectations of the predictive
-distribution, given how long the partner has run: one underestimate does not decide.
+Sharing saves the newcomer its wait, at most until the partner would have ended. It costs both jobs
+some of their speed while they share. The gain of a pair, in seconds of total completion time, is
+the first less the second. Remaining times are means of the predicted distribution, given how long
+the partner has run, so that one prediction that was too short does not decide.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ UNKNOWN = (0.8, 0.8)  # speeds believed of a pair where nothing predicts them
 
 
 def gain_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> float:
-    """Return the gain of a pair, seconds of total completion time.
+    """Return the gain of a pair, in seconds of total completion time saved.
 
     Args:
-        newcomer_s, partner_s: expected seconds of work left.
-        speeds: relative speed of newcomer and partner while they share (above 1 is noise).
+        newcomer_s, partner_s: expected seconds of work that each job has left.
+        speeds: relative speeds of newcomer and partner while they share; values above 1 count as 1.
     """
     own, other = min(speeds[0], 1.0), min(speeds[1], 1.0)
     shared = min(newcomer_s / max(own, 0.01), partner_s / max(other, 0.01))
@@ -43,11 +43,11 @@ def gain_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> 
 
 
 def held_longer_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> float:
-    """Return the seconds that a pair holds its GPUs beyond the end of the partner alone.
+    """Return for how many seconds longer a pair holds its GPUs than the partner alone would.
 
     Args:
-        newcomer_s, partner_s: expected seconds of work left.
-        speeds: relative speed of newcomer and partner while they share (above 1 is noise).
+        newcomer_s, partner_s: expected seconds of work that each job has left.
+        speeds: relative speeds of newcomer and partner while they share; values above 1 count as 1.
     """
     own, other = min(speeds[0], 1.0), min(speeds[1], 1.0)
     shared = min(newcomer_s / max(own, 0.01), partner_s / max(other, 0.01))
@@ -58,9 +58,11 @@ def held_longer_s(newcomer_s: float, partner_s: float, speeds: tuple[float, floa
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Sharing with any of `runs` is a loss for a job, for as long as nothing here changes.
+    """The stored result of a search: sharing with any of `runs` is a loss for the job, as long as
+    none of these fields changes.
 
-    Before `until` what is left of each of them only falls, and with it what a pair would gain.
+    Until the time `until`, the expected remaining time of each run only decreases, and with it what
+    a pair would gain.
     """
 
     job: Job
@@ -77,7 +79,8 @@ class _Refusal:
 
 
 class Pairing:
-    """Looks for running jobs to share GPUs with. Within a turn it remembers what it worked out."""
+    """Searches running jobs with which waiting jobs share GPUs. Within a turn (one round of
+    decisions on a queue) it keeps what it has computed."""
 
     def __init__(
         self,
@@ -103,9 +106,8 @@ class Pairing:
 
     @property
     def evidence(self) -> Evidence:
-        """The numbers of the pair that the last search found, or of the best pair it refused, as
-        evidence of a decision.
-        """
+        """The numbers of the pair that the last search chose, or of the best pair that it refused,
+        as evidence of a decision."""
         if self._found is None:
             return ()
         gpus, newcomer_s, found = self._found
@@ -130,15 +132,17 @@ class Pairing:
         )
 
     def time_passed(self) -> None:
-        """Forget the cached times left of runs. Called as a turn begins."""
+        """Drop the cached remaining times of runs. Called as a turn begins."""
         self._left.clear()
 
     def begin(self, turn: Turn, hold: object, *, remembers: bool = True) -> None:
-        """Look for partners in this turn from now on.
+        """Prepare for searches in this turn. Called as the turn begins.
 
         Args:
-            hold: what GPUs are kept for.
-            remembers: what earlier turns found; otherwise every search is made again.
+            hold: the reservation of the virtual cluster; results of searches hold only while it
+                stays the same.
+            remembers: whether results of earlier turns are used; otherwise every search is made
+                again.
         """
         if not remembers:
             self._refusals.clear()
@@ -150,7 +154,7 @@ class Pairing:
         self._refusals[turn.vc] = {}
 
     def left(self, turn: Turn, run: Run) -> float:
-        """Return the expected seconds of work left of a run."""
+        """Return the expected seconds until a run has done its remaining work."""
         job_id = run.job.job_id
         left = self._left.get(job_id)
         if left is None:
@@ -173,12 +177,13 @@ class Pairing:
     def best(
         self, turn: Turn, queued: QueuedJob, pair_predictor: PairPredictor, least: float
     ) -> Run | Obstacle:
-        """Return the partner with the greatest gain, or the obstacle that refused every candidate.
+        """Return the partner with the greatest gain, or the obstacle because of which every
+        candidate was refused.
 
-        `queued.considered` says which run came closest.
+        `queued.considered` is set to the best candidate.
 
         Args:
-            least: predicted speeds must sum to at least this.
+            least: the predicted speeds of the two jobs must sum to at least this.
         """
         refusal = self._refused(turn, queued, pair_predictor)
         if refusal is not None:
@@ -209,7 +214,7 @@ class Pairing:
         return run
 
     def nobody(self, turn: Turn, queued: QueuedJob) -> Obstacle:
-        """Return why a job has to wait where no run could be its partner."""
+        """Return why a job has to wait if there is no run that could be its partner."""
         self._found = queued.considered = None
         return turn.obstacle(queued)
 
@@ -218,9 +223,8 @@ class Pairing:
     def _refused(
         self, turn: Turn, queued: QueuedJob, pair_predictor: PairPredictor
     ) -> _Refusal | None:
-        """Return the stored result of an earlier search that found no partner, if nothing that
-        matters has changed since. Return None if the search must be repeated.
-        """
+        """Return the stored result of an earlier search that found no partner, if nothing on which
+        it depends has changed. Return None if the search must be repeated."""
         job_id, now_refused = queued.job.job_id, self._refusals[turn.vc]
         refusal = now_refused.get(job_id) or self._before.get(job_id)
         if refusal is None or not (
@@ -248,7 +252,7 @@ class Pairing:
         until: float,
         guard: Obstacle,
     ) -> None:
-        """Store that the search found no partner for a job, and until when this holds."""
+        """Store that the search found no partner for a job, and until when this result holds."""
         if guard not in (*_PREDICTED, Obstacle.MEMORY):
             return  # says what is free now; it took no search
         gpus = queued.job.gpus
@@ -267,8 +271,8 @@ class Pairing:
         )
 
     def _profiles_of(self, turn: Turn, gpus: int) -> list[Profile | None]:
-        """Return the profiles of the runs that a job of `gpus` GPUs could share with: the same
-        list object for as long as none of them changes."""
+        """Return the profiles of the runs with which a job of `gpus` GPUs could share. The same
+        list object is returned as long as none of them changes."""
         runs, at = turn.alone(gpus), (turn.vc, gpus)
         if self._looked_up.get(gpus) is not runs:
             self._looked_up[gpus] = runs
@@ -282,9 +286,8 @@ class Pairing:
         return observations, self.distribution.refreshed
 
     def falls_until(self, turn: Turn, run: Run) -> float:
-        """Return the time until which the expected time left of a run only decreases, seconds since
-        the epoch. After it, a longer run makes a longer rest likelier.
-        """
+        """Return the time, seconds since the epoch, until which the expected remaining time of a
+        run only decreases. After that, the longer it runs, the longer it is expected to last."""
         job_id = run.job.job_id
         until = self._until.get(job_id)
         if until is None:
@@ -297,8 +300,8 @@ class Pairing:
 
 
 def _decided_by(prediction: PairPrediction) -> tuple[str, ...]:
-    """Return the steps to the speeds that the gain of a pair was computed from, as text; ()
-    where the speeds come from a table."""
+    """Return, as text, the steps that led to the speeds from which the gain of a pair was computed;
+    () where the speeds come from a table."""
     if prediction.speed_path:
         return prediction.speed_path
     if prediction.speeds is not None:
@@ -307,8 +310,8 @@ def _decided_by(prediction: PairPrediction) -> tuple[str, ...]:
 
 
 def _assumed(queued: QueuedJob) -> tuple[str, ...]:
-    """Return a note that a job's profile was assumed, as a tuple of one text; () where the job
-    was watched, or nothing was assumed."""
+    """Return a note that a job's profile was assumed from similar jobs, as a tuple of one text; ()
+    where the job has its own profile, or none was assumed."""
     if queued.profile is not None or queued.usual is None:
         return ()
     return (ASSUMED if queued.job.user else ASSUMED.replace("its user's jobs", "jobs here"),)
@@ -316,9 +319,8 @@ def _assumed(queued: QueuedJob) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A running job whose GPUs a waiting job could share: the gain of the pair, and its cost to
-    other waiting jobs.
-    """
+    """A running job whose GPUs a waiting job could share, with the gain of the pair and its cost to
+    other waiting jobs."""
 
     gain_s: float
     hold: Hold
@@ -328,16 +330,18 @@ class _Candidate:
 
 
 class _Search:
-    """One search for a partner.
+    """One search for a partner of a waiting job.
 
     Attributes:
-        best, refused: the candidates with the greatest gain less its price, among those that pay
-            and the others.
-        barred: one that a hard rule forbids, and the rule.
-        guard: what stood in the way of every candidate.
-        pays: whether sharing with some run would win time if both kept enough speed.
-        until: before it what is left of each candidate only falls.
-        newcomer_s: expected seconds of work of the job.
+        best: the candidate with the greatest gain less its cost to other jobs, among those that
+            pay.
+        refused: likewise, among those that do not pay.
+        barred: a run that a hard rule forbids as a partner, and that rule.
+        guard: why every candidate so far was refused.
+        pays: whether sharing with some run would save time, apart from the demand that both keep
+            enough speed.
+        until: the time until which the expected remaining time of each candidate only decreases.
+        newcomer_s: expected seconds of work of the waiting job.
     """
 
     def __init__(
@@ -364,7 +368,7 @@ class _Search:
         self._kept_out: dict[int, int] = {}  # jobs in front, by GPUs of a run
 
     def consider(self, run: Run) -> None:
-        """Look at one candidate."""
+        """Compute the gain and cost of sharing with `run`, and update the fields of the search."""
         rule = self._turn.bar(self._queued, run)
         if rule is not None:
             self._bar(run, rule)
@@ -400,7 +404,8 @@ class _Search:
             self.guard = Obstacle.OTHERS if priced else Obstacle.SPEED
 
     def _hold(self, gpus: int, own_s: float, left_s: float, speeds: tuple[float, float]) -> Hold:
-        """Return what a pair would cost the jobs in front that ask for no more GPUs than it has."""
+        """Return what a pair would cost the jobs ahead in the queue that ask for at most `gpus`
+        GPUs, because the pair holds its GPUs longer."""
         turn = self._turn
         kept_out = self._kept_out.get(gpus)
         if kept_out is None:
@@ -410,9 +415,8 @@ class _Search:
         return Hold(longer_s=longer_s, gpus=gpus, of=turn.pool.gpus, kept_out=kept_out)
 
     def _soonest_s(self) -> float:
-        """Return the predicted seconds until enough runs of this size have ended for the jobs in
-        front and this one. Return inf if there are too few runs.
-        """
+        """Return the predicted seconds until enough runs of at least the job's size have ended for
+        the job and all jobs ahead of it. Return inf if there are too few runs."""
         if self._waits_s is None:
             turn, gpus = self._turn, self._queued.job.gpus
             ahead = sum(1 for _ in takewhile(lambda other: other is not self._queued, turn.queue))
@@ -423,10 +427,8 @@ class _Search:
         return self._waits_s
 
     def considered(self) -> Partner | None:
-        """Return the best candidate for sharing GPUs, with the reason if it was refused: the best
-        allowed one, else the best refused one, else one that a rule forbids. Return None without
-        candidates.
-        """
+        """Return the best candidate, with the reason if it was refused, or None without candidates.
+        An accepted candidate comes first, then a refused one, then one that a rule forbids."""
         found, now = self.best or self.refused, self._turn.now
         if found is not None:
             return Partner(
@@ -449,8 +451,7 @@ class _Search:
             self.barred = run, rule
 
     def _own_s(self, run: Run) -> float:
-        """Return the expected seconds that the job takes on GPUs of the type that a run is
-        on."""
+        """Return the expected seconds that the waiting job takes on GPUs of a run's type."""
         queued, types = self._queued, self._pairing.types
         if not self.newcomer_s:
             assert queued.estimate_s is not None

@@ -1,9 +1,11 @@
-"""One pass over the queue of a virtual cluster: the moves of `pellucid`, in their order.
+"""One pass (one round of decisions) over the queue of a virtual cluster: the moves of `pellucid`,
+in their order.
 
-It has six steps (`run`). The second keeps GPUs for the first of the jobs past their bound; in the
-fifth each waiting job is offered `moves`, one after the other, and waits where none serves it.
+A pass has six steps (`run`). The second reserves GPUs for the first job that has waited beyond its
+bound. In the fifth, each waiting job is offered the `moves`, one after the other; a job waits if
+none of them succeeds.
 
-What is true of one pass only is kept here and goes with it.
+An object of this module lasts for one pass; the policy keeps what lasts longer.
 """
 
 from __future__ import annotations
@@ -38,8 +40,7 @@ LOG = logging.getLogger(__name__)
 
 class Parts(Protocol):
     """The parts of the policy that a pass uses: settings, components, and state that lasts between
-    passes.
-    """
+    passes."""
 
     max_gpus: int
     profile_above: float
@@ -60,7 +61,7 @@ class Parts(Protocol):
     spent: dict[str, float]  # by virtual cluster: when searches last did not do for everybody
 
     def knows(self, job_id: str) -> bool:
-        """Return whether a job is known here and has not ended."""
+        """Return whether a job is known to the policy and has not ended."""
         ...
 
     def key(self, queued: QueuedJob, now: float) -> float:
@@ -69,14 +70,14 @@ class Parts(Protocol):
 
 
 class Pass:
-    """One pass over a queue, made by `run`. The policy's parts must have begun the turn.
+    """One pass over a queue, made by `run`. The policy's parts must have begun the turn already.
 
     Attributes:
-        moves: what a waiting job is offered, in this order; each says whether it serves the job.
-        holder: the job that GPUs are kept for; "" when there is none.
-        searches: how many waiting jobs may still be matched with partners.
-        scarce: GPUs given now are likely to be missed.
-        open: to whom reserved GPUs are open; None: to nobody but their holder.
+        moves: what is tried for a waiting job, in this order; each returns whether it succeeded.
+        holder: id of the job for which GPUs are reserved; "" when there is none.
+        searches: for how many more waiting jobs partners may be searched in this pass.
+        scarce: whether a GPU that is given away now is likely to be missed.
+        open: the jobs that may use the reserved GPUs; None: only their holder may.
     """
 
     def __init__(self, policy: Parts, turn: Turn):
@@ -97,7 +98,7 @@ class Pass:
         self._served = 0  # jobs that do not wait any more
 
     def run(self) -> None:
-        """Make the pass, in six steps. Each writes a debug line to the log."""
+        """Make the pass, in six steps. Each writes a debug line to the program's log."""
         policy, turn, memo = self.policy, self.turn, self.memo
         # 1. sort those who wait by kind: jobs of one kind fare alike
         policy.pairing.time_passed()
@@ -122,8 +123,7 @@ class Pass:
 
     def _reserve(self) -> Reservation | None:
         """Step 2. Reserve GPUs for the first job that has waited beyond its bound. Return the
-        reservation, or None.
-        """
+        reservation, or None if there is none."""
         self.reserve()
         reservation = self.policy.reservations.get(self.turn.vc)
         self.holder = reservation.holder if reservation is not None else ""
@@ -132,7 +132,8 @@ class Pass:
         return reservation
 
     def _weigh_demand(self) -> None:
-        """3. Find out whether GPUs are scarce: many asked for by unended jobs, and few free."""
+        """Step 3. Find out whether GPUs are scarce: jobs ask for many, and few are free. Store the
+        answer in `scarce`."""
         policy, turn = self.policy, self.turn
         asked = policy.demand.share(turn)
         self.scarce = asked >= policy.busy_above and self._missed()
@@ -142,8 +143,7 @@ class Pass:
 
     def _offer_moves(self) -> None:
         """Step 5. For each remaining job, try the policy's moves (start, pack and so on) in order
-        until one succeeds. A job without a successful move waits.
-        """
+        until one succeeds. If none does, record why the job waits."""
         looked_at = 0
         for queued in self.memo.line.offered(self._whom, self._stamp):
             if queued.job.job_id == self.holder:
@@ -167,12 +167,12 @@ class Pass:
         )
 
     def _stamp(self) -> tuple[int, int, bool]:
-        """Return a value that is another whenever the answers of `_whom` may be others."""
+        """Return a value that changes whenever `_whom` may answer differently."""
         return self.memo.stamp, self._served, self.searches > 0
 
     def _whom(self, kind: Kind) -> Filter | None:
-        """Return a test of which waiting jobs of a kind must be looked at in this pass, since
-        something may have changed for them. None where no job of the kind need be."""
+        """Return a test that tells which waiting jobs of a kind are to be considered in this pass,
+        because something may have changed for them. Return None where none of them is."""
         gpus, obstacle = kind.gpus, self.memo.why.get(kind.gpus)
         if obstacle is None or not self.policy.remembers:
             return everybody
@@ -189,9 +189,8 @@ class Pass:
         return None
 
     def _missed(self) -> bool:
-        """Return whether few GPUs are free: those of an isolated virtual cluster always count as
-        few.
-        """
+        """Return whether few GPUs are free. In a virtual cluster that does not borrow, this is
+        always so."""
         if not self.policy.borrows:
             return True
         turn = self.turn
@@ -201,9 +200,8 @@ class Pass:
     # --- a move about the queue -------------------------------------------------------------
 
     def reserve(self) -> None:
-        """Start the job that GPUs are reserved for, if it fits now. Reserve GPUs for the oldest job
-        past its bound.
-        """
+        """Start the job for which GPUs are reserved, if it fits now. Otherwise, reserve GPUs for it
+        or, if none has a reservation, for the oldest job that has waited beyond its bound."""
         queue = self.turn.queue
         reservations, vc = self.policy.reservations, self.turn.vc
         held = reservations.get(vc)
@@ -219,11 +217,10 @@ class Pass:
             held = None
 
     def _keeps_gpus_for(self, queued: QueuedJob, held: Reservation | None) -> bool:
-        """Start the job that is first in line, or reserve GPUs for it. Return whether it still
-        waits.
+        """Start the first job in line, or reserve GPUs for it. Return whether it still waits.
 
         Args:
-            held: what is reserved for it so far.
+            held: its reservation so far; None: it has none.
         """
         turn, pool, reservations = self.turn, self.turn.pool, self.policy.reservations
         changes = pool.changes
@@ -249,7 +246,7 @@ class Pass:
         for idle ones, or new ones. Return None if too few can be reserved.
 
         Args:
-            before: the GPUs reserved so far.
+            before: the GPUs that are reserved for it so far.
         """
         turn, types = self.turn, self.policy.types
         where = types.view(turn.pool, queued) if types is not None else turn.pool
@@ -258,9 +255,9 @@ class Pass:
         return choose(where, queued.job.gpus, self._runs(), self._left_s)
 
     def _backfill(self, reservation: Reservation | None) -> Backfill | None:
-        """Return which jobs may use the reserved GPUs for now. None where no job may: nothing
-        is reserved, GPUs are of several types, or the holder is not the first past its bound,
-        or has waited too long."""
+        """Return which jobs may use the reserved GPUs for now. Return None where none may: nothing
+        is reserved, the cluster has several GPU types, or the holder is not the first job beyond
+        its bound, or it has waited too long."""
         policy, turn = self.policy, self.turn
         if reservation is None or policy.types is not None:
             return None
@@ -281,9 +278,8 @@ class Pass:
     # --- moves of a waiting job -------------------------------------------------------------
 
     def pack_early(self, queued: QueuedJob) -> bool:
-        """Pack a job where GPUs are scarce and the pair runs nearly as fast as apart. Return
-        whether it was packed.
-        """
+        """Pack a job with a running one, if GPUs are scarce and the pair runs nearly as fast as
+        apart. Return whether it was packed."""
         least = self.policy.pack_first_above
         if least is None or not self.scarce or queued.profile is None:
             return False
@@ -292,16 +288,15 @@ class Pass:
         return self._pack(queued, least, self._pressure) is None
 
     def profile_first(self, queued: QueuedJob) -> bool:
-        """Profile a job where GPUs are scarce and there is room to profile, since it can share only
-        with a profile. Return whether profiling began.
-        """
+        """Begin to profile a job, if GPUs are scarce and there is room to profile, because only
+        jobs with a profile can share. Return whether profiling began."""
         if not (self._profiles and self.pays_to_profile(queued) and self.turn.try_profile(queued)):
             return False
         self._profiles = bool(self.turn.cluster.profiling.free)
         return True
 
     def start(self, queued: QueuedJob) -> bool:
-        """Start a job on GPUs of its own. Return whether it was started."""
+        """Start a job on GPUs that no other job uses. Return whether it was started."""
         gpus = queued.job.gpus
         untried = gpus not in self._too_many or self.policy.types is not None
         if untried and self._start(queued):
@@ -311,25 +306,23 @@ class Pass:
         return False
 
     def backfill(self, queued: QueuedJob) -> bool:
-        """Start a job on GPUs that are reserved for a job which cannot start yet. Return whether it
-        was started.
-        """
+        """Start a job on GPUs that are reserved for a job that cannot start yet. Return whether it
+        was started."""
         if self.open is None or not self.open.start(queued):
             return False
         self.memo.forget()
         return True
 
     def pack(self, queued: QueuedJob) -> bool:
-        """Pack a job where sharing costs less than the wait that it saves. Return whether it was
-        packed.
-        """
+        """Pack a job with a running one, if sharing costs less than the wait that it saves. Return
+        whether it was packed."""
         if not self._may_search(queued):
             return False
         self._refusal = self._pack(queued, 0.0)
         return self._refusal is None
 
     def wait(self, queued: QueuedJob) -> None:
-        """Record why a job waits that no move could serve."""
+        """Record why a job waits for which no move succeeded."""
         turn, types = self.turn, self.policy.types
         obstacle = turn.obstacle(queued)
         kept = types is None and self._is_kept_from(queued, obstacle)
@@ -350,7 +343,8 @@ class Pass:
     # --- packing and profiling --------------------------------------------------------------
 
     def can_share(self, queued: QueuedJob) -> bool:
-        """Return whether a job may share GPUs: its owner agrees, and pairs like it are known."""
+        """Return whether a job may share GPUs: its owner allows it, it is not too large, and its
+        profile (its own or the usual one) is known."""
         return (
             self.policy.pair_predictor is not None
             and queued.job.share
@@ -359,9 +353,8 @@ class Pass:
         )
 
     def pays_to_profile(self, queued: QueuedJob) -> bool:
-        """Return whether profiling a job is worth the work lost by it. Only then can the job share
-        from its start.
-        """
+        """Return whether profiling a job is worth the work that it loses by it. A job with a
+        profile can share GPUs from its start."""
         job, policy = queued.job, self.policy
         assert queued.predicted_s is not None
         return (
@@ -378,8 +371,8 @@ class Pass:
         return self.searches > 0 and self.can_share(queued)
 
     def _pack(self, queued: QueuedJob, least: float, pressure: Evidence = ()) -> Obstacle | None:
-        """Let a job share the GPUs of a running job if that pays. Return None if it does now, else
-        the obstacle.
+        """Let a job share the GPUs of a running job, if that pays. Return None if the job was
+        started, otherwise the obstacle.
 
         Args:
             least: the predicted speeds of both jobs must sum to at least this.
@@ -397,7 +390,8 @@ class Pass:
         return None
 
     def _opts_out(self, gpus: int, shares: bool) -> bool:
-        """Return whether a job might share but for its owner's wish."""
+        """Return whether only the owner's wish keeps a job of `gpus` GPUs from being considered for
+        sharing."""
         policy = self.policy
         if shares or policy.pair_predictor is None or gpus > policy.max_gpus:
             return False
@@ -406,9 +400,8 @@ class Pass:
     # --- GPUs of its own --------------------------------------------------------------------
 
     def _start(self, queued: QueuedJob) -> bool:
-        """Start a job on free GPUs of its virtual cluster, or else on borrowed ones. Return whether
-        it was started.
-        """
+        """Start a job on free GPUs of its virtual cluster or, if there are too few, on borrowed
+        ones. Return whether it was started."""
         policy, turn = self.policy, self.turn
         if policy.types is not None:
             return self._start_typed(queued, policy.types)
@@ -424,8 +417,8 @@ class Pass:
         return False
 
     def _start_typed(self, queued: QueuedJob, types: TypedPlacement) -> bool:
-        """Start a job where there are several types of GPU, on the group of nodes of least
-        cost. Return whether it was started: it may also wait for better GPUs."""
+        """Start a job on the node group of least cost, in a cluster with several GPU types. Return
+        whether it was started; the job may also wait for better GPUs."""
         assert queued.estimate_s is not None
         choice = types.choose(
             self.turn,
@@ -442,7 +435,7 @@ class Pass:
         return True
 
     def _is_kept_from(self, queued: QueuedJob, obstacle: Obstacle) -> bool:
-        """Return whether a job would fit if the reservation were not there."""
+        """Return whether a job that does not fit now would fit without the reservation."""
         if not self.holder or obstacle is not Obstacle.SCATTERED:
             return False
         gpus, pool = queued.job.gpus, self.turn.pool
@@ -454,8 +447,8 @@ class Pass:
         return self._fits_without[gpus]
 
     def _wait_for_reserved(self, queued: QueuedJob) -> None:
-        """Record that a job waits because GPUs are reserved. Name the holder only where no
-        other job would have these GPUs without it."""
+        """Record that a job waits because GPUs are reserved. Name the holder only if no other job
+        would get these GPUs in its absence."""
         turn, holder = self.turn, self.holder
         known = queued.obstacle is Obstacle.KEPT
         others = known or self.memo.line.wait_before(queued, Obstacle.KEPT)
@@ -470,7 +463,7 @@ class Pass:
 
     def _runs(self) -> list[Run]:
         """Return the runs that may hold GPUs of this virtual cluster: all runs where virtual
-        clusters borrow, else its own."""
+        clusters borrow, otherwise its own runs."""
         turn = self.turn
         return list(turn.cluster.runs.values()) if self.policy.borrows else turn.runs()
 
@@ -485,9 +478,8 @@ def waiting(queue: Queue, job_id: str) -> QueuedJob | None:
 
 
 def first_starving(queue: Queue, after: str = "") -> QueuedJob | None:
-    """Return the first job in the queue that has waited beyond its bound. Return None if another
-    job of normal priority stands before it. The job `after` is skipped.
-    """
+    """Return the first job in the queue that has waited beyond its bound, skipping the job `after`.
+    Return None if there is none, or another job of normal priority is ahead of it."""
     for queued in queue:
         if queued.job.job_id == after:
             continue

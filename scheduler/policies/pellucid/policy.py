@@ -51,7 +51,7 @@ from scheduler.policies.pellucid.settings import Borrowing, PellucidSettings
 from scheduler.policies.pellucid.shares import Fairness
 from scheduler.policies.pellucid.speeds import Experienced, PairErrors
 from scheduler.policies.pellucid.usual import UsualProfiles
-from scheduler.policies.pellucid.worth import COUNTS, ODDS, described_by, forgiven, worth_by
+from scheduler.policies.pellucid.worth import COUNTS, described_by, forgiven, worth_by
 
 
 class Pellucid(Policy):
@@ -88,7 +88,7 @@ class Pellucid(Policy):
         self.max_gpus = chosen.sharing.max_gpus
         self.ageing = chosen.ageing
         self.gpu_exponent = chosen.gpu_exponent
-        self.counted_s, self.long_s = chosen.counted_s, chosen.long_s
+        self.order_by: str = chosen.order_by
         self.profile_above = chosen.profile_above
         self.pack_first_above = chosen.pack_first_above
         self.busy_above = chosen.busy_above
@@ -140,7 +140,7 @@ class Pellucid(Policy):
         if self.starvation.goes_first(queued):
             return starving_key(queued)
         aged_s = forgiven(self, queued) * queued.submit_time
-        return worth_by(self, queued).sum_s + aged_s + self.fairness.on(queued, now)
+        return worth_by(self, queued).sized_s + aged_s + self.fairness.on(queued, now)
 
     def started(self, run: Run, now: float) -> None:
         self.fairness.began(run, now)
@@ -217,7 +217,7 @@ class Pellucid(Policy):
         if _orders(self) != _orders(before):
             for queued in here:
                 self.fairness.withdraw(queued)
-                counts = (one for one in queued.evidence if one[0] not in (COUNTS, ODDS))
+                counts = (one for one in queued.evidence if one[0] != COUNTS)
                 queued.evidence = (*counts, *worth_by(self, queued).recorded)
                 self.rank(queued, now)
         if _places(self) == _places(before):
@@ -288,16 +288,14 @@ class Pellucid(Policy):
         credit_s = aged * (now - queued.submit_time)
         stated = isinstance(queued.estimate_s, Stated)
         name = "its own progress" if stated else "the model's duration"
-        if counts.recorded and self.counted_s:
-            name += f", of which {self.counted_s / 3600:g} h at most"
+        if counts.recorded:
+            name += ", on the mean"
         terms = [(name, counts.duration_s)]
         if counts.sized_s != counts.duration_s:
             terms.append(("number of GPUs", counts.sized_s - counts.duration_s))
-        if counts.long_s:
-            terms.append(("odds to last over 6 h", counts.long_s))
         terms.append(("credit for waiting", -credit_s))
         if self.fairness.weight:
-            fairness_s = queued.key - counts.sum_s - aged * queued.submit_time
+            fairness_s = queued.key - counts.sized_s - aged * queued.submit_time
             terms.append(("fair share", fairness_s))
         return tuple(terms)
 
@@ -370,8 +368,7 @@ def _orders(policy: Pellucid) -> tuple[Any, ...]:
     return (
         chosen.ageing,
         chosen.gpu_exponent,
-        chosen.counted_s,
-        chosen.long_s,
+        chosen.order_by,
         chosen.fairness,
         chosen.max_wait_s,
         chosen.overload,

@@ -1,16 +1,18 @@
 """When the durations of waiting jobs are predicted again.
 
-Where a queue is deep its jobs were predicted long ago: of a burst submitted at one instant, before
-anything was known of such jobs. So a virtual cluster whose queue holds more predicted work than it
-does in a period has its jobs predicted again once in that period.
+In a long queue, jobs were predicted long ago, and many in a burst, before similar jobs had ended.
+So where a virtual cluster's queue holds more predicted work than it can do in one period, its jobs
+are predicted again once in each period.
 
-All at once: jobs predicted at different moments take each other's places by what happened in
-between. And what a user submitted later says nothing of a job that has waited since before: a
-retry that failed in seconds makes the long job that was sent for the night look short. So a job is
-asked about only while no job has ended that its user submitted more than a period after it.
+All of them are predicted at one time, since jobs that are predicted at different times would
+overtake each other because of what was learned in between. What a user submitted later tells
+nothing about a job that waits since before: a retry that fails in seconds would make the long job
+that was sent for the night look short. So a job is predicted again only as long as no job has ended
+that its user submitted more than a period after it.
 
-Jobs of one owner that ask for the same are predicted alike, whenever each was submitted: one that
-joins is believed as those that wait, and the end of one of them is news of all.
+Jobs of one owner with equal requests get equal predictions, whenever each was submitted: a job that
+joins gets the prediction of the equal ones that wait, and when one of them ends, all are predicted
+again.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ Group = list[QueuedJob]  # jobs of one prediction
 
 @dataclass(slots=True, kw_only=True)
 class LineMemory:
-    """Jobs that are alike, as a plain record; see `Alike`."""
+    """A plain record of one group of equal waiting jobs; see `Alike`."""
 
     jobs: list[str]
     seen: int | None
@@ -50,12 +52,13 @@ class LineMemory:
 
 @dataclass(slots=True, kw_only=True)
 class AlikeMemory:
-    """The waiting jobs that are alike, as a plain record.
+    """A plain record of the groups of equal waiting jobs.
 
     Attributes:
-        lines: jobs that wait, by what they ask for.
+        lines: the groups.
         ends: how many jobs have ended so far.
-        news: by virtual cluster, which of the lines are to be predicted again, in order.
+        news: maps a virtual cluster to those of its groups (places in `lines`) that are to be
+            predicted again, in order.
     """
 
     lines: list[LineMemory]
@@ -64,9 +67,8 @@ class AlikeMemory:
 
 
 class Alike:
-    """Waiting jobs grouped by what they ask for and by their owner. Without a known owner, or with
-    an estimator that may tell equal jobs apart, each job is alone in its group.
-    """
+    """Waiting jobs grouped by owner and request. Without a known owner, or with an estimator that
+    may predict equal jobs differently, each job is alone in its group."""
 
     in_copies: ClassVar = "new"  # of a core (`explain.whatif.copies`)
 
@@ -82,7 +84,7 @@ class Alike:
         self._news: dict[str, dict[Request, None]] = {}  # to be predicted again, by virtual cluster
 
     def remember(self) -> AlikeMemory:
-        """Return the groups, as a plain record."""
+        """Return a plain record of the groups."""
         places = {request: at for at, request in enumerate(self._waiting)}
         lines = [
             LineMemory(
@@ -97,7 +99,7 @@ class Alike:
         return AlikeMemory(lines=lines, ends=self._ends, news=news)
 
     def restore(self, memory: AlikeMemory, jobs: Mapping[str, QueuedJob]) -> None:
-        """Restore what `remember` returned; `jobs` are all that have not ended, by id."""
+        """Restore what `remember` returned; `jobs` are all jobs that have not ended, by id."""
         requests = [_request(jobs[line.jobs[0]].job) for line in memory.lines]
         for request, line in zip(requests, memory.lines, strict=True):
             self._waiting[request] = {job_id: jobs[job_id] for job_id in line.jobs}
@@ -115,9 +117,10 @@ class Alike:
         self._news = {vc: {requests[at]: None for at in found} for vc, found in memory.news.items()}
 
     def asked(self, queued: QueuedJob, estimator: Estimator) -> Estimator:
-        """Return the estimator for a job that joins its queue. It repeats the prediction of an
-        equal waiting job, if there is one. Otherwise, or if equal jobs are about to be predicted
-        again, return the given estimator.
+        """Return the estimator for a job that joins its queue.
+
+        If an equal job waits, this is an estimator that repeats its prediction. Otherwise, or if
+        the equal jobs are about to be predicted again, return `estimator`.
         """
         if not estimator.of_requests or not queued.job.user:
             return estimator
@@ -131,7 +134,8 @@ class Alike:
         return Known(estimator, Estimate(like.estimate_s, like.score, like.outlived_s))
 
     def joined(self, queued: QueuedJob, estimator: Estimator) -> None:
-        """Group a job that joined its queue, predicted by an estimator."""
+        """Add a job that joined its queue to its group. `estimator` is the one that predicted it,
+        as returned by `asked`."""
         if not estimator.of_requests or not queued.job.user:
             return
         self.left(queued.job.job_id)
@@ -145,7 +149,7 @@ class Alike:
             self._as_of[request] = self._ends
 
     def left(self, job_id: str) -> None:
-        """Remove a job that no longer waits."""
+        """Remove a job that no longer waits from its group."""
         request = self._of.pop(job_id, None)
         if request is None:
             return
@@ -162,7 +166,8 @@ class Alike:
                 known.pop(kind, None)
 
     def ended(self, job: Job) -> None:
-        """Note that a job ended. Enough ends have the waiting jobs of its kind predicted again."""
+        """Count the end of a job. After enough ends of one kind, its waiting jobs are marked to be
+        predicted again."""
         self.left(job.job_id)
         self._ends += 1
         kind = _kind(_request(job))
@@ -174,22 +179,20 @@ class Alike:
             self._news.setdefault(job.vc, {}).update(self._kinds[kind])
 
     def models_changed(self) -> None:
-        """Have every waiting job predicted again, since another model answers."""
+        """Mark every waiting job to be predicted again, because the estimator has new models."""
         for request in self._waiting:
             self._news.setdefault(request[0], {})[request] = None
 
     def due(self, turn: Turn) -> Iterable[QueuedJob]:
-        """Return the waiting jobs of a virtual cluster that are to be predicted again, because jobs
-        like them ended since the last turn.
-        """
+        """Yield the waiting jobs of a virtual cluster that are to be predicted again, because
+        similar jobs ended since the last turn."""
         for request in self._news.pop(turn.vc, ()):
             self._as_of[request] = self._ends
             yield from (one for one in self._waiting[request].values() if one in turn.queue)
 
     def groups(self, jobs: Iterable[QueuedJob]) -> Iterator[Group]:
-        """Yield waiting jobs grouped by their prediction, in the order of the first of each
-        group.
-        """
+        """Yield the given waiting jobs in groups that get one prediction, in the order of the first
+        job of each group."""
         found: dict[object, Group] = defaultdict(list)
         for queued in jobs:
             request = self._of.get(queued.job.job_id)
@@ -199,39 +202,40 @@ class Alike:
 
 
 def _request(job: Job) -> Request:
-    """Return what a job and all jobs like it ask for, its virtual cluster first; the last two
-    parts are the digest of its command and what its owner expects."""
+    """Return a job's request as a tuple that is equal for equal jobs. It begins with the virtual
+    cluster; the last two parts are the digest of the command and what the owner expects."""
     work = "" if job.work is None else repr(job.work)
     asked = job.cpus, job.memory_mib, job.gpu_type, job.time_limit_s, job.share, job.profile
     return job.vc, job.user, job.name, job.gpus, work, *asked, job.like, job.expect
 
 
 def _kind(request: Request) -> Request:
-    """Return a request without its last two parts: the command, and what the owner expects."""
+    """Return a request without its last two parts: the digest of the command, and what the owner
+    expects."""
     return request[:-2]
 
 
 def _whose(job: Job) -> str:
-    """Return the key of a job's history: its user, else its name, else ""."""
+    """Return the key under which a job's history is kept: its user, otherwise its name, otherwise
+    ""."""
     return job.user or job.name
 
 
 def _as_seen(queued: QueuedJob) -> tuple[object, ...]:
-    """Return the observations of a job itself: its profile, its progress, and its longest run
-    without an end.
-    """
+    """Return what was observed of a job itself: its profile, its progress, and its longest run
+    without an end."""
     return queued.profile, queued.progress, queued.outlived_s
 
 
 @dataclass(slots=True, kw_only=True)
 class RepredictMemory:
-    """What `Repredict` knows, as a plain record.
+    """A plain record of the state of `Repredict`.
 
     Attributes:
-        last: by virtual cluster, when its jobs were predicted last.
-        newest: by user, the latest submission that has ended.
-        heard: by virtual cluster, users (else names) of whom a job ended since then.
-        alike: the waiting jobs that are alike.
+        last: maps a virtual cluster to the time when its jobs were predicted last.
+        newest: maps a user to the latest submission time among the user's jobs that have ended.
+        heard: maps a virtual cluster to the users (or job names) of which a job ended since `last`.
+        alike: the groups of equal waiting jobs.
     """
 
     last: dict[str, float]
@@ -241,10 +245,11 @@ class RepredictMemory:
 
 
 class Repredict:
-    """Decides which jobs are predicted again, and when.
+    """Decides which waiting jobs are predicted again, and when.
 
     Args:
-        period_s: at most once in so many seconds; 0: never.
+        period_s: the jobs of a virtual cluster are predicted at most once in this many seconds; 0:
+            never again.
     """
 
     def __init__(self, period_s: float):
@@ -256,7 +261,7 @@ class Repredict:
         self.alike = Alike()
 
     def remember(self) -> RepredictMemory:
-        """Return the state of this object as a plain record."""
+        """Return a plain record of the state of this object."""
         return RepredictMemory(
             last=dict(self._last),
             newest=dict(self._newest),
@@ -265,7 +270,7 @@ class Repredict:
         )
 
     def restore(self, memory: RepredictMemory, jobs: Mapping[str, QueuedJob]) -> None:
-        """Restore what `remember` returned; `jobs` are all that have not ended, by id."""
+        """Restore what `remember` returned; `jobs` are all jobs that have not ended, by id."""
         self._last, self._newest = dict(memory.last), dict(memory.newest)
         for vc, users in memory.heard.items():
             self._heard[vc] = set(users)
@@ -277,7 +282,7 @@ class Repredict:
         self._heard, self.alike = other._heard, other.alike
 
     def ended(self, job: Job) -> None:
-        """Note that a job ended, and that the estimator has learned from it."""
+        """Record that a job ended, of which the estimator has learned already."""
         self.alike.ended(job)
         if job.user:  # nobody knows what is whose: jobs without a user are not all of one
             self._newest[job.user] = max(job.submit_time, self._newest.get(job.user, -inf))
@@ -285,9 +290,8 @@ class Repredict:
             self._heard[job.vc].add(whose)
 
     def due(self, turn: Turn) -> list[Group]:
-        """Return the jobs of this virtual cluster to be predicted again now, grouped by their
-        prediction.
-        """
+        """Return the jobs of the turn's virtual cluster that are to be predicted again now, in
+        groups that get one prediction."""
         heard_of = self._heard.pop(turn.vc, ()) if self._is_time(turn) else ()
         periodic = [one for one in turn.queue if _whose(one.job) in heard_of] if heard_of else []
         groups = [group for group in self.alike.groups(periodic) if self._apply(group)]
@@ -298,7 +302,8 @@ class Repredict:
         return [group for group in groups if group]
 
     def _is_time(self, turn: Turn) -> bool:
-        """Return whether all who wait are to be predicted again."""
+        """Return whether the period of a virtual cluster is over and its queue holds more than one
+        period's work. If the period is over, begin the next one."""
         if not self.period_s:
             return False
         if turn.now - self._last.setdefault(turn.vc, turn.now) < self.period_s:
@@ -308,9 +313,10 @@ class Repredict:
         return work >= self.period_s * turn.pool.gpus
 
     def _apply(self, group: Group) -> bool:
-        """Return whether a group joins the periodic prediction.
+        """Return whether a group of waiting jobs takes part in the periodic prediction.
 
-        It does not once a job has ended that its user submitted over a period after its oldest.
+        It does not if a job has ended that its user submitted more than a period after the group's
+        oldest job.
         """
         newest = self._newest.get(group[0].job.user, -inf)
         return newest <= min(one.submit_time for one in group) + self.period_s

@@ -1,15 +1,18 @@
-"""Reservations: a job that has waited too long gets GPUs that nobody else may take.
+"""Reservations: a job that has waited too long gets GPUs that no other job may take.
 
-The promise is about overtaking, and does not rest on any prediction. GPUs are reserved for a job
-that has waited longer than its bound and `backfill` times as long again, and no other job is
-started on them, alone or packed: the job waits for nothing but the jobs that were running on them
-already. From its bound until then it has a price: GPUs are reserved once what that costs the
-others, in sum, is predicted to be little beside what it has waited, and go to jobs likely to be
-gone in time (`pellucid.backfill`). Predictions only choose which GPUs those are. A busy node is
-exchanged for one that is idle now, never for another busy one, so what a job waits for only ever
-shrinks, but for backfill. A virtual cluster keeps one reservation at a time, for the job that was
-submitted first among those past their bound: holding GPUs idle for many at once costs everybody
-far more than it gives them (`docs/policy-figures.md`).
+The promise is about overtaking, and rests on no prediction. GPUs are reserved for a job once it has
+waited longer than its bound, and `backfill` times as long again. From then on no other job is
+started on them, alone or packed: the job waits only for the jobs that were running on them already.
+
+Between the bound and that time, GPUs are reserved as soon as the wait that this causes to the other
+jobs, in total, is predicted to be small compared with what the job has waited. Jobs that are likely
+to end in time may use the reserved GPUs (`pellucid.backfill`). Predictions only choose which GPUs
+are reserved. A busy node is exchanged for one that is idle now, never for another busy one, so
+that, apart from backfill, the job never has to wait for more runs than before.
+
+A virtual cluster keeps one reservation at a time, for the earliest-submitted job beyond its bound:
+holding GPUs idle for many jobs at once costs all jobs far more than it gives these
+(`docs/policy-figures.md`).
 """
 
 from __future__ import annotations
@@ -36,23 +39,24 @@ _BEFORE_ALL = 1e12  # keys of jobs past their bound are this much lower than any
 
 
 def starving_key(queued: QueuedJob) -> float:
-    """Return the key of a job past its bound: before all others, by submission."""
+    """Return the sort key of a job that has waited beyond its bound: such jobs go before all
+    others, in order of submission."""
     return queued.submit_time - _BEFORE_ALL
 
 
 def is_starving(queued: QueuedJob) -> bool:
-    """Return whether a job has the key of one past its bound."""
+    """Return whether a job's key says that it has waited beyond its bound."""
     return queued.key < -_BEFORE_ALL / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reservation:
-    """GPUs that are kept for a job.
+    """GPUs that are reserved for a waiting job.
 
     Attributes:
-        holder: the job; "" when it is gone and they are to be let go.
-        changes: changes of the pool (`Pool.changes`), when the job was last found not to fit.
-        since: when GPUs were first kept for it.
+        holder: id of the job; "" when it left, and the GPUs are to be released.
+        changes: `Pool.changes` when the job was last found not to fit.
+        since: time when GPUs were first reserved for it.
     """
 
     holder: str
@@ -63,12 +67,12 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class PutOff:
-    """A job that has waited beyond its bound but does not go first yet, because that would cost
-    other jobs too much waiting.
+    """The postponement of a job that has waited beyond its bound: it does not go first yet, because
+    that would make other jobs wait too much.
 
     Attributes:
         times: multiple of its bound after which the cost is computed again.
-        costs_s: waiting that it would cause other jobs in all, seconds.
+        costs_s: total seconds of waiting that it would cause to other jobs.
         waited_s: seconds that it had waited itself.
     """
 
@@ -82,13 +86,15 @@ Awaited = tuple[float, int, str, str, float]  # when, order, job, virtual cluste
 
 @dataclass(slots=True, kw_only=True)
 class BoundMemory:
-    """The waiting jobs and their bounds, as a plain record.
+    """A plain record of the waiting jobs and their bounds.
 
     Attributes:
-        by_vc, patient: by virtual cluster, by the wall's clock and by the fair one; those that are
-            gone included.
-        first: jobs that go before all others.
-        put_off: jobs past their bound that do not go first yet.
+        by_vc: maps a virtual cluster to the times at which its jobs reach their bound by the wall
+            clock; jobs that have left may be included.
+        patient: likewise, by the fair clock, for jobs that have reached their bound by the wall
+            clock.
+        first: ids of the jobs that go before all others.
+        put_off: jobs that have waited beyond their bound, but do not go first yet.
     """
 
     by_vc: dict[str, list[Awaited]]
@@ -101,14 +107,15 @@ class StarvationBound:
     """Which jobs have waited longer than the bound, and when the next one will have.
 
     Args:
-        max_wait_s: a job is starving after so many seconds,
-        overload: or later while demand exceeds so many times the capacity: the clock
-            (`policies.pellucid.demand`) then runs at capacity / demand, and has to show
+        max_wait_s: the bound: seconds of waiting after which a job is starving.
+        overload: while jobs ask for more than this many times the GPUs there are, the bound is
+            longer: the job's wait by the fair clock (`policies.pellucid.demand`) must also reach
             `max_wait_s / overload`.
-        demand: keeps that clock.
-        backfill: for so many times its bound more, others may use what is kept for a job,
-        price: and it goes first only if that costs the others, in sum, at most so many times what
-            it has waited.
+        demand: keeps the fair clock.
+        backfill: for this many further bounds, other jobs may use GPUs that are reserved for the
+            job.
+        price: during that time, the job goes first only if the wait that this causes to others, in
+            total, is at most this many times what the job has waited.
     """
 
     def __init__(
@@ -130,7 +137,7 @@ class StarvationBound:
         self._put_off: dict[str, PutOff] = {}
 
     def remember(self) -> BoundMemory:
-        """Return the jobs and their bounds, as a plain record."""
+        """Return a plain record of the waiting jobs and their bounds."""
         return BoundMemory(
             by_vc={vc: [_awaited(one) for one in heap] for vc, heap in self._by_vc.items()},
             patient={vc: [_awaited(one) for one in heap] for vc, heap in self._patient.items()},
@@ -139,16 +146,15 @@ class StarvationBound:
         )
 
     def restore(self, memory: BoundMemory, jobs: Mapping[str, QueuedJob]) -> None:
-        """Restore what `remember` returned; `jobs` are all that have not ended, by id."""
+        """Restore what `remember` returned; `jobs` are all jobs that have not ended, by id."""
         for ours, theirs in ((self._by_vc, memory.by_vc), (self._patient, memory.patient)):
             for vc, heap in theirs.items():
                 ours[vc] = [_entry_of(one, jobs) for one in heap]
         self._first, self._put_off = set(memory.first), dict(memory.put_off)
 
     def take_over(self, other: StarvationBound, jobs: Iterable[QueuedJob]) -> None:
-        """Take over the jobs of another `StarvationBound`. Its demand must have been taken over
-        before.
-        """
+        """Take over the jobs of another `StarvationBound`. The demand of the other must have been
+        taken over before."""
         if self._terms() == other._terms():
             self._by_vc, self._patient = other._by_vc, other._patient
             self._first, self._put_off = other._first, other._put_off
@@ -161,7 +167,7 @@ class StarvationBound:
         return self.max_wait_s, self.overload, self.backfill, self.price, demand
 
     def restricted_to(self, kept: Collection[str], demand: Demand) -> StarvationBound:
-        """Return the same bound on the jobs among `kept`, by the clock of `demand`."""
+        """Return the same bounds for the jobs in `kept` only, with the fair clock of `demand`."""
         found = StarvationBound(
             max_wait_s=self.max_wait_s,
             overload=self.overload,
@@ -177,10 +183,9 @@ class StarvationBound:
         return found
 
     def left_s(self, queued: QueuedJob, now: float, *, latest: bool = False) -> float:
-        """Return the seconds until a waiting job goes first, or until the cost to other jobs is
-        computed again, if demand stays the same. With `latest`, return the seconds until it goes
-        first whatever the cost.
-        """
+        """Return the seconds until a waiting job goes first, or until the cost of that to other
+        jobs is computed again, if demand stays the same. With `latest`, return the seconds until it
+        goes first whatever the cost."""
         if queued.job.job_id in self._first:
             return 0.0
         vc, bound_s = queued.job.vc, self.most_s if latest else self._bound_s(queued)
@@ -191,38 +196,40 @@ class StarvationBound:
         return max(wall_s, fair_s * self._demand.slowdown(vc), 0.0)
 
     def goes_first(self, queued: QueuedJob) -> bool:
-        """Return whether `due` has put a job first, for it has waited past its bound."""
+        """Return whether a job goes before all others, because `due` returned it."""
         return queued.job.job_id in self._first
 
     def put_off(self, queued: QueuedJob) -> PutOff | None:
-        """Return why a job past its bound does not go first yet, or None."""
+        """Return why a job beyond its bound does not go first yet; None where it goes first, or has
+        not reached its bound."""
         return None if self.goes_first(queued) else self._put_off.get(queued.job.job_id)
 
     def overdue(self, queued: QueuedJob, now: float) -> bool:
-        """Return whether a waiting job has waited longer than its bound and `backfill` times the
-        bound again.
-        """
+        """Return whether a job has waited so long that no other job may use its reserved GPUs any
+        more: its bound, and `backfill` times as long again."""
         came = self._demand.clock_at_arrival(queued.job.job_id)
         fair_s = 0.0 if came is None else self._demand.clock(queued.job.vc, now) - came
         late = fair_s >= self.most_s / self.overload
         return late and now - queued.submit_time >= self.most_s
 
     def expect(self, queued: QueuedJob) -> None:
-        """Watch the bound of a job that joins its queue."""
+        """Record when a job that joins its queue will reach its bound."""
         if not self.goes_first(queued):
             deadline = queued.submit_time + self._bound_s(queued)
             heappush(self._by_vc[queued.job.vc], (deadline, queued.seq, queued))
 
     def over(self, job_id: str) -> None:
-        """Stop treating a job as past its bound: it no longer waits, or is to wait again."""
+        """Stop treating a job as one beyond its bound, because it left its queue."""
         self._first.discard(job_id)
         self._put_off.pop(job_id, None)
 
     def due(self, vc: str, now: float, costs_s: Callable[[QueuedJob], float]) -> list[QueuedJob]:
-        """Return the jobs of a virtual cluster that have come to go first since the last call.
+        """Return the jobs of a virtual cluster that go first from now on: those that did not yet do
+        so at the last call.
 
         Args:
-            costs_s: waiting that a job which goes first causes the others, in sum.
+            costs_s: function that returns the total seconds of waiting that a job causes to other
+                jobs if it goes first.
         """
         heap, patient, due = self._by_vc[vc], self._patient[vc], []
         while heap and heap[0][0] <= now:
@@ -252,9 +259,8 @@ class StarvationBound:
         return due
 
     def _pays(self, queued: QueuedJob, now: float, costs_s: Callable[[QueuedJob], float]) -> bool:
-        """Return whether a job that waited beyond its bound goes first now. If not, store when its
-        cost to other jobs is computed again.
-        """
+        """Return whether a job that has waited beyond its bound goes first now. If not, store when
+        its cost to other jobs is computed again."""
         before, most = self._put_off.get(queued.job.job_id), 1.0 + self.backfill
         times = 1.0 if before is None else before.times
         if self.goes_first(queued) or times >= most:
@@ -267,7 +273,8 @@ class StarvationBound:
         return False
 
     def next(self, now: float) -> float | None:
-        """Return when the next bound passes. Bounds of jobs that no longer wait are included."""
+        """Return the time at which the next job reaches its bound, or None. Jobs that no longer
+        wait may be included."""
         times = [heap[0][0] for heap in self._by_vc.values() if heap and heap[0][0] > now]
         for vc, heap in self._patient.items():
             if heap:
@@ -283,9 +290,8 @@ class StarvationBound:
         return (1.0 + self.backfill) * self.max_wait_s
 
     def _bound_s(self, queued: QueuedJob) -> float:
-        """Return the seconds of waiting after which a job goes first. It is longer for a job whose
-        turn was postponed because of its cost to others.
-        """
+        """Return the seconds of waiting after which a job goes first. They are more than
+        `max_wait_s` if the job was postponed because of its cost to others."""
         put_off = self._put_off.get(queued.job.job_id)
         return self.max_wait_s if put_off is None else put_off.times * self.max_wait_s
 
@@ -310,11 +316,14 @@ def _entry_of(awaited: Awaited, jobs: Mapping[str, QueuedJob]) -> _Entry:
 def choose(
     pool: Pool | PoolView, gpus: int, runs: Iterable[Run], ends_in: EndsIn
 ) -> Placement | None:
-    """Return the GPUs predicted to be free soonest, among those not held; None when there are too
-    few.
+    """Return the `gpus` GPUs that are predicted to be free soonest, among those that are not
+    reserved; None when there are too few.
 
-    Up to the largest node's worth is sought on one node. More takes whole nodes, as many as are
-    needed.
+    A job of up to one node's GPUs gets them on one node. A larger one gets whole nodes, as many as
+    it needs.
+
+    Args:
+        ends_in: function that returns the predicted seconds until a run ends.
     """
     ready = _ready(pool, runs, ends_in)
     if gpus <= pool.per_node:
@@ -348,8 +357,8 @@ def choose(
 def _ready(
     pool: Pool | PoolView, runs: Iterable[Run], ends_in: EndsIn
 ) -> dict[int, list[tuple[float, int]]]:
-    """Return, by node, when which of its GPUs are free: pairs of seconds from now and a bit
-    mask of GPUs. A shared GPU counts once."""
+    """Return, for each node, when its GPUs become free: pairs of seconds from now and a bit mask of
+    GPUs. A shared GPU is free once both its runs have ended."""
     ready: dict[int, list[tuple[float, int]]] = {}
     for node in pool.nodes():
         if free := pool.open_on(node):
@@ -367,9 +376,9 @@ def _ready(
 
 
 def exchange(pool: Pool | PoolView, held: Placement) -> Placement:
-    """Return the placement `held` with each busy node replaced by an idle one, if there is one.
-    The caller has released `held` in the pool. If it has parts of nodes, return it unchanged.
-    """
+    """Return the placement `held` with busy nodes replaced by idle ones, as far as there are any.
+    Return it unchanged if it has parts of nodes. The caller must have ended the reservation of
+    `held` in the pool."""
     if any(mask != _whole(pool, node) for node, mask in held):
         return held
     mine = {node for node, _ in held}
@@ -395,8 +404,8 @@ def _soonest(parts: list[tuple[float, int]], gpus: int, taken: int) -> tuple[flo
     become free first. Return None if the node has too few.
 
     Args:
-        parts: pairs (seconds until free, bit mask of GPUs), as `_ready` returns.
-        taken: bit mask of GPUs to leave out.
+        parts: pairs (seconds until free, bit mask of GPUs), as `_ready` returns them.
+        taken: bit mask of GPUs that are left out.
     """
     mask, seconds = 0, 0.0
     for seconds, more in sorted(parts):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 from scheduler.core.settings import PolicySettings, Settings, SharingRules, Weight, setting
 
 DAY_S = 86_400.0
@@ -58,6 +60,8 @@ class GpuTypes(Settings):
 class PellucidSettings(PolicySettings):
     """Settings of `pellucid`."""
 
+    retired: ClassVar[frozenset[str]] = frozenset({"counted_s", "long_s"})
+
     ageing: float = setting(
         0.05, "predicted duration that a job is forgiven per second it waits", unit="s/s", ge=0
     )
@@ -68,19 +72,10 @@ class PellucidSettings(PolicySettings):
         ge=0,
         le=2,
     )
-    counted_s: float | None = setting(
-        None,
-        "in the order no more than so much of a duration counts, in the mean over the job's own "
-        "curve, and `long_s`; null: the predicted duration alone",
-        unit="s",
-        gt=0,
-    )
-    long_s: float = setting(
-        1800.0,
-        "in the order a job certain to last over six hours counts so much more for each of its "
-        "GPUs, others by that chance",
-        unit="s/GPU",
-        ge=0,
+    order_by: Literal["mean", "predicted"] = setting(
+        "mean",
+        "which duration counts in the order: the `mean` of the job's own curve, where it has one, "
+        "or the one number `predicted`",
     )
     max_wait_s: float = setting(
         2 * DAY_S,

@@ -1,12 +1,13 @@
-"""GPU-time used by each virtual cluster and user, fading with a half-life.
+"""GPU-time used by each virtual cluster and user, where older use counts less.
 
-What was used a half-life ago counts half: usage at t is the integral over s of the GPUs held at s
-times 2^-((t - s) / half-life). A user is entitled to a part of what the users of its virtual
-cluster have had, a virtual cluster to a part of the whole, both by weight. The excess is the part
-had less the part due. It lies between -1 and 1, sums to zero, and, unlike the factor 2^-(had / due)
-of classic fair-share schedulers, does not saturate for the few who use most of a cluster.
+What was used one half-life ago counts half: usage at time t is the integral over s of the GPUs held
+at s times 2^-((t - s) / half-life). A user is entitled to a part of what all users of the virtual
+cluster have used, and a virtual cluster to a part of the whole, both by weight. The excess is the
+part used less the part due. It lies between -1 and 1, sums to zero and, unlike the factor 2^-(used
+/ due) of classic fair-share schedulers, still grows for those who use most of a cluster.
 
-A shared GPU is half of each member's. Time in the profiling partition is nobody's.
+Each of two jobs that share a GPU is charged half of it. Time in the profiling partition is not
+charged.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ HeldMemory = tuple[str, str, int, str | None]  # virtual cluster, user, GPUs, wh
 
 @dataclass(slots=True, kw_only=True)
 class GroupMemory:
-    """What each member of a group used, and all of them together."""
+    """A plain record of what each member of a group used, and all of them together."""
 
     members: dict[str, UsageMemory]
     whole: UsageMemory
@@ -35,13 +36,16 @@ class GroupMemory:
 
 @dataclass(slots=True, kw_only=True)
 class SharesMemory:
-    """Usage, and the GPUs held now, as a plain record.
+    """A plain record of usage, and of the GPUs that jobs hold now.
 
     Attributes:
-        half_life_s: by which it fades.
-        vcs: virtual clusters. users: by virtual cluster. held: by job.
-        due_at: by virtual cluster, when terms of its waiting jobs are worked out again.
-        terms: by waiting job, the term in its key.
+        half_life_s: seconds after which use counts half.
+        vcs: usage of each virtual cluster.
+        users: maps a virtual cluster to the usage of its users.
+        held: maps a job to the GPUs for which it is charged now.
+        due_at: maps a virtual cluster to the time when the fairness terms of its waiting jobs are
+            computed again.
+        terms: maps a waiting job to the fairness term in its key.
     """
 
     half_life_s: float
@@ -53,7 +57,8 @@ class SharesMemory:
 
 
 class _Usage:
-    """A decayed integral: `amount` GPU-seconds as of `since`, `rate` GPUs held from then on."""
+    """The decayed usage of one member: `amount` GPU-seconds at the time `since`, and `rate` GPUs
+    held from then on."""
 
     __slots__ = ("amount", "rate", "since")
 
@@ -77,7 +82,8 @@ class _Usage:
 
 
 class _Group:
-    """Members that share something by weight."""
+    """Members (users, or virtual clusters) that share something by weight, with the usage of
+    each."""
 
     def __init__(self, weights: Mapping[str, float]):
         self.weights = weights
@@ -106,7 +112,8 @@ class _Group:
         self.whole.restore(memory.whole)
 
     def take_over(self, other: _Group, now: float, was_s: float, half_life_s: float) -> None:
-        """Take over the usage of another group, which fades by `half_life_s` from now on."""
+        """Take over the usage of another group, which decayed with half-life `was_s`. From `now` on
+        it decays with `half_life_s`."""
         self.members, self.whole = other.members, other.whole
         self.due = 0.0
         for member in self.members:
@@ -116,9 +123,8 @@ class _Group:
                 usage.amount, usage.since = usage.at(now, was_s), now
 
     def part(self, member: str, now: float, half_life_s: float) -> tuple[float, float]:
-        """Return two shares of a member, 0 to 1: the share of past GPU-time that it used, and the
-        share due to it. If no member used any, return the share due twice.
-        """
+        """Return the share of past GPU-time that a member used, and the share that is due to it,
+        each 0 to 1. If no member has used any, return the share due twice."""
         due = self.weights.get(member, 1.0) / self.due
         whole = self.whole.at(now, half_life_s)
         if whole < 1.0:  # a GPU-second: nobody has had anything
@@ -133,10 +139,10 @@ class _Group:
 
 
 class Shares:
-    """Decayed usage, and how far each user and virtual cluster is above its due.
+    """The decayed usage of each user and virtual cluster, and how far each is above its due.
 
     Args:
-        dues: the half-life, and the weights of users and virtual clusters.
+        dues: settings with the half-life, and the weights of users and virtual clusters.
     """
 
     def __init__(self, dues: FairShare):
@@ -156,7 +162,8 @@ class Shares:
             group.restore(known)
 
     def remember(self, due_at: dict[str, float], terms: dict[str, float]) -> SharesMemory:
-        """Return the usage of each user and virtual cluster, as a plain record."""
+        """Return a plain record of the usage of each user and virtual cluster. `due_at` and `terms`
+        are stored with it."""
         return SharesMemory(
             half_life_s=self.half_life_s,
             vcs=self._vcs.remember(),
@@ -167,7 +174,8 @@ class Shares:
         )
 
     def take_over(self, other: Shares, now: float) -> None:
-        """Take over another's usage, and go on with other weights and another half-life."""
+        """Take over the usage that `other` has counted. The weights and the half-life of this
+        object apply from now on."""
         was_s, half_life_s = other.half_life_s, self.half_life_s
         self._held = other._held
         self._vcs.take_over(other._vcs, now, was_s, half_life_s)
@@ -176,7 +184,8 @@ class Shares:
             group.take_over(users, now, was_s, half_life_s)
 
     def join(self, vc: str, user: str, now: float) -> None:
-        """Note that a user has work in a virtual cluster: both have a due from now on."""
+        """Record that a user has work in a virtual cluster, so that both are entitled to a share
+        from now on."""
         self._vcs.join(vc, now)
         self._users.setdefault(vc, _Group(self._weights)).join(user, now)
 
@@ -190,9 +199,8 @@ class Shares:
             self._hold(other.job.job_id, self._held[other.job.job_id], job.job_id, now)
 
     def over(self, job_id: str, now: float) -> None:
-        """Stop counting the GPUs of a job that has ended or lost them. Its partner, if any, holds
-        them alone from now on.
-        """
+        """Stop charging a job that has ended or lost its GPUs. Its partner, if any, is charged for
+        all of its GPUs from now on."""
         held = self._held.get(job_id)
         if held is None:
             return
@@ -203,7 +211,7 @@ class Shares:
         del self._held[job_id]
 
     def user(self, vc: str, user: str, now: float) -> float:
-        """Return the excess of a user among those of a virtual cluster, in [-1, 1]."""
+        """Return the excess of a user among the users of a virtual cluster, -1 to 1."""
         group = self._users.get(vc)
         return 0.0 if group is None else group.excess(user, now, self.half_life_s)
 
@@ -213,17 +221,19 @@ class Shares:
         return [] if group is None else list(group.members)
 
     def part(self, vc: str, user: str, now: float) -> tuple[float, float]:
-        """Return a user's part of what all users of a virtual cluster had, and the part due."""
+        """Return the part of a virtual cluster's past GPU-time that a user had, and the part due to
+        the user, each 0 to 1."""
         return self._users[vc].part(user, now, self.half_life_s)
 
     def vc(self, vc: str, now: float) -> float:
-        """Return the excess of a virtual cluster, in [-1, 1]."""
+        """Return the excess of a virtual cluster among all, -1 to 1."""
         return self._vcs.excess(vc, now, self.half_life_s)
 
     def _hold(
         self, job_id: str, held: tuple[str, str, int, str | None], partner: str | None, now: float
     ) -> None:
-        """Charge a job for its GPUs from `now` on as shared with `partner` (None: as its own)."""
+        """Charge a job for its GPUs from `now` on, as shared with the job `partner` (None: not
+        shared)."""
         before = self._held.get(job_id)
         if before is not None:
             self._charge(before, -1, now)
@@ -243,10 +253,11 @@ REKEY_S = 600.0  # terms of waiting jobs are worked out again when they are olde
 
 
 class Fairness:
-    """The fairness term of an order: how far a job is put back for what its user has used.
+    """The fairness term of the order: by how much a job is delayed for what its user has used.
 
     Args:
-        settings: its weight (0 = off; the term is `weight * SPAN_S * excess`), and the dues.
+        settings: the term's weight (0: off; the term is `weight * SPAN_S * excess`), the half-life,
+            and the weights of users.
     """
 
     SPAN_S = 86_400.0  # of predicted duration
@@ -259,36 +270,37 @@ class Fairness:
         self._terms: dict[str, float] = {}  # job -> the term in its key
 
     def remember(self) -> SharesMemory:
-        """Return the state of this object as a plain record."""
+        """Return a plain record of the state of this object."""
         return self.shares.remember(self._next, self._terms)
 
     def restore(self, memory: SharesMemory) -> None:
-        """Restore what another with the same settings returned from `remember`."""
+        """Restore what `remember` returned for an object with the same settings."""
         self.shares.restore(memory)
         self._next, self._terms = dict(memory.due_at), dict(memory.terms)
 
     def take_over(self, other: Fairness, now: float) -> None:
-        """Take over another's usage, also where either is off: usage is counted all the same.
+        """Take over the usage that `other` has counted, which is counted even while the term is
+        off.
 
-        Where the settings are the same, so are the terms and when they are worked out again.
+        With equal settings, also take over the terms, and the times when they are computed again.
         """
         self.shares.take_over(other.shares, now)
         if self.settings == other.settings:
             self._terms, self._next = other._terms, other._next
 
     def parts(self, vc: str, now: float) -> Parts:
-        """Return what each user of a virtual cluster had, and is due."""
+        """Return how much each user of a virtual cluster had lately, and how much is due to
+        each."""
         members = {who: self.shares.part(vc, who, now) for who in self.shares.users(vc)}
         return Parts(members, self.shares.half_life_s, self.weight * self.SPAN_S)
 
     def withdraw(self, queued: QueuedJob) -> None:
-        """Remove the term from the evidence of a job's decisions."""
+        """Remove the fairness term from a job's evidence."""
         queued.evidence = tuple(one for one in queued.evidence if one[0] not in NAMES)
 
     def on(self, queued: QueuedJob, now: float) -> float:
-        """Return the fairness term of a job, seconds of predicted duration, and add it to the
-        evidence of its decisions.
-        """
+        """Return the fairness term of a job, in seconds of predicted duration. Store it in the
+        job's evidence."""
         if not self.weight:
             return 0.0
         job = queued.job
@@ -301,9 +313,8 @@ class Fairness:
         return term_s
 
     def refresh(self, turn: Turn, exempt: Callable[[QueuedJob], bool]) -> None:
-        """Work out the terms of a queue again when they are old. The order of the queue changes
-        with them.
-        """
+        """Compute the fairness terms of a queue's jobs again if they are old, and sort the queue by
+        the new keys. Jobs for which `exempt` returns True keep theirs."""
         if not self.weight or turn.now < self._next.get(turn.vc, 0.0):
             return
         self._next[turn.vc] = turn.now + REKEY_S
@@ -315,16 +326,15 @@ class Fairness:
         turn.queue.replace(list(turn.queue))
 
     def first(self, vcs: Iterable[str], now: float) -> str:
-        """Return the virtual cluster to serve next: the one whose usage exceeds its due least. With
-        a `weight` of 0, return the first of `vcs`.
-        """
+        """Return the virtual cluster to serve next: the one with the smallest excess. With a
+        `weight` of 0, return the first of `vcs`."""
         return min(vcs, key=lambda vc: self.shares.vc(vc, now)) if self.weight else next(iter(vcs))
 
     def began(self, run: Run, now: float) -> None:
-        """Count a run's GPUs as held."""
+        """Start charging a run for its GPUs."""
         self.shares.began(run, now)
 
     def over(self, job_id: str, now: float) -> None:
-        """Count a job's GPUs as no longer held."""
+        """Stop charging a job for its GPUs, and drop its term."""
         self.shares.over(job_id, now)
         self._terms.pop(job_id, None)

@@ -1,9 +1,10 @@
-"""Corrections of predicted pair speeds by what pairs were measured to run at.
+"""Corrections of predicted pair speeds, learned from the measured speeds of pairs.
 
-Pair speeds are predicted from two profiles. Where that errs, it errs alike for jobs that look
-alike, and a pair that runs shows its speeds within minutes. The errors seen are kept by the kinds
-of profile of the two and, for kinds not yet seen together, by the kind of the one that is slowed;
-both means are shrunk towards no error. Nothing is forgotten: speeds of hardware do not drift.
+Pair speeds are predicted from two profiles. The prediction's errors are similar for jobs with
+similar profiles, and a running pair shows its speeds within minutes. Observed errors are kept by
+the kinds of profile of the two jobs and, for kinds not yet seen together, by the kind of the job
+that is slowed. Both means are shrunk towards no error. Old errors are never dropped, since the
+speeds of hardware do not drift.
 """
 
 from __future__ import annotations
@@ -24,9 +25,8 @@ STEPS = 5.0, 5.0, 1024.0  # percent, percent, MiB
 
 @lru_cache(maxsize=65_536)
 def kind_of(profile: Profile) -> Kind:
-    """Return the kind of a profile: those of one kind differ by the noise of a short measurement
-    only. None stands for a value that was not read.
-    """
+    """Return the kind of a profile, which is the same for profiles that differ only by the noise of
+    a short measurement. None stands for a value that was not measured."""
     seen = profile.gpu_util_pct, profile.gpu_mem_util_pct, profile.gpu_mem_mib
     util, mem_util, mem = (
         round(x / step) if isfinite(x) else None for x, step in zip(seen, STEPS, strict=True)
@@ -36,13 +36,14 @@ def kind_of(profile: Profile) -> Kind:
 
 @dataclass(slots=True)
 class _Mean:
-    """A mean that starts from a belief."""
+    """A mean of observations that starts from an assumed value."""
 
     count: int = 0
     total: float = 0.0
 
     def of(self, belief: float, weight: float) -> float:
-        """Return the mean, with `belief` counted as `weight` further observations."""
+        """Return the mean, where the assumed value `belief` counts as `weight` further
+        observations."""
         return (self.total + weight * belief) / (self.count + weight)
 
 
@@ -61,7 +62,7 @@ class _PairError:
 
 @dataclass(slots=True, kw_only=True)
 class PairErrorsMemory:
-    """The errors measured, and how many, as a plain record."""
+    """A plain record of the measured errors, and of how many there are."""
 
     own: list[_OwnError]
     pairs: list[_PairError]
@@ -72,7 +73,7 @@ class PairErrors:
     """The measured errors of a predictor of pair speeds.
 
     Attributes:
-        seen: observations so far, one per member of a pair.
+        seen: number of observations so far; each member of a pair counts as one.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class PairErrors:
         self.pairs: dict[tuple[Kind, Kind], _Mean] = {}
 
     def add(self, own: Kind, other: Kind, error: float) -> None:
-        """Add one error of a job of kind `own` beside a job of kind `other`."""
+        """Add one measured error, of a job of kind `own` beside a job of kind `other`."""
         means = self.own.setdefault(own, _Mean()), self.pairs.setdefault((own, other), _Mean())
         for mean in means:
             mean.count += 1
@@ -89,7 +90,7 @@ class PairErrors:
         self.seen += 1
 
     def remember(self) -> PairErrorsMemory:
-        """Return the errors, as a plain record."""
+        """Return a plain record of the errors."""
         return PairErrorsMemory(
             own=[_OwnError(kind=kind, error=replace(one)) for kind, one in self.own.items()],
             pairs=[
@@ -107,12 +108,12 @@ class PairErrors:
 
 
 class Experienced:
-    """A predictor whose pair speeds are corrected by its measured errors.
+    """A pair predictor whose speeds are corrected by its measured errors.
 
     Args:
-        pair_predictor: predicts.
-        errors: the errors it was seen to make; `learn` adds to them.
-        weight: how many observations its own prediction is worth.
+        pair_predictor: the predictor that is corrected.
+        errors: its measured errors; `learn` adds to them.
+        weight: number of observations that its own prediction counts as.
     """
 
     def __init__(
@@ -145,7 +146,8 @@ class Experienced:
         return replace(prediction, speeds=speeds, speed_path=path)
 
     def learn(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
-        """Learn that a job was measured at `speed` of its speed alone, beside another."""
+        """Learn from a measurement: a job ran at `speed`, a share of its speed alone, beside
+        another job."""
         prediction = self.pair_predictor.predict_pair(own, other)
         if prediction is None or prediction.speeds is None or own.profile is None:
             return

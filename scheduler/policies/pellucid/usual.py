@@ -1,10 +1,9 @@
-"""The profile that is assumed for a job before it was watched itself, by what its user's jobs
-usually do.
+"""The usual profile of a user's jobs, which is assumed for a job that has no profile of its own.
 
-Where a cluster has no profiling partition, a job is known once it has run alone for a few minutes.
-One that waits has not; without a belief about it, nobody without a name is ever packed there.
-Means of utilisation will do for a choice of partner. Memory has to be safe: the most that any of
-these jobs was seen to take, and a margin.
+In a cluster without a profiling partition, a job has a profile only after it has run alone for a
+few minutes, so a waiting job has none. Without an assumed profile, no waiting job could be packed
+there. Mean utilisations are good enough to choose a partner. The assumed memory has to be safe: it
+is the most that any of these jobs was seen to take, and a margin.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ _Key = tuple[str, str, int]  # virtual cluster, user, GPUs (0: of any size)
 
 @dataclass(slots=True)
 class _Seen:
-    """Sums over the jobs of a user that were watched, and what is believed since `at` of them."""
+    """Sums over the measured profiles of a user's jobs, and the usual profile computed from the
+    first `at` of them."""
 
     count: int = 0
     util_pct: float = 0.0
@@ -37,8 +37,8 @@ class _Seen:
 
     def add(self, profile: Profile) -> bool:
         """Count one more measured profile of this user's jobs. Return whether the usual profile was
-        recomputed: when the number of profiles has doubled, or the largest memory use has grown.
-        """
+        computed again, because the number of profiles has doubled, or the largest memory use has
+        grown."""
         self.count += 1
         self.util_pct += profile.gpu_util_pct
         self.mem_util_pct += profile.gpu_mem_util_pct
@@ -65,7 +65,7 @@ class _Seen:
 
 @dataclass(slots=True, kw_only=True)
 class UsualMemory:
-    """The profiles measured, by user, those seen longest ago first, and
+    """A plain record of the measured profiles by user, those seen longest ago first, and of
     `UsualProfiles.changes`."""
 
     seen: list[_Usual]
@@ -81,10 +81,11 @@ class _Usual:
 
 
 class UsualProfiles:
-    """Profiles of watched jobs, by user and GPUs, else by user.
+    """Measured profiles by user and number of GPUs, and by user alone.
 
     Attributes:
-        changes: by virtual cluster, how often what is believed of anybody there has changed.
+        changes: maps a virtual cluster to the number of times that a usual profile of its users has
+            changed.
     """
 
     def __init__(self) -> None:
@@ -92,7 +93,7 @@ class UsualProfiles:
         self._seen: OrderedDict[_Key, _Seen] = OrderedDict()
 
     def remember(self) -> UsualMemory:
-        """Return what was learned, as a plain record."""
+        """Return a plain record of what was learned."""
         seen = [
             _Usual(vc=vc, user=user, gpus=gpus, seen=replace(one))
             for (vc, user, gpus), one in self._seen.items()
@@ -107,7 +108,7 @@ class UsualProfiles:
         )
 
     def learn(self, job: Job, profile: Profile) -> None:
-        """Learn from the profile of a job."""
+        """Learn from the measured profile of a job."""
         for key in _keys(job):
             seen = self._seen.setdefault(key, _Seen())
             self._seen.move_to_end(key)
@@ -116,7 +117,8 @@ class UsualProfiles:
             self._seen.popitem(last=False)
 
     def find(self, job: Job) -> Profile | None:
-        """Return the profile assumed for a job, or None where too few like it were watched."""
+        """Return the usual profile that is assumed for a job: that of its user's jobs of the same
+        size, otherwise of all the user's jobs. Return None where too few were measured."""
         found = (self._seen.get(key) for key in _keys(job))
         return next((seen.believed for seen in found if seen and seen.believed), None)
 

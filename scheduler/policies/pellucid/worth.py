@@ -1,74 +1,38 @@
-"""How a job's duration counts in the order: as the predicted number, or as two numbers of its
-curve.
+"""How a job's duration counts in the order of the queue.
 
 Users are bimodal: most of their jobs end within the hour, a few run for days and hold most of the
-GPU time. One predicted number between the two is true of neither. With `counted_s` the order goes
-by two numbers of the job's curve: the mean duration, of which so much counts at most, by the square
-root of its GPUs; and the chance to last over six hours, by all of them: a wide job taken to be
-short is what costs most.
+GPU time. The one predicted number lies between the two and is true of neither: of jobs over six
+hours, four in five are predicted to last a tenth. So the order goes by the mean of the job's own
+curve, in which a small chance of days weighs as much as it costs those behind.
 
-The curve is that of the job's own hazards and claims. How other predictions turned out is left out:
-it changes with each job that ends, and jobs that ask for the same would change places by it. Off
-by default: see docs/dropped.md.
+The curve is made of the job's own hazards and claims. How other predictions turned out is left out
+of it: that changes with each job that ends, and jobs that ask for the same would change places by
+it. What the two orders were measured to give stands in docs/policy-figures.md.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from scheduler.core.curves import Curve
 from scheduler.core.decisions import Evidence
 from scheduler.core.durations import DurationDistribution, seconds_of
 from scheduler.core.queue import QueuedJob
 
-LONG_S = 21_600.0
-COUNTS, ODDS = "counts_s", "counts_odds"  # as they are recorded
+COUNTS = "counts_s"  # as the mean is recorded
 
 
 class Worth(NamedTuple):
     """How a job's duration counts in the order, seconds.
 
     Attributes:
-        duration_s: the seconds of its duration that count.
-        sized_s: these seconds, weighted by the job's GPUs.
-        long_s: what the chance to be long adds.
-        recorded: the numbers of the curve behind these; () without a curve.
+        duration_s: the duration that counts.
+        sized_s: the same, weighted by the job's GPUs: what it adds to the job's key.
+        recorded: the mean of the curve, as evidence; () where the predicted number counts.
     """
 
     duration_s: float
     sized_s: float
-    long_s: float
     recorded: Evidence = ()
-
-    @property
-    def sum_s(self) -> float:
-        """The seconds that the job's duration counts in the order in all: `sized_s` plus
-        `long_s`.
-        """
-        return self.sized_s + self.long_s
-
-
-def worth(
-    seconds: float,
-    curve: Curve | None,
-    gpus: int,
-    gpu_exponent: float,
-    *,
-    counted_s: float,
-    long_s: float,
-) -> Worth:
-    """Return how a predicted duration counts in the order.
-
-    Args:
-        seconds: the predicted duration, which counts whole where there is no curve.
-        counted_s: of each possible duration, at most so many seconds count.
-        long_s: seconds added for each GPU of a job that is certain to last over `LONG_S`.
-    """
-    if curve is None:
-        return Worth(float(seconds), float(seconds * gpus**gpu_exponent), 0.0)
-    counts_s, odds = curve.within(counted_s), curve.chance(LONG_S)
-    recorded = ((COUNTS, counts_s), (ODDS, odds))
-    return Worth(counts_s, counts_s * gpus**gpu_exponent, odds * long_s * gpus, recorded)
 
 
 class Orders(Protocol):
@@ -77,8 +41,7 @@ class Orders(Protocol):
     distribution: DurationDistribution
     ageing: float
     gpu_exponent: float
-    counted_s: float | None
-    long_s: float
+    order_by: str
 
 
 def forgiven(policy: Orders, queued: QueuedJob) -> float:
@@ -91,19 +54,18 @@ def forgiven(policy: Orders, queued: QueuedJob) -> float:
 
 
 def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
-    """Return the seconds that a job's predicted duration adds to its key in the queue. A job
-    without a prediction adds 0.
+    """Return the seconds that a job's duration adds to its key in the queue: the mean of its curve,
+    or the predicted duration where it has none or `order_by` is "predicted".
+
+    A job without a prediction adds 0.
     """
-    predicted, counted_s = queued.estimate_s or 0.0, policy.counted_s
-    curve = policy.distribution.alone(predicted, queued.outlived_s) if counted_s else None
-    return worth(
-        seconds_of(predicted),
-        curve,
-        queued.job.gpus,
-        policy.gpu_exponent,
-        counted_s=counted_s or 0.0,
-        long_s=policy.long_s,
-    )
+    predicted = queued.estimate_s or 0.0
+    curve = None
+    if policy.order_by == "mean":
+        curve = policy.distribution.alone(predicted, queued.outlived_s)
+    seconds = float(seconds_of(predicted)) if curve is None else curve.expected()
+    recorded = () if curve is None else ((COUNTS, seconds),)
+    return Worth(seconds, seconds * queued.job.gpus**policy.gpu_exponent, recorded)
 
 
 def described_by(policy: Orders, queued: QueuedJob) -> Evidence:

@@ -166,7 +166,7 @@ def run_maintenance(settings: Settings, stopping: Stopping) -> None:
     if settings.watch_models:
         folder = settings.state_dir / "bundles"
         tasks.append(partial(keep_watching, settings.database, folder, over.wait))
-    if settings.params is not None and settings.bundle is not None and settings.params.is_file():
+    if settings.params is not None and settings.bundle is not None:
         desk = Desk(params=settings.params, out=settings.bundle)
         tasks.append(partial(keep_judging, settings.database, settings.state_dir, desk, over.wait))
     if settings.mail_program:

@@ -182,8 +182,9 @@ class LogHeader:
         }
         if partition is not None:
             partition = ProfilingPartition(**{**partition, "nodes": dict(partition["nodes"])})
-        settings = rest.pop("settings", {})
-        spec = CoreSpec.of(ClusterSpec(**cluster), rest.pop("policy"), settings, partition)
+        policy, settings = rest.pop("policy"), rest.pop("settings", {})
+        spec = CoreSpec.of(ClusterSpec(**cluster), policy, profiling=partition)
+        spec = spec.with_settings(settings)
         return cls(**{**rest, "spec": spec, "names": tuple(rest.get("names", ()))})
 
 

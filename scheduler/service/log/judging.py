@@ -73,13 +73,15 @@ class Desk:
 
 def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping) -> None:
     """Until stopped, judge and promote proposals as operators ask, and have the models' weekly
-    figures logged in MLflow.
+    figures logged in MLflow. While the parameters file is missing, nothing is judged.
     """
     store = Store(database)
     clock = service_clock(store)
     turns = 0
     try:
         while not stopping(POLL_S):
+            if not desk.params.is_file():
+                continue
             step(store, Proposals(state_dir), desk, clock=clock, stopping=stopping)
             turns += 1
             if turns % TRACK_EVERY == 1:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from scheduler.assembly import CoreSpec, policy_of, settings_of
+from scheduler.assembly import CoreSpec, policy_of, recorded_settings
 from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
@@ -149,7 +149,7 @@ class Present:
         """
         try:
             if event.kind is Kind.SETTINGS_SET:
-                chosen = settings_of(self.header.spec.policy, event.body["settings"])
+                chosen = recorded_settings(self.header.spec.policy, event.body["settings"])
                 spec = replace(self.spec, settings=chosen, cluster=self.nodes.spec())
                 servable(spec, follows=self.header.backend == FOLLOWED)
             elif event.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
@@ -182,7 +182,7 @@ class Present:
         values = flat(self.header.spec.settings)
         by: dict[str, SettingsChange] = {}
         for change in self.changes:
-            before, values = values, flat(settings_of(policy, change.settings))
+            before, values = values, flat(recorded_settings(policy, change.settings))
             by |= {name: change for name in values if values[name] != before.get(name)}
         return [
             Setting(
@@ -208,7 +208,7 @@ def _has(policy: str, settings: Mapping[str, Any]) -> bool:
     changes of settings that were refused.
     """
     try:
-        settings_of(policy, settings)
+        recorded_settings(policy, settings)
     except InvalidSettings:
         return False
     return True

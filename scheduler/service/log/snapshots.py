@@ -41,9 +41,12 @@ from scheduler.service.log.store.store import Store
 
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 10
+VERSION = 11
 OLDEST = 5  # of those before it a core decided with objects of its own, which no other can read
 MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
+    11: Migration(
+        new={"scheduler.policies.pellucid.learned:PellucidMemory": {"ordered_by": "predicted"}}
+    ),
     10: Migration(
         fields={"scheduler.policies.pellucid.learned:PellucidMemory": {"patience": None}}
     ),

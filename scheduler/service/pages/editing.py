@@ -150,6 +150,7 @@ def answer(
             "problem": why_not,
             "saved": fields.get("saved", ""),
             "file": settings.state_dir / FILE,
+            "judges": settings.judges,
         }
 
     status = 422 if problem else 200

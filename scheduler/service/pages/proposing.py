@@ -58,6 +58,7 @@ def promote(request: Request, viewer: Operator) -> Response:
     """
     fields = form(request)
     try:
+        _check_judges(request)
         _kept(request).promote(
             fields.get("name", ""),
             by=viewer.name,
@@ -77,10 +78,17 @@ def go_back(request: Request, viewer: Operator) -> Response:
     """
     why = form(request).get("why", "")
     try:
+        _check_judges(request)
         _kept(request).go_back(by=viewer.name, why=why, now=request.app.state.changes.now())
     except NoProposal as error:
         return _page(request, viewer, str(error))
     return _back(request)
+
+
+def _check_judges(request: Request) -> None:
+    """Raise NoProposal where nothing would ever promote what is asked for."""
+    if not request.app.state.settings.judges:
+        raise NoProposal("Nothing is promoted here.")
 
 
 def _kept(request: Request) -> Proposals:
@@ -96,8 +104,7 @@ def _page(request: Request, viewer: Viewer, problem: str = "") -> Response:
     found = _kept(request).each()[:SHOWN]
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        judges = settings.params is not None and settings.params.is_file()
-        return {"proposals": found, "judges": judges, "problem": problem}
+        return {"proposals": found, "judges": settings.judges, "problem": problem}
 
     return show(
         request,

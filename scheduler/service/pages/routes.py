@@ -500,8 +500,8 @@ async def live(
     job: str = "",
     tail: Tail = Depends(_room),  # noqa: B008
 ) -> AsyncIterator[ServerSentEvent]:
-    """Yield which topics changed, as server-sent events; the `id` of each is the `seq` of an event
-    of the log. End when the viewer's rights have changed.
+    """Yield which topics (such as "job") changed, as server-sent events; the `id` of each is the
+    `seq` of an event of the log. End when the viewer's rights have changed.
     """
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isdecimal() and len(last) < 19 else max(after, 0)

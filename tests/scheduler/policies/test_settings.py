@@ -25,7 +25,7 @@ WITH_SETTINGS = [name for name, kind in POLICIES.items() if accepted_by(kind).mo
 
 MODELS = [accepted_by(one) for one in (*POLICIES.values(), *ALLOCATING.values())]
 NUMBERS = [0.0, 1e-300, 1e-6, 0.5, 1.0, 2.0, 1e12, 1e13, 1.7e308, -1e12, 0, 1, 10**12, 10**400]
-WORDS = ["", "V100", "ann", "vca", "\ud800", "a\nb"]
+WORDS = ["", "V100", "ann", "vca", "mean", "predicted", "\ud800", "a\nb"]
 ANYTHING: list[Any] = [
     *NUMBERS, *WORDS, None, True, False, *([one] for one in NUMBERS),
     *({word: one} for word in WORDS for one in NUMBERS),

@@ -148,7 +148,7 @@ def test_two_jobs_that_ask_for_the_same_are_believed_alike(moves: list[Move]) ->
 
 
 def test_an_end_is_news_of_those_alike_and_of_nobody_else() -> None:
-    desk = a_desk(counted_s=None)
+    desk = a_desk(order_by="predicted")
     kin = [a_job(f"j{i}", gpus=8, user="u", at=float(i), for_=10.0) for i in range(3)]
     desk.submit(*kin, a_job("other", gpus=8, user="v", at=4.0, for_=1e6), now=5.0)
     first_s = desk.core.jobs["j1"].estimate_s

@@ -267,7 +267,8 @@ class Walk(RuleBasedStateMachine):
         assert isinstance(policy, Pellucid)
         for d in decisions:
             if d.action is Action.ENQUEUE:
-                self.line[d.vc].add(d.job_id)
+                if not self.core.waiting.is_held(d.job_id):  # held before its pass
+                    self.line[d.vc].add(d.job_id)
             elif d.action in (*BEGINS, Action.PROFILE, Action.CANCEL):
                 self.line[d.vc].discard(d.job_id)
             if d.action is Action.REFUSE:

@@ -1,4 +1,4 @@
-"""What a duration counts in the order: so much of the mean at most, and the chance of six hours."""
+"""What a duration counts in the order: the mean of its curve."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.core.estimates import TableEstimator
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.findings import compared
 from scheduler.policies.pellucid.policy import Pellucid
-from scheduler.policies.pellucid.worth import ODDS, forgiven
+from scheduler.policies.pellucid.worth import COUNTS, forgiven
 from scheduler.testing.builders import VC, Desk, a_job, cluster_of, pellucid
 
 HOUR = 3600.0
@@ -32,19 +32,11 @@ def two_kinds(long: float, seconds: float = 600.0, claims: tuple[Claim, ...] = (
 
 def a_desk(**believed: Duration) -> Desk:
     """A full cluster; jobs of the table wait for it."""
-    chosen = {"counted_s": HOUR, "long_s": 1800.0, "ageing": 0.05}
-    policy = pellucid(max_wait_s=1e9, predict_again_s=0.0, **chosen)
+    policy = pellucid(max_wait_s=1e9, predict_again_s=0.0)
     table = TableEstimator("given", believed, default=600.0)
     desk = Desk(policy, cluster_of(gpus=8), table)
     desk.submit(a_job("holds", gpus=8, user="u"))
     return desk
-
-
-def test_a_mean_counts_no_more_than_so_much_of_each_duration() -> None:
-    curve = Curve.of([10.0, 20.0, 30.0, 1e6])
-    assert curve.within(100.0) == pytest.approx((10 + 20 + 30 + 100) / 4)
-    assert curve.within(20.0) == pytest.approx((10 + 20 + 20 + 20) / 4)
-    assert curve.within(1e9) == pytest.approx(curve.expected())
 
 
 def test_the_curve_of_a_jobs_own_is_conditioned_on_what_it_has_outlived() -> None:
@@ -56,33 +48,25 @@ def test_the_curve_of_a_jobs_own_is_conditioned_on_what_it_has_outlived() -> Non
     assert claimed.chance(6 * HOUR) > 0.8
 
 
-def test_of_equal_predictions_who_may_be_long_goes_later_and_the_wider_the_later() -> None:
+def test_of_equal_predictions_who_may_be_long_goes_later() -> None:
     desk = a_desk(sure=two_kinds(0.02), open=two_kinds(0.4))
     desk.submit(*(a_job(name, gpus=4, user="u") for name in ("open", "sure")), now=1.0)
     assert [one.job.job_id for one in desk.core.queues[VC]] == ["sure", "open"]
-    policy = desk.core.policy
-    assert isinstance(policy, Pellucid)
-
-    def counts(gpus: int) -> float:
-        queued = QueuedJob(a_job("x", gpus=gpus).job, 0)
-        queued.estimate_s = two_kinds(0.4)
-        return dict(policy.order_terms(queued, 0.0))["odds to last over 6 h"]
-
-    assert counts(8) == pytest.approx(8 * counts(1))
-    assert counts(1) == pytest.approx(0.4 * 1800.0, rel=0.05)
 
 
-def test_the_terms_of_a_place_sum_to_its_key_and_name_the_chance_that_is_recorded() -> None:
-    desk = a_desk(open=two_kinds(0.4))
+def test_the_terms_of_a_place_sum_to_its_key_and_the_first_is_the_mean_that_is_recorded() -> None:
+    believed = two_kinds(0.4)
+    desk = a_desk(open=believed)
     desk.submit(a_job("open", gpus=4, user="u", at=1.0), now=1.0)
     queued, policy = desk.core.jobs["open"], desk.core.policy
     assert isinstance(policy, Pellucid)
     terms = dict(policy.order_terms(queued, 1.0))
     assert sum(terms.values()) == pytest.approx(queued.key - forgiven(policy, queued) * 1.0)
-    assert terms["odds to last over 6 h"] == pytest.approx(
-        dict(queued.evidence)[ODDS] * policy.long_s * 4
-    )
-    assert "the model's duration, of which 1 h at most" in terms
+    mean = terms["the model's duration, on the mean"]
+    assert mean == dict(queued.evidence)[COUNTS]
+    levels = [(i + 0.5) / 64 for i in range(64)]
+    assert mean == pytest.approx(sum(believed.ends_at(levels)) / 64)
+    assert mean > 10 * believed.seconds, "four in ten last for half a day"
 
 
 def test_a_prediction_without_a_curve_counts_whole() -> None:
@@ -90,13 +74,13 @@ def test_a_prediction_without_a_curve_counts_whole() -> None:
     desk.submit(a_job("given", gpus=4, user="u", at=1.0), now=1.0)
     terms = desk.core.policy.order_terms(desk.core.jobs["given"], 1.0)
     assert dict(terms)["the model's duration"] == 50_000.0
-    assert ODDS not in dict(desk.core.jobs["given"].evidence)
+    assert COUNTS not in dict(desk.core.jobs["given"].evidence)
 
 
 def test_what_a_job_says_of_itself_has_a_curve_too() -> None:
     desk = a_desk(says=Stated(expm1(log1p(9 * HOUR)), 0.05, 600.0))
     desk.submit(a_job("says", gpus=4, user="u", at=1.0), now=1.0)
-    assert dict(desk.core.jobs["says"].evidence)[ODDS] == 1.0
+    assert dict(desk.core.jobs["says"].evidence)[COUNTS] == pytest.approx(9 * HOUR, rel=0.01)
 
 
 def test_the_place_is_the_same_for_as_long_as_the_prediction_is() -> None:
@@ -133,7 +117,7 @@ def test_settings_that_change_rank_who_waits_again() -> None:
     before = desk.core.policy
     assert isinstance(before, Pellucid)
     waiting = list(desk.core.queues[VC])
-    after = Pellucid(before.settings.model_copy(update={"counted_s": None}))
+    after = Pellucid(before.settings.model_copy(update={"order_by": "predicted"}))
     assert after.take_over(before, waiting, [], 2.0)
     assert [one.job.job_id for one in sorted(waiting)] == ["open", "sure"], "by the number alone"
-    assert all(ODDS not in dict(one.evidence) for one in waiting)
+    assert all(COUNTS not in dict(one.evidence) for one in waiting)

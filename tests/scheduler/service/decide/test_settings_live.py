@@ -75,8 +75,7 @@ CASES: dict[str, dict[str, Case]] = {
     "pellucid": {
         "ageing": Case(50.0),
         "gpu_exponent": Case(2.0, {"ageing": 2.0}),
-        "counted_s": Case(3600.0),
-        "long_s": Case(1e6, {"counted_s": 3600.0}),
+        "order_by": Case("predicted"),
         "max_wait_s": Case(60.0),
         "overload": Case(50.0, {"max_wait_s": 60.0}),
         "backfill": Case(50.0, {"max_wait_s": 60.0}),

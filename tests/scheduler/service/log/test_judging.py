@@ -260,12 +260,16 @@ def test_names_are_ours_and_the_same_is_proposed_once(tmp_path: Path) -> None:
 def test_while_the_service_runs_what_is_asked_for_is_judged_and_weeks_are_logged(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A proposal at each turn, weeks at the first of many."""
+    """A proposal at each turn, weeks at the first of many; nothing while no parameters are there,
+    which may come later."""
     kept, program = proposed(tmp_path), desk(tmp_path, BETTER)
     tracked: list[Path] = []
     monkeypatch.setattr(judging, "track", lambda folder, *_: tracked.append(folder))
-    turns = iter([False, False, False, True])
+    few, turns = iter([False, True]), iter([False, False, False, True])
     url = store.engine.url.render_as_string(hide_password=False)
+    keep_judging(url, tmp_path, program, lambda _: next(few))
+    assert (kept.each()[0].state, tracked) == ("judging", [])
+    program.params.touch()
     keep_judging(url, tmp_path, program, lambda _: next(turns))
     assert kept.each()[0].state == "better"
     assert tracked == [tmp_path]

@@ -36,7 +36,7 @@ from tests.scheduler.service.pages.bundle import small_bundle
 # By class: what is no knowledge. Either it is given, or worked out anew from what is known.
 NOT_LEARNED = {
     "Pellucid": (
-        "settings capabilities max_gpus ageing gpu_exponent counted_s long_s profile_above "
+        "settings capabilities max_gpus ageing gpu_exponent order_by profile_above "
         "pack_first_above "
         "busy_above max_wait_s partner_searches borrows lending types pairing remembers "
         "learned pair_predictor _predicts_pairs _experience _unpaired memos "

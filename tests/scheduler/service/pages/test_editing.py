@@ -178,6 +178,49 @@ def test_what_nobody_can_tell_yet_says_when_it_is_judged_again(lived: Lived) -> 
     assert "2023-11-21 22:13 UTC" in text
 
 
+@pytest.mark.parametrize("missing", ["params", "file", "bundle"])
+def test_where_nothing_judges_no_judgement_is_promised(
+    lived: Lived, tmp_path: Path, missing: str
+) -> None:
+    """The same proposals with a desk and without: an undecided one, one not judged yet, a good one,
+    and one that somebody had promoted."""
+    lived.settle(60)
+    kept = Proposals(lived.settings.state_dir)
+    undecided = Judged(at=1.7e9, version="3", reason="as good", outlook="Not enough evidence yet.")
+    better = Judged(at=1.7e9, version="4", reason="shorter waits", better=True)
+    for number, judged in enumerate((undecided, None, better, better)):
+        model = small_bundle().duration
+        moved = AdditiveModel(model.axes, model.terms, model.intercept + number, model.link)
+        one = kept.propose(Bundle(duration=moved), "", [], by="olga", why="a test", now=1.7e9)
+        if judged is not None:
+            write(one.folder / JUDGED, judged)
+    kept.promote(one.name, by="olga", why="", anyway=False, now=1.7e9)
+    browser = lived.browser("olga")
+    promises = (
+        "It is judged again on", "It is being judged: some minutes.", "It is under way.",
+        "/models/proposals/promote", "/models/proposals/back", '<span class="chip">judging</span>',
+    )  # fmt: skip
+    text = browser.get("/models/proposals").text
+    assert [promise in text for promise in promises] == [True] * len(promises)
+    assert "Nothing is judged or promoted here" not in text
+    assert "judged and promoted here" in browser.get("/models/edit").text
+    if missing == "file":
+        lived.settings.params = tmp_path / "none.yaml"
+    else:
+        setattr(lived.settings, missing, None)
+    text = browser.get("/models/proposals").text
+    assert [promise for promise in promises if promise in text] == []
+    assert "Nothing is judged or promoted here" in text
+    assert "Not enough evidence yet." in text
+    assert "judged and promoted by <code>pellucid promote" in browser.get("/models/edit").text
+    word = re.search(r'name="csrf" value="([0-9a-f]+)"', browser.get("/models/edit?kind=rise").text)
+    assert word is not None
+    fields = {"csrf": word[1], "name": kept.each()[-2].name, "why": "a test"}
+    for path in ("promote", "back"):
+        done = browser.post(f"/models/proposals/{path}", data=fields)
+        assert (done.status_code, "Nothing is promoted here" in done.text) == (422, True)
+
+
 def test_an_operator_proposes_what_was_tried(lived: Lived) -> None:
     lived.settle(60)
     browser = lived.browser("olga")
