@@ -1,1 +1,1 @@
-"""The decision core: cluster, work, policies, engine."""
+"""The scheduler: the decision core, its policies, the service, backends and the simulator."""

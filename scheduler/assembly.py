@@ -1,8 +1,8 @@
-"""Builds decision cores; it is the only place that does.
+"""Builds decision cores; no other module does.
 
-`simulate`, `compare`, `replay`, the service, its analyst and the follower of Slurm come here with a
-`CoreSpec`; they differ in clock, estimator and where decisions take effect, and in nothing else.
-What has no line in a `CoreSpec` cannot be switched on anywhere.
+`simulate`, `compare`, `replay`, the service, its analyst and the follower of Slurm build their
+cores here from a `CoreSpec`. They differ in clock, estimator and backend, and in nothing else. What
+a `CoreSpec` cannot state cannot be switched on anywhere.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from scheduler.policies import build, policy_named
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """Record which parts of a `CoreSpec` a person wrote down; the others are defaults. Settings
-    keep this record themselves.
+    """Which parts of a `CoreSpec` a person wrote down; the others are defaults. Settings keep such
+    a record themselves.
 
     Attributes:
-        nodes: True where a cluster was given, with its virtual clusters and nodes.
-        name: True where the cluster's name was given.
-        policy: True where the policy was named.
+        nodes: whether a cluster was given, with its virtual clusters and nodes.
+        name: whether the cluster's name was given.
+        policy: whether the policy was named.
     """
 
     nodes: bool = True
@@ -47,10 +47,10 @@ ALL_STATED = Stated()
 
 @dataclass(frozen=True, slots=True)
 class CoreSpec:
-    """What a decision core is built from, as far as it can be written down.
+    """All that a decision core is built from and that can be written down.
 
     Attributes:
-        policy: by name, or as `module:Class`.
+        policy: name of the policy, or `module:Class`.
         settings: settings of the policy.
         profiling: the profiling partition, for policies that use one; None where there is none.
     """
@@ -68,15 +68,14 @@ class CoreSpec:
         values: Mapping[str, Any] | None = None,
         profiling: ProfilingPartition | None = None,
     ) -> CoreSpec:
-        """Return a spec with `values` for the policy's settings that are not their defaults.
-
-        Raises UnknownPolicy, InvalidSettings.
+        """Return a spec. `values`: settings of the policy that are not their defaults. Raise
+        UnknownPolicy or InvalidSettings where policy or settings are not accepted.
         """
         return cls(cluster, policy, settings_of(policy, values or {}), profiling)
 
     def with_settings(self, values: Mapping[str, Any] | None) -> CoreSpec:
-        """Return the spec with these settings of the policy, which a log holds; with None, as it
-        is. Raises InvalidSettings.
+        """Return the spec with `values` as the policy's settings, in the form in which a log holds
+        them; unchanged if None. Raise InvalidSettings where the policy does not accept them.
         """
         if values is None:
             return self
@@ -84,27 +83,30 @@ class CoreSpec:
 
     @property
     def kind(self) -> type[Policy]:
-        """The class of the policy."""
+        """Return the class of the policy."""
         return policy_named(self.policy)
 
     @property
     def lent(self) -> Mapping[str, int]:
-        """Nodes that virtual clusters lend to the profiling partition for good.
+        """Return the number of nodes that each virtual cluster lends to the profiling partition for
+        good.
 
-        Jobs run there only to be profiled: they count in no virtual cluster's GPUs.
+        Jobs run on these nodes only to be profiled, so they count in no virtual cluster's GPUs.
         """
         return lent_by(self, self.kind)
 
     @property
     def folded(self) -> bool:
-        """Whether too large a share of nodes is named for profiling. Then these nodes stay in their
-        virtual clusters, and profiles are measured where jobs run.
+        """Return whether too large a share of nodes is named for profiling. Then these nodes stay
+        in their virtual clusters, and profiles are measured where jobs run.
         """
         return _folds(self, self.kind)
 
 
 def settings_of(policy: str, values: Mapping[str, Any]) -> PolicySettings:
-    """Return the settings of a policy from plain values. Raises UnknownPolicy, InvalidSettings."""
+    """Return the settings of a policy from plain values. Raise UnknownPolicy or InvalidSettings
+    where policy or values are not accepted.
+    """
     try:
         return read(accepted_by(policy_named(policy)), values)
     except InvalidSettings as error:
@@ -112,8 +114,9 @@ def settings_of(policy: str, values: Mapping[str, Any]) -> PolicySettings:
 
 
 def recorded_settings(policy: str, values: Mapping[str, Any]) -> PolicySettings:
-    """Return the settings of a policy from plain values of a log. Those that are retired since it
-    was written are left out. Raises UnknownPolicy, InvalidSettings.
+    """Return the settings of a policy from plain values of a log. Settings that the policy no
+    longer has are left out. Raise UnknownPolicy or InvalidSettings where policy or values are not
+    accepted.
     """
     retired = accepted_by(policy_named(policy)).retired
     return settings_of(policy, {name: one for name, one in values.items() if name not in retired})
@@ -131,8 +134,9 @@ def assemble(
 
     Args:
         estimator: estimator of durations.
-        policy, stage: instead of those that `spec` describes: for experiments on a policy, and
-            for tracks that grant profiles for nothing.
+        predictors: predictors that the policy may use.
+        policy, stage: used instead of those that `spec` describes: for experiments on a policy, and
+            for simulations in which profiles cost nothing.
     """
     policy = policy or policy_of(spec, predictors)
     stage = stage or stage_of(spec, policy, predictors)
@@ -140,18 +144,18 @@ def assemble(
 
 
 def policy_of(spec: CoreSpec, predictors: Predictors = NO_PREDICTORS) -> Policy:
-    """Return the policy, with the predictors that concern it."""
+    """Return the policy of `spec`, with those of the predictors that it uses."""
     return build(spec.policy, spec.settings, spec.cluster, predictors)
 
 
 def cluster_of(spec: CoreSpec, policy: Policy) -> Cluster:
-    """Return the cluster, all of it free."""
+    """Return the cluster of `spec`, with all GPUs free."""
     return Cluster(spec.cluster, lent_by(spec, policy))
 
 
 def lent_by(spec: CoreSpec, policy: Policy | type[Policy]) -> Mapping[str, int]:
-    """Return the nodes that virtual clusters lend to the profiling partition for good under a
-    policy.
+    """Return the number of nodes that each virtual cluster lends to the profiling partition for
+    good under a policy.
     """
     if spec.profiling is None or not policy.capabilities.profiles or _folds(spec, policy):
         return {}
@@ -178,7 +182,9 @@ def _share(partition: ProfilingPartition, cluster: ClusterSpec) -> float:
 
 
 def folded_note(spec: CoreSpec) -> str | None:
-    """Return a sentence on why nodes named for profiling are not lent, or None where they are."""
+    """Return a sentence on why nodes that are named for profiling are not lent, or None where they
+    are.
+    """
     if not spec.folded or spec.profiling is None:
         return None
     count = sum(spec.profiling.nodes.values())
@@ -194,7 +200,9 @@ def folded_note(spec: CoreSpec) -> str | None:
 def stage_of(
     spec: CoreSpec, policy: Policy, predictors: Predictors = NO_PREDICTORS
 ) -> ProfilingStage | None:
-    """Return the profiling stage in front of the queues, or None where no job is to be profiled."""
+    """Return the stage that profiles jobs before they join a queue, or None where no job is to be
+    profiled.
+    """
     partition = spec.profiling
     if not policy.capabilities.profiles or partition is None:
         return None

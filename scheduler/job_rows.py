@@ -1,5 +1,5 @@
-"""A job as a row of the table `jobs`, from a database or a poll of Slurm, and what a viewer may see
-of it.
+"""A job as a row of the table `jobs`, from a database or a reading of Slurm, and what a viewer may
+see of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler.slurm.reason import SlurmReason
 
 
 class JobColumns(TypedDict, total=False):
-    """A row of the table `jobs`, or a part of one; see the columns there."""
+    """A row of the table `jobs`, or a part of one; the columns are described with the table."""
 
     job_id: str
     submitted_seq: int
@@ -50,7 +50,9 @@ class JobColumns(TypedDict, total=False):
 
 
 def job_row(row: Mapping[Any, Any], visible: Collection[str]) -> JobRow:
-    """Return a job from its row. Its partner's id is shown where that is `visible`."""
+    """Return a job from its row. The id of the job that shares its GPUs is shown only if it is in
+    `visible`.
+    """
     asked = Submission.from_body(json.loads(row["spec"]))
     partner = row["partner"]
     standing = (_OF_ROW & row.keys()) - {"partner", "slurm"}

@@ -72,7 +72,7 @@ class Launch:
 
 
 class Happened(StrEnum):
-    """What a backend reports about an attempt. Each kind is reported at most once, and a final one
+    """What a backend reports about an attempt. Each kind is reported at most once, and a final kind
     comes last. Exceptions: PAIR_OBSERVED comes once per partner; PROGRESS and UNREAD come at every
     change.
     """
@@ -159,11 +159,13 @@ class Backend(Protocol):
         ...
 
     def begun(self) -> frozenset[tuple[str, int]]:
-        """Return every attempt this backend has begun (running or ended), for recovery."""
+        """Return every attempt that this backend has begun, running or ended, as (job id, attempt),
+        for a service that restarts.
+        """
         ...
 
     def close(self) -> None:
-        """Release everything except the jobs, which run on."""
+        """Release everything that the backend holds. The jobs run on."""
         ...
 
 
@@ -187,7 +189,7 @@ class Outside(Protocol):
         ...
 
     def decided(self, decisions: Sequence[Decision]) -> None:
-        """Called with the decisions of a pass once they are in the log, before they are carried
-        out, so that the backend can show their reasons.
+        """Called with the decisions of a decision pass once they are in the log, before they are
+        carried out, so that the backend can show their reasons.
         """
         ...

@@ -1,7 +1,7 @@
 """The events of the log, from which the service's state is made.
 
-Every event is appended in a transaction before it takes effect. Kinds in `INPUTS` change what the
-core knows; the others are kept for people (refusals, forecasts, heartbeats).
+Every event is appended to the log in a transaction before it takes effect. Kinds in `INPUTS` change
+what the decision core knows; the others are kept for people (refusals, forecasts, heartbeats).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ Key = tuple[str, int]  # job, attempt
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What is true of a job, known only to its world.
+    """What is true of a job, known only to its simulated world.
 
     Attributes:
         work: how long it runs alone, how it then ends, and what its profile shows.
@@ -200,8 +200,8 @@ class World:
         self._clock = max(self._clock, to)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until there is an event to report, at most `timeout_s` seconds on the clock of this
-        simulated world.
+        """Wait until there is a report, at most `timeout_s` seconds on the clock of this simulated
+        world.
         """
         began = self.now()
         until = began + timeout_s
@@ -218,7 +218,7 @@ class World:
             self._write("time")
 
     def close(self) -> None:
-        """Close the world's file."""
+        """Close the file of this world, if it has one."""
         if self._journal is not None:
             self._journal.close()
 
@@ -319,7 +319,9 @@ class World:
             self._report(attempt.key, Happened.OBSERVED, profile=attempt.outcome.work.profile)
 
     def _pair_observed(self, attempt: _Attempt) -> None:
-        """Report the speed of both members of a pair that has been together for long enough."""
+        """Report the speed of both members of a pair, once they have shared GPUs for long
+        enough.
+        """
         for one in (attempt, attempt.partner):
             if one is not None:
                 alone = self._speed.rate(one.outcome.work, one.run, None)
@@ -406,8 +408,8 @@ class World:
 
 
 class _Journal:
-    """A file of JSON lines with the requests to a world. A last line that was cut short is
-    ignored.
+    """A file of JSON lines with the requests to a simulated world. A last line that was cut short
+    is ignored.
     """
 
     def __init__(self, path: Path):

@@ -43,7 +43,7 @@ class Submission(JobRequest):
         return replace(self, command=self.command[:1], environment={}, sealed=True)
 
     def job(self) -> Job:
-        """Return the job as the decision core knows it."""
+        """Return the job in the form that the decision core takes."""
         asked = {name: getattr(self, name) for name in OF_JOB}
         return Job(
             job_id=self.job_id, submit_time=self.submitted_at, user=self.owner, work=self.work,
@@ -51,7 +51,9 @@ class Submission(JobRequest):
         )  # fmt: skip
 
     def changed(self, to: Mapping[str, Any]) -> Submission:
-        """Return the submission with changes; `to` is the body of a CHANGED event."""
+        """Return the submission with the changes of a CHANGED event. `to`: the body of that
+        event.
+        """
         return replace(self, **to)
 
     def body(self) -> Json:

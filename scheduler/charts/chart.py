@@ -1,6 +1,7 @@
 """Charts as `charts.js` draws them, each with a table that says the same.
 
-Colours are names of the style sheet ("--s0"); the browser fills them in, light or dark.
+Colours are names from the style sheet ("--s0"); the browser replaces them by those of its light or
+dark theme.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ DURATION_TICKS = (
 
 
 class Stroke(TypedDict, total=False):
-    """How a line is drawn: a colour, px, "dot", "dash" or "longdash"; "hv" means in steps."""
+    """How a line is drawn. `dash`: "dot", "dash" or "longdash"; `width`: pixels; `shape`: "hv"
+    draws it in steps.
+    """
 
     color: str
     width: float
@@ -26,7 +29,7 @@ class Stroke(TypedDict, total=False):
 
 
 class Marker(TypedDict, total=False):
-    """How a point or a bar is drawn; `size` in px."""
+    """How a point or a bar is drawn. `size`: pixels."""
 
     color: str | Sequence[str]
     size: float
@@ -34,18 +37,23 @@ class Marker(TypedDict, total=False):
 
 
 class Trace(TypedDict, total=False):
-    """A series that is drawn on the axes.
+    """A series that is drawn in a chart.
 
     Attributes:
-        type: scatter, bar or heatmap. mode: of scatter: lines, markers or both.
-        orientation: "h": bars lie.
-        x, y: values, moments in UTC or categories; z: of a heat map, rows of `y`, None: nothing.
-        zmax: the value with the full colour.
-        text: beside each point, for `hovertemplate`, which says what is pointed at: `%{x}`,
-            `%{y:.0%}`, `%{text}`, `%{name}`. hoverinfo: "skip": nothing is. textposition:
-            "outside": it stands behind a lying bar.
-        width: of bars, in units of `x`. yaxis: "y2": the axis over the other.
-        fill: "tonexty": up from the trace before.
+        type: scatter, bar or heatmap.
+        mode: of scatter: lines, markers or both.
+        orientation: "h": bars are horizontal.
+        x, y: values, times in UTC or categories.
+        z: values of a heat map, one list for each row of `y`; None: an empty cell.
+        zmax: the value of `z` that gets the full colour.
+        text: a text for each point.
+        hovertemplate: the text shown when a point is pointed at, with `%{x}`, `%{y:.0%}`,
+            `%{text}`, `%{name}`.
+        hoverinfo: "skip": no text is shown then.
+        textposition: "outside": `text` stands behind a horizontal bar.
+        width: width of bars, in units of `x`.
+        yaxis: "y2": use the second y axis, which lies over the first.
+        fill: "tonexty": fill the area down to the trace before.
     """
 
     type: str
@@ -70,7 +78,7 @@ class Trace(TypedDict, total=False):
 
 
 class ChartAxis(TypedDict, total=False):
-    """An axis: linear, log, date or category. `range`: of a log axis in powers of ten."""
+    """An axis: linear, log, date or category. `range` is in powers of ten for a log axis."""
 
     type: str
     title: Mapping[str, str]
@@ -87,7 +95,7 @@ class ChartAxis(TypedDict, total=False):
 
 
 class Layout(TypedDict, total=False):
-    """The axes; `barmode` "stack": bars stand on each other."""
+    """The axes of a chart. `barmode` "stack": bars stand on each other."""
 
     xaxis: ChartAxis
     yaxis: ChartAxis
@@ -100,12 +108,12 @@ class Chart:
     """A chart.
 
     Attributes:
-        name: id on the page.
-        title, note: above it.
-        code: beside the title, what an edits file calls it.
-        label: the text for readers who do not see it.
+        name: id of the chart on its page.
+        title, note: texts above it.
+        code: name of the feature in an edits file, shown beside the title.
+        label: the text for readers who do not see the chart.
         data, layout: what is drawn.
-        head, rows: the table behind it.
+        head, rows: the table with the same figures.
     """
 
     name: str
@@ -121,7 +129,7 @@ class Chart:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """What the browser draws, as plain values."""
+        """Return what the browser draws, as plain values."""
         return {"data": self.data, "layout": self.layout}
 
 
@@ -136,14 +144,16 @@ def line(
     mode: str = "lines",
     hoverinfo: str = "",
 ) -> Trace:
-    """Return a line through points."""
+    """Return a series drawn as a line through points. `colour`: number of a colour of the style
+    sheet.
+    """
     style: Stroke = {"color": f"--s{colour}", "width": width, "dash": dash}
     how: Trace = {"type": "scatter", "mode": mode, "name": name, "line": style}
     return {**how, "x": x, "y": y, "hoverinfo": hoverinfo}
 
 
 def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: int = 0) -> Trace:
-    """Return upright bars."""
+    """Return a series of upright bars. `colour`: number of a colour of the style sheet."""
     return {"type": "bar", "x": x, "y": y, "name": name, "marker": {"color": f"--s{colour}"}}
 
 
@@ -157,8 +167,8 @@ def lying(
     limit: float = 0.0,
     note: str = "",
 ) -> Chart:
-    """Return a chart of horizontal bars with a text behind each: (name, value, text). It is cut at
-    `limit`.
+    """Return a chart of horizontal bars with a text behind each. `items`: (name, value, text) of
+    each bar; `limit`: the axis reaches at least to this value.
     """
     names, values, texts = zip(*items, strict=True) if items else ((), (), ())
     bar: Trace = {
@@ -185,6 +195,6 @@ def lying(
 
 
 def duration_axis(title: str) -> ChartAxis:
-    """Return an axis of seconds that reads as minutes, hours and days."""
+    """Return a logarithmic axis of seconds, with ticks in minutes, hours and days."""
     values, texts = zip(*DURATION_TICKS, strict=True)
     return {"title": {"text": title}, "type": "log", "tickvals": values, "ticktext": texts}

@@ -1,4 +1,6 @@
-"""Whether jobs still look like those a model was trained on, and like those of the past weeks."""
+"""Shows whether jobs still look like those on which a model was trained, and like those of the past
+weeks.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,11 @@ class Drift:
     """How far the latest jobs are from the training rows, in one feature.
 
     Attributes:
+        name, text: the feature, by its name and in words.
         index: population stability index, sum (q - p) ln(q / p) over groups of bins.
-        noise: what it would be by chance alone with so few jobs.
+        noise: the index to be expected by chance alone with so few jobs.
         verdict: "steady", "watch", "shifted", or "too few jobs".
-        most: where the difference is largest, in words.
+        most: the group of bins with the largest difference, in words.
     """
 
     name: str
@@ -41,7 +44,9 @@ class Drift:
 
 
 def alarm_words(alarm: Alarm) -> str:
-    """Return an alarm in words: "virtual cluster vcA: jobs last longer, ×58 the usual"."""
+    """Return an alarm (a group of jobs unlike those of past weeks) in words: "virtual cluster vcA:
+    jobs last longer, ×58 the usual".
+    """
     times = f", {factor(alarm.ratio)} the usual" if alarm.ratio != 1.0 else ""
     return f"{alarm.group}: jobs {alarm.what}{times}"
 
@@ -61,11 +66,13 @@ def drift(model: AdditiveModel, live: Sequence[Sequence[str]], sees_names: bool)
 
 
 def drift_of(axis: Axis, weights: Floats, values: Sequence[str], sees_names: bool) -> Drift:
-    """Return the population stability index of one feature between training rows and live values.
+    """Return how far live values of one feature are from the training rows.
 
     Args:
-        weights: training rows per bin, (bins,).
-        values: live values as text, "" missing.
+        axis: the feature and its bins.
+        weights: number of training rows in each bin of the axis.
+        values: live values as text; "" is a missing value.
+        sees_names: whether names of users and jobs may be shown.
     """
     find = axis.finder()
     continuous = axis.spec.kind == "continuous"
@@ -102,8 +109,12 @@ def drift_of(axis: Axis, weights: Floats, values: Sequence[str], sees_names: boo
 
 
 def groups_of(axis: Axis, weights: Floats, counts: Floats) -> list[list[int]]:
-    """Return bins joined into about `GROUPS` groups of about equal training mass, missing values
-    apart.
+    """Return the bins of an axis joined into about `GROUPS` groups with about equally many training
+    rows. Missing values are a group of their own.
+
+    Args:
+        weights: number of training rows in each bin.
+        counts: number of live values in each bin.
     """
     used = [i for i in range(1, axis.size) if weights[i] > 0 or counts[i] > 0]
     if axis.spec.kind == "nominal":

@@ -1,4 +1,6 @@
-"""Charts of histories: how many of a group's jobs lasted how long, and the curve that follows."""
+"""Charts of histories (groups of ended jobs): how many jobs of a group lasted how long, and the
+probability of lasting longer that follows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ FROM_S = 5.0  # where the first stretch is drawn from
 
 
 def picture(history: History, name: str, outlived_s: float = 0.0) -> Chart:
-    """Return the chart of a history.
+    """Return the chart of a history (the ended jobs of one group, such as a user's).
 
     Bars: number of jobs by duration. Lines: share of the next jobs that lasts longer than each
     duration, by this history and by the wider group to which its estimates are shrunk.

@@ -1,4 +1,4 @@
-"""Which terms of a model move its predictions most."""
+"""Shows which terms of a model move its predictions most."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BARS = 15
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A row of the importance table; `width` in percent."""
+    """A row of the table of important terms. `width`: width of its bar, percent."""
 
     text: str
     factor: str
@@ -21,15 +21,17 @@ class Bar:
 
 
 def ranked(terms: Sequence[Term], order: int, most: int) -> list[Term]:
-    """Return at most `most` terms of the given order, the most important first. Terms without
-    importance are left out.
+    """Return at most `most` terms over `order` features (1: one feature, 2: pairs), the most
+    important first. Terms without importance are left out.
     """
     found = [t for t in terms if len(t.features) == order and t.importance() > 0]
     return sorted(found, key=lambda t: -t.importance())[:most]
 
 
 def importance(model: AdditiveModel) -> list[Bar]:
-    """Return the terms that move predictions most, on average."""
+    """Return the terms of a model that move its predictions most, on average, as rows of a
+    table.
+    """
     texts = {axis.spec.name: feature_text(axis) for axis in model.axes}
     chosen = list(model.importances().items())[:BARS]
     largest = max((value for _, value in chosen), default=0.0) or 1.0

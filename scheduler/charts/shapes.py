@@ -1,4 +1,6 @@
-"""Shape functions and interactions of an additive model, as charts."""
+"""Charts of an additive model's terms: shape functions (curves over one feature) and pairs of
+features.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def feature_text(axis: Axis) -> str:
 
 
 def factor_text(value: float) -> str:
-    """Return a contribution as the factor on the duration that it is."""
+    """Return a term's contribution to a score (a logarithm) as a factor on the duration, in
+    words.
+    """
     return factor(math.exp(value))
 
 
@@ -112,10 +116,9 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
 
 
 def placed(model: AdditiveModel, score: Score, most: int = 12) -> list[Chart]:
-    """Return charts of the terms with the largest effect on a score, each with the job's own value
-    marked. Only continuous features are shown.
-
-    Of continuous features alone: the bar of a category is named in the waterfall of the job.
+    """Return charts of the terms with the largest effect on a job's score, at most `most`, each
+    with the job's own value marked. Only continuous features are shown: the values of categories
+    are named in the job's waterfall chart.
     """
     values = dict(zip((spec.name for spec in model.features), score.inputs, strict=False))
     pairs = list(zip(model.terms, score.terms, strict=False))
@@ -133,8 +136,8 @@ def placed(model: AdditiveModel, score: Score, most: int = 12) -> list[Chart]:
 
 
 def _with_place(chart: Chart, values: Mapping[str, str], added: float) -> Chart:
-    """Return the chart of a shape with the job's own value marked: at the edge where the value
-    lies beyond the picture, and only a note where it is not known.
+    """Return the chart of a shape function with the job's own value marked. A value outside the
+    chart is marked at its edge; for an unknown value only a note is added.
 
     Args:
         values: the job's features by name, as text.

@@ -1,4 +1,4 @@
-"""Decision trees as drawings, with the path of one decision highlighted."""
+"""Drawings of decision trees, with the path of one decision highlighted."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ class Branch:
     """A node of a tree: a question with its two branches, or an answer.
 
     Attributes:
-        short: the answer as it stands under a leaf.
-        lit: whether it is on the path of the decision that is looked at.
+        text: the question or the answer.
+        rows: number of training rows that reached the node.
+        short: a short form of the answer, shown under a leaf.
+        yes, no: the branches of a question; None for an answer.
+        lit: whether the node is on the path of the decision that is shown.
     """
 
     text: str
@@ -34,7 +37,7 @@ class Branch:
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A node of a tree with its position in the drawing. `text` is its full text, `short` the text
-    under a leaf.
+    under a leaf; `lit`: whether it is highlighted.
     """
 
     x: float
@@ -46,7 +49,9 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A line from a question to the node that follows one of its answers."""
+    """A line from a question to the node that follows one of its answers. `lit`: whether it is
+    highlighted.
+    """
 
     x1: float
     y1: float
@@ -57,11 +62,11 @@ class Edge:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A tree as it is drawn, leaves from left (yes) to right (no).
+    """A tree as it is drawn, with leaves from left (yes) to right (no).
 
     Attributes:
-        root: root of the tree, to be read question by question.
-        path: the questions on the lit path with their answers; last, the leaf that they led to.
+        root: root of the tree, for reading it question by question.
+        path: the questions on the highlighted path with their answers, and the leaf at its end.
     """
 
     root: Branch
@@ -73,8 +78,8 @@ class Drawing:
 
 
 def trees(bundle: Bundle) -> tuple[Drawing | None, Drawing | None, Drawing | None]:
-    """Return the packing tree, the pair-speed tree and the hinge of pair speeds; None for one that
-    the bundle lacks.
+    """Return drawings of the packing tree, the pair-speed tree and the hinge of pair speeds (a line
+    with one bend) in a bundle of models; None for one that the bundle lacks.
     """
     return (
         drawing(_branch(bundle.packing.tree, _score)) if "packing" in bundle.parts else None,
@@ -84,11 +89,11 @@ def trees(bundle: Bundle) -> tuple[Drawing | None, Drawing | None, Drawing | Non
 
 
 def lit_by(bundle: Bundle, steps: Iterable[TreeStep]) -> Drawing | None:
-    """Return the tree by which one of two jobs was judged, with its path highlighted. None
-    where no tree of the bundle asks what the steps compare: they are another model's.
+    """Return the tree by which one of two jobs was judged, with its path highlighted. Return None
+    where the steps belong to no tree of the bundle, but to another model's.
 
     Args:
-        steps: steps of one job alone, as recorded.
+        steps: steps about one of the jobs alone, as a decision recorded them.
     """
     compared = [step.compared for step in steps if step.compared is not None]
     if [name for name, *_ in compared] == [ACTIVE_SUM] and "pair_hinge" in bundle.parts:
@@ -105,10 +110,10 @@ def lit_by(bundle: Bundle, steps: Iterable[TreeStep]) -> Drawing | None:
 
 
 def hinged(hinge: PairHinge, lit: bool | None = None) -> Branch:
-    """Return the hinge of pair speeds as a tree of one question.
+    """Return the hinge of pair speeds (a line with one bend) as a tree of one question.
 
     Args:
-        lit: the answer that the decision looked at had; None where none is looked at.
+        lit: the answer in the decision that is shown; None where no decision is shown.
     """
     name, unit = _READ[ACTIVE_SUM]
     slower = f"−{100 * hinge.slope:.2g} % a point"
@@ -125,8 +130,9 @@ Compared = tuple[str, float | None, bool, float]
 
 
 def _way(tree: Tree, compared: Sequence[Compared]) -> set[int] | None:
-    """Return the indices of the nodes on the path that recorded comparisons took, from the root
-    to a leaf; None where they are not this tree's."""
+    """Return the indices of the nodes on the path that recorded comparisons took, from the root to
+    a leaf; None where the comparisons are not this tree's.
+    """
     at, way = 0, {0}
     for name, _, at_most, cut in compared:
         node = tree.nodes[at]
@@ -153,8 +159,8 @@ Answer = Callable[[Sequence[float]], tuple[str, str]]
 
 
 def _branch(tree: Tree, answer: Answer, at: int = 0, lit: Iterable[int] = ()) -> Branch:
-    """Return a node of a tree with all nodes below it. A question is replaced by its answer if both
-    sides give the same.
+    """Return a node of a tree with all nodes below it. A question with the same answer on both
+    sides is replaced by that answer.
 
     Args:
         answer: function from a leaf's value to its full text and its short text.
@@ -184,8 +190,8 @@ def _speed(value: Sequence[float]) -> tuple[str, str]:
 
 
 def drawing(root: Branch) -> Drawing:
-    """Return a tree with places: every leaf has a column, and a question stands over the middle of
-    its answers.
+    """Return a tree with positions: every leaf has a column, and a question stands over the middle
+    of its answers.
     """
     nodes, edges = list[Placed](), list[Edge]()
     leaves = 0

@@ -152,7 +152,7 @@ class Connection:
 
 
 class JobClient(Connection):
-    """Requests about jobs: a method for each."""
+    """Makes requests about jobs: one method for each kind."""
 
     def submit(self, command: Sequence[str], *, key: str | None = None, **asked: Any) -> Json:
         """Submit a job; further fields are those of the API (gpus, vc, name, ...). Return the job.
@@ -204,8 +204,8 @@ class JobClient(Connection):
         return self._json("POST", _path(job_id, "cancel"))
 
     def cancel_many(self, job_ids: Sequence[str], *, preview: bool = False) -> Iterator[Json]:
-        """Cancel jobs, a thousand in each request. Yield which were asked to stop, had ended, or
-        are unknown.
+        """Cancel jobs, a thousand in each request. Yield one answer for each request: which jobs
+        were asked to stop, which had ended, and which are unknown.
         """
         for i in range(0, len(job_ids), 1000):
             body = {"jobs": list(job_ids[i : i + 1000])}
@@ -218,11 +218,11 @@ class JobClient(Connection):
         return self._json("PATCH", _path(job_id), json=to, params={"preview": preview})
 
     def hold(self, job_id: str, *, preview: bool = False) -> Json:
-        """Keep a waiting job from starting. Return the change."""
+        """Hold a waiting job, so that it does not start until it is released. Return the change."""
         return self._json("PUT", _path(job_id, "hold"), params={"preview": preview})
 
     def release(self, job_id: str, *, preview: bool = False) -> Json:
-        """Let a held job start again. Return the change."""
+        """Release a held job, so that it can start again. Return the change."""
         return self._json("DELETE", _path(job_id, "hold"), params={"preview": preview})
 
     def set_priority(self, job_id: str, priority: int, *, preview: bool = False) -> Json:
@@ -251,9 +251,7 @@ class JobClient(Connection):
         return self._json("GET", _path(job_id, "explain"), params={"analyse": analyse})
 
     def after(self, job_id: str, other: str) -> Json:
-        """Return a comparison that says why another job of yours went before this job, or goes
-        before it.
-        """
+        """Return why another job of yours (`other`) went before this job, or goes before it."""
         return self._json("GET", _path(job_id, "after"), params={"other": other})
 
     def order(self, vc: str | None = None, *, limit: int = 50) -> list[Json]:
@@ -297,7 +295,9 @@ class JobClient(Connection):
         return self._json("POST", _path(job_id, "whatif"), json=changes)
 
     def eta(self, options: Sequence[str], user: str | None = None) -> Json:
-        """Return when a job with these options of sbatch would start, by partition."""
+        """Return when a job with these options of sbatch would start, by partition. For a service
+        in front of a Slurm.
+        """
         return self._json("POST", "/eta", json={"options": list(options), "user": user})
 
     def sooner(self, job_id: str) -> Json:
@@ -312,7 +312,9 @@ class JobClient(Connection):
 
 
 class Client(JobClient):
-    """Talks to one service: its jobs, and the cluster with its nodes, settings and queues."""
+    """Makes requests to one service: about jobs, and about the cluster with its nodes, settings and
+    queues.
+    """
 
     def cluster(self) -> Json:
         return self._json("GET", "/cluster")
@@ -328,20 +330,23 @@ class Client(JobClient):
     # --- nodes and settings (operators) ------------------------------------------------------
 
     def nodes(self) -> list[Json]:
-        """Return every node."""
+        """Return every node with its GPUs, and the jobs on them."""
         return cast(list[Json], self._json("GET", "/nodes"))
 
     def add_node(self, name: str, vc: str, *, preview: bool = False, **has: Any) -> Json:
-        """Add a node, or only preview that. Return the change. `has`: gpus, gpu_type,
-        gpu_memory_mib, each as on other nodes of its virtual cluster where left out;
-        new_vc=True where that is new."""
+        """Add a node, or with `preview` only show the effect. Return the change. `has`: gpus,
+        gpu_type and gpu_memory_mib, each taken from other nodes of the virtual cluster where left
+        out; new_vc=True where the virtual cluster is new.
+        """
         body = {"name": name, "vc": vc, **{k: v for k, v in has.items() if v is not None}}
         return self._json("POST", "/nodes", json=body, params={"preview": preview})
 
     def set_node(
         self, node: str, is_open: bool, *, reason: str = "", preview: bool = False
     ) -> Json:
-        """Drain nodes (names with commas between), or open them. Return the change."""
+        """Drain nodes (names with commas between), or open them. Return the change. With `preview`,
+        only show the effect.
+        """
         body = {"open": is_open, "reason": reason}
         return self._json("PUT", _node(node), json=body, params={"preview": preview})
 
@@ -353,12 +358,14 @@ class Client(JobClient):
         return self._json("PATCH", _node(node), json=body, params={"preview": preview})
 
     def remove_node(self, node: str, *, reason: str = "", preview: bool = False) -> Json:
-        """Remove a node once nothing runs there. Return the change."""
+        """Remove a node once nothing runs there. Return the change. With `preview`, only show the
+        effect.
+        """
         asked = {"reason": reason, "preview": preview}
         return self._json("DELETE", _node(node), params=asked)
 
     def settings(self) -> list[Json]:
-        """Return the settings of the policy."""
+        """Return the settings of the policy, with their present values."""
         return cast(list[Json], self._json("GET", "/settings"))
 
     def set_settings(

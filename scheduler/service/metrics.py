@@ -101,7 +101,7 @@ class Counts:
 
 
 class Metrics(Collector):
-    """The content of `/metrics`, for one database and the processes that serve it."""
+    """The content of `/metrics`, for one database and the processes of its service."""
 
     def __init__(self, store: Store, counts: Counts | None = None):
         self._store = store
@@ -294,8 +294,9 @@ class Metrics(Collector):
         return made
 
     def _ended_since(self, connection: Connection, since: float) -> list[Seen]:
-        """Return the jobs that ended at or after `since`, the latest first, at most
-        `MOST_WATCHED`."""
+        """Return the jobs that ended at or after `since` (seconds since the epoch), the latest
+        first, at most `MOST_WATCHED`.
+        """
         columns = (
             jobs.c.submitted_at, jobs.c.started_at, jobs.c.ended_at, jobs.c.gpus, jobs.c.vc,
             jobs.c.owner,

@@ -1,7 +1,7 @@
 """Settings of the service: one flat model, from a YAML file, the environment and the command line.
 
-The command line wins over the environment (`PELLUCID_DATABASE=...`), the environment over the
-file. Every process of the service is given the same settings.
+The command line wins over the environment (`PELLUCID_DATABASE=...`), and the environment over the
+file. Every process of the service gets the same settings.
 """
 
 from __future__ import annotations
@@ -44,10 +44,12 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Marks a setting that is an option of `pellucid serve`; its description is the help.
+    """Marks a setting that is also an option of `pellucid serve`. The setting's description is the
+    option's help.
 
     Attributes:
-        flags: of what is on or off: the options for both; "": one option, named as the setting.
+        flags: for a setting that is on or off, the names of both options; "": one option, named
+            like the setting.
     """
 
     flags: str = ""

@@ -1,1 +1,3 @@
-"""The simulated clock: event loop, progress of running jobs, records and figures of a run."""
+"""The simulator: event loop on a simulated clock, progress of running jobs, and the records and
+figures of a run.
+"""

@@ -1,4 +1,4 @@
-"""How fast two jobs run on the same GPUs, by a formula: for traces without measured pairs."""
+"""How fast two jobs run on the same GPUs, by a formula, for traces without measured pairs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ REMEMBERED = 50_000  # pairs; profiles of a real cluster never repeat
 
 
 class SimulatedContention:
-    """Pair speeds by the stated formula of `models.interference`, from the profiles.
+    """Speeds of two jobs on the same GPUs, by the formula of `models.interference`, from the jobs'
+    profiles.
 
-    For traces without measured pairs. A pair with an unknown profile runs at `unknown` each.
+    For traces without measured pairs. Each member of a pair with an unknown profile runs at the
+    speed `unknown`.
     """
 
     def __init__(self, unknown: float = 0.8):

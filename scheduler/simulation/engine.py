@@ -1,8 +1,9 @@
-"""The event-driven engine: it runs the decision core on a simulated clock, against simulated jobs.
+"""The event-driven engine, which runs the decision core on a simulated clock, against simulated
+jobs.
 
-Nature is the truth about each job (`Work`) and a `SpeedModel`. The engine keeps how much of every
-running job is left and at what rate it is being done, tells the core what ended, and carries out
-what the core decides.
+The truth about each job is its `Work`; a `SpeedModel` says how fast it is done. The engine keeps
+how much work of every running job is left and at what rate it is done, tells the core which jobs
+ended, and carries out what the core decides.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ FIRST_S = 300.0  # after which a job that was not profiled says it first; then e
 
 
 class Progress:
-    """One run's progress. `remaining` is seconds of exclusive-speed work as of `since`."""
+    """The progress of one run. `remaining`: work left at the time `since`, in seconds at the speed
+    of a job alone.
+    """
 
     __slots__ = ("job_id", "profiling", "rate", "remaining", "since", "started", "version", "work")
 
@@ -59,17 +62,17 @@ class Progress:
 
 
 class Engine(EventLoop):
-    """Runs a workload of gangs through a core.
+    """Runs jobs through a core. Each job gets all its GPUs at once, and keeps them.
 
     Args:
-        core: the decision core; built by the caller with policy, estimator and stages.
-        jobs: in order of submission.
-        work: the truth by job id.
-        speed: nature's rule for rates.
-        after: the ends that submissions wait for, in a closed loop.
-        sink: gets each batch of decisions as they are taken (a recorder).
+        core: the decision core, built by the caller with policy, estimator and stages.
+        jobs: the jobs, in order of submission.
+        work: the truth about each job, by job id.
+        speed: the rule for the rate at which jobs do their work.
+        after: by job id, the end for which a submission waits, in a closed loop.
+        sink: called with each batch of decisions as they are taken (by a recorder, say).
         quirks: departures from correct behaviour, for fidelity to a published simulator.
-        progress: called with the number of jobs ended so far, now and then.
+        progress: called now and then with the number of jobs ended so far.
     """
 
     def __init__(
@@ -109,7 +112,9 @@ class Engine(EventLoop):
             core.oracle = self
 
     def remaining_s(self, job_id: str, now: float) -> float:
-        """Return the work left of a running job, seconds (for oracle policies)."""
+        """Return the work left of a running job, in seconds at the speed of a job alone, for oracle
+        policies.
+        """
         return self._running[job_id].left(now)
 
     # --- nature -----------------------------------------------------------------------------
@@ -138,16 +143,18 @@ class Engine(EventLoop):
         self._push(end, END, run, run.version)
 
     def _observe(self, run: Progress, now: float) -> None:
-        """Report the profile of a run that has been watched for long enough, if it still runs
-        and had its GPUs to itself: what two jobs do on one GPU cannot be separated."""
+        """Report the profile of a run to the core, if it still runs and never shared its GPUs: what
+        two jobs do on one GPU cannot be separated.
+        """
         if self._running.get(run.job_id) is not run or self.results[run.job_id].packed:
             return
         if run.work.profile is not None:
             self.core.observed(run.job_id, run.work.profile, now)
 
     def _report_progress(self, run: Progress, now: float) -> None:
-        """Report the progress of a run that is alone on its GPUs, and again each time it has
-        run twice as long."""
+        """Report the progress of a run to the core, if it is alone on its GPUs; and again each time
+        it has run twice as long.
+        """
         if self._running.get(run.job_id) is not run:
             return
         if self._partner(run) is None:
@@ -164,8 +171,9 @@ class Engine(EventLoop):
             self.core.progressed(run.job_id, progress, now)
 
     def _pace(self, run: Progress, now: float) -> None:
-        """Report how fast each member of a pair goes, once both have been together for long
-        enough."""
+        """Report the measured speed of both members of a pair to the core, if both still share
+        their GPUs.
+        """
         partner = self._partner(run) if self._running.get(run.job_id) is run else None
         if partner is not None:
             for one in (run, partner):
@@ -202,8 +210,9 @@ class Engine(EventLoop):
         return self._running[partner.job.job_id] if partner is not None else None
 
     def _alone(self, run: Progress) -> float:
-        """Return the rate of a run that has its GPUs to itself, in seconds of work per second:
-        1 on the GPU type that durations are counted on."""
+        """Return the rate of a run that has its GPUs to itself, in seconds of work per second: 1 on
+        the type of GPU for which durations are stated.
+        """
         if not self._mixed:
             return 1.0
         return self.speed.rate(run.work, self.core.cluster.runs[run.job_id], None)
@@ -213,7 +222,9 @@ class Engine(EventLoop):
         return mine.partner is not None and mine.order < mine.partner.order
 
     def _part(self, run: Progress, now: float) -> None:
-        """Account the run's GPUs and let a partner return to full speed."""
+        """Add the GPU-time of an ended run to the busy time, and let its partner return to full
+        speed.
+        """
         partner = self._partner(run)
         gpus = self.results[run.job_id].job.gpus
         if partner is None:
@@ -275,7 +286,9 @@ class Engine(EventLoop):
             self._push(now + self._pace_s, PACE, run, run.version)
 
     def _over_memory(self, job_id: str, other: Work) -> bool:
-        """Return whether a job and its partner take more memory than their GPUs have."""
+        """Return whether a job and its partner (with the truth `other`) take more memory than their
+        GPUs have.
+        """
         own, cluster = self.work[job_id].profile, self.core.cluster
         if own is None or other.profile is None:
             return False

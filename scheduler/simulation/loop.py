@@ -1,9 +1,9 @@
 """The event loop: a decision core on a simulated clock.
 
 One loop drives every core. What happens to jobs between two decisions is left to a subclass:
-`scheduler.simulation.engine.Engine` for gangs that run whole,
-`reproductions.allocation.engine.AllocationEngine` for
-jobs whose GPUs, GPU type or batch size may change while they run.
+`scheduler.simulation.engine.Engine` for jobs that keep all their GPUs while they run,
+`reproductions.allocation.engine.AllocationEngine` for jobs with GPUs, GPU type or batch size that
+may change while they run.
 """
 
 from __future__ import annotations
@@ -23,23 +23,27 @@ END, SUBMIT, WAKE, OBSERVE, PACE, STATE = 0, 1, 2, 3, 4, 5
 
 
 class DecisionCore(Protocol):
-    """What the loop asks of a core: it receives events and a time, and returns decisions."""
+    """The methods of a core that the loop calls: the core receives events with their time, and
+    returns decisions.
+    """
 
     def submitted(self, job: Job, now: float) -> None:
-        """Called when a job arrives."""
+        """Receive a job that is submitted at the time `now`."""
         ...
 
     def wake(self, now: float) -> None:
-        """Called at the time that `next_wake` returned."""
+        """Act at the time that `next_wake` returned."""
         ...
 
     def next_wake(self, now: float) -> float | None:
-        """Return when to call `wake` even if nothing happens, or None when there is no need."""
+        """Return the time at which to call `wake` even if nothing happens before, or None when
+        there is no need.
+        """
         ...
 
     def last_wake(self, now: float) -> float | None:
-        """Return the time of the next wake-up, as `next_wake` does, if no job runs and none will be
-        submitted.
+        """Return the time of the next wake-up like `next_wake`; called when no job runs and none
+        will be submitted any more.
         """
         ...
 
@@ -49,8 +53,8 @@ class DecisionCore(Protocol):
 
 
 class After(NamedTuple):
-    """What a submission waits for in a closed loop: it comes at the earliest `think_s` seconds
-    after the end of job `job_id`.
+    """What a submission waits for in a closed loop, where users react to results: it comes
+    `think_s` seconds after the end of job `job_id`, or later.
     """
 
     job_id: str
@@ -61,7 +65,8 @@ class After(NamedTuple):
 class JobResult:
     """The result of one job. Times are seconds since the epoch; None means never.
 
-    `job.submit_time` is that of the simulation: in a closed loop later than the trace has it.
+    `job.submit_time` is that of the simulation, which in a closed loop may be later than in the
+    trace.
     """
 
     job: Job
@@ -80,20 +85,22 @@ class JobResult:
 
     @property
     def jct_s(self) -> float:
-        """End minus submit, everything included."""
+        """Return the seconds from the job's submission to its end. Raise ValueError where it has
+        not ended.
+        """
         if self.end_time is None:
             raise ValueError(f"job {self.job.job_id} has not ended")
         return self.end_time - self.job.submit_time
 
     @property
     def queue_s(self) -> float:
-        """Seconds without GPUs between submission and end."""
+        """Return the seconds that the job had no GPUs between its submission and its end."""
         return self.jct_s - self.ran_s - self.profile_s + self.profile_wait_s
 
 
 @dataclass(slots=True)
 class Outcome:
-    """A finished simulation."""
+    """The results of a finished simulation."""
 
     jobs: list[JobResult]
     decisions: int
@@ -109,12 +116,11 @@ class EventLoop(ABC):
 
     Args:
         core: the decision core.
-        jobs: in order of submission, with the duration of each on exclusive GPUs.
-        after: by job id, the end that a submission waits for (`After`); no job may wait for itself
-            through others. One that waits for a job that is not here, or is refused, comes at its
-            own time.
-        sink: gets each batch of decisions as they are taken (a recorder).
-        progress: called with the number of jobs ended so far, now and then.
+        jobs: the jobs with their durations on exclusive GPUs, in order of submission.
+        after: by job id, the end for which a submission waits (`After`); no cycles. A submission
+            that waits for an unknown or refused job comes at its own time.
+        sink: called with each batch of decisions as they are taken (by a recorder, say).
+        progress: called now and then with the number of jobs ended so far.
     """
 
     progress_every = 256  # jobs
@@ -146,7 +152,7 @@ class EventLoop(ABC):
             self._expect(result.job, (after or {}).get(result.job.job_id))
 
     def run(self) -> Outcome:
-        """Simulate until nothing is left to happen. Return the result."""
+        """Simulate until no event is left. Return the results."""
         heap, core = self._heap, self._loop_core
         while heap:
             now = heap[0][0]
@@ -181,14 +187,18 @@ class EventLoop(ABC):
 
     @abstractmethod
     def _happened(self, kind: int, what: Any, version: int, now: float) -> None:
-        """Called when an event is due that the subclass pushed."""
+        """Handle an event that is due and that the subclass had scheduled. `kind`, `what` and
+        `version` are as scheduled.
+        """
 
     @abstractmethod
     def _carry_out(self, decisions: list[Decision], now: float) -> None:
-        """Make decisions come true."""
+        """Carry out decisions on the simulated jobs, at the time `now`."""
 
     def _decided(self, now: float) -> None:  # noqa: B027 (most need not know)
-        """Called when the core was asked to decide, whether or not it decided anything."""
+        """Called each time the core was asked to decide, with or without decisions. Does nothing
+        unless a subclass needs it.
+        """
 
     @abstractmethod
     def _anything_running(self) -> bool: ...
@@ -211,8 +221,8 @@ class EventLoop(ABC):
     # --- what is submitted, and when --------------------------------------------------------
 
     def _expect(self, job: Job, after: After | None) -> None:
-        """Schedule the submission of a job: at its time, or after the end of another job that it
-        reacts to.
+        """Schedule the submission of a job: at its own time, or after the end of the job for which
+        it waits (`after`).
         """
         if after is None or after.job_id not in self.results:
             self._push(job.submit_time, SUBMIT, job)
@@ -221,8 +231,8 @@ class EventLoop(ABC):
         self._seq += 1
 
     def _answered(self, job_id: str, now: float, *, at_once: bool = False) -> None:
-        """Schedule the submissions that react to the end of a job. Jobs of the same time keep their
-        order.
+        """Schedule the submissions that wait for the end of job `job_id`. `at_once`: without think
+        time. Jobs of the same time keep their order.
         """
         for place, job, think_s in self._answers.pop(job_id, ()):
             moment = max(job.submit_time, now + (0.0 if at_once else think_s))
@@ -233,13 +243,15 @@ class EventLoop(ABC):
             heappush(self._heap, (moment, SUBMIT, place, job, 0))
 
     def _ended(self, job_id: str, now: float) -> None:
-        """Count a job as ended, and submit the jobs that waited for its end."""
+        """Count a job as ended, and schedule the submissions that waited for its end."""
         self._answered(job_id, now)
         self._counts["ended"] += 1
         if self.progress is not None and self._counts["ended"] % self.progress_every == 0:
             self.progress(self._counts["ended"])
 
     def _refused(self, job_id: str, now: float) -> None:
-        """Mark a job as refused, and submit the jobs that waited for its end at once."""
+        """Mark a job as refused, and schedule the submissions that waited for its end, without
+        think time.
+        """
         self.results[job_id].refused = True
         self._answered(job_id, now, at_once=True)

@@ -1,7 +1,7 @@
 """Departures of the engine from correct behaviour, for fidelity to a published simulator.
 
-Everything here is off by default and switched on by `reproductions.published` alone. Each is a
-defect or an artefact of the peer's simulator that its published figures depend on.
+All are off by default, and only `reproductions.published` switches them on. Each is a defect or an
+artefact of the published simulator on which its figures depend.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """Which departures are on.
+    """Which departures from correct behaviour are on.
 
     Attributes:
-        tick_s: ends happen on multiples of this many seconds since the epoch; 0 = exact time.
-        end_lag_s: under policies that count progress, an end is noticed this much later.
-        counting_policies: the policies that count progress.
-        survivor_stays_slow: when the older member of a pair ends first, the other is neither
-            restored to full speed nor ever packed again.
+        tick_s: jobs end at multiples of this many seconds since the epoch; 0 = at their exact time.
+        end_lag_s: seconds by which an end is noticed later, under policies that count progress.
+        counting_policies: names of the policies that count progress.
+        survivor_stays_slow: whether, when the older job of a pair ends first, the other neither
+            returns to full speed nor is ever packed again.
     """
 
     tick_s: float = 0.0

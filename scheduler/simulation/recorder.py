@@ -1,7 +1,7 @@
-"""Writes decisions to Parquet as they are taken.
+"""Writes decisions to a Parquet file as they are taken.
 
-Rows are buffered and written in row groups, so memory stays flat however long the run. The file
-appears under its name only when it is complete.
+Rows are buffered and written in groups, so memory stays flat however long the run. The file appears
+under its name only when it is complete.
 """
 
 from __future__ import annotations

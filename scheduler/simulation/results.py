@@ -1,4 +1,4 @@
-"""The results of a run: one row per job, and the figures policies are compared by."""
+"""The results of a run: one row per job, and the figures by which policies are compared."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ JOB_SCHEMA = pa.schema(
 
 
 class NothingEnded(ValueError):
-    """Raised for a run without figures, because no job in it ended."""
+    """Raised for a run that has no figures, because no job in it ended."""
 
 
 def job_table(results: list[JobResult]) -> pa.Table:
@@ -75,7 +75,7 @@ def job_table(results: list[JobResult]) -> pa.Table:
 
 
 class Summary(TypedDict):
-    """The figures of a run; see `summarise`."""
+    """The figures of a run, as `summarise` describes them."""
 
     jobs: int
     ended: int
@@ -100,15 +100,15 @@ class Summary(TypedDict):
 
 
 def summarise(outcome: Outcome, cluster_gpus: int) -> Summary:
-    """Return the figures of a run.
+    """Return the figures of a run. Raise NothingEnded where no job ended.
 
     Averages are over jobs that ended. `gpu_utilisation` is the share of GPU-time between first
     submission and last end in which a GPU held at least one job. `packed_jobs` counts jobs started
-    on GPUs already in use, `over_memory` how many of them took, with their partner, more memory
-    than there is (they run all the same); `mean_slowdown_packed` is wall time over exclusive time
-    of jobs that ever shared. Finish-time fairness is JCT / duration, per user the sum of both; None
-    where the trace does not name two users. `max_queue_large_s` is the longest wait of a job of
-    more than 8 GPUs; None where there is none.
+    on GPUs already in use, `over_memory` how many of these took, together with their partner, more
+    memory than their GPUs have (the simulation lets them run); `mean_slowdown_packed` is wall time
+    over exclusive time of jobs that ever shared. Finish-time fairness is JCT / duration, per user
+    the sum of both; None where the trace does not name two users. `max_queue_large_s` is the
+    longest wait of a job of more than 8 GPUs; None where there is none.
     """
     ended = [r for r in outcome.jobs if r.end_time is not None]
     if not ended:
@@ -151,7 +151,7 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> Summary:
 
 
 def jct_by_vc(results: list[JobResult]) -> dict[str, float]:
-    """Return mean JCT (s) of each virtual cluster."""
+    """Return the mean JCT of each virtual cluster, in seconds, over jobs that ended."""
     sums: dict[str, list[float]] = defaultdict(list)
     for r in results:
         if r.end_time is not None:

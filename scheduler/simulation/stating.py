@@ -1,8 +1,8 @@
-"""Simulated jobs that report their progress while they run, and whose commands state how much they
-are to do.
+"""Simulated jobs that report their progress while they run, and with commands that state how much
+they are to do.
 
-What they say is about the whole of it. A job that fails or is cancelled was stopped on the way: as
-nobody knows where, at a share drawn by lot.
+Their reports are about the whole of their work. A job that fails or is cancelled was stopped before
+its work was done. As the trace does not say where, the share that it had done is random.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class Stating:
 
     Attributes:
         error: standard deviation of ln(stated / true) of the time left.
-        off: ln(stated / true) of each reporting job, by id.
-        whole_s: seconds that jobs would run without their limit, if longer, by id.
+        off: by job id, ln(stated / true) of the time left, for each job that reports.
+        whole_s: by job id, the seconds that a job would run without its time limit, where that is
+            longer.
     """
 
     error: float
@@ -40,7 +41,7 @@ class Stating:
     whole_s: Mapping[str, float] = field(default_factory=dict)
 
     def progress(self, job_id: str, total_s: float, ran_s: float) -> Progress | None:
-        """Return what a job reports that will run `total_s` and has run `ran_s`, or None where it
+        """Return what a job reports after `ran_s` of its `total_s` seconds, or None where it
         reports nothing.
         """
         off = self.off.get(job_id)
@@ -65,8 +66,12 @@ class Stating:
 def stating(
     jobs: Iterable[Job], work: Mapping[str, Work], share: float, error: float, seed: int
 ) -> Stating:
-    """Draw a share of the users by lot, whose jobs all report their progress. Return these jobs.
-    Where users are unknown, the jobs themselves are drawn.
+    """Return which jobs report their progress. Users are chosen at random with the probability
+    `share`, and all of a chosen user's jobs report; jobs without a user are chosen one by one.
+
+    Args:
+        error: standard deviation of ln(stated / true) of the time left.
+        seed: seed of the random choice.
     """
     draw, off = random.Random(f"stating {seed}"), {}
     chance: dict[str, float] = {}
@@ -86,12 +91,11 @@ def stating(
 def with_commands(
     jobs: Iterable[Job], work: Mapping[str, Work], states: Stating, seed: int
 ) -> Iterator[Job]:
-    """Yield the jobs. Jobs that report progress get a command that states their number of epochs. A
-    script is all that a user trains with one model. Each script has its own seconds per epoch, and
-    its runs differ by the given error.
+    """Yield the jobs; those that report progress get a command that states their number of epochs.
 
-    A script is what a user trains (by model; one script, where the trace does not say). Its seconds
-    an epoch are its own; a run's differ from them as what jobs say is wrong.
+    A script is all that a user trains with one model (all of a user's jobs, where the trace names
+    no model). Each script has its own seconds per epoch, and its runs differ by the error of the
+    reports.
     """
     for job in jobs:
         if job.job_id not in states.off:

@@ -1,7 +1,7 @@
-"""A job is work; an allocation is a rate.
+"""What a job has to do (work), and how fast that gets done (rate).
 
-`Work` is the truth about a job, which only nature (the simulator) knows. A `SpeedModel` says how
-fast it gets done: seconds of exclusive-speed work per second. Exclusive GPUs are rate 1.
+`Work` is the truth about a job, which only the simulator knows. A `SpeedModel` gives the rate:
+seconds of work, at the speed of a job alone, done per second. A job alone on its GPUs has rate 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler.simulation.loop import After
 
 
 class Configuration(NamedTuple):
-    """What is trained and how. Pair speeds are measured by this key."""
+    """What a job trains and how. Pair speeds are measured for pairs of these."""
 
     model: str
     dataset: str
@@ -30,10 +30,10 @@ class Work:
     """The truth about a job.
 
     Attributes:
-        duration_s: seconds it runs on exclusive GPUs.
+        duration_s: seconds that the job runs when it has its GPUs to itself.
         state: how it ends.
         configuration: what it trains; None when the trace does not say.
-        profile: what profiling it would show; None when the trace does not say.
+        profile: the profile that measuring the job would give; None when the trace does not say.
     """
 
     duration_s: float
@@ -47,9 +47,11 @@ class Workload:
     """Jobs in order of submission, the truth about each, and the cluster they ran on.
 
     Attributes:
-        left_out: rows of the trace that are not here because nobody knows how long they ran.
-        recorded_ends: when jobs ended in the trace (seconds since the epoch), where it says so.
-        after: what submissions answer, in a closed loop (`pipeline.worlds.closed_loop`).
+        left_out: number of rows of the trace that are left out because their running time is
+            unknown.
+        recorded_ends: when jobs ended in the trace (seconds since the epoch), where it states that.
+        after: by job id, the end for which a submission waits, in a closed loop
+            (`pipeline.worlds.closed_loop`).
     """
 
     name: str
@@ -62,21 +64,21 @@ class Workload:
 
 
 class SpeedModel(Protocol):
-    """The simulated rule for how fast work is done."""
+    """The rule of a simulation for the rate at which work is done."""
 
     def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
-        """Return the seconds of exclusive-speed work done per second of `run`, beside
-        `neighbour`.
+        """Return the seconds of work, at the speed of a job alone, that `run` does per second.
+        `work`: the truth about its job; `neighbour`: that about the job on the same GPUs, or None.
         """
         ...
 
 
 class PairTable:
-    """Measured pair speeds: each member's throughput relative to running alone.
+    """Measured pair speeds: each job's throughput relative to running alone.
 
     Args:
         measured: speed of the first configuration beside the second.
-        unmeasured: speed of each member of a pair that was never measured.
+        unmeasured: speed of each job of a pair that was never measured.
         cap: upper limit of a speed (above 1 is measurement noise); None for no limit.
     """
 
@@ -101,7 +103,7 @@ class PairTable:
         return self.speed(work.configuration, neighbour.configuration)
 
     def speed(self, own: Configuration | None, other: Configuration | None) -> float:
-        """Return the relative speed of `own` beside `other`."""
+        """Return the speed of configuration `own` beside `other`, relative to running alone."""
         if own is None or other is None:
             return self._unmeasured
         return self._speeds.get((own, other), self._unmeasured)

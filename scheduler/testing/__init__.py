@@ -6,10 +6,10 @@
         def policy(self, world):
             return Mine()
 
-`PolicyContract` holds a policy, `BackendContract` a backend; `pipeline.testing` holds a trace
-adapter. A world that a contract fails in is printed as the call that makes it: paste it into a test
-that does `from scheduler.testing import *`. A policy's own tests use `a_job`, `cluster_of` and
-`play`. Needs pytest and Hypothesis, which the installed product does not.
+`PolicyContract` tests a policy, `BackendContract` a backend; `pipeline.testing` tests a trace
+adapter. The world (cluster and jobs) in which a test fails is printed as the call that makes it:
+paste that into a test that does `from scheduler.testing import *`. A policy's own tests use
+`a_job`, `cluster_of` and `play`. Needs pytest and Hypothesis, which the installed product does not.
 """
 
 try:

@@ -1,4 +1,5 @@
-"""What every backend must keep. Subclass `BackendContract` and give it a `Site`:
+"""The rules that every backend must keep, as tests. Subclass `BackendContract` and give it a
+`Site`:
 
 class TestMine(BackendContract):
     @pytest.fixture
@@ -26,7 +27,7 @@ from scheduler.simulation.work import Work
 
 
 class Does(StrEnum):
-    """The behaviours of the suite's commands."""
+    """What the commands of the test suite do."""
 
     ENDS = "ends"  # at once, with exit code 0
     FAILS = "fails"  # at once, with exit code 3
@@ -40,31 +41,31 @@ MEMORY_MIB = 48.0
 
 
 class Site(Protocol):
-    """The outside of a backend.
+    """What lies outside a backend and outlives it, such as a host with its processes.
 
     Attributes:
-        short_s: a time limit that is soon over, on the backend's clock.
-        step_s: how long to wait for reports at a time.
-        nodes: names a gang may run on.
+        short_s: a time limit that is soon over, seconds on the backend's clock.
+        step_s: seconds for which to wait for reports at a time.
+        nodes: numbers of the nodes on which a gang (a job on several nodes) may run.
     """
 
     short_s: float
     step_s: float
 
     def open(self) -> Backend:
-        """Return a backend as the service opens it. The one before it was dropped without being
-        closed.
+        """Return a backend as the service opens it. The backend opened before was dropped without
+        being closed.
         """
         ...
 
     def command(self, does: Does) -> tuple[str, ...]: ...
 
     def begins(self, job_id: str) -> int:
-        """Return how often the job's command really began."""
+        """Return how often the command of a job really began."""
         ...
 
     def lose(self, job_id: str) -> None:
-        """Destroy the job, and all knowledge of how it ended."""
+        """Destroy the processes of a job, and all knowledge of how the job ended."""
         ...
 
 
@@ -86,7 +87,7 @@ def outcome_of(launch: Launch) -> JobOutcome:
 
 
 class SimulatedSite:
-    """A simulated world that is handed from one backend to the next; no processes."""
+    """A simulated world, without processes, that is handed from one backend to the next."""
 
     short_s, step_s = 10.0, 5.0
 
@@ -118,8 +119,8 @@ def a_launch(command: Sequence[str], job_id: str = "a", attempt: int = 1, gpu: i
 
 
 def hear(backend: Backend, site: Site, count: int = 1, tries: int = 1200) -> list[Report]:
-    """Wait until `count` attempts have ended, acknowledging all reports but ends. Return all
-    reports by then.
+    """Wait until `count` attempts have ended. Acknowledge all reports but the last ones of
+    attempts. Return all reports. Raise AssertionError after `tries` waits.
     """
     found: list[Report] = []
     for _ in range(tries):
@@ -146,7 +147,7 @@ def last(reports: Sequence[Report]) -> Report:
 
 
 def could_begin(report: Report) -> set[int]:
-    """Return how often a command may say that it began, given how its attempt ended."""
+    """Return how often a command may have begun, by the last report of its attempt."""
     if report.what is Happened.NOT_STARTED:
         return {0}
     # one that was stopped may not have come to say so
@@ -157,7 +158,7 @@ class BackendContract:
     """The contract of a backend, as tests.
 
     Attributes:
-        seeds: how many random histories are tried.
+        seeds: number of random histories that are tried.
     """
 
     seeds = 3
@@ -444,7 +445,9 @@ class BackendContract:
         source: random.Random,
         finals: dict[tuple[str, int], Report],
     ) -> None:
-        """Acknowledge some of what is reported; the ends among it are final."""
+        """Acknowledge a random part of the reports. Add the last reports of attempts among them to
+        `finals`, by (job id, attempt).
+        """
         reports = list(backend.reports(site.step_s / 10))
         some = source.sample(reports, source.randint(0, len(reports)))
         for report in some:

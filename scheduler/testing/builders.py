@@ -40,7 +40,7 @@ _ids = count(1)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A job and the truth about it."""
+    """A job, and the truth about it: how long it runs, and what its profile shows."""
 
     job: Job
     work: Work
@@ -50,7 +50,7 @@ class Sample:
         return self.job.job_id
 
     def __repr__(self) -> str:
-        """Return the call of `a_job` that makes it, where one does."""
+        """Return the call of `a_job` that makes this sample, where one does."""
         job, work = self.job, self.work
         given: dict[str, Any] = {
             "gpus": job.gpus,
@@ -80,7 +80,9 @@ def pellucid(
     type_speeds: TypeSpeeds | None = None,
     **settings: Any,
 ) -> Pellucid:
-    """Return a `Pellucid` with these settings, sections as mappings, and its defaults otherwise."""
+    """Return a `Pellucid` policy with these settings (sections as mappings), and defaults
+    otherwise.
+    """
     predictors = Predictors(pair_predictor, type_speeds=type_speeds)
     return Pellucid(PellucidSettings(**settings), cluster, predictors)
 
@@ -97,9 +99,10 @@ def a_job(
     config: str | None = None,
     state: State = State.COMPLETED,
 ) -> Sample:
-    """Return a job of `gpus` GPUs, submitted `at`, that runs `for_` seconds.
+    """Return a job of `gpus` GPUs, submitted at the time `at`, that runs for `for_` seconds.
 
-    `mem` is what its profile shows (MiB on one GPU); `config` names its training configuration.
+    `mem`: memory that its profile shows, MiB on one GPU; `config`: name of its training
+    configuration; `state`: how it ends.
     """
     return Sample(
         Job(job_id=job_id or f"job{next(_ids)}", submit_time=at, gpus=gpus, user=user, vc=vc),
@@ -114,7 +117,9 @@ def a_configuration(name: str | None) -> Configuration | None:
 def pair_speeds(
     table: Mapping[tuple[str, str], float], *, unmeasured: float = 0.8, cap: float | None = 1.0
 ) -> PairTable:
-    """Return a pair table with configurations given by name."""
+    """Return a table of pair speeds for configurations given by name: `table` maps (first, second)
+    to the speed of the first beside the second.
+    """
     speeds = {
         (Configuration(a, "data", 32, False), Configuration(b, "data", 32, False)): speed
         for (a, b), speed in table.items()
@@ -132,9 +137,8 @@ def cluster_of(
     gpus: int = 8,
     profiling: int | Mapping[str, int] = 0,
 ) -> Cluster:
-    """Return a cluster of one virtual cluster (or of several, by name), with nodes of `gpus` GPUs.
-
-    `profiling` of the nodes belong to the profiling partition.
+    """Return a cluster of one virtual cluster, or of several by name, with nodes of `gpus` GPUs
+    each. `profiling`: number of its nodes that belong to the profiling partition.
     """
     lent = {VC: profiling} if isinstance(profiling, int) else dict(profiling)
     return Cluster(a_spec(nodes=nodes, gpus=gpus), {vc: n for vc, n in lent.items() if n})
@@ -143,8 +147,9 @@ def cluster_of(
 def a_stage(
     *, limit: float = 200.0, max_gpus: int = 8, lender: str | None = None, **more: Any
 ) -> ProfilingStage:
-    """Return a profiling stage; with `lender`, one that scales (further arguments are
-    `Scaling`'s).
+    """Return a profiling stage (it measures jobs before they join a queue). `lender`: virtual
+    cluster that lends it further nodes when many jobs wait to be profiled (`more`: arguments of
+    `Scaling`); None: its nodes are fixed.
     """
     forecast = more.pop("forecast", None)
     scaling = Scaling(lender, **more) if lender is not None else None
@@ -152,12 +157,14 @@ def a_stage(
 
 
 def truth(samples: Iterable[Sample]) -> TableEstimator:
-    """Return an oracle estimator."""
+    """Return an estimator that predicts each job's true duration."""
     return TableEstimator("oracle", {s.id: s.work.duration_s for s in samples})
 
 
 class UserMeans(Estimator):
-    """Learns during the run: it predicts the mean duration of the user's jobs that have ended."""
+    """An estimator that learns during the run: it predicts the mean duration of the user's jobs
+    that have ended.
+    """
 
     name = "user-means"
 
@@ -180,8 +187,8 @@ class UserMeans(Estimator):
 
 
 class UserCurves(UserMeans):
-    """Predicts the same, with a curve, as a trained model does: a tenth of those left ends in each
-    stretch.
+    """An estimator that predicts like `UserMeans`, but as a distribution, as a trained model does:
+    in each stretch of time a tenth of the jobs left ends.
     """
 
     def estimate(self, job: Job, now: float) -> Estimate:
@@ -190,8 +197,8 @@ class UserCurves(UserMeans):
 
 
 class Likes:
-    """A predictor that gives every pair the sharing score 0, except the pairs whose speeds it is
-    given.
+    """A pair predictor that gives every pair the sharing score 0 (tiny), and speeds to the pairs
+    for which it is given them.
     """
 
     def __init__(
@@ -210,7 +217,7 @@ class Likes:
 
 @dataclass
 class Played:
-    """A finished simulation."""
+    """A finished simulation: its results, decisions and core."""
 
     outcome: Outcome
     decisions: list[Decision]
@@ -221,7 +228,9 @@ class Played:
         return next(r for r in self.outcome.jobs if r.job.job_id == job_id)
 
     def of(self, job: str | Sample, *actions: Action) -> list[Decision]:
-        """Return the decisions about one job, of some actions when given."""
+        """Return the decisions about one job. `actions`: only decisions with these actions; none
+        given: all.
+        """
         job_id = job if isinstance(job, str) else job.id
         return [
             d for d in self.decisions if d.job_id == job_id and (not actions or d.action in actions)
@@ -231,7 +240,7 @@ class Played:
         return [d for d in self.decisions if d.action in actions]
 
     def reasons(self, job: str | Sample) -> list[Reason]:
-        """Return why a job waited, in order."""
+        """Return the reasons for which a job waited, in order."""
         return [d.reason for d in self.of(job, Action.WAIT)]
 
 
@@ -244,8 +253,8 @@ def play(
     speed: SpeedModel | None = None,
     quirks: Quirks = NONE,
 ) -> Played:
-    """Simulate, and return the result. Policies that ask for estimates get the truth unless another
-    estimator is given.
+    """Simulate a policy on jobs, and return the result. The policy gets true durations as
+    estimates, unless another estimator is given.
     """
     core = Core(cluster, policy, estimator or truth(samples), profiling=stage)
     decisions: list[Decision] = []
@@ -262,7 +271,7 @@ def play(
 
 @dataclass
 class Desk:
-    """A core driven by hand, at a time of the test's choosing."""
+    """A decision core that a test drives by hand, at times of its choosing."""
 
     policy: Policy
     cluster: Cluster
@@ -277,15 +286,15 @@ class Desk:
         self._samples: dict[str, Sample] = {}
 
     def submit(self, *samples: Sample, now: float = 0.0) -> list[Decision]:
-        """Submit jobs at one instant and let the core decide. Return the decisions."""
+        """Submit jobs at the time `now`, and let the core decide. Return the decisions."""
         for sample in samples:
             self._samples[sample.id] = sample
             self.core.submitted(sample.job, now)
         return self.core.decide(now)
 
     def end(self, *job_ids: str, now: float = 0.0) -> list[Decision]:
-        """End jobs, and return the decisions. A profiling run that reached its limit ends as
-        such.
+        """End jobs at the time `now`, and let the core decide. Return the decisions. A profiling
+        run that has reached its limit ends as such.
         """
         for job_id in job_ids:
             run, work = self.cluster.runs[job_id], self._samples[job_id].work
@@ -304,5 +313,5 @@ class Desk:
 
 
 def actions(decisions: Iterable[Decision]) -> list[tuple[Action, str]]:
-    """Return action and job of each decision, for short comparisons."""
+    """Return (action, job id) of each decision, for short comparisons in tests."""
     return [(d.action, d.job_id) for d in decisions]

@@ -1,4 +1,4 @@
-"""What every policy must keep, whatever it decides. Subclass `PolicyContract` in a few lines:
+"""The rules that every policy must keep, as tests. Subclass `PolicyContract` in a few lines:
 
 class TestMine(PolicyContract):
     name = "mine"
@@ -55,8 +55,9 @@ _common = settings(
 
 
 def _shown(world: World) -> None:
-    """Print the world of a failure, also where another pytest plug-in keeps Hypothesis from
-    it."""
+    """Print the world in which a test failed, even where another pytest plug-in keeps Hypothesis
+    from printing it.
+    """
     note(f"in this world:\n{world!r}")
 
 
@@ -65,10 +66,11 @@ class PolicyContract:
 
     Attributes:
         name: name of the policy.
-        skips: True where jobs that fit pass ones that do not, so that no job that fits waits.
-        round_s: it acts at multiples of this many seconds only; 0 = whenever something happens.
-        follows: its `Memory` holds all that it remembers, so that it can go on from a log. One that
-            does not learns again after each start.
+        skips: whether jobs that fit pass jobs that do not, so that no job that fits waits.
+        round_s: seconds between the times at which the policy acts; 0 = it acts whenever something
+            happens.
+        follows: whether its `Memory` holds all that it remembers, so that it can continue from a
+            log. A policy without that learns again after each start.
         chosen: settings of the policy that are not its defaults, as in a cluster file.
     """
 
@@ -92,8 +94,9 @@ class PolicyContract:
         return truth(world.samples) if policy.capabilities.oracle else UserMeans()
 
     def stage(self, world: World, policy: Policy) -> Stage | None:
-        """Return a stage with two nodes at most. The lender is the virtual cluster with most to
-        spare.
+        """Return a profiling stage (it measures jobs before they join a queue) for a world, with at
+        most two nodes; None where the policy does not profile. The virtual cluster with most nodes
+        lends further ones.
         """
         nodes = sum(world.lent.values())
         if not policy.capabilities.profiles or not nodes:
@@ -112,7 +115,7 @@ class PolicyContract:
     @settings(_common, max_examples=40)
     @given(world=worlds())
     def test_keeps_the_contract(self, world: World) -> None:
-        """Check one run per world by every check on its result."""
+        """Run the policy in a world once, and check the result by every check."""
         _shown(world)
         watched = watch(world, self.core(world))
         policy = watched.core.policy
@@ -135,8 +138,8 @@ class PolicyContract:
     @settings(_common, max_examples=20)
     @given(world=worlds(), every=st.integers(1, 9))
     def test_goes_on_for_one_with_the_same_settings(self, world: World, every: int) -> None:
-        """Check that a policy that takes over knows what the other had learned, and decides the
-        same.
+        """Check that a new policy that takes over from another knows what that one had learned, and
+        decides the same.
         """
 
         def decided(change: Callable[[WatchedCore, float], None]) -> list[Decision]:
@@ -159,8 +162,8 @@ class PolicyContract:
         )
 
     def test_counts_with_predictions_that_have_a_curve(self) -> None:
-        """Check that keys and terms of the order are numbers where a prediction is a record, as
-        that of a trained model is.
+        """Check that keys and terms of the queue's order are numbers where a prediction is a
+        distribution, like that of a trained model.
         """
         jobs = (a_job(str(i), gpus=1 + i % 4, for_=60.0 * (1 + i), at=float(i)) for i in range(8))
         world = World(ClusterSpec({"vc": 2}, 4), tuple(jobs))
@@ -180,8 +183,8 @@ class PolicyContract:
     @settings(_common, max_examples=12)
     @given(world=worlds())
     def test_decides_the_same_twice_and_from_the_log(self, world: World) -> None:
-        """Check that two runs give byte-identical tables, and that a core that gets the recorded
-        events decides the same.
+        """Check that two runs give byte-identical tables of decisions, and that a core which gets
+        the recorded events decides the same.
         """
         _shown(world)
         first = watch(world, self.core(world))
@@ -193,17 +196,19 @@ class PolicyContract:
     @settings(_common, max_examples=25)
     @given(world=worlds(), passes=st.integers(1, 12), seed=st.integers(0, 99))
     def test_goes_on_from_what_was_decided(self, world: World, passes: int, seed: int) -> None:
-        """Check that a policy which followed another's decisions, and was restored from a
-        record of its memory, then decides as the other does.
+        """Check that a policy which followed another's decisions, and was restored from a record of
+        its memory, then decides like the other.
         """
         if self.follows:
             self.check_goes_on(world, passes, seed)
 
     def check_goes_on(self, world: World, passes: int, seed: int) -> Watched:
-        """Raise AssertionError where one that followed decides otherwise; return what was played.
+        """Raise AssertionError where a core that followed the decisions of another decides
+        otherwise. Return the simulation.
 
         Args:
-            passes: that are followed, and then taken, on average.
+            passes: mean number of decision passes that are followed, and then decided, in turn.
+            seed: seed of these numbers.
         """
         _shown(world)
 
@@ -224,8 +229,8 @@ class PolicyContract:
     @settings(_common, max_examples=20)
     @given(world=worlds(), data=st.data())
     def test_cannot_see_the_future(self, world: World, data: st.DataObject) -> None:
-        """Check that another truth about jobs that have not ended by some time changes nothing
-        before it.
+        """Check that a changed truth about jobs that have not ended by some time changes no
+        decision before that time.
         """
         _shown(world)
         if self.policy(world).capabilities.oracle:
@@ -258,14 +263,16 @@ class PolicyContract:
 
 
 def parquet(decisions: list[Decision]) -> bytes:
-    """Return decisions as the bytes of their table."""
+    """Return decisions as the bytes of a Parquet table."""
     sink = io.BytesIO()
     pq.write_table(decision_table(decisions), sink)
     return sink.getvalue()
 
 
 def check_same(one: list[Decision], other: list[Decision], *, until: float = math.inf) -> None:
-    """Check that two tables are byte-identical, up to and including a time."""
+    """Check that two lists of decisions give byte-identical tables, up to and including the time
+    `until`.
+    """
     tables = [parquet([d for d in decisions if d.time <= until]) for decisions in (one, other)]
     assert tables[0] == tables[1], "other decisions"
 
@@ -274,8 +281,8 @@ def check_same(one: list[Decision], other: list[Decision], *, until: float = mat
 
 
 def check_every_job_ends_once(watched: Watched) -> None:
-    """Check that admissible jobs end once, after their submission, and the rest are refused with a
-    reason.
+    """Check that jobs that can run end exactly once, after their submission, and that all others
+    are refused with a reason.
     """
     world, core = watched.world, watched.core
     ends = [args[0] for name, args, _ in core.events if name == "ended"]
@@ -302,10 +309,10 @@ def check_every_job_ends_once(watched: Watched) -> None:
 
 
 def check_work_is_conserved(watched: Watched) -> None:
-    """Check that the rate integrated over a job's time on GPUs is its duration and its preemptions'
-    cost.
+    """Check that each job's speed, summed over its time on GPUs, gives its duration plus the cost
+    of its preemptions.
 
-    Computed from the recorded decisions and end times alone, not from the engine's own accounting.
+    Computed only from the recorded decisions and end times, not from the engine's own accounting.
     """
     stints, profiled = _stints(watched)
     shared: dict[str, list[tuple[float, str]]] = defaultdict(list)
@@ -354,7 +361,9 @@ def check_decisions_are_in_order(watched: Watched) -> None:
 
 
 def check_gangs_and_sharing(watched: Watched) -> None:
-    """Re-enact the recorded placements on an empty cluster, and check each."""
+    """Repeat the recorded placements on an empty cluster, and check each: its size, its virtual
+    cluster and that GPUs are shared as allowed.
+    """
     world, spec = watched.world, watched.world.spec
     size = {s.id: s.job.gpus for s in world.samples}
     home = [vc for vc, n in spec.vcs.items() for _ in range(n)]
@@ -394,8 +403,8 @@ def check_gangs_and_sharing(watched: Watched) -> None:
 
 
 def check_stories(watched: Watched) -> None:
-    """Check that no job starts without a recorded submission, and no job waits without a recorded
-    reason.
+    """Check the recorded decisions about each job: no job starts without a recorded submission, and
+    none waits without a recorded reason.
     """
     waiting = watched.core.policy.capabilities.profiles_waiting
     story: dict[str, list[Decision]] = defaultdict(list)
@@ -440,9 +449,9 @@ Stints = dict[str, list[tuple[float, float]]]
 
 
 def _stints(watched: Watched) -> tuple[Stints, dict[str, list[float]]]:
-    """Return each job's times on GPUs of its virtual cluster, as (start, end) in seconds,
-    and the starts of its profiling runs. Raise AssertionError where starts and ends do not
-    match."""
+    """Return each job's spans of time on GPUs of its virtual cluster, as (start, end) in seconds,
+    and the starts of its profiling runs. Raise AssertionError where starts and ends do not match.
+    """
     begun: dict[str, float] = {}
     stints: dict[str, list[tuple[float, float]]] = defaultdict(list)
     profiled: dict[str, list[float]] = defaultdict(list)
@@ -463,5 +472,5 @@ def _stints(watched: Watched) -> tuple[Stints, dict[str, list[float]]]:
 
 
 def _stop(stints: list[tuple[float, float]], time: float) -> float:
-    """Return when the stint that covers `time` stops."""
+    """Return the end of the span of time that covers `time`."""
     return next(stop for start, stop in reversed(stints) if start <= time <= stop)

@@ -1,7 +1,9 @@
-"""A core with a second one that follows what the first decides, and decides itself in between.
+"""Runs a decision core together with a second one, the shadow, that follows the first core's
+decisions and in between decides itself.
 
-Whoever drives the first drives both. Where the shadow, having followed for a while, decides
-otherwise than the first, following has left something out that the first decides by.
+The caller drives the first core, and the shadow gets the same calls. Where the shadow, after
+following for a while, decides otherwise than the first core, its following has left out something
+on which decisions depend.
 """
 
 from __future__ import annotations
@@ -32,16 +34,20 @@ PASSES = 40  # that are followed, and then taken, on average
 
 
 class Shadowed:
-    """A core, and one that follows it. Other questions are answered by the first.
+    """A core with a shadow: a second core that follows it. All other calls are answered by the
+    first.
 
     Args:
-        core: decides.
-        make: makes another like it.
-        made_again: makes another of the shadow before that decides.
-        thorough: compare what both remember each time that the shadow is to decide.
+        core: the core that decides.
+        make: makes another core like it.
+        made_again: makes a new core from the shadow, each time before the shadow decides.
+        seed: seed of the numbers of passes that are followed or decided.
+        passes: mean number of passes followed, and then decided, in turn.
+        thorough: whether to compare what both cores remember each time that the shadow is to
+            decide.
 
     Attributes:
-        differences: a line for each pass that the shadow took otherwise.
+        differences: a line for each pass in which the shadow decided otherwise.
     """
 
     def __init__(
@@ -80,8 +86,8 @@ class Shadowed:
             self._core.oracle = self._shadow.oracle = value
 
     def decide(self, now: float) -> list[Decision]:
-        """Return the core's decisions. The second core follows them, or decides itself;
-        `differences` says where it decided otherwise.
+        """Return the first core's decisions. The shadow follows them, or decides itself; a
+        difference is added to `differences`.
         """
         decisions = self._core.decide(now)
         moved = {q.job.job_id: q.key for q in self._core.waiting.rekeyed()}
@@ -142,7 +148,9 @@ class Shadowed:
         return self._draw.randint(1, 2 * self._passes)
 
     def summary(self) -> str:
-        """Return the result in words."""
+        """Return in words how many decision passes the shadow followed, how many it decided, and
+        how many of these differed.
+        """
         return (
             f"{self.followed:,} passes followed, {self.taken:,} taken with {self.decisions:,} "
             f"decisions: {len(self.differences)} differ"
@@ -150,7 +158,9 @@ class Shadowed:
 
 
 def _unequal(one: Any, other: Any, path: str = "") -> Iterator[str]:
-    """Yield a line for each place where two plain values differ."""
+    """Yield a line for each place in which two plain values differ. `path`: the place of both
+    values.
+    """
     if isinstance(one, dict) and isinstance(other, dict):
         for key in {**one, **other}:
             yield from _unequal(one.get(key), other.get(key), f"{path}.{key}")

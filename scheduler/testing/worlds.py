@@ -1,4 +1,6 @@
-"""Random worlds to run a policy in, and a core that is watched while it runs."""
+"""Random worlds (cluster and jobs) in which to run a policy, and a core that is checked while it
+runs.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,13 @@ GPU_MEMORY_MIB = 24_576.0
 
 @dataclass(frozen=True)
 class World:
-    """A cluster, a workload and nature's pair speeds.
+    """A cluster, jobs with the truth about them, and the true speeds of pairs on shared GPUs.
 
     Attributes:
-        lent: nodes of each virtual cluster that make up the profiling partition of policies
-            that profile.
-        scores: sharing scores by job, as a pair predictor would give them.
+        lent: number of nodes of each virtual cluster that make up the profiling partition, for
+            policies that profile.
+        speeds: speed of the first configuration beside the second, for measured pairs.
+        unmeasured: speed of each member of any other pair.
     """
 
     spec: ClusterSpec
@@ -49,7 +52,7 @@ class World:
         return "World(\n    " + ",\n    ".join(parts) + ",\n)"
 
     def _repr_pretty_(self, printer: RepresentationPrinter, cycle: bool) -> None:
-        """Print the world for Hypothesis."""
+        """Print the world when Hypothesis shows a failing example."""
         printer.text(repr(self))
 
     @property
@@ -69,7 +72,9 @@ class World:
         return {s.id: s.work for s in self.samples}
 
     def gpus_of(self, vc: str, *, profiles: bool) -> int:
-        """Return the GPUs that a job of this virtual cluster can ever have."""
+        """Return the number of GPUs that jobs of a virtual cluster can ever have. `profiles`:
+        whether the nodes lent for profiling are left out.
+        """
         nodes = self.spec.vcs.get(vc, 0) - (self.lent.get(vc, 0) if profiles else 0)
         return nodes * self.spec.gpus_per_node
 
@@ -77,7 +82,7 @@ class World:
         return 0 < job.gpus <= self.gpus_of(job.vc, profiles=profiles)
 
     def with_durations(self, seconds: dict[str, float]) -> World:
-        """Return the same world with another truth about some jobs."""
+        """Return the same world with other durations (seconds, by job id) for some jobs."""
         samples = tuple(
             Sample(s.job, replace(s.work, duration_s=seconds.get(s.id, s.work.duration_s)))
             for s in self.samples
@@ -96,9 +101,10 @@ _speeds = st.sampled_from([0.1, 0.44, 0.5, 0.8, 0.93, 1.0, 1.5])
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Return random clusters of up to three virtual clusters, and jobs of every awkward kind.
+    """Return random clusters of up to three virtual clusters, with jobs of every awkward kind.
 
-    Most jobs are small, alike and crowded, so that they wait, share and get in each other's way.
+    Most jobs are small, similar and many at a time, so that they wait, share and get in each
+    other's way.
     """
     per_node = draw(st.sampled_from([8, 1, 2, 4]))
     names = ["vca", "vcb", "vcc"][: draw(st.integers(1, 3))]
@@ -147,11 +153,11 @@ Event = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 class WatchedCore(Core):
-    """A core that writes down its events, and is checked after everything that happens.
+    """A core that records the calls it gets, and checks itself after each.
 
     Attributes:
-        skips: whoever fits must have been started, not the head of the line alone.
-        round_s: the policy acts at multiples of this many seconds only; 0 = whenever called.
+        skips: whether every job that fits must have been started, not only the first of each queue.
+        round_s: seconds between the times at which the policy acts; 0 = whenever it is called.
     """
 
     skips = False
@@ -206,8 +212,8 @@ class WatchedCore(Core):
         return decisions
 
     def check_places(self) -> None:
-        """Check that each job waits or runs, once, and that every run is counted in a virtual
-        cluster or is profiled.
+        """Check that each job waits or runs, not both, and that every run counts in a virtual
+        cluster or is being profiled.
         """
         waiting = [q.job.job_id for queue in self.queues.values() for q in queue]
         places = [*waiting, *self.cluster.runs]
@@ -217,7 +223,9 @@ class WatchedCore(Core):
         assert sorted(of_vc + profiled) == sorted(self.cluster.runs)
 
     def check_sharing(self) -> None:
-        """Check that partners name each other, on the same GPUs, within the memory of one."""
+        """Check that jobs that share GPUs name each other, are on the same GPUs, and fit into the
+        memory of one.
+        """
         for run in self.cluster.runs.values():
             other = run.partner
             if other is None:
@@ -235,7 +243,9 @@ class WatchedCore(Core):
                 assert memory <= self.cluster.gpu_memory_mib(run), "no GPU holds too much"
 
     def check_waiting(self, now: float) -> None:
-        """Check that every waiting job has a reason, and that the head of a line finds no room."""
+        """Check that every waiting job has a reason, and that the first job of each queue does not
+        fit.
+        """
         for vc, queue in self.queues.items():
             keys = [(q.key, q.seq) for q in queue]
             assert keys == sorted(keys)
@@ -255,7 +265,7 @@ Answer = tuple[str, float, float]  # job, time, work left
 
 
 class Overheard:
-    """An oracle whose answers are recorded, so that a replay can be given the same."""
+    """An oracle (it knows true durations) whose answers are recorded, for use in a replay."""
 
     def __init__(self, oracle: Oracle):
         self._oracle = oracle
@@ -268,7 +278,9 @@ class Overheard:
 
 
 class Remembered:
-    """The oracle of a replay, which must be asked the same questions in the same order."""
+    """The oracle of a replay. It gives recorded answers, and must be asked the same questions in
+    the same order.
+    """
 
     def __init__(self, answers: list[Answer]):
         self._answers = iter(answers)
@@ -281,7 +293,7 @@ class Remembered:
 
 @dataclass
 class Watched:
-    """A finished simulation of a world under a watched core."""
+    """A finished simulation of a world under a core that was checked meanwhile."""
 
     world: World
     outcome: Outcome
@@ -291,7 +303,7 @@ class Watched:
 
 
 def watch(world: World, core: WatchedCore) -> Watched:
-    """Simulate a world, and return the result."""
+    """Simulate a world under a core that is checked meanwhile, and return the result."""
     sunk: list[Decision] = []
     engine = Engine(core, [s.job for s in world.samples], world.work, world.speed, sink=sunk.extend)
     overheard = Overheard(engine)
@@ -304,7 +316,7 @@ def watch(world: World, core: WatchedCore) -> Watched:
 
 
 def replay(events: list[Event], core: Core) -> list[Decision]:
-    """Feed recorded events to another core. Return its decisions."""
+    """Repeat the recorded calls of a core on another core. Return the other core's decisions."""
     decisions: list[Decision] = []
     for name, args, more in events:
         answer = getattr(core, name)(*args, **more)

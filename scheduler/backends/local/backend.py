@@ -500,8 +500,9 @@ class LocalBackend:
         self._look(attempt)
 
     def _drain(self, attempt: LocalAttempt, survivors: Sequence[int]) -> None:
-        """Drain the nodes of an attempt where some of its processes (`survivors`) would not
-        end."""
+        """Add events that drain the nodes of an attempt, if some of its processes (`survivors`)
+        would not end.
+        """
         job_id, _ = attempt.key
         for node in attempt.claim["nodes"] if survivors else ():
             why = f"processes of job {job_id} would not end: {_some(survivors)}"

@@ -2,8 +2,8 @@
 
 All processes that an attempt starts stay in its group, whatever session, parent or environment they
 take, and can be killed together. Processes that it has others start (`systemd-run --user`, at,
-cron, ssh to this host) are not in it. Standard library only, because the zygote runs without
-site-packages.
+cron, ssh to this host) are not in it. Standard library only, because the process that forks jobs
+(`shim`) runs without site-packages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ PIDS = 8192
 
 
 def own(proc: Path = Path("/proc/self")) -> Path | None:
-    """Return the folder of this process's group, or None where there is no cgroup v2."""
+    """Return the folder of this process's control group, or None where there is no cgroup v2.
+    `proc`: the process's folder in /proc.
+    """
     try:
         groups = (proc / "cgroup").read_text().splitlines()
         mounts = (proc / "mountinfo").read_text().splitlines()
@@ -60,8 +62,8 @@ def base(group: Path | None = None) -> Path | None:
 
 
 def make(group: Path, memory_mib: float | None) -> None:
-    """Make a group for an attempt, limited to `memory_mib` of memory and `PIDS` processes where the
-    kernel counts them. Raise OSError where the group cannot be made.
+    """Make a control group for an attempt, limited to `memory_mib` of memory and `PIDS` processes
+    where the kernel counts them. Raise OSError where the group cannot be made.
     """
     group.mkdir(exist_ok=True)
     limits = {"pids.max": str(PIDS)}
@@ -73,12 +75,14 @@ def make(group: Path, memory_mib: float | None) -> None:
 
 
 def enter(group: Path) -> None:
-    """Put this process, and all that it starts, into a group. Raise OSError where that fails."""
+    """Put this process, and all that it starts, into a control group. Raise OSError where that
+    fails.
+    """
     (group / "cgroup.procs").write_text("0")
 
 
 def members(group: Path) -> list[int]:
-    """Return the ids of the living processes of a group and of the groups below it."""
+    """Return the ids of the living processes of a control group and of the groups below it."""
     found = []
     for folder, _, _ in os.walk(group):
         with contextlib.suppress(OSError):
@@ -87,8 +91,8 @@ def members(group: Path) -> list[int]:
 
 
 def end(group: Path, patience_s: float = 5.0) -> list[int]:
-    """Kill all processes of a group and remove the group. Return the ids of the processes that did
-    not die within `patience_s` seconds.
+    """Kill all processes of a control group and remove the group. Return the ids of the processes
+    that did not die within `patience_s` seconds.
     """
     deadline = time.monotonic() + patience_s
     while group.exists():

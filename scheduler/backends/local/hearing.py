@@ -19,7 +19,9 @@ LAST_WORDS_S = 10.0  # an end is reported then, though what was written last was
 
 
 class Hearing:
-    """Has the outputs of the attempts in one spool read."""
+    """Has the outputs of attempts read, for all attempts in one spool (the folder with their
+    files).
+    """
 
     def __init__(self, spool: Spool) -> None:
         self._spool, self._reading = spool, Reading()

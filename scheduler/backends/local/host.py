@@ -155,7 +155,7 @@ class Host:
                 write_json(known, self.devices)
 
     def again(self, found: Survey) -> tuple[Host, dict[str, str]]:
-        """Return this host with its GPUs updated after a new survey. Also return the GPUs that do
+        """Return this host with its GPUs updated after a new survey (`found`), and the GPUs that do
         not answer, each with the reason.
         """
         by_place = {_place(gpu.label): gpu.uuid for gpu in found.gpus}
@@ -188,7 +188,7 @@ class Host:
         return tuple(found)
 
     def declared_profile(self, command: Sequence[str]) -> Profile | None:
-        """Return the first profile declared for a command, or None."""
+        """Return the first declared profile with a pattern that matches a command, or None."""
         words = " ".join(command)
         found = (d.profile for d in self.declared if fnmatchcase(words, d.command))
         return next(found, None)
@@ -258,8 +258,8 @@ def _slots(found: Survey) -> list[str]:
 
 
 def _read_known(known: Path | None, sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
-    """Return what `Host.keep` wrote, if it fits nodes of these sizes; () where there is no such
-    file.
+    """Return the names of GPUs by node that `Host.keep` wrote, if they fit nodes of these sizes;
+    else ().
     """
     if known is None:
         return ()

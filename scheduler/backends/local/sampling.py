@@ -25,7 +25,7 @@ Sample = dict[str, dict[str, float]]  # by GPU, as CUDA_VISIBLE_DEVICES calls it
 class Usage:
     """Samples the GPUs of running attempts, and keeps the samples in files.
 
-    The driver may hang, so it is queried on a thread of its own, by one at a time.
+    The driver may hang, so it is queried on a thread of its own, and by one such thread at a time.
 
     Args:
         folder: folder of the attempts' outputs, where the files go.

@@ -34,7 +34,7 @@ POLL_S, MEMORY_POLL_S, RETRY_S = 2.0, 0.2, 1.0
 
 
 class Refused(Exception):
-    """Raised where the command cannot be started at all."""
+    """Raised where a job's command cannot be started at all. The text is the reason."""
 
 
 class Shim(Guardian):
@@ -79,7 +79,9 @@ class Shim(Guardian):
             self.over(values)
 
     def over(self, values: Mapping[str, Any]) -> None:
-        """Write the record of how the command ended. `values`: the guardian's report of the end."""
+        """Write the record of how the command ended to the spool. `values`: what the guardian
+        reports about the end.
+        """
         status = values["status"]
         survivors = set(values["survivors"])
         if self.group is not None:
@@ -192,8 +194,8 @@ def _write_quietly(file: int, text: bytes) -> None:
 
 
 class Request(TypedDict):
-    """A request to the zygote to begin an attempt: name of its folder, its claim, and how to run
-    the command.
+    """A request to the zygote (the process that forks shims) to begin an attempt: name of its
+    folder, its claim, and how to run the command.
     """
 
     name: str
@@ -202,8 +204,9 @@ class Request(TypedDict):
 
 
 def shim(spool: Spool, request: Request, lock: int) -> None:
-    """Run one attempt: claim it and run its command; or do nothing where another shim has claimed
-    it. `lock`: descriptor of the spool's lock, which is released after the claim.
+    """Run one attempt: claim it (make its folder, which only one process can) and run its command.
+    Do nothing where another shim has claimed it. `lock`: descriptor of the spool's lock, which is
+    released after the claim.
     """
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the zygote ignores it, and that is inherited
@@ -241,8 +244,9 @@ def write_down(spool: Spool, name: str, over: Over) -> None:
 
 
 def zygote(root: str, requests: int, lock: int) -> None:
-    """Fork a shim for each request, until the service has ended. `root`: folder of the spool;
-    `requests`, `lock`: descriptors of the request pipe and of the spool's lock.
+    """Fork a shim (the process that stands by one command) for each request, until the service has
+    ended. `root`: folder of the spool; `requests`, `lock`: descriptors of the request pipe and of
+    the spool's lock.
     """
     spool = Spool(Path(root))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -270,7 +274,9 @@ def zygote(root: str, requests: int, lock: int) -> None:
 
 
 def main() -> None:
-    """Run the zygote: `main(spool folder, request pipe, lock)` from the command line."""
+    """Run the zygote (the process that forks shims). The command line gives the spool's folder, and
+    the descriptors of the request pipe and of the lock.
+    """
     root, requests, lock = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     os.set_inheritable(requests, False)
     os.set_inheritable(lock, False)

@@ -9,7 +9,7 @@ acknowledgements.
     attempts/NAME/over     how it ended; nothing more comes of it
     output/NAME.log        what it wrote
 
-Standard library only: the zygote runs without site-packages.
+Standard library only: the process that forks jobs (`shim`) runs without site-packages.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ Key = tuple[str, int]
 
 
 class Claim(TypedDict, total=False):
-    """The record by which a process claims an attempt, together with what the attempt is to run. An
-    attempt that was prevented from beginning has fewer fields.
+    """The record by which a process claims an attempt, so that no other process begins it, together
+    with what the attempt is to run. An attempt that was prevented from beginning has fewer fields.
     """
 
     job_id: str
@@ -96,7 +96,9 @@ class Over(TypedDict, total=False):
 
 
 class SpoolError(RuntimeError):
-    """Raised where the spool cannot be used. The message is one line for a person."""
+    """Raised where the spool (the folder with the files about attempts) cannot be used. The message
+    is one line for a person.
+    """
 
 
 def name_of(job_id: str, attempt: int) -> str:
@@ -122,12 +124,12 @@ def start_ticks(pid: int) -> int | None:
 
 
 class SpoolBusy(SpoolError, BackendBusy):
-    """Raised where another service uses the spool."""
+    """Raised where another service uses the spool (the folder with the files about attempts)."""
 
 
 class Spool:
-    """The folder with the files about attempts. Reading and writing need no lock; beginning an
-    attempt needs `lock`.
+    """The spool: the folder with the files about attempts. Reading and writing need no lock;
+    beginning an attempt needs `lock`.
 
     Raises:
         SpoolError: the folder cannot be made, or others can write to it.
@@ -221,7 +223,9 @@ class Spool:
         shutil.rmtree(self.attempts / name, ignore_errors=True)
 
     def log(self, name: str) -> Path:
-        """Return the path of an attempt's output."""
+        """Return the path of the file with an attempt's output. `name`: name of the attempt's
+        folder.
+        """
         return self.output / f"{name}.log"
 
     def prune_output(self, most_mib: float, keep: Container[str]) -> None:
@@ -242,8 +246,8 @@ class Spool:
                     size -= found.st_size
 
     def ring(self, name: str) -> None:
-        """Wake the service: write the folder name of an attempt to its pipe. Do nothing if no
-        service reads the pipe.
+        """Wake the service: write the folder name of an attempt to the pipe that the service reads.
+        Do nothing if no service reads it.
         """
         with contextlib.suppress(OSError):  # nobody listens, or it has a lot to read already
             file = os.open(self.bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -285,8 +289,9 @@ class Acks:
             self._file = self._open()
 
     def mend(self, by_s: float) -> None:
-        """Move the times of all earlier lines by `by_s` seconds, because the host's time was
-        wrong."""
+        """Move the latest time in the file back by `by_s` seconds, because it was written while the
+        host's clock was wrong.
+        """
         self.latest = max(0.0, self.latest - by_s)
         self._compact()
 

@@ -42,7 +42,9 @@ class Span:
     power_w: float | None = None
 
     def add(self, other: Span) -> None:
-        """Merge another span into this one."""
+        """Merge another span of the same job into this one: means are weighted by samples, memory
+        is the larger.
+        """
         both = self.samples + other.samples
         for name in ("util_pct", "power_w"):
             mine, its = getattr(self, name), getattr(other, name)

@@ -93,8 +93,8 @@ def watch(
 
 
 def held_mib(host: Host, devices: Sequence[str], nvml_module: Any = None) -> dict[str, float]:
-    """Return the memory in use on GPUs now, MiB by name of the measured quantity; empty where it
-    cannot be read.
+    """Return the memory in use on each of these GPUs now, in MiB, by the GPU's name in the
+    profiler's samples; empty where it cannot be read.
     """
     if host.fake:
         return {}

@@ -39,8 +39,8 @@ class Zygote:
         return process.pid if process is not None and process.poll() is None else None
 
     def ask(self, request: bytes) -> bool:
-        """Send a request (one line) to the zygote process. Start the process first if needed.
-        Return False if it cannot be started, or had died; a second call then starts another.
+        """Send a request (one line) to the zygote process. Start that process first if needed.
+        Return False if it cannot be started, or had died; then a second call starts a new one.
         """
         if self._process is None and not self._call():
             return False
@@ -53,7 +53,7 @@ class Zygote:
         return True
 
     def dismiss(self) -> None:
-        """Close the request pipe of the zygote process and wait until the process ends."""
+        """Close the request pipe of the zygote process, and wait until that process ends."""
         if self._process is not None:
             os.close(self._requests)
             self._process.wait()

@@ -313,7 +313,9 @@ class Answers:
         }
 
     def _unanswerable(self, kind: str, job_id: str) -> str:
-        """Return why a question about a job has no answer; "" when it may have one."""
+        """Return why a question about a job cannot be answered (the job is over, held, or waits for
+        another); "" when it may be answered.
+        """
         core, record = self._of.state.core, self._of.state.ledger.records.get(job_id)
         if job_id not in core.jobs or record is None:
             over = record is not None and record.phase.over
@@ -326,8 +328,9 @@ class Answers:
         return "" if blocked is None else WhyNot.UNMET if blocked.never else WhyNot.DEPENDS
 
     def _after(self, job_id: str, other: str) -> Compared:
-        """Return why another job went before this job, or goes before it. Raise LookupError if both
-        are the same job, stand in different queues, or the other was in no queue.
+        """Return why another job (`other`) went before this job, or goes before it. Raise
+        LookupError if both are the same job, stand in different queues, or the other job was in no
+        queue.
         """
         core, record = self._of.state.core, self._of.state.ledger.records.get(other)
         if other == job_id:

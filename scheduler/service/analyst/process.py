@@ -158,8 +158,8 @@ class Analyst:
     # --- life -------------------------------------------------------------------------------
 
     def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
-        """Forecast, or stand by, until `stopping` returns True. It is called often, which tells the
-        supervisor that this process does not hang.
+        """Forecast, or stand by, until `stopping` returns True. `stopping` is called often, which
+        tells the supervisor that this process does not hang.
         """
         self._alive = stopping
         while not stopping():
@@ -197,8 +197,8 @@ class Analyst:
         return True
 
     def _begin(self) -> None:
-        """Start to follow the log from its first event. A long log, or one with corrected times, is
-        followed from a later state (`_known_upto`).
+        """Start to follow the log again, from its first event. For a long log, or one with
+        corrected times, start from a later state (`_known_upto`).
         """
         self.waits = Waits()
         self._new.clear()
@@ -241,8 +241,8 @@ class Analyst:
         return max(mended, 0 if kept is None else kept.seen)
 
     def _remember(self, gone: Iterable[SubmittedJob] = ()) -> None:
-        """Wrap the core's estimator in a `Memory`. Tell it of the jobs in `gone` and in the core,
-        in the order of their submission.
+        """Wrap the core's estimator in a `Memory`. Give that the jobs in `gone` and those in the
+        core, in the order of their submission.
         """
         core = self.state.core
         memory = Memory(core.estimator, asks=not core.policy.capabilities.estimates)
@@ -288,12 +288,16 @@ class Analyst:
             self.store.append([], lambda there, _: claims.apply(there, found), lease=self.lease)
 
     def lately(self, kind: Claimed) -> list[bool]:
-        """Return whether each of the latest claims of a kind came true, the oldest first."""
+        """Return whether each of the latest claims (predictions shown to people) of a kind came
+        true, the oldest first.
+        """
         with self.store.reading() as connection:
             return claims.lately(connection, kind)
 
     def record(self, kind: Claimed) -> tuple[int, int]:
-        """Return how many claims of a kind came true, and how many were checked."""
+        """Return how many claims (predictions shown to people) of a kind came true, and how many
+        were checked.
+        """
         with self.store.reading() as connection:
             return claims.record_of(connection, kind)
 
@@ -311,7 +315,8 @@ class Analyst:
 
     def _between_futures(self) -> bool:
         """Called between two simulated futures of a forecast. Answer questions that have arrived.
-        Return whether the forecast's time is used up, so that it must do with the futures it has.
+        Return whether the time for the forecast is used up, so that it must be made from the
+        futures simulated so far.
         """
         self._beat()
         if not self._answering:
@@ -363,7 +368,7 @@ class Analyst:
         return any_at_all
 
     def _forget(self, job_id: str) -> None:
-        """Drop the forecasts of a job, and note that something happened to it."""
+        """Drop the kept forecasts of a job, and note that an event concerned the job."""
         self._touched[job_id] = self.state.seen
         self.promised.pop(job_id, None)
         self.latest.pop(job_id, None)
@@ -436,8 +441,8 @@ class Analyst:
         return {j: one for j, one in made.items() if self._touched.get(j, -1) <= seen}
 
     def as_shown(self, job_id: str, made: StartForecast) -> StartForecast:
-        """Return the forecast to show for a waiting job: the latest stored one, or else the new one
-        `made`, corrected.
+        """Return the forecast to show for a waiting job: the latest stored forecast, or else the
+        new forecast `made`, corrected by how long earlier jobs waited.
         """
         if (latest := self.latest.get(job_id)) is not None:
             return latest
@@ -479,7 +484,7 @@ class Analyst:
         self._write(made, first=True)
 
     def refresh(self) -> None:
-        """Renew the forecasts of all jobs that have not ended, and write those that changed."""
+        """Forecast all jobs that have not ended once more, and write the forecasts that changed."""
         self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
         made = self.forecast(self.state.core.jobs)
         left = [(one.start_p50 or 0.0) - one.made_at for one in made.values()]
@@ -602,7 +607,9 @@ def _answered(
     connection: Connection,
     _: list[Event],
 ) -> None:
-    """Store the answer to a question with the claims that it makes, and delete old questions."""
+    """Store the answer to a question, with the claims (predictions that can be checked later) that
+    it makes, and delete old questions.
+    """
     claims.keep(connection, *claimed)
     values = {"answer": canonical(reply), "answered_at": now}
     connection.execute(update(questions).where(questions.c.id == question).values(values))

@@ -1,4 +1,4 @@
-"""Writing without being interrupted, for a process that gives way to all others."""
+"""A store for a process of low priority, which must not be interrupted while it writes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scheduler.service.log.store.store import Also, Store
 
 
 class ThreadedStore(Store):
-    """A store that is written to by a thread of its own, which keeps the priority it began with.
+    """A store that writes on a thread of its own, at the priority with which that thread began.
 
-    Writers are serialised: a process that gives way to all others must not be
-    interrupted there.
+    Writers wait for each other, so a process of low priority that is interrupted while it writes
+    would keep all others waiting.
     """
 
     def __init__(self, url: str):

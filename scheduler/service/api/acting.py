@@ -94,9 +94,9 @@ class Acting:
         return Asked(self._event(Kind.CHANGED, job, **differs), question)
 
     def hold(self, job: JobRow) -> Asked:
-        """Check that a waiting job may be held. Return the event to append; none where it is
-        held already. A job that an operator holds for another user only operators can
-        release."""
+        """Check that a waiting job may be held. Return the event to append; none where the job is
+        held already. Only operators can release a job that an operator holds for another user.
+        """
         self._may(f"scontrol hold {job.job_id}")
         self._holdable(job)
         operator = self._operator and job.owner != self.viewer.name

@@ -70,8 +70,8 @@ def service_user() -> str:
 
 
 class Authenticator:
-    """Identifies the sender of a request by its token or session, and checks what the sender may
-    do. There is one per app.
+    """Identifies the sender of a request by token or session, and checks what the sender may do.
+    There is one for each app.
     """
 
     def __init__(self, settings: Settings, store: Store, limits: Limits):
@@ -87,8 +87,9 @@ class Authenticator:
         self._kept = Buckets(kept / DAY_S, kept) if kept else None
 
     def admit(self, request: Request) -> Viewer:
-        """Return the viewer behind a request, and count the request against the viewer's
-        limits. Raise Problem (401, 403, 429) where it is refused."""
+        """Return the viewer who sends a request, and count the request against the viewer's limits.
+        Raise Problem (401, 403, 429) where the request is refused.
+        """
         viewer, by_header = self._identify(request)
         request.state.actor = viewer.name
         wait = self._rate.take(viewer.name, self._cost(request))
@@ -111,8 +112,8 @@ class Authenticator:
             raise Problem(403, "forbidden", "a viewer sees, and changes nothing")
 
     def spend(self, viewer: Viewer, changes: float) -> None:
-        """Count changes that a viewer makes against the limit of an account; those of operators are
-        free. Raise Problem (429) where the account would make more than it may in a day.
+        """Count changes that a viewer makes against an account's limit for a day; changes by
+        operators are free. Raise Problem (429) where the limit would be exceeded.
         """
         if self._kept is None or viewer.role is Role.OPERATOR:
             return
@@ -202,7 +203,9 @@ class Authenticator:
             return False
 
     def secret(self, request: Request) -> str:
-        """Return the secret by which a request was admitted; "" where tokens are off."""
+        """Return the secret of the token that came with a request, in its header or cookie; ""
+        where there is none.
+        """
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         return secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
 

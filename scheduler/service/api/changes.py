@@ -42,8 +42,8 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter looks l
 
 
 def new_job_id() -> str:
-    """Return a new id: twelve characters, 60 random bits, short enough to type, and not to be
-    guessed.
+    """Return a new job id: twelve characters with 60 random bits, short enough to type, but
+    impossible to guess.
     """
     drawn = secrets.randbits(60)  # at once: every draw asks the kernel
     return "".join(_ALPHABET[drawn >> 5 * i & 31] for i in range(12))
@@ -176,9 +176,10 @@ class Changes:
     def submit_array(
         self, viewer: Viewer, asked: ArrayRequest, key: str | None = None
     ) -> SubmittedArray:
-        """Submit the tasks of an array. Return the array's id and those of its tasks. If it is
-        sent again under its `key`, only missing tasks are submitted. Raise Problem as `submit`
-        does; tasks submitted before that stay."""
+        """Submit the tasks of an array of jobs. Return the array's id and those of its tasks. If
+        the request is sent again with the same `key`, only missing tasks are submitted. Raise
+        Problem as `submit` does; tasks submitted before that stay.
+        """
         numbers, at_once = tasks_of(asked.array)
         behind = [None] * at_once + numbers if at_once else [None] * len(numbers)
         keys: list[str | None] = [None] * len(numbers)
@@ -203,8 +204,9 @@ class Changes:
 
     def vc_for(self, viewer: Viewer, asked: Wish) -> str:
         """Return the virtual cluster of a job: the one asked for, or the only one open to the
-        viewer. Raise Problem unless the job can run there, now or once pending changes of nodes
-        are made."""
+        viewer. Raise Problem unless the job can run there, now or once pending changes of nodes are
+        made.
+        """
         if viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot submit jobs")
         known = self._shape
@@ -240,9 +242,10 @@ class Changes:
         return vc
 
     def _cluster(self) -> Shape:
-        """Return (GPUs, GPU types) of each virtual cluster, without the nodes it lends to the
-        profiling partition. The answer is kept for `SHAPE_S` seconds. Raise Problem (503)
-        before the log has begun."""
+        """Return the number of GPUs and the types of GPU of each virtual cluster, without the nodes
+        that it lends to the profiling partition. The answer is kept for `SHAPE_S` seconds. Raise
+        Problem (503) before the log has begun.
+        """
         if not self._shape or monotonic() > self._shape_until:
             with self._store.reading() as connection:
                 present = Present.read(self._store, connection)
@@ -362,7 +365,7 @@ class Changes:
             raise Problem(409, "only-follows", why)
 
     def close(self) -> None:
-        """Write all requested changes to the log, then stop."""
+        """Write all requested changes to the log, then stop the thread that writes."""
         self._writer.close()
 
     def write(self, events: Iterable[Event]) -> None:

@@ -44,7 +44,7 @@ def who_am_i(viewer: Asking) -> WhoAmI:
 
 @router.get("/cluster", summary="Node by GPU, who is on it")
 def cluster_map(request: Request, view: Seen) -> ClusterMap:
-    """Return the virtual clusters and every GPU. Others' jobs appear as "another job"."""
+    """Return the virtual clusters and every GPU. Jobs of others appear as "another job"."""
     changes: Changes = request.app.state.changes
     return ClusterMap(changes.now(), view.load(), view.cluster())
 
@@ -56,7 +56,7 @@ def queue(
     limit: Limit = 50,
     after: After = None,
 ) -> Page[QueueEntry]:
-    """Return the queue of a virtual cluster. Of another's job only the place is shown."""
+    """Return the queue of a virtual cluster. Of another user's job only the place is shown."""
     if vc not in view.vcs():
         raise Problem(404, "not-found", "there is no virtual cluster of that name")
     return view.queue(vc, limit=limit, after=after)
@@ -73,8 +73,8 @@ def causes(request: Request, view: Seen) -> Causes:
 
 @router.get("/share", summary="What you have had lately, against what is due")
 async def share(request: Request, view: Seen, user: Word = None) -> Shares:
-    """Return what a user has used and is due, by virtual cluster, or in front of a Slurm by
-    account. Only operators may ask about others.
+    """Return what a user has used, and their fair share, by virtual cluster, or in front of a Slurm
+    by account. Only operators may ask about others.
     """
     if user not in (None, view.viewer.name) and not view.viewer.sees_all:
         raise Problem(403, "forbidden", "only an operator may ask for another user")
@@ -96,14 +96,14 @@ async def shares_of(request: Request, viewer: Viewer, user: str | None = None) -
 
 @router.get("/models", summary="The models in use")
 def models(view: Seen) -> Models:
-    """Return the digest of the bundle that scores come from, and the policy."""
+    """Return the policy, and the digest of the bundle of models that makes its scores."""
     return view.models()
 
 
 @router.get("/models/beside", summary="Models that decide nothing, beside those that do")
 def models_beside(request: Request, _: Asking) -> Standing:
-    """Return how the predictions of a shadow and of the former models compare, on the jobs that
-    ended since.
+    """Return how the predictions of a shadow bundle and of the former models compare with those in
+    use, on jobs that ended since.
     """
     settings: Settings = request.app.state.settings
     store: Store = request.app.state.store
@@ -135,7 +135,9 @@ def calibration(view: Seen, since: Since = 0.0) -> Calibration:
 
 @router.get("/claims", summary="How what was claimed turned out")
 def claims(request: Request, view: Seen) -> list[Record]:
-    """Return how often claims that can be refuted held, with a 95 % interval."""
+    """Return how often claims (predictions shown to people) came true, by kind, with a 95 %
+    interval.
+    """
     changes: Changes = request.app.state.changes
     return view.claims(changes.now())
 

@@ -240,7 +240,7 @@ class Guarded(HttpToolsProtocol):
 
 
 def guarded(counted: Connections) -> type[Guarded]:
-    """Return the protocol of a server whose connections are counted in `counted`."""
+    """Return a connection class for the server, with its connections counted in `counted`."""
     return type("GuardedHere", (Guarded,), {"counted": counted})
 
 

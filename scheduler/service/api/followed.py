@@ -71,7 +71,9 @@ async def sooner(job_id: str, request: Request, view: Seen) -> Sooner:
     "/jobs/{job_id}/nodes", summary="What it lacks, node by node", responses=responses(404, 409)
 )
 async def by_node(job_id: str, request: Request, view: Seen) -> ByNode:
-    """Say what keeps a waiting job of the followed Slurm from each node, as of the last poll."""
+    """Say for each node what keeps a waiting job of the followed Slurm from starting there, as of
+    the last poll.
+    """
     job_id = await run_in_threadpool(view.task_of, job_id)
     await run_in_threadpool(view.job, job_id)
     return decode(ByNode, await _ask(request, view, NODES, {"job_id": job_id}))

@@ -76,7 +76,7 @@ Key = Annotated[
 async def submit(
     asked: SubmitRequest, request: Request, response: Response, view: Seen, key: Key = None
 ) -> JobRow:
-    """Submit a job. It is stored in the log, for good, when the answer comes."""
+    """Submit a job. Once the answer comes, the job is stored in the log for good."""
     changes: Changes = request.app.state.changes
     written = await wrap_future(changes.submit(view.viewer, asked, key))
     response.headers["Location"] = f"{request.url.path}/{written.job_id}"
@@ -89,8 +89,8 @@ async def submit(
 @router.post("/jobs/eta", summary="When would a job start", responses=responses(403, 409, 422))
 @only_asks
 async def eta(asked: SubmitRequest, request: Request, view: Seen) -> NewJob:
-    """Say when a job would start that is not submitted, and how long it should run, tried on a copy
-    of the core. Nothing is submitted. In front of a Slurm: `POST /eta`.
+    """Say when a job that is not submitted would start, and how long it should run. It is tried on
+    a copy of the decision core. Nothing is submitted. In front of a Slurm: `POST /eta`.
     """
     changes: Changes = request.app.state.changes
     made = await run_in_threadpool(changes.submission, view.viewer, asked)
@@ -110,9 +110,9 @@ async def eta(asked: SubmitRequest, request: Request, view: Seen) -> NewJob:
 def submit_array(
     asked: ArrayRequest, request: Request, view: Seen, key: Key = None
 ) -> SubmittedArray:
-    """Submit jobs that differ in a number only: PELLUCID_ARRAY_TASK_ID, and SLURM_ARRAY_TASK_ID, in
-    the environment of each. Every task counts as a change. Of 0-9%2 two run at once at most: each
-    waits for the end of the second before it.
+    """Submit jobs that differ only in a number, which each finds in its environment as
+    PELLUCID_ARRAY_TASK_ID and SLURM_ARRAY_TASK_ID. Every task counts as a change. With 0-9%2 at
+    most two run at once: each task waits for the end of the second one before it.
     """
     more = len(tasks_of(asked.array).numbers) - 1
     request.app.state.authenticator.spend(view.viewer, more)
@@ -140,7 +140,7 @@ def list_jobs(
 
 @router.get("/jobs/{job_id}", summary="One job", responses=responses(404))
 def get_job(job_id: str, view: Seen) -> JobRow:
-    """Return a job of yours. Another's is not found."""
+    """Return a job of yours. Another user's job counts as not found."""
     return view.job(job_id)
 
 
@@ -164,11 +164,11 @@ async def set_priority(
     view: Seen,
     preview: Annotated[bool, Query(description="Show the effect only, change nothing.")] = False,
 ) -> PriorityEffect:
-    """Set the priority of a waiting job. Higher goes first. Submitters may put off their own jobs
-    (below 0); operators do both.
+    """Set the priority of a waiting job. Higher goes first. Submitters may only lower that of their
+    own jobs (below 0); operators may also raise it.
 
-    The effect is that of this moment: place in line before and after; of a preview also what
-    the analyst foresees, expected start and reason.
+    The answer gives the effect at this moment: the place in the queue before and after. With
+    `preview`, it also gives the start and reason that the analyst forecasts.
     """
     changes: Changes = request.app.state.changes
     job = await run_in_threadpool(view.job, job_id)
@@ -200,8 +200,8 @@ async def explanation(
         bool, Query(description="Also try, on a copy of the core, what blocks and what helps.")
     ] = False,
 ) -> Explanation:
-    """Explain why a job waits: at most four reasons with their numbers, the first of which is why
-    now. For an array of Slurm's, its first waiting task answers, or else a running one.
+    """Explain why a job waits: at most four reasons with their numbers; the first is the reason
+    now. For an array of a Slurm, the answer is about its first waiting task, or else a running one.
     """
     changes: Changes = request.app.state.changes
     await up_to_date(request, view, job_id)
@@ -252,7 +252,9 @@ async def after(
     view: Seen,
     other: Annotated[str, Query(max_length=64, description="Another job of yours.")],
 ) -> Compared:
-    """Say why another job went, or goes, before a waiting job: the terms of both places in line."""
+    """Say why another job went, or goes, before a waiting job: the terms that make the place of
+    each in the queue.
+    """
     this = await run_in_threadpool(view.job, job_id)
     beside = await run_in_threadpool(view.job, other)
     if beside.started_at is not None and beside.started_at < this.submitted_at:
@@ -275,8 +277,8 @@ async def after(
     responses=responses(409),
 )
 async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50) -> list[Order]:
-    """List places in line with the terms of your jobs, like Slurm's `sprio`; operators see
-    everybody's.
+    """List the waiting jobs in the order of their queue, with the terms of your jobs, like Slurm's
+    `sprio`; operators see everybody's terms.
     """
     request.app.state.changes.in_charge("`sprio -l`, and `pellucid why JOB` for the place of a job")
     owner = None if view.viewer.sees_all else view.viewer.name
@@ -305,7 +307,7 @@ def forecast(job_id: str, request: Request, view: Seen) -> ForecastAnswer:
 )
 @only_asks
 async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: Seen) -> WhatIfAnswer:
-    """Forecast a waiting job as it is, and as it would be. Nothing is changed."""
+    """Forecast a waiting job as it is, and as it would be with changes. Nothing is changed."""
     job_id = await run_in_threadpool(view.task_of, job_id)
     job = await run_in_threadpool(view.job, job_id)
     if not Phase(job.phase).waits:

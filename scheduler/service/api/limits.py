@@ -23,7 +23,8 @@ class Limits:
         rate_per_s, burst: requests of one token, or of all links to one job, on average and at
             once.
         request_bytes: a request counts once more for each so many bytes of its body.
-        guesses_per_s, guesses_burst: wrong tokens from one address, on average and at once.
+        guesses_per_s, guesses_burst: wrong tokens and links from one address, on average and at
+            once.
         refusals_per_s, refusals_burst: refusals that are written to the log; others are only
             counted.
         answer_s: how long a request waits for the analyst, seconds.

@@ -18,8 +18,8 @@ router = APIRouter(tags=["jobs"])
 
 @router.get("/links", summary="The shared links to your jobs that hold")
 def listed(request: Request, view: Seen) -> list[Link]:
-    """List the links to your jobs, the latest first, 1,000 at most; for operators, to everybody's
-    jobs. The secret part of a link is not stored.
+    """List the shared links to your jobs, the latest first, 1,000 at most; for operators, the links
+    to everybody's jobs. The secret part of a link is not stored.
     """
     store: Store = request.app.state.store
     with store.engine.connect() as connection:
@@ -28,14 +28,15 @@ def listed(request: Request, view: Seen) -> list[Link]:
 
 @router.delete("/links/{link_id}", summary="Revoke a link", responses=responses(403, 404))
 def revoke(link_id: str, request: Request, view: Seen) -> list[Link]:
-    """Revoke a link. Return the links that are still valid."""
+    """Revoke a shared link. Return the links that are still valid."""
     end(request, view.viewer, link_id)
     return listed(request, view)
 
 
 def end(request: Request, viewer: Viewer, link_id: str) -> None:
-    """Revoke a link to a job of the viewer's. Raise Problem: 403 for a viewer's token, 404
-    where there is no such link."""
+    """Revoke a shared link to a job of the viewer's. Raise Problem: 403 for a viewer's token, 404
+    where there is no such link.
+    """
     if viewer.role is Role.VIEWER:
         raise Problem(403, "forbidden", "a viewer's token cannot revoke links")
     store: Store = request.app.state.store

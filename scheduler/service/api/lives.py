@@ -1,4 +1,6 @@
-"""Tells whether the holder of a lease belongs to the present run of the service."""
+"""Tells whether the holder of a lease (the right to act as decider) belongs to the present run of
+the service.
+"""
 
 from __future__ import annotations
 

@@ -89,8 +89,7 @@ class Operations:
         )
 
     def _running(self, nodes: set[int]) -> list[RunsThere]:
-        """Return the jobs on some nodes that the viewer may see, each with when it should
-        end."""
+        """Return the jobs on some nodes that the viewer may see, each with its forecast end."""
         view, now = self.reads.seen_by(self.viewer), self.changes.now()
         on = [gpu for node in view.cluster() if node.node in nodes for gpu in node.gpus]
         found = []
@@ -140,7 +139,9 @@ def list_nodes(view: Seen) -> list[NodeSeen]:
 async def add_node(
     asked: AddNodeRequest, request: Request, viewer: Operator, preview: Preview = False
 ) -> ClusterChange:
-    """Add a node; operators only. What is left out is as on other nodes of the virtual cluster."""
+    """Add a node; operators only. Values that are left out are taken from other nodes of the
+    virtual cluster.
+    """
     return await Operations(request, viewer).make(
         lambda there: there.add(**asked.model_dump()), preview
     )
@@ -155,8 +156,8 @@ async def add_node(
 async def set_node(
     node: Several, asked: NodeRequest, request: Request, viewer: Operator, preview: Preview = False
 ) -> ClusterChange:
-    """Drain or open nodes; operators only. What runs on a drained node goes on. Opening it calls
-    off a change that waits for it to be idle.
+    """Drain or open nodes; operators only. Jobs on a drained node run on. Opening a node cancels a
+    change that waits for the node to be idle.
     """
     return await Operations(request, viewer).make(
         lambda there: there.each(node, asked.open, asked.reason), preview
@@ -176,8 +177,8 @@ async def change_node(
     viewer: Operator,
     preview: Preview = False,
 ) -> ClusterChange:
-    """Change a node; operators only. Nothing new starts there, and the change is made once nothing
-    runs there.
+    """Change a node; operators only. Nothing new starts on the node, and the change is made once
+    nothing runs there.
     """
     given = asked.model_dump(exclude={"reason", "new_vc"}, exclude_none=True)
     return await Operations(request, viewer).make(
@@ -191,8 +192,8 @@ async def change_node(
 async def remove_node(
     node: Named, request: Request, viewer: Operator, reason: Why = "", preview: Preview = False
 ) -> ClusterChange:
-    """Remove a node; operators only. Nothing new starts there, and it is removed once nothing runs
-    there.
+    """Remove a node; operators only. Nothing new starts on the node, and it is removed once nothing
+    runs there.
     """
     return await Operations(request, viewer).make(lambda there: there.remove(node, reason), preview)
 
@@ -214,8 +215,8 @@ def show_settings(request: Request, viewer: Operator) -> list[Setting]:
 async def set_settings(
     asked: SettingsRequest, request: Request, viewer: Operator, preview: Preview = False
 ) -> ClusterChange:
-    """Change settings of the policy; operators only. What is left out stays. The queues are put in
-    their new order.
+    """Change settings of the policy; operators only. Settings that are left out stay. The queues
+    are sorted by the new settings.
     """
     return await Operations(request, viewer).make(
         lambda there: there.set_settings(asked.settings, asked.reason), preview

@@ -1,7 +1,7 @@
-"""Errors as problem details (RFC 9457): one shape for every refusal.
+"""Errors as problem details (RFC 9457): one form for every refusal.
 
-`type` names the kind of problem for programs, `detail` says in a sentence what was wrong with what
-and what is accepted, `errors` lists the fields of a body that did not fit.
+`type` names the kind of problem for programs. `detail` is a sentence with the wrong value and with
+what is accepted. `errors` lists the fields of the body that were not accepted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Problem(Exception):
 
     @property
     def sentence(self) -> str:
-        """Return the detail as a sentence for a page."""
+        """Return the problem's detail as a sentence for a page."""
         return f"{self.detail[:1].upper()}{self.detail[1:]}."
 
     @property
@@ -62,7 +62,7 @@ class Problem(Exception):
 
 
 class FieldError(BaseModel):
-    """One field that did not fit."""
+    """A field of a request that was not accepted, and why."""
 
     field: str = Field(examples=["body.gpus"])
     message: str = Field(examples=["Input should be greater than or equal to 1"])
@@ -79,7 +79,9 @@ class ProblemDetails(BaseModel):
 
 
 def responses(*statuses: int) -> dict[int | str, Json]:
-    """Return the problems a route may answer with, for the OpenAPI document."""
+    """Return the problems with these statuses in the form in which the OpenAPI document lists a
+    route's answers.
+    """
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
     return {status: {"description": _title(status), "content": content} for status in statuses}
 
@@ -180,10 +182,10 @@ def install(app: FastAPI) -> None:
 
 
 def misfit(error: Mapping[str, Any]) -> str:
-    """Return what is wrong with a field, in a sentence: "gpus is 0; give 1 or more".
+    """Return what is wrong with a field of a request, as a sentence: "gpus is 0; give 1 or more".
 
     Args:
-        error: as pydantic lists it.
+        error: an error in the form in which pydantic lists it.
     """
     kind, context = str(error["type"]), error.get("ctx", {})
     where = [str(part) for part in error["loc"][1:]]

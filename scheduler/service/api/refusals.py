@@ -42,7 +42,7 @@ class Refusals:
             self.note(request, Problem(404, "not-yours", f"job {job_id} is another's"))
 
     def note(self, request: Request, problem: Problem) -> None:
-        """Append a REFUSED event; above the limit only count the refusal."""
+        """Append a REFUSED event for a refused request; above the limit, only count it."""
         with self._lock:
             self.counts[problem.kind] += 1
             if self._bucket.take(""):

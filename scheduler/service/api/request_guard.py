@@ -163,8 +163,9 @@ async def _ask_for_rights(scope: Scope) -> None:
 
 
 def _check_lengths(scope: Scope) -> None:
-    """Raise Problem (414, 431) where the address or a header is longer than anything that our
-    own pages and clients send."""
+    """Raise Problem (414, 431) where the address or a header of a request is longer than any that
+    our own pages and clients send.
+    """
     query = scope.get("query_string", b"")
     if len(scope.get("raw_path") or scope["path"]) > PATH_BYTES:
         raise Problem(414, "address-too-long", f"the path is longer than {PATH_BYTES:,} bytes")
@@ -190,8 +191,9 @@ def _failed(error: Exception, scope: Scope) -> Problem:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` function that first gives a body which was read already, and then goes
-    on with `receive`."""
+    """Return a `receive` function that first gives `body`, which was read before, and after that
+    calls `receive`.
+    """
     given = False
 
     async def again() -> Message:

@@ -1,4 +1,4 @@
-"""What requests may contain. Anything else is refused with the name of the field."""
+"""What the bodies of requests may contain. Anything else is refused with the name of the field."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ class Request(BaseModel):
 
 
 def _typed(one: JobField, *, different: bool) -> tuple[Any, Any]:
-    """Return the type of a job's field in a request, and its default. `different`: the request
-    changes a job, so the field may be left out."""
+    """Return the type and the default of a job's field in a request. `different`: whether the
+    request changes a job, so that the field may be left out.
+    """
     ask, left_out = one.ask, different or one.default is MISSING
     bounds: Json = {"ge": ask.least, "gt": ask.above, "le": ask.most}
     if one.kind is str:
@@ -124,7 +125,7 @@ class SubmitRequest(_Job):
 
 
 class Tasks(NamedTuple):
-    """The numbers of an array's tasks, and how many may run at once (0: all)."""
+    """The numbers of an array's tasks, and how many of them may run at once (0: all)."""
 
     numbers: list[int]
     at_once: int = 0
@@ -167,7 +168,7 @@ def _array(text: str) -> str:
 
 
 class ArrayRequest(SubmitRequest):
-    """Jobs that differ in a number only, which each finds in its environment."""
+    """An array of jobs that differ only in a number, which each finds in its environment."""
 
     array: Annotated[
         str,
@@ -187,7 +188,7 @@ class PriorityRequest(Request):
 
 
 class ChangeRequest(_Difference):
-    """What a waiting job is to ask for instead. At least one field."""
+    """What a waiting job is to ask for instead of what it asks for now. At least one field."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"gpus": 2}, {"share": True}]})
 
@@ -227,7 +228,7 @@ NewVc = Annotated[bool, Field(description="Allow a virtual cluster that does not
 
 
 class _NodeShape(Request):
-    """What a node has."""
+    """The properties of a node: GPUs, their type and memory."""
 
     gpus: Annotated[int | None, Field(ge=1, le=64)] = None
     gpu_type: GpuType | None = None
@@ -236,14 +237,14 @@ class _NodeShape(Request):
 
 
 class AddNodeRequest(_NodeShape):
-    """A node that comes."""
+    """A node to be added."""
 
     name: NodeName
     vc: Name
 
 
 class ChangeNodeRequest(_NodeShape):
-    """What a node is to be once nothing runs there. At least one field besides the reason."""
+    """What a node is to have once nothing runs there. At least one field besides the reason."""
 
     vc: Name | None = None
     reason: Annotated[Line, Field(max_length=256)] = ""
@@ -256,7 +257,7 @@ class ChangeNodeRequest(_NodeShape):
 
 
 class SettingsRequest(Request):
-    """Settings of the policy, by their dotted names; the others stay."""
+    """Settings of the policy to be changed, by their dotted names; the others stay."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"settings": {"ageing": 0.5, "fairness.weight": 1.0}}]}
@@ -267,7 +268,7 @@ class SettingsRequest(Request):
 
 
 class WhatIfRequest(_Trial):
-    """What is to be different. At least one field."""
+    """What is to be different about a job in a forecast. At least one field."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"gpus": 4}, {"first": True}]})
 
@@ -282,6 +283,6 @@ class WhatIfRequest(_Trial):
         return self
 
     def changes(self) -> Json:
-        """Return the fields that were given, as the question to the analyst has them."""
+        """Return the fields that were given, in the form of a question to the analyst."""
         given = {name: value for name, value in self.model_dump().items() if value is not None}
         return {name: value for name, value in given.items() if name != "first" or value}

@@ -15,7 +15,9 @@ LASTS_S = 12 * 3600
 
 
 def login_path(request: Request) -> str:
-    """Return the address of the login page that leads back to the request."""
+    """Return the address of the login page that, after logging in, leads back to what was
+    requested.
+    """
     asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return f"{request.scope.get('root_path', '')}/login?next={quote(asked, safe='/')}"
 

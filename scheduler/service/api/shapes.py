@@ -14,7 +14,9 @@ from scheduler.service.log.store.rows import JobRow, Node, VcLoad
 
 @dataclass(frozen=True, slots=True)
 class ForecastAnswer:
-    """Forecasts of a job. None: none was made yet."""
+    """The forecasts of a job: the one made at submission, and the latest. None: there is none
+    yet.
+    """
 
     at_submission: StartForecastRow | None
     latest: StartForecastRow | None
@@ -25,9 +27,10 @@ class JobChange:
     """The result of a request about a waiting job.
 
     Attributes:
-        changes: what is different; empty: nothing.
-        needed: whether anything changes. applied: False for a preview.
-        effect: of a preview: what the analyst foresees.
+        changes: the fields that change, with their new values; empty: none.
+        needed: whether anything changes.
+        applied: whether the change was made; False for a preview.
+        effect: for a preview, what the analyst forecasts.
     """
 
     job_id: str
@@ -42,8 +45,10 @@ class PriorityEffect:
     """The effect of another priority on a job.
 
     Attributes:
-        overtakes: places won; below 0: lost.
-        effect: what the analyst foresees, with the reason before and after; only of a preview.
+        applied: whether the priority was set; False for a preview.
+        before, after: the job's place in its queue.
+        overtakes: number of places that the job gains; below 0: loses.
+        effect: for a preview, what the analyst forecasts, with the reason before and after.
     """
 
     job_id: str
@@ -81,7 +86,9 @@ class PriorityEffect:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMap:
-    """The load of each virtual cluster, and every GPU. `now` is the service's clock."""
+    """The load of each virtual cluster, and every GPU. `now`: time on the service's clock, seconds
+    since the epoch.
+    """
 
     now: float
     vcs: list[VcLoad]
@@ -90,7 +97,7 @@ class ClusterMap:
 
 @dataclass(frozen=True, slots=True)
 class WhoAmI:
-    """The one who asks, as the service knows them."""
+    """The sender of a request, as the service knows them."""
 
     name: str
     role: str
@@ -100,7 +107,9 @@ class WhoAmI:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedArray:
-    """An array of jobs, and the ids of its tasks: its own, "_" and the number of each."""
+    """An array of jobs. `jobs`: the ids of its tasks, each made of the array's id, "_" and the
+    task's number.
+    """
 
     array_id: str
     jobs: list[str]
@@ -111,8 +120,9 @@ class CancelledMany:
     """The result of a request to cancel several jobs.
 
     Attributes:
-        asked: jobs that leave the queue, or are stopped; of a preview: would be.
-        over: those that were over, or asked for before. unknown: no jobs of the asker's.
+        asked: jobs that leave the queue or are stopped; for a preview, that would be.
+        over: jobs that had ended, or were cancelled before.
+        unknown: ids that are no jobs of the sender's.
     """
 
     asked: list[str]
@@ -123,7 +133,7 @@ class CancelledMany:
 @dataclass(frozen=True, slots=True)
 class RunsThere:
     """A job that runs on a node that is to change. `ends_at`: the median of its forecast end,
-    seconds since the epoch; None without a forecast, or when that moment has passed.
+    seconds since the epoch; None without a forecast, or when that time has passed.
     """
 
     job_id: str
@@ -137,10 +147,11 @@ class ClusterChange:
     would be.
 
     Attributes:
-        node: number of the node; None for one that is to come, and for settings.
-        never: waiting jobs that it makes too large for their virtual cluster.
-        effect: of a preview; None where nothing is to be changed.
-        running: of a preview: who is on the nodes now; None where it is about none.
+        node: number of the node; None for a node to be added, and for settings.
+        never: waiting jobs that become too large for their virtual cluster.
+        changed: whether anything changes.
+        effect: for a preview, the effect on waiting jobs; None where nothing changes.
+        running: for a preview, the jobs on the nodes now; None for settings and new nodes.
     """
 
     kind: str
@@ -154,9 +165,9 @@ class ClusterChange:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A valid link, without what opens it. Times are seconds since the epoch.
+    """A valid shared link to a job, without its secret part. Times are seconds since the epoch.
 
-    `made_by`: an operator's name is shown to operators only.
+    `made_by`: who made it; an operator's name is shown to operators only.
     """
 
     id: str

@@ -64,8 +64,8 @@ def make(
 
 
 def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:
-    """Return the links to a viewer's jobs (for an operator to all), the latest first, `LISTED` at
-    most.
+    """Return the shared links to a viewer's jobs (for an operator to all jobs), the latest first,
+    `LISTED` at most.
     """
     if viewer.only:
         return []
@@ -88,7 +88,7 @@ def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:
 
 
 def revoke(connection: Connection, viewer: Viewer, link_id: str, now: float) -> bool:
-    """Revoke a link to a job of the viewer's. Return False when there is none."""
+    """Revoke a shared link to a job of the viewer's. Return False when there is no such link."""
     query = _holding(select(jobs.c.owner), now).where(links.c.id == link_id)
     owner = connection.execute(query).scalar()
     if owner is None or not viewer.owns(owner):
@@ -98,8 +98,9 @@ def revoke(connection: Connection, viewer: Viewer, link_id: str, now: float) -> 
 
 
 def _holding(query: Select[Any], now: float) -> Select[Any]:
-    """Return a query narrowed to links that are valid now, joined with their jobs and
-    tokens."""
+    """Return `query` narrowed to shared links that are valid now, joined with their jobs and
+    tokens.
+    """
     joined = links.join(jobs, jobs.c.job_id == links.c.job_id)
     joined = joined.join(tokens, tokens.c.id == links.c.token_id)
     lasts = tokens.c.expires_at.is_(None) | (tokens.c.expires_at > now)
@@ -117,8 +118,10 @@ def _room(connection: Connection, job_id: str, now: float) -> None:
 
 
 def opened(connection: Connection, job_id: str, mark: str, now: float) -> tuple[Viewer, int] | None:
-    """Return the viewer that a link admits, to see that job only, and until when (seconds since
-    the epoch). Return None when the link is not valid."""
+    """Return the viewer that a shared link admits, who sees that job only, and the end of the link
+    (seconds since the epoch). Return None when the link is not valid. `mark`: the secret part of
+    its address.
+    """
     until, token_id, signature = _parts(mark)
     if now >= until:
         return None
@@ -142,8 +145,9 @@ def _kept(connection: Connection, signature: str) -> bool:
 
 
 def _parts(mark: str) -> tuple[int, str, str]:
-    """Return the end of a link (seconds since the epoch), its token's id and its signature,
-    from its mark; (0, "", "") where the mark cannot be read."""
+    """Return the parts of a shared link's mark (the secret part of its address): its end (seconds
+    since the epoch), its token's id and its signature; (0, "", "") where the mark cannot be read.
+    """
     parts = mark.split(".")
     if len(mark) > LONGEST or not mark.isascii() or len(parts) != 3:
         return 0, "", ""

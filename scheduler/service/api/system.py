@@ -1,4 +1,4 @@
-"""Whether the service is alive and ready, and its metrics."""
+"""Routes that tell whether the service is alive and ready, and that give its metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DECIDING = ("decider", "follower")  # processes that hold the lease
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The status, `ok` or not, and what was checked."""
+    """The status, "ok" or another word, and what was checked."""
 
     status: str
     checks: dict[str, str]
@@ -31,15 +31,16 @@ class Health:
 
 @router.get("/health", summary="This process answers")
 def health() -> Health:
-    """Say whether the API answers. No token is needed. It says nothing about the database."""
+    """Say whether the API answers. No token is needed. The database is not checked."""
     return Health("ok", {})
 
 
 @router.get("/ready", summary="Requests can be served", responses=responses(503))
 def ready(request: Request) -> Health:
     """Say whether the service is ready. No token is needed. Ready means that the database answers
-    and somebody decides: the process that holds the lease has taken its first decision, or found
-    that none is due. `stale` means that this is so, but Slurm does not answer, with since when.
+    and that a decider works: the process that holds the lease has taken its first decision pass, or
+    found that none is due. `stale` means the same, but Slurm does not answer; the answer says since
+    when.
     """
     store: Store = request.app.state.store
     counts: Counts = request.app.state.counts

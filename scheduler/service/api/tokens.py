@@ -132,7 +132,7 @@ def find(connection: Connection, secret: str, now: float) -> Token | None:
 
 
 def by_id(connection: Connection, token_id: str) -> Token | None:
-    """Return a token, valid or not; None where there is none."""
+    """Return the token with this id, valid or not; None where there is none."""
     query = select(tokens).where(tokens.c.id == token_id)
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else _token(row)
@@ -183,8 +183,9 @@ def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[To
 
 
 def revoke(store: Store, which: str, now: float) -> list[Token]:
-    """Revoke a token by id, or every token of a name. Return those revoked. Raise TokenError
-    where there is none that is not revoked already."""
+    """Revoke a token by its id, or every token of a name (`which`). Return the revoked tokens.
+    Raise TokenError where none was left to revoke.
+    """
     named = (t for t in every(store) if composed(which) in (t.id, composed(t.name)))
     found = [token for token in named if token.revoked_at is None]
     if not found:

@@ -37,7 +37,9 @@ class Turn:
     ready: asyncio.Future[None] | None = None
 
     def end(self) -> None:
-        """Release the turn, so that another user can have it. A second call does nothing."""
+        """End the turn (the right of a request to be worked on), so that another request can have
+        it. A second call does nothing.
+        """
         self.of.ended(self)
 
 
@@ -93,8 +95,8 @@ class Turns:
         self.used = {who: s * left for who, s in self.used.items() if s * left > LEAST_S / 2}
 
     def _go_on(self) -> None:
-        """Start waiting turns while fewer than `at_once` run. The turn of the user with the least
-        use goes first. Among equals, the oldest does.
+        """Start waiting turns while fewer than `at_once` run. The turn of the user who used least
+        lately goes first; among equals, the oldest turn.
         """
         while len(self._busy) < self.at_once:
             mine = [turn.user for turn in self._busy]
@@ -124,7 +126,9 @@ def rest() -> None:
 
 
 def end_of(scope: MutableMapping[str, Any]) -> None:
-    """End the turn of a request, if it has one."""
+    """End the turn (the right to be worked on) of a request, if it has one. `scope`: the request's
+    ASGI scope.
+    """
     turn: Turn | None = scope.pop(KEY, None)
     if turn is not None:
         turn.end()

@@ -58,7 +58,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The limits on one submitter's jobs; 0 means no limit.
+    """The limits on the jobs of one submitter; 0 means no limit.
 
     Attributes:
         jobs: number of jobs that may wait.
@@ -128,8 +128,8 @@ class Writer:
         room: Room | None = None,
         payload: Payload | None = None,
     ) -> Future[Written]:
-        """Append an event, with the row of `jobs` and the payload when it submits a job. Return a
-        future that is done once it is committed.
+        """Append an event. If it submits a job, also write the job's row of `jobs` and its payload
+        (command and environment). Return a future that is done once it is committed.
 
         The future raises Problem: 422 when the idempotency key was used for another request, 429
         when the submitter has no `room` for one more job.
@@ -144,7 +144,7 @@ class Writer:
         return asked.done
 
     def close(self) -> None:
-        """Write all requested changes to the log, then stop."""
+        """Write all requested changes to the log, then stop the thread."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:

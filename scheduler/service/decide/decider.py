@@ -284,8 +284,8 @@ class Decider:
         """Repeat decisions that may not have been carried out, and report attempts that no longer
         exist as lost.
 
-        Everything in the log counts, whether a pass covers it or not. After a power cut the backend
-        may have forgotten starts and ends that it reported before.
+        Everything in the log counts, whether a decision pass covers it or not. After a power cut
+        the backend may have forgotten starts and ends that it reported before.
         """
         begun, reported = self.backend.begun(), self.state.reported()
         gone = []
@@ -477,8 +477,8 @@ class Decider:
         return f"decides: {queued:,} jobs in queues, {events:,} events to be taken"
 
     def _keep(self) -> None:
-        """Write the state to a snapshot, if there were decisions since the last one. A failure is
-        only logged.
+        """Write the state to a snapshot file, if a decision pass was taken since the last one. A
+        failure is only logged.
         """
         passed = self._last_pass
         if self.snapshots is None or passed is None or passed.seq <= self._kept_at:
@@ -516,8 +516,8 @@ class Decider:
     # --- models -----------------------------------------------------------------------------
 
     def _watch_champion(self) -> None:
-        """If the champion's folder has changed, log that its bundle comes into use, or that it was
-        refused, and why.
+        """If the folder of the champion (the models to use) has changed, log that its bundle comes
+        into use, or that it was refused, and why.
         """
         now = self.clock.monotonic()
         if self.champion is None or now < self._champion_due:
@@ -553,8 +553,8 @@ def write_pass(
     texts: Sequence[str],
     seq: int,
 ) -> None:
-    """Write the decisions of a pass, and every row that the pass changed. `texts`: the decisions as
-    `encoded` returns them; `seq`: number of the pass's DECIDED event.
+    """Write the decisions of a decision pass, and every row that the pass changed. `texts`: the
+    decisions as `encoded` returns them; `seq`: number of the pass's DECIDED event.
     """
     write_decisions(connection, decisions, texts, seq)
     records, changed_nodes = state.ledger.changes(seq)
@@ -604,8 +604,9 @@ def _shown(event: Event) -> Json:
 
 
 def _event_of(report: Report) -> Event:
-    """Return a backend's report as an event of the log. Fields that are None or "" are left
-    out."""
+    """Return a backend's report as an event for the log. Fields that are None or "" are left
+    out.
+    """
     body = {k: v for k, v in asdict(report).items() if v not in (None, "")}
     for name in ("job_id", "what", "at"):
         del body[name]

@@ -134,7 +134,7 @@ def server_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
 
 
 def run_analyst(settings: Settings, stopping: Stopping) -> None:
-    """Run the analyst process, which forecasts, until stopped."""
+    """Run the analyst process, which forecasts and answers questions, until stopped."""
     from scheduler.service.analyst import process
 
     process.run_analyst(settings, stopping)

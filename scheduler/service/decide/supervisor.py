@@ -166,7 +166,7 @@ class Silence:
 
 @dataclass
 class Child:
-    """One process of the service, with what is needed to start it again."""
+    """One process of the service, with all that is needed to start it again."""
 
     name: str
     run: Callable[..., None]

@@ -43,7 +43,7 @@ class Divergence:
     """A difference between the database and the state that follows from its log.
 
     Attributes:
-        seq: number of the event: a pass, or the last event that changed a row.
+        seq: number of the event: that of a decision pass, or the last event that changed a row.
         where: "decisions", "jobs", "nodes", "settings"; "log" for an event that makes no sense;
             "pass" for a decision pass that comes out otherwise when it is decided again.
         what: the first difference: a decision, or a column of a row.
@@ -59,7 +59,7 @@ class Divergence:
     bundle: str
 
     def sentence(self) -> str:
-        """Return the divergence in words, for a person."""
+        """Return this difference between database and log in words, for a person."""
         models = f"bundle {self.bundle[:12]}" if self.bundle else "no bundle"
         return (
             f"event {self.seq}: {self.where}: {self.what} is {self.logged!r} in the database and "
@@ -110,7 +110,8 @@ def audit(
 
     Args:
         progress: function called now and then with the number of events read.
-        decide_again: also take every pass again, up to the first that decides otherwise.
+        decide_again: also decide every decision pass again, up to the first that comes out
+            otherwise.
         head: an exported head of the chain, which the database's chain must extend.
 
     Raise BundleError where a bundle of models that made decisions of the log is missing, and
@@ -192,8 +193,9 @@ class _Auditor:
             follow_texts(self.state, event, texts, self.mends)
 
     def _check_digest(self, event: Event, texts: list[str]) -> None:
-        """Note a divergence where the decisions of a pass do not have the digest that the log
-        holds."""
+        """Note a divergence where the decisions of a decision pass (`texts`) do not have the digest
+        that the log holds for it.
+        """
         logged = event.body["digest"]
         if (digest := digest_of(texts)) != logged:
             self._diverged(
@@ -201,8 +203,8 @@ class _Auditor:
             )
 
     def _decide_again(self, event: Event, texts: list[str]) -> None:
-        """Apply one event to the state. Decide a pass again with the present code and models, and
-        note a divergence where the result differs from `texts`, the recorded decisions.
+        """Apply one event to the state. Decide a decision pass again with the present code and
+        models, and note a divergence where the result differs from `texts`, the recorded decisions.
         """
         state = self.state
         if event.kind is Kind.CLOCK_MENDED:  # from here on all that came before has other times
@@ -222,8 +224,8 @@ class _Auditor:
                 self._diverged(event.seq, "decisions", *_first_difference(taken, now))
 
     def _part(self, diverged: Diverged, taken: list[Json]) -> None:
-        """Note a divergence for a pass that is now decided otherwise. From this event on, apply the
-        recorded decisions and decide nothing again.
+        """Note a divergence for a decision pass that is now decided otherwise. From this event on,
+        apply the recorded decisions and decide nothing again.
         """
         event = diverged.event
         what, was, is_now = _first_difference(taken, [d.body() for d in diverged.decisions])

@@ -73,7 +73,7 @@ class Beside:
 
     @property
     def words(self) -> str:
-        """Return the verdict in words."""
+        """Return the verdict of the comparison in words."""
         return self.why_not or WORDS[self.verdict]
 
 
@@ -98,7 +98,7 @@ class Standing:
 
 
 def standing(connection: Connection, copies: Path, shadow: Path | None) -> Standing:
-    """Return how the shadow bundle and the former bundle compare with the one in use.
+    """Return how the shadow bundle and the former bundle of models compare with the one in use.
 
     Args:
         copies: folder with a copy of every bundle that has been in use.
@@ -129,9 +129,9 @@ def standing(connection: Connection, copies: Path, shadow: Path | None) -> Stand
 def _stands(
     connection: Connection, role: str, folder: Path, used: Path, since: float
 ) -> Beside | None:
-    """Return how the bundle in folder `folder` compares with the bundle in use, in folder `used`.
-    Return None where both are the same. Where one cannot be loaded, only `why_not` is set. `since`:
-    when the bundle in use came into use, seconds since the epoch.
+    """Return how the bundle of models in folder `folder` compares with the bundle in use, in folder
+    `used`. Return None where both are the same. Where one cannot be loaded, only `why_not` is set.
+    `since`: when the bundle in use came into use, seconds since the epoch.
     """
     try:
         other, in_use = Bundle.load(folder), Bundle.load(used)
@@ -145,8 +145,9 @@ def _stands(
 
 
 def learned_to(bundle: Bundle) -> float:
-    """Return when the last job was submitted that a bundle learned from, seconds since the
-    epoch; 0 where the bundle does not say."""
+    """Return when the newest job was submitted from which a bundle of models learned, in seconds
+    since the epoch; 0 where the bundle does not state that.
+    """
     made = bundle.metadata.get("duration") or {}
     try:
         return datetime.fromisoformat(made["window_to"]).timestamp()
@@ -156,7 +157,7 @@ def learned_to(bundle: Bundle) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ended, or still runs, for the comparison of two bundles.
+    """A job that ended, or still runs, for the comparison of two bundles of models.
 
     Attributes:
         inputs: values of the features that the job's score was made from.
@@ -173,7 +174,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Began:
-    """A job that was started, for the comparison of two bundles.
+    """A job that was started, for the comparison of two bundles of models.
 
     Attributes:
         inputs: values of the features that the job's score was made from.
@@ -217,8 +218,8 @@ def began_with(
     until: float = inf,
     over: bool = False,
 ) -> list[Began]:
-    """Return the jobs that were scored by a bundle and started, whether they have ended or not: the
-    `most` that started last. `since` and `until` are as in `ended_with`.
+    """Return the jobs that were scored by a bundle of models and started, whether they have ended
+    or not: the `most` that started last. `since` and `until` are as in `ended_with`.
 
     Args:
         over: return only jobs that ended by themselves.
@@ -245,8 +246,8 @@ def scores(
     since: float = -inf,
     until: float = inf,
 ) -> Iterator[tuple[RowMapping, Mapping[str, Any]]]:
-    """Yield the scores of jobs that have inputs, each with its job's row: first those of decisions,
-    then those of events. Each kind comes latest first.
+    """Yield stored scores with the inputs from which they were made, each with its job's row.
+    Scores in decisions come first, then scores in events; each kind latest first.
 
     Args:
         of: conditions on the jobs.
@@ -306,7 +307,7 @@ def beside(
 ) -> Beside:
     """Compare two bundles of models on ended and running jobs, and return the figures. A running
     job counts as an error if it has already run longer than predicted. Figures are None with too
-    few jobs or users. `why_not` says why `other` cannot be scored.
+    few jobs or users. Where `other` cannot be scored, `why_not` is set.
     """
     found = Beside(role=role, digest=other.digest, in_use=in_use.digest)
     try:
@@ -365,16 +366,16 @@ def uses(connection: Connection) -> list[tuple[str, float, int]]:
 
 
 def doubts_of(connection: Connection, seq: int) -> list[str]:
-    """Return the names of the figures in which a bundle was judged worse before it was promoted.
-    `seq`: number of the event by which it came into use.
+    """Return the names of the figures in which a bundle of models was judged worse before it was
+    promoted. `seq`: number of the event by which it came into use.
     """
     body = connection.execute(select(events.c.body).where(events.c.seq == seq)).scalar_one()
     return list(json.loads(body).get("doubts", []))
 
 
 def returned(connection: Connection) -> Mapping[str, object]:
-    """Return the body of the log's last event of a return to a former bundle, with the event's time
-    as `at`. Return an empty mapping where there was none.
+    """Return the body of the log's last event of a return to a former bundle of models, with the
+    event's time as `at`. Return an empty mapping where there was none.
     """
     query = select(events.c.at, events.c.body).where(events.c.kind == Kind.BUNDLE_RETURNED.value)
     row = connection.execute(query.order_by(events.c.seq.desc()).limit(1)).one_or_none()

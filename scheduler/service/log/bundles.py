@@ -27,12 +27,8 @@ class BundleStore:
     """The copies of all bundles of models that were in use so far.
 
     Args:
-<<<<<<< HEAD
         folder: holds one folder per bundle, named by the bundle's digest.
-=======
-        folder: holds one folder per bundle, named by digest.
         aside: looks at champions, whose folder others may write to; None: this process does.
->>>>>>> wip/bytes
     """
 
     def __init__(self, folder: Path, aside: Aside | None = None):
@@ -59,8 +55,8 @@ class BundleStore:
         return inode, size, changed
 
     def find(self, body: Mapping[str, Any]) -> Bundle:
-        """Return the bundle that the body of a BUNDLE event names. Raise BundleError where its copy
-        is missing or is another bundle.
+        """Return the bundle of models that the body of a BUNDLE event names. Raise BundleError
+        where its copy is missing or is another bundle.
         """
         digest = body["digest"]
         bundle = self._loaded.get(digest)
@@ -72,8 +68,8 @@ class BundleStore:
         return bundle
 
     def take(self, path: Path) -> Bundle:
-        """Check the bundle at `path`, copy it into the folder, and return it. Raise BundleError
-        with the reason where the bundle is unusable.
+        """Check the bundle of models at `path`, copy it into the folder, and return it. Raise
+        BundleError with the reason where the bundle is unusable.
         """
         bundle = Bundle.load(path, self._read)
         check(bundle)
@@ -89,14 +85,16 @@ class BundleStore:
         return bundle
 
     def body(self, path: Path, digest: str) -> dict[str, Any]:
-        """Return the body of the BUNDLE event by which the bundle at `path` comes into use."""
+        """Return the body of the BUNDLE event by which the bundle of models at `path` comes into
+        use.
+        """
         doubts = read_doubts(path, digest, self._read)
         return {"digest": digest, "path": str(path)} | ({"doubts": doubts} if doubts else {})
 
 
 def signature(path: Path) -> Signature | None:
-    """Return a value that changes when the file of the bundle at `path` is replaced, or None where
-    there is no bundle.
+    """Return a value that changes when the file of the bundle of models at `path` is replaced, or
+    None where there is no bundle.
     """
     try:
         return stamp(str(path / JSON_NAME))

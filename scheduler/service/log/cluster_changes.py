@@ -54,12 +54,14 @@ class Wanted:
         return self.node.name if self.node is not None else str(self.body.get("name", ""))
 
     def event(self, at: float, actor: str) -> Event:
-        """Return the change as an event of the log."""
+        """Return the change as an event for the log. `at`: seconds since the epoch; `actor`: who
+        asks.
+        """
         return Event(self.kind, at, actor=actor, body=self.body)
 
 
 class ClusterChanges:
-    """Checks changes against the present nodes and settings.
+    """Checks changes of nodes and settings against the present ones, and returns them as `Wanted`.
 
     Args:
         fixed: why nodes cannot be added, nor get other GPUs (`fixed_nodes`); "": they can.
@@ -88,7 +90,7 @@ class ClusterChanges:
         return list({one.body["node"]: one for one in wanted}.values())  # each of them once
 
     def set_open(self, named: str, is_open: bool, reason: str = "") -> Wanted:
-        """Return the change that drains a node, or opens it."""
+        """Return the change that opens a node (`is_open`) or drains it."""
         record = self.node(named)
         waits = record.leaves or record.becomes is not None
         same = record.open is is_open and record.reason == reason
@@ -148,8 +150,8 @@ class ClusterChanges:
         return Wanted(Kind.NODE_REMOVED, body, record, not record.leaves)
 
     def set_settings(self, values: Mapping[str, Any], reason: str = "") -> Wanted:
-        """Return the change of some settings of the policy, by their dotted names. The others
-        stay.
+        """Return the change of some settings of the policy, given by dotted name. The other
+        settings stay.
         """
         spec = self.present.spec
         plain = spec.settings.plain()
@@ -164,7 +166,9 @@ class ClusterChanges:
         return self.set_all_settings(plain, reason)
 
     def set_all_settings(self, values: Mapping[str, Any], reason: str = "") -> Wanted:
-        """Return the change of all settings of the policy. What is left out gets its default."""
+        """Return the change of all settings of the policy. A setting that is left out of `values`
+        gets its default.
+        """
         spec = self.present.spec
         try:
             plain = settings_of(spec.policy, values).plain()

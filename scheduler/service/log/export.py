@@ -99,9 +99,9 @@ def profiles(connection: Connection, since: float = 0.0) -> Mapping[str, Any]:
 
 
 def _latest(connection: Connection, kind: Kind, name: str, since: float = 0.0) -> dict[str, Any]:
-    """Return the field `name` of the latest event of a kind about each job, by job ID; None
-    where the event lacks it. Events before `since` (seconds since the epoch) are not looked
-    at."""
+    """Return the field `name` of the latest event of a kind about each job, by job ID; None where
+    the event lacks the field. Events before `since` (seconds since the epoch) are ignored.
+    """
     query = select(events.c.seq, events.c.job_id, events.c.body)
     query = query.where(events.c.kind == kind.value, events.c.at >= since)
     rows = connection.execute(query.order_by(events.c.seq)).all()

@@ -54,7 +54,7 @@ class NodesListener(Protocol):
 
 
 class Listener(Protocol):
-    """Receives the events of the log: the decision core, or an object that only follows
+    """Receives the events of the log: the decision core, or an object that only follows recorded
     decisions.
     """
 
@@ -142,8 +142,8 @@ class State:
     # --- fold -------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> list[Decision]:
-        """Apply one event; decide a pass again. Return the pass's decisions, or [] for any other
-        event. Raise Diverged where they differ from the recorded ones.
+        """Apply one event; a decision pass is decided again. Return the pass's decisions, or [] for
+        any other event. Raise Diverged where they differ from the recorded decisions.
         """
         if event.seq <= self.seen:
             raise ValueError(f"event {event.seq} comes after event {self.seen}")
@@ -158,10 +158,10 @@ class State:
         return decisions
 
     def follow(self, event: Event, taken: Sequence[Decision]) -> None:
-        """Apply one event of the log; a pass is not decided again.
+        """Apply one event of the log; a decision pass is not decided again.
 
         Args:
-            taken: the recorded decisions, if the event is a pass.
+            taken: the recorded decisions, if the event is a decision pass.
         """
         if event.kind is not Kind.DECIDED:
             self.note(event)
@@ -224,8 +224,8 @@ class State:
         return len(self._pending)
 
     def upto(self, most: int) -> int:
-        """Return the `seq` of the last of the next `most` events that no pass covers yet, or of the
-        newest event if there are fewer.
+        """Return up to which event (`seq`) the next decision pass may go, so that it covers at most
+        `most` events that no pass covers yet.
         """
         return self._pending[most - 1].seq if len(self._pending) > most else self.seen
 
@@ -236,7 +236,9 @@ class State:
         return bool(self._pending) or (self.wake_at is not None and now >= self.wake_at)
 
     def take(self, upto: int, now: float) -> list[Decision]:
-        """Take a decision pass at `now` over all events up to `upto`. Return its decisions."""
+        """Take a decision pass at the time `now` over all events up to `upto`. Return its
+        decisions.
+        """
         core = self.core
         self.now = max(now, self.now)
         self._advance(core, upto)
@@ -292,7 +294,9 @@ class State:
     # --- what is to be done -----------------------------------------------------------------
 
     def reported(self) -> dict[tuple[str, int], Kind]:
-        """Return the latest report about each attempt that no pass covers yet."""
+        """Return the kind of the latest report about each attempt, as (job id, attempt), among the
+        events that no decision pass covers yet.
+        """
         reported = (event for event in self._pending if event.kind in REPORTS)
         return {(event.job_id, event.body["attempt"]): event.kind for event in reported}
 
@@ -339,11 +343,13 @@ class State:
         )
 
     def unseen_rows(self) -> list[JobColumns]:
-        """Return the rows of `jobs` that were submitted and that no pass has covered yet."""
+        """Return the rows of the table `jobs` for submitted jobs that no decision pass covers
+        yet.
+        """
         return [first_row(e) for e in self._pending if e.kind is Kind.SUBMITTED]
 
     def stops(self) -> list[Record]:
-        """Return the records of jobs that are to be stopped and were not yet reported ended."""
+        """Return the records of jobs whose end was asked for and that still hold GPUs."""
         return [r for r in self.ledger.holding.values() if r.cancel_asked]
 
 
@@ -476,5 +482,5 @@ HANDLERS: dict[Kind, Callable[[State, Listener, Event], None]] = {
 
 
 def grants(decisions: Sequence[Decision]) -> list[str]:
-    """Return the ids of the jobs to which the decisions of a pass gave GPUs."""
+    """Return the ids of the jobs to which the decisions of a decision pass gave GPUs."""
     return [d.job_id for d in decisions if d.action in GIVES_GPUS]

@@ -71,8 +71,8 @@ def follow(
 def follow_texts(
     state: State, event: Event, texts: Iterable[str], mends: Mends | None = None
 ) -> list[Decision]:
-    """Apply one more event to a state, with the stored decisions of its pass. Return these
-    decisions. `mends` corrects times of the event and of the decisions.
+    """Apply one more event to a state. `texts`: the stored decisions, if the event is a decision
+    pass. Return these decisions. `mends` corrects the times of the event and of the decisions.
     """
     taken = decisions_of(texts)
     if mends is not None:
@@ -84,8 +84,9 @@ def follow_texts(
 
 
 def logged(connection: Connection, event: int) -> list[Decision]:
-    """Return the decisions of a pass as they were taken. `event`: `seq` of its DECIDED
-    event."""
+    """Return the decisions of a decision pass as they were taken. `event`: `seq` of its DECIDED
+    event.
+    """
     return decisions_of(texts_of(connection, event))
 
 
@@ -95,8 +96,9 @@ def decisions_of(texts: Iterable[str]) -> list[Decision]:
 
 
 def texts_of(connection: Connection, event: int) -> list[str]:
-    """Return the decisions of a pass in their stored form. `event`: `seq` of its DECIDED
-    event."""
+    """Return the decisions of a decision pass in their stored form. `event`: `seq` of its DECIDED
+    event.
+    """
     query = select(decisions.c.seq, decisions.c.body).where(decisions.c.event == event)
     rows = connection.execute(query.order_by(decisions.c.seq)).all()
     return bodies(connection, decisions, rows)

@@ -52,7 +52,7 @@ class GraphError(ValueError):
 
 
 class _Unset:
-    """Stands for a field that an object does not have."""
+    """The value in a record that stands for a field which the object does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,9 @@ class Writer:
             return number, [getattr(obj, name, _UNSET_VALUE) for name in fields]
 
     def _plain(self, value: Any) -> msgpack.ExtType:
-        """Return the extension type that stands for a value which msgpack has no type for."""
+        """Return the msgpack extension type that stands for a value which msgpack itself cannot
+        store.
+        """
         known = self._numbers.get(id(value))
         if known is not None:
             return known
@@ -186,8 +188,9 @@ class Writer:
         return [list(value)]
 
     def _type(self, kind: Any) -> str | int:
-        """Return the number of a class in the file, or the name of a built-in one. Raise
-        GraphError for any other class outside `PACKAGES`."""
+        """Return the number of a class in the file, or the name of a built-in class. Raise
+        GraphError for any other class outside `PACKAGES`.
+        """
         name = getattr(kind, "__name__", "")
         if name and _BUILTINS.get(name) is kind:
             return str(name)

@@ -43,8 +43,9 @@ def runnable(*, follows: bool = False) -> list[str]:
 
 
 def _unfit(kind: type[Policy], follows: bool) -> str:
-    """Return why a service cannot run a policy, as words that follow its name ("stops running
-    jobs"); "" when it can."""
+    """Return why a service cannot run a policy, as words that follow the policy's name ("stops
+    running jobs"); "" when it can.
+    """
     can = kind.capabilities
     if can.oracle:
         return "knows the true durations"
@@ -97,15 +98,16 @@ class LogHeader:
         return core
 
     def clock(self, wall: float) -> float:
-        """Return the service's time when the time of day is `wall`; both are seconds since the
-        epoch.
+        """Return the time on the service's clock when the time of day is `wall`; both are seconds
+        since the epoch.
         """
         return self.start + (wall - self.start) * self.pace
 
     def lent(self) -> frozenset[int]:
-        """Return the nodes that the virtual clusters lend to the profiling partition for good.
+        """Return the numbers of the nodes that virtual clusters lend to the profiling partition for
+        good.
 
-        Jobs run there only to be profiled: they count in no virtual cluster's GPUs.
+        Jobs run on these nodes only to be profiled, so they count in no virtual cluster's GPUs.
         """
         return frozenset(Cluster(self.spec.cluster, self.spec.lent).profiling.nodes())
 
@@ -114,8 +116,8 @@ class LogHeader:
         return as_begun(self.spec.cluster, self.lent(), self.names)
 
     def body(self) -> Json:
-        """Return the header as the body of a HEADER event. It holds lists where the order of names
-        matters.
+        """Return the header as the body of a HEADER event. Mappings in which order matters are
+        stored as lists.
         """
         spec, partition = self.spec.cluster, self.spec.profiling
         return {
@@ -245,8 +247,8 @@ def followed_header(store: Store) -> LogHeader:
 
 
 def service_clock(store: Store) -> Callable[[], float]:
-    """Return a function that gives the time by which decisions are dated, seconds since the epoch:
-    the wall clock, or that of a simulation.
+    """Return a function that returns the time with which decisions are dated, seconds since the
+    epoch: the wall clock, or the clock of a simulation.
     """
     header: LogHeader | None = None
 

@@ -93,8 +93,8 @@ def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping)
 def step(
     store: Store, proposals: Proposals, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> bool:
-    """Judge or promote one proposal, if any asks for it. Return whether one got further; False also
-    where a stop broke it off, or the disk is full.
+    """Judge or promote one proposal, if there is one to be judged or promoted. Return whether one
+    was; False also where the service's stop interrupted that, or the disk is full.
     """
     log = structlog.get_logger(LOG)
     for one in reversed(proposals.each()):
@@ -214,9 +214,9 @@ def _previewed(
 def _promoted(
     one: Proposal, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> Done | None:
-    """Promote a proposed version, or go back to the previous champion. Return the result, or None
-    if the service was stopping. The command names the version, so that repeating it has no further
-    effect.
+    """Promote a proposed version of the models, or go back to the previous champion (the models in
+    use before). Return the result, or None if the service was stopping. The command names the
+    version, so that repeating it has no further effect.
     """
     assert one.wanted is not None
     judged = one.judged

@@ -70,8 +70,8 @@ class Ledger:
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """Return whether an event changes jobs, nodes or settings. False for one that comes too
-        late or twice.
+        """Return whether an event changes jobs, nodes or settings. Return False for an event that
+        comes too late or twice.
         """
         if event.kind in ABOUT_NODES:
             return self.nodes.matters(event)
@@ -114,8 +114,8 @@ class Ledger:
             self._changed[event.job_id] = None
 
     def decided(self, decisions: Iterable[Decision]) -> None:
-        """Apply the decisions of a pass, in order. Raise IllegalTransition where a job's phase does
-        not allow one.
+        """Apply the decisions of a decision pass, in order. Raise IllegalTransition where a job's
+        phase does not allow a decision.
         """
         for d in decisions:
             if d.action is Action.CHANGE_NODE:
@@ -309,8 +309,8 @@ class Ledger:
             self._changed[job_id] = None
 
     def changes(self, seq: int) -> tuple[list[Record], list[tuple[int, NodeRecord | None]]]:
-        """Return the records and nodes changed since the last call, and mark the records as changed
-        by event `seq`. A node is None once it was removed.
+        """Return the records of jobs, and the nodes, that have changed since the last call, and
+        mark these records as changed by event `seq`. A node that was removed is None.
         """
         records = [self.records[job_id] for job_id in self._changed]
         for record in records:
@@ -324,7 +324,7 @@ class Ledger:
 
 
 def _tell_runs(ledger: Ledger, node: int) -> None:
-    """Note on each job that holds GPUs of a node which of them do not answer."""
+    """Note in the record of each job on a node which of the job's GPUs do not answer."""
     for record in ledger.holding.values():
         if record.grant is not None and node in record.grant.nodes:
             silent = _silent(ledger, record.grant)

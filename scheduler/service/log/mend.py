@@ -53,7 +53,7 @@ class Wrong:
     by_s: float
 
     def sentence(self) -> str:
-        """Return what is dated wrong, in words."""
+        """Return which events are dated wrong, and their times after the repair, in words."""
         return (
             f"events {self.first:,} to {self.last:,} are dated {_shown(self.begins)} to "
             f"{_shown(self.ends)}, after one of {_shown(self.before)}; mended, they are dated "

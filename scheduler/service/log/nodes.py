@@ -19,8 +19,8 @@ from scheduler.service.log.store.tables import Columns
 
 @dataclass(frozen=True, slots=True)
 class ClosedGpu:
-    """A GPU that does not answer: its index on the node, the time since when (seconds since the
-    epoch), and the reason.
+    """A GPU that does not answer: its index on the node, since when (seconds since the epoch), and
+    why.
     """
 
     gpu: int
@@ -29,7 +29,7 @@ class ClosedGpu:
 
 
 def closed_gpus_of(column: str | None) -> tuple[ClosedGpu, ...]:
-    """Return closed GPUs from the column `closed_gpus`."""
+    """Return the GPUs that do not answer, from the column `closed_gpus` of the table `nodes`."""
     return tuple(ClosedGpu(*one) for one in json.loads(column or "[]"))
 
 
@@ -82,8 +82,9 @@ class NodeRecord:
 
     @property
     def intended(self) -> Node | None:
-        """Return what the node is to be once the pending change is made; None: it is to be
-        removed."""
+        """Return what the node will have once its pending change is made; None: it will be
+        removed.
+        """
         return None if self.leaves else self.becomes or self.has
 
     @property
@@ -96,7 +97,9 @@ class NodeRecord:
 
     @property
     def vcs(self) -> tuple[str, ...]:
-        """Return the virtual cluster that the node is in, and the one that it is to be in."""
+        """Return the virtual cluster of the node, and also the one to which it is to move, if
+        any.
+        """
         return (self.has.vc, *((self.becomes.vc,) if self.becomes is not None else ()))
 
     def row(self) -> Columns:
@@ -119,7 +122,7 @@ class NodeRecord:
 
 
 def shape(has: Node) -> str:
-    """Return a node as canonical JSON."""
+    """Return what a node has (virtual cluster and GPUs) as canonical JSON."""
     return canonical(asdict(has))
 
 
@@ -136,7 +139,7 @@ def change_words(change: str) -> str:
 
 
 def node_of(body: Mapping[str, Any]) -> Node:
-    """Return the node that the body of an event describes."""
+    """Return what a node has (virtual cluster and GPUs), from the body of an event."""
     return Node(body["vc"], body["gpus"], body["gpu_type"], body["gpu_memory_mib"])
 
 
@@ -182,7 +185,7 @@ def _describes_node(body: Mapping[str, Any]) -> bool:
 
 
 class NodeTable:
-    """Nodes by number, in their order."""
+    """The records of all nodes by number, in order."""
 
     def __init__(self, records: Iterable[NodeRecord] = ()) -> None:
         self.records = {record.node: record for record in records}
@@ -288,8 +291,8 @@ class NodeTable:
         return {node: has for node, has in found.items() if has is not None}
 
     def for_jobs(self) -> list[Node]:
-        """Return `intended` without the nodes that are lent to the profiling partition and stay
-        so.
+        """Return what each node will have once all pending changes are made, without the nodes that
+        stay lent to the profiling partition.
         """
         return [
             has
@@ -306,7 +309,9 @@ class NodeTable:
         return ClusterSpec.of([*now, *becomes, *more])
 
     def mixed_by(self, event: Event) -> bool:
-        """Return whether there are to be several types of GPU after a node is added or changed."""
+        """Return whether there will be several types of GPU after an event that adds or changes a
+        node.
+        """
         nodes, came = self.intended(), node_of(event.body)
         nodes[event.body.get("node", self.next)] = came
         return not all(same_type(came.gpu_type, has.gpu_type) for has in nodes.values())
@@ -328,7 +333,9 @@ def as_begun(spec: ClusterSpec, lent: Iterable[int], names: tuple[str, ...]) -> 
 
 
 def names_of(spec: ClusterSpec, names: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the name of every node, in order; "" for one that has none."""
+    """Return the name of every node of a cluster, in order; "" for a node without a name. `names`:
+    used instead of the names in the cluster's groups, if not empty.
+    """
     return names or tuple(
         name
         for vc in spec.vcs

@@ -101,8 +101,9 @@ def keep_notifying(
 
 
 def mark(store: Store, cursor: Path) -> None:
-    """Write the number of the last event to `cursor` where that file is not there yet: messages
-    are sent about later events only."""
+    """Create the file `cursor` with the number of the last event covered by a decision pass, if it
+    is not there yet, so that messages are sent about later events only.
+    """
     if not cursor.exists():
         write_whole(cursor, str(_decided(store)), durable=True)
 
@@ -117,7 +118,7 @@ def _decided(store: Store) -> int:
 
 
 def due(store: Store, after: int, upto: int) -> Iterator[Notice]:
-    """Yield messages about the events `after` < seq <= `upto`, in their order."""
+    """Yield messages to owners about the events `after` < seq <= `upto`, in their order."""
     columns = (events.c.seq, events.c.kind, events.c.at, *jobs.c)
     query = (
         select(*columns)
@@ -145,8 +146,9 @@ def due(store: Store, after: int, upto: int) -> Iterator[Notice]:
 def _send(
     store: Store, program: str, cursor: Path, lease: Lease, notices: Iterable[Notice]
 ) -> Lease:
-    """Send messages, noting each in `cursor` whether it could be sent or not. Renew the lease
-    meanwhile and return it. Raise LeaseLost where another process has it."""
+    """Send messages, and write the number of each to `cursor`, whether it could be sent or not.
+    Renew the lease meanwhile, and return it. Raise LeaseLost where another process has taken it.
+    """
 
     def keep() -> None:
         nonlocal lease
@@ -174,8 +176,9 @@ def _notice(row: RowMapping, what: str) -> Notice:
 
 
 def _sent(program: str, notice: Notice, meanwhile: Callable[[], object] = lambda: None) -> str:
-    """Send one message. Return why it could not be sent, or "" where it was. `meanwhile` is
-    called every two seconds until then."""
+    """Send one message. Return why it could not be sent, or "" where it was. `meanwhile` is called
+    every two seconds while the program runs.
+    """
     argv = [program, "-s", notice.subject, notice.owner]
     if not notice.owner[:1].isalnum():  # of mail: -option, |command, /file, +folder
         return "the owner's name would be read as an option, a command or a file"

@@ -118,7 +118,7 @@ class Present:
 
     @property
     def spec(self) -> CoreSpec:
-        """Return what the core was built from, with the present settings."""
+        """Return the specification from which the core was built, with the present settings."""
         return self.header.spec.with_settings(self.settings)
 
     def policy_for(self, cluster: ClusterSpec) -> Policy:
@@ -205,7 +205,7 @@ class Present:
 
 def _has(policy: str, settings: Mapping[str, Any]) -> bool:
     """Return whether a policy accepts `settings`. The table of an older database may also hold
-    changes of settings that were refused later.
+    changes of settings that were refused.
     """
     try:
         recorded_settings(policy, settings)

@@ -79,8 +79,9 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The wish to promote a proposal: when, by whom, why, and whether even if it is not
-    better."""
+    """An operator's request to promote a proposal: when, by whom, why, and whether also if it is
+    not better (`anyway`).
+    """
 
     at: float
     by: str
@@ -90,7 +91,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """How a promotion ended. `error`: why it failed; "": the models are champion now."""
+    """How a promotion ended. `error`: why it failed; "": the proposed models are in use now."""
 
     at: float
     error: str = ""
@@ -109,7 +110,9 @@ class Proposal:
 
     @property
     def back(self) -> bool:
-        """Return whether the proposal asks for the former champion to come back."""
+        """Return whether the proposal asks for the former champion (the models in use before) to
+        come back.
+        """
         return not self.proposed.digest
 
     @property
@@ -141,7 +144,7 @@ class Proposal:
 
 
 class Proposals:
-    """The proposals of a service, in its state folder."""
+    """All proposals of a service, in its state folder."""
 
     def __init__(self, state_dir: Path):
         self.folder = state_dir / FOLDER
@@ -178,8 +181,10 @@ class Proposals:
         return self.one(name)
 
     def go_back(self, *, by: str, why: str, now: float) -> Proposal:
-        """Store the wish to return to the former champion as a proposal, and return it. Raise
-        NoProposal where that is asked for already, or `why` is empty or more than one line."""
+        """Store the request to return to the former champion (the models in use before) as a
+        proposal, and return the proposal. Raise NoProposal where that is asked for already, or
+        `why` is empty or more than one line.
+        """
         _check_why(why)
         if any(one.back and not one.done for one in self.each()):
             raise NoProposal("That is asked for already.")
@@ -190,8 +195,9 @@ class Proposals:
         return self.one(name)
 
     def promote(self, name: str, *, by: str, why: str, anyway: bool, now: float) -> None:
-        """Ask for a proposal to become champion. Raise NoProposal where it is not judged, is
-        promoted already, or is not better and neither `anyway` nor a `why` is given."""
+        """Ask for a proposal to become champion (the models in use). Raise NoProposal where it is
+        not judged, is promoted already, or is not better and `anyway` with a `why` is not given.
+        """
         found = self.one(name)
         if why.strip():
             _check_why(why)

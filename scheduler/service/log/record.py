@@ -43,7 +43,7 @@ class Grant:
 
 
 class HoldBy(StrEnum):
-    """Who may release a held job."""
+    """Who may release a held job: its owner, or only an operator."""
 
     OWNER = "owner"  # or an operator
     OPERATOR = "operator"
@@ -51,8 +51,8 @@ class HoldBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A hold on a job: the role that may release it, the user who held it, and the time
-    since when.
+    """A hold on a job: who may release it (`by`), who held it (`actor`), and since when (seconds
+    since the epoch).
     """
 
     by: HoldBy

@@ -178,8 +178,9 @@ def differences(
     live: Mapping[str, int],
     stated: Stated,
 ) -> list[Difference]:
-    """Return what a cluster file states otherwise than the log. `live`: how many jobs have not
-    ended, by virtual cluster."""
+    """Return the points in which a cluster file differs from the log. `live`: number of jobs that
+    have not ended, by virtual cluster.
+    """
     found = [*_kept_for_good(present, spec, stated), *_settings(present, spec)]
     if stated.nodes:
         found += _nodes(present, spec.cluster, names)
@@ -254,8 +255,9 @@ def _value(values: Mapping[str, Any], name: str) -> str:
 
 
 def _gone(present: Present, cluster: ClusterSpec, live: Mapping[str, int]) -> list[Difference]:
-    """Return a difference for each virtual cluster that has unended jobs and is not in the
-    file. None can be applied."""
+    """Return a difference for each virtual cluster that has unended jobs and is not in the file. No
+    such difference can be applied.
+    """
     return [
         Difference(
             (f"virtual cluster {vc}: in the log with {count(live[vc], 'job')}, not in the file",),
@@ -271,9 +273,10 @@ def _gone(present: Present, cluster: ClusterSpec, live: Mapping[str, int]) -> li
 
 
 def _nodes(present: Present, cluster: ClusterSpec, names: tuple[str, ...]) -> list[Difference]:
-    """Return the differences in nodes: those that come, change and go. Named nodes are compared
-    by name. Each other node of the file is matched with any of the log's, the most alike
-    first."""
+    """Return the differences in nodes: those to be added, changed and removed. Nodes with a name in
+    the file are compared by name. Each other node of the file is matched with a node of the log,
+    the most similar first.
+    """
     file = list(zip(cluster.nodes(), names_of(cluster, names), strict=True))
     log = {record.name: record for record in present.nodes.records.values()}
     taken = log.keys() | {name for _, name in file}

@@ -1,6 +1,4 @@
-"""Puts a backup in the place of a damaged database. Backup and database are checked before and
-after.
-"""
+"""Puts a backup in the place of a damaged database. The backup is checked before."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ HOUR_S, DAY_S = 3600.0, 86_400.0
 
 
 def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
-    """Delete rows that are older than `keep_s` seconds. Return how many were deleted.
+    """Delete idempotency keys, questions, claims and dead tokens that are older than `keep_s`
+    seconds. Return how many rows were deleted.
 
     Args:
         now: time of day, seconds since the epoch.
@@ -42,8 +43,8 @@ def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
 def keep_pruning(
     database: str, keep_days: float, archive_days: float, stopping: Callable[[float], bool]
 ) -> None:
-    """Once an hour, delete rows older than `keep_days`, and archive bodies of the log older than
-    `archive_days` (0: none), until stopped.
+    """Once an hour, delete rows (see `prune`) older than `keep_days`, and archive bodies of the log
+    older than `archive_days` (0: none), until stopped.
 
     Args:
         stopping: waits for so many seconds at most; returns True to stop.

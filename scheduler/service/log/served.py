@@ -66,7 +66,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """The figures of all bundles of a service in one week.
+    """The figures of all bundles of models of a service in one week.
 
     Attributes:
         number: number of the week since the epoch; it began at `number * WEEK_S`.
@@ -140,8 +140,9 @@ def _served(digest: str, decided: int, misses: Sequence[tuple[str, float]]) -> S
 
 
 def _scores(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str, float]]:
-    """Return the bundle's digest and the value of each job's first score, by job ID. The value
-    is ln(1 + predicted seconds). Jobs without a score are left out."""
+    """Return the digest of the bundle of models and the value of each job's first score, by job ID.
+    The value is ln(1 + predicted seconds). Jobs without a score are left out.
+    """
     found: dict[str, tuple[str, float]] = {}
     for table in (decisions, events):
         scored = (

@@ -275,8 +275,9 @@ class StateCheckpoints:
         return {**values, "estimator": estimator}
 
     def _restored(self, values: dict[str, Any], header: Event) -> State:
-        """Return the state that a file holds. `values`: its content by name; `header`: the
-        log's first event."""
+        """Return the state that a snapshot file holds. `values`: the file's content by name;
+        `header`: the log's first event.
+        """
         state = State(self._bundles)
         state.note(header)
         present, estimator = state.present, values["estimator"]
@@ -288,7 +289,7 @@ class StateCheckpoints:
 
 
 def core_of(present: Present, estimator: LiveEstimator, memory: CoreMemory) -> Core:
-    """Return a core restored from the memory of another."""
+    """Return a new core that continues from the memory of another."""
     policy = present.policy_for(present.nodes.spec())
     core = assemble(present.spec, estimator, policy=policy)
     core.keeps_receipts = True
@@ -297,7 +298,7 @@ def core_of(present: Present, estimator: LiveEstimator, memory: CoreMemory) -> C
 
 
 def _recorded(state: State) -> dict[str, Any]:
-    """Return what a state knows from the log, by name, as it is written to a file."""
+    """Return what is written to a snapshot file of a state, by name."""
     estimator = state.core.estimator
     assert isinstance(estimator, LiveEstimator)
     return {
@@ -311,8 +312,9 @@ def _recorded(state: State) -> dict[str, Any]:
 
 
 def _named(state: State) -> Callable[[Any], str | None]:
-    """Return a function that names the objects which are not written to a file: it returns a
-    bundle's digest, and None for any other object."""
+    """Return a function that gives names to objects which are not written to a file: the digest for
+    a bundle of models, and None for any other object.
+    """
 
     def name(value: Any) -> str | None:
         return value.digest if isinstance(value, Bundle) else None

@@ -34,11 +34,11 @@ class HeadError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tampered:
-    """A row whose content differs from the one that the hash chain covers.
+    """A row that is not as it was written: altered, missing or not covered by the hash chain.
 
     Attributes:
         table, row: the row's table and key.
-        link: number of the chain's link that covers it; 0: none.
+        link: number of the chain's link that covers the row; 0: none.
         what: the difference in words.
     """
 
@@ -48,7 +48,7 @@ class Tampered:
     link: int = 0
 
     def sentence(self) -> str:
-        """Return what is wrong, in words, for a person."""
+        """Return what is wrong with the row, in words, for a person."""
         link = f" (link {self.link} of the chain)" if self.link else ""
         return f"{self.table} {self.row}: {self.what}{link}"
 
@@ -232,7 +232,9 @@ class Verified:
 
 
 class _InOrder:
-    """A table whose rows are written once, read along with the chain."""
+    """A table with rows that are written once, which are compared in the order of the chain's
+    links.
+    """
 
     def __init__(self, verified: Verified, table: Table):
         self.verified, self.table = verified, table
@@ -268,11 +270,11 @@ def _upto(first: int, last: int) -> str:
 
 
 def damage(connection: Connection) -> tuple[list[str], str]:
-    """Return a line for each thing that the database finds wrong with its own pages and
-    indexes, and the name of the check.
+    """Return a line for each thing that the database finds wrong with its own pages and indexes,
+    and the name of the check.
 
-    PostgreSQL has pg_amcheck's functions where the extension amcheck is installed; else its page
-    checksums, if the cluster has them, are checked as the audit reads every row.
+    On PostgreSQL, functions of the extension amcheck are used where it is installed. Otherwise the
+    server's page checksums are used, if it has them: they are checked as the audit reads every row.
     """
     if connection.dialect.name == "sqlite":
         rows = connection.exec_driver_sql("PRAGMA integrity_check").scalars()

@@ -46,7 +46,7 @@ class Silent:
             yield "slurmdbd", f"does not answer: limits, accounts and shares are of {shown}"
 
     def sentences(self, now: float) -> list[str]:
-        """Return sentences on what does not answer."""
+        """Return a sentence for each part of Slurm that does not answer."""
         return [f"{who[:1].upper()}{who[1:]} {what}." for who, what in self.checks(now)]
 
 

@@ -72,7 +72,9 @@ def preview_of_group(request: Request, viewer: Asking, which: Alike, do: Word = 
 
 @router.post("/group/act")
 def act_on_group(request: Request, viewer: Asking) -> Response:
-    """Do an action to the jobs that were previewed, and show the board again."""
+    """Do an action (form field `do`) to the jobs that were previewed (`jobs`), and show the front
+    page again.
+    """
     view: VisibleQueries = request.app.state.reads.seen_by(viewer)
     given = form(request, lists=("jobs",))
     _many(request, view, given.get("do", ""), given.get("jobs", "").split(), preview=False)

@@ -45,7 +45,7 @@ def asked(job: JobRow) -> list[tuple[str, str]]:
 
 
 def differences(job: JobRow, changes: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return label, present value and new value of each change."""
+    """Return (label, present value, new value) for each field of a job that changes, in words."""
     return [
         (one.ask.label, shown(one, getattr(job, name)), shown(one, changes[name]))
         for name, one in CHANGEABLE.items()
@@ -117,7 +117,7 @@ class Input:
         return str(value / HOUR_S) if self.of.ask.unit == "s" else str(value)
 
     def read(self, text: str) -> Any:
-        """Return the text of a form field as a value of a request. Times are converted to seconds.
+        """Return the text of this input as a value for a request. Times are converted to seconds.
         The request checks the value later.
         """
         if self.of.ask.unit != "s":

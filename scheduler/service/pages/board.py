@@ -312,15 +312,15 @@ def _queues(
 
 
 def _runs(entries: Sequence[QueueEntry]) -> list[list[QueueEntry]]:
-    """Return a queue cut into runs of neighbours: jobs of the viewer's, jobs of others, and so on
-    in turn.
+    """Return a queue cut into runs of neighbouring places: jobs of the viewer's, then jobs of
+    others, and so on in turn.
     """
     return [list(run) for _, run in groupby(entries, lambda e: e.job is not None)]
 
 
 def _first(runs: Sequence[list[QueueEntry]], rows: int) -> list[list[QueueEntry]]:
-    """Return the first runs of a queue that fill `rows` rows: each of the viewer's jobs takes one
-    row, and each run of others' jobs takes one.
+    """Return the first runs (neighbouring places of one kind, see `_runs`) of a queue that fill
+    `rows` rows. Each of the viewer's jobs takes one row, and each run of others' jobs takes one.
     """
     found = list[list[QueueEntry]]()
     for run in runs:
@@ -332,5 +332,5 @@ def _first(runs: Sequence[list[QueueEntry]], rows: int) -> list[list[QueueEntry]
 
 
 def others(n: int) -> str:
-    """Return in words how many jobs of others are in a queue."""
+    """Return in words how many jobs of other users are in a queue. `n`: their number."""
     return count(n, "job") + (" of another user" if n == 1 else " of other users")

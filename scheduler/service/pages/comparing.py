@@ -49,7 +49,9 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @router.get("/models/compare")
 def compare(request: Request, viewer: Operator, one: Word = "", other: Word = "") -> Response:
-    """Show the figures of each of the models week by week, and two of them on the same jobs."""
+    """Show the figures of all models week by week, and compare two of them on the same jobs. `one`,
+    `other`: digests of these two; "": the latest.
+    """
     settings: Settings = request.app.state.settings
     store: Store = request.app.state.store
     proposed = {p.proposed.digest: p for p in Proposals(settings.state_dir).each() if not p.back}
@@ -145,7 +147,9 @@ def _on_the_same_jobs(
 
 
 def _copy(settings: Settings, digest: str) -> Bundle:
-    """Return the kept copy of a bundle that was in use. Raise BundleError where there is none."""
+    """Return the kept copy of a bundle of models that was in use. Raise BundleError where there is
+    none.
+    """
     if not DIGEST.fullmatch(digest):
         raise BundleError("There are no such models.")
     return Bundle.load(settings.state_dir / "bundles" / digest)

@@ -205,8 +205,8 @@ class Movement:
 def scored_of(
     connection: Connection, owner: str, since: float, until: float = math.inf
 ) -> list[Scored]:
-    """Return the first scores of a user's jobs that were submitted from `since` until before
-    `until`, at most `MOST`, the latest first.
+    """Return the first score of each of a user's jobs that were submitted from `since` until before
+    `until` (seconds since the epoch), at most `MOST`, the latest first.
     """
     found: dict[str, Scored] = {}
     submitted = jobs.c.submitted_at >= since, jobs.c.submitted_at < until

@@ -44,10 +44,11 @@ FILE = "edits.yaml"
 
 @router.get("/models/edit")
 def try_edit(request: Request, viewer: Operator) -> Response:
-    """Show the form for a change of a shape function; with a change, also what it would do.
+    """Show the form for a change of a shape function; for a change that is filled in, also its
+    effect.
 
-    With `replay`, also which starts of last week it moves: that takes a while, and no other site
-    may ask for it.
+    With `replay`, also show which starts of last week the change moves. That takes a while, so no
+    other site may make a visitor's browser ask for it.
     """
     given = request.query_params
     if given.get("replay"):
@@ -58,7 +59,9 @@ def try_edit(request: Request, viewer: Operator) -> Response:
 
 @router.post("/models/edit")
 def save_edit(request: Request, viewer: Operator) -> Response:
-    """Save a change (the fields of `Asked`) with who made it, and show the form again."""
+    """Save a change of a shape function (form fields: those of `Asked`) with the name of who made
+    it, and show the form again.
+    """
     fields = form(request, lists=("points",))
     settings: Settings = request.app.state.settings
     try:
@@ -89,8 +92,8 @@ def changed_in_use(
 def _asked(
     fields: Mapping[str, str], model: AdditiveModel | None = None, parts: Sequence[str] = ()
 ) -> Asked:
-    """Return the change that a form's fields ask for. For a shape drawn by hand, it holds only the
-    `parts` that were moved.
+    """Return the change of a shape function that a form's fields ask for. For a shape drawn by
+    hand, the change holds only the `parts` that were moved.
     """
     asked = Asked(**{name: fields.get(name, "").strip() for name in FIELDS})
     if model is None or asked.kind != "draw" or fields.get("of") != asked.feature:

@@ -32,8 +32,9 @@ MOST_BUCKETS = 60
 
 
 def since(period: str, now: float) -> float:
-    """Return the first moment of a period, seconds since the epoch. An unknown period counts as
-    a week."""
+    """Return the first moment of a period that ends now (such as "week"), in seconds since the
+    epoch. An unknown period counts as a week.
+    """
     length = {name: s for name, _, s in PERIODS}.get(period, 7 * DAY_S)
     return now - length if length else 0.0
 
@@ -121,7 +122,9 @@ LEAST = ("util", "time")  # what the users who used the least of come first by
 
 
 def _used(portion: Portion, of: str) -> float:
-    """Return the share that a user's jobs used of what they asked for; inf where it is unknown."""
+    """Return the share that a user's jobs used of what they asked for; inf where it is unknown.
+    `of`: "util" or "time".
+    """
     share = None if portion.used is None else getattr(portion.used, of)
     return inf if share is None else float(share)
 

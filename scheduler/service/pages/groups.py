@@ -33,7 +33,9 @@ class GroupPage:
 
 
 def group_page(queries: PageQueries, which: Mapping[str, str | int], first: int) -> GroupPage:
-    """Return one page of a group; `which`: what its jobs have in common (`queries.groups`)."""
+    """Return one page of a group of similar jobs. `which`: what its jobs have in common
+    (`queries.groups`); `first`: place of the first job to show.
+    """
     groups, same = queries.groups(**which), queries.members(**which)
     first = min(max(first, 0), len(same))
     ids = same[first : first + ROWS]

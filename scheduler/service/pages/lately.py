@@ -1,4 +1,4 @@
-"""Figures over very many rows, cached for a moment, so that frequent readers do not count them each
+"""A cache for figures over very many rows, so that frequent readers do not have them counted each
 time.
 """
 

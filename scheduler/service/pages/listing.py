@@ -60,7 +60,9 @@ class Wanted:
         return name if name in _KEYS else "job_id"
 
     def address(self, **other: object) -> str:
-        """Return the query string for these choices, with the given ones changed."""
+        """Return the query string for these choices, with the choices in `other` in place of the
+        present ones.
+        """
         asked = {name: getattr(self, name) for name in Wanted.__slots__} | other
         kept = {name: value for name, value in asked.items() if value}
         if kept.get("sort") == "job_id":
@@ -139,8 +141,8 @@ _CHOICES = "owner", "account", "partition"
 
 
 def chosen(view: PageQueries, wanted: Wanted) -> list[str]:
-    """Return the IDs of all matching jobs, in order. A job that has ended is found by its whole ID,
-    with GPUs or without.
+    """Return the IDs of all jobs that match the choices, in order. A job that has ended is found
+    only by its whole ID, whether it asks for GPUs or not.
     """
     word, asked = wanted.find.casefold(), {name: getattr(wanted, name) for name in _CHOICES}
     keys = view.keys(wanted.by, gpus=not wanted.without, phase=wanted.state, **asked)
@@ -264,8 +266,9 @@ def _waiting_since(now: float, waits: Sequence[Own]) -> str:
 
 
 def as_csv(rows: Iterable[Listed]) -> str:
-    """Return a table as CSV for a spreadsheet; times are ISO 8601, UTC. A cell that a
-    spreadsheet would take for a formula is made plain text."""
+    """Return a table as CSV for a spreadsheet; times are ISO 8601, UTC. A cell that a spreadsheet
+    would read as a formula is made plain text.
+    """
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([heading for _, heading in COLUMNS])

@@ -37,7 +37,8 @@ def nodes(
     """List the nodes: what each has, whether it is open, and who drained it, when and why.
 
     Args:
-        find: part of a node's name, virtual cluster or GPU type. state: only open or drained nodes.
+        find: part of a node's name, virtual cluster or GPU type.
+        state: show only open or only drained nodes.
     """
     changes = viewer.role is Role.OPERATOR and not request.app.state.settings.follows
 
@@ -76,14 +77,15 @@ async def preview(
 
 @router.post("/nodes/change")
 async def change(request: Request, viewer: Operator) -> Response:
-    """Drain or open nodes (`node`: names with commas, `open`: 1 or "", `reason`), and show the
-    nodes again; or show what is wrong."""
+    """Drain or open nodes (form fields `node`: names with commas, `open`: 1 or "", `reason`), and
+    show the nodes again; or show what is wrong.
+    """
     return await _answer(request, viewer, form(request, lists=("node",)), preview=False)
 
 
 @router.get("/settings")
 def settings(request: Request, viewer: Asking) -> Response:
-    """Show the settings of the policy to operators; they may name users."""
+    """Show the settings of the policy. Only operators see them, because they may name users."""
     if viewer.role is not Role.OPERATOR:
         what = "Only operators see the settings: they may name users."
         return show(

@@ -26,14 +26,17 @@ SHOWN = 20  # the latest
 
 @router.get("/models/proposals")
 def proposals(request: Request, viewer: Operator) -> Response:
-    """Show what was proposed, how it compares with the champion, and what became of it."""
+    """Show what operators proposed, how it compares with the champion (the models in use), and what
+    became of it.
+    """
     return _page(request, viewer)
 
 
 @router.post("/models/proposals")
 def propose(request: Request, viewer: Operator) -> Response:
-    """Propose the models in use with a shape changed (the fields of `Asked`), and show the
-    proposals."""
+    """Propose the models in use with one shape function changed (form fields: those of `Asked`),
+    and show the proposals.
+    """
     fields = form(request, lists=("points",))
     now = request.app.state.changes.now()
     today = datetime.fromtimestamp(now, UTC).date()
@@ -70,8 +73,9 @@ def promote(request: Request, viewer: Operator) -> Response:
 
 @router.post("/models/proposals/back")
 def go_back(request: Request, viewer: Operator) -> Response:
-    """Ask for the former champion to come back, and show the proposals. `why`: the reason that
-    is kept."""
+    """Ask for the former champion (the models in use before) to come back, and show the proposals.
+    Form field `why`: the reason, which is kept.
+    """
     why = form(request).get("why", "")
     try:
         _check_judges(request)

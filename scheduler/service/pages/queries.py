@@ -114,8 +114,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An ended job without a name. Times are seconds. `user` and `account` are "" unless the viewer
-    may see the owner. `account` is also "" where it was not asked for, or there is no Slurm.
+    """An ended job, without its name. Times are seconds. `user` and `account` are "" unless the
+    viewer may see the owner. `account` is also "" where it was not asked for, or there is no Slurm.
     """
 
     vc: str
@@ -195,8 +195,9 @@ class PageQueries(VisibleQueries):
         return silent(self._store).sentences(self._store.clock.now())
 
     def not_modelled(self) -> list[str]:
-        """Return what the policy `slurm` leaves out of its copy of this Slurm, could not read, or
-        withdrew, a line each. Only operators see it.
+        """Return, a line each, what the policy `slurm` leaves out of its copy of this Slurm, what
+        could not be read, and which kinds of claims (predictions shown to people) it no longer
+        makes. Only operators see these lines.
         """
         if not self.viewer.sees_all:
             return []
@@ -215,7 +216,9 @@ class PageQueries(VisibleQueries):
         return self._job_rows(self._all(query.order_by(jobs.c.started_at, jobs.c.submitted_seq)))
 
     def holding(self, nodes: Collection[int]) -> list[Holding]:
-        """Return the jobs on GPUs of some nodes, in the order they started."""
+        """Return the jobs that hold GPUs of the nodes with these numbers, in the order they
+        started.
+        """
         names = ("job_id", "owner", "name", "nodes", "phase", "started_at", "estimate_s")
         latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")
         query = (
@@ -297,8 +300,8 @@ class PageQueries(VisibleQueries):
             return list(connection.execute(query).all())
 
     def unqueued(self) -> list[JobRow]:
-        """Return the viewer's jobs that are in no queue: not evaluated, to be profiled first, or
-        held.
+        """Return the viewer's jobs that are not over and in no queue: not evaluated yet, to be
+        profiled first, or held.
         """
         query = select(jobs).where(jobs.c.phase.in_((Phase.SUBMITTED, Phase.HELD)), self._mine())
         return self._job_rows(self._all(query.order_by(jobs.c.submitted_seq).limit(200)))
@@ -454,8 +457,8 @@ class PageQueries(VisibleQueries):
         return {(vc, phase): (n, at) for vc, phase, n, at in rows}
 
     def inputs(self, digest: str, limit: int = 2000) -> list[tuple[str, ...]]:
-        """Return the feature values behind the latest scores of a bundle, as a tuple of texts for
-        each job. No job is named: the values are only counted.
+        """Return the feature values behind the latest scores of a bundle of models, as a tuple of
+        texts for each job. No job is named: the values are only counted.
         """
         scored = select(decisions.c.seq, decisions.c.job_id, decisions.c.body).where(
             decisions.c.action == "enqueue"

@@ -96,8 +96,8 @@ class Frame:
 
 @cache
 def environment() -> Environment:
-    """Return the environment of this package's templates. Everything is escaped; an undefined name
-    is an error.
+    """Return the template environment of this package. All values are escaped, and an undefined
+    name is an error.
     """
     env = Environment(
         loader=PackageLoader("scheduler.service.pages"),

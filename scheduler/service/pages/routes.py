@@ -151,8 +151,9 @@ Chosen = Annotated[Wanted, Depends(_wanted)]
 
 @router.get("/list")
 def list_jobs(request: Request, viewer: Asking, wanted: Chosen, first: int = 0) -> Response:
-    """Show every unended job in a table. The query of the address says what is searched for,
-    and how it is filtered and sorted."""
+    """Show every unended job in a table. The address's query holds the search, the filters and the
+    sorting.
+    """
     return show(
         request,
         viewer,
@@ -179,7 +180,9 @@ def list_as_csv(request: Request, viewer: Asking, wanted: Chosen) -> Response:
 
 @router.get("/causes")
 async def why_they_wait(request: Request, viewer: Asking) -> Response:
-    """Show waiting jobs by cause, what would free most of them, and the viewer's fair share."""
+    """Show waiting jobs by cause, the jobs whose end would free most of them, and the viewer's fair
+    share.
+    """
     share = sentences(await shares_of(request, viewer))
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
@@ -237,7 +240,9 @@ def _usage(request: Request, job: JobRow) -> Sequence[Chart]:
 
 @router.get("/jobs/{job_id}/tail")
 def tail_of(request: Request, viewer: Asking, job_id: str) -> Response:
-    """Show the end of what a job has written. Its page fetches it again while the job runs."""
+    """Show the end of what a job has written. The job's page fetches this again while the job
+    runs.
+    """
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         found = queries.job(job_id)
@@ -248,7 +253,7 @@ def tail_of(request: Request, viewer: Asking, job_id: str) -> Response:
 
 @router.get("/jobs/{job_id}/ask")
 async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
-    """Show what would let a waiting job start sooner, as in the API."""
+    """Show what would let a waiting job start sooner, with the analysis of the API."""
     view = request.app.state.reads.seen_by(viewer)
     analysis, why_not = None, ""
     try:
@@ -314,7 +319,7 @@ async def histories_of(request: Request, viewer: Asking, job_id: str) -> Respons
 
 def _terms(queries: PageQueries, job_id: str) -> list[Chart]:
     """Return charts of the terms of a job's last score, with the job's own value marked in each; []
-    where the bundle that made the score is no longer in use.
+    where the models that made the score are no longer in use.
     """
     bundle, events = bundle_in_use(queries.bundle()), page_of(queries, job_id).drawn.story.events
     score = next((e.decision.score for e in reversed(events) if e.decision.score), None)
@@ -470,8 +475,8 @@ def static(request: Request, name: str) -> Response:
 
 
 async def _room(request: Request, viewer: Asking) -> Tail:
-    """Return the `Tail` that follows the log, where one more listener fits. Raise Problem (503)
-    where too many listen.
+    """Return the `Tail` that follows the log for live pages. Raise Problem (503) where it has too
+    many listeners already.
     """
     state = request.app.state
     if not hasattr(state, "tail"):
@@ -495,8 +500,9 @@ async def live(
     job: str = "",
     tail: Tail = Depends(_room),  # noqa: B008
 ) -> AsyncIterator[ServerSentEvent]:
-    """Yield what changed as server-sent events; `id` is the `seq` of an event of the log. End
-    when the viewer's rights have changed."""
+    """Yield which topics (such as "job") changed, as server-sent events; the `id` of each is the
+    `seq` of an event of the log. End when the viewer's rights have changed.
+    """
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isdecimal() and len(last) < 19 else max(after, 0)
     seen = bool(job) and await run_in_threadpool(_may_see, request, viewer, job)
@@ -599,7 +605,7 @@ def _base(request: Request) -> str:
 
 
 def _again(request: Request) -> str:
-    """Return the path and query of this page, for fetching parts of it again."""
+    """Return the path and query of the present page, for fetching parts of it again."""
     query = f"?{request.url.query}" if request.url.query else ""
     return quote(_base(request) + request.url.path, safe="/") + query
 

@@ -70,7 +70,7 @@ def links(request: Request, viewer: Asking) -> Response:
 
 @router.post("/links")
 def revoke(request: Request, viewer: Asking) -> Response:
-    """Revoke a link (`id`), and show the links that are left."""
+    """Revoke a shared link (form field `id`), and show the links that are left."""
     try:
         api.end(request, viewer, form(request).get("id", ""))
     except Problem as problem:

@@ -182,9 +182,9 @@ def _predicted(found: Belief | None, score: Breakdown | None) -> str:
 
 
 def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:
-    """Return the progress of a running job in percent, with a text. It extends the last progress
-    report to the present at the reported speed. Return None for a job that does not run or has no
-    report.
+    """Return the progress of a running job in percent, with a text. The last progress report is
+    continued to the present at the reported speed. Return None for a job that does not run or has
+    no report.
     """
     if job.phase != Phase.RUNNING or job.started_at is None:
         return None
@@ -215,8 +215,8 @@ def _slurm(job: JobRow, now: float) -> list[tuple[str, str]]:
 
 
 def _timeline(queries: PageQueries, job: JobRow, now: float) -> Timeline | None:
-    """Return the timeline of the job's virtual cluster, with the job's planned slot if it waits;
-    None where the job has ended.
+    """Return the timeline of the job's virtual cluster, with the job's planned slot (its forecast
+    time on GPUs) if it waits; None where the job has ended.
     """
     if job.ended_at is not None:
         return None

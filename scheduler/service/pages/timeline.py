@@ -155,8 +155,9 @@ class _Scale:
 
 
 def _span(held: Sequence[Holding], slots: Sequence[JobRow], now: float) -> float:
-    """Return how many seconds to draw: until nearly all jobs have ended, and far enough to show
-    the slots."""
+    """Return how many seconds the drawing covers: until nearly all running jobs should have ended,
+    and far enough to show the slots of waiting jobs.
+    """
     ends = sorted(one.end_p50 - now for one in held if one.end_p50 is not None)
     span = max(SHORTEST_S, 1.2 * ends[(9 * (len(ends) - 1)) // 10] if ends else 0.0)
     if not slots:

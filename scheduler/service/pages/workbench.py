@@ -46,7 +46,7 @@ ROOM = 1.5  # above and below a shape that is drawn
 
 
 class NoEdit(ValueError):
-    """Raised where the change asked for cannot be made. The text is a sentence for people."""
+    """Raised where a change of a shape cannot be made. The text is a sentence for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,8 +319,9 @@ class Drawing:
 
 
 def drawing(model: AdditiveModel, asked: Asked) -> Drawing:
-    """Return the curve of the chosen feature as parts that can be dragged. Return no parts if the
-    feature is not continuous. With more than `MOST_PARTS`, the most similar neighbours are joined.
+    """Return the shape function of the chosen feature as parts that can be dragged. Return no parts
+    if the feature is not continuous. With more than `MOST_PARTS` parts, the most similar neighbours
+    are joined.
     """
     place, term, axis = editable(model).get(asked.feature, (None, None, None))
     if place is None or term is None or axis is None:
@@ -373,8 +374,9 @@ def isotonic(values: Floats, weights: Floats, direction: int) -> Floats:
 def groups_of(
     model: AdditiveModel, rows: Sequence[Sequence[Value]], errors: Floats
 ) -> Sequence[Group]:
-    """Return the errors of two models over all rows, and over groups by the number of GPUs.
-    `errors`: an array (2, rows), before and after."""
+    """Return the mean errors of two models over all rows, and over groups by the number of GPUs.
+    `errors`: an array of shape (2, rows), with the errors before and after a change.
+    """
     names = [spec.name for spec in model.features]
     all_of = np.ones(len(rows), dtype=bool)
     found = [("all jobs", all_of)]
@@ -406,8 +408,9 @@ def row_of(model: AdditiveModel, inputs: Sequence[str]) -> list[Value]:
 
 
 def _within(axis: Axis, start: float | None, to: float | None) -> NDArray[np.bool_]:
-    """Return which bins overlap [start, to), as an array of truth values; None: no end. The bin
-    of missing values never does."""
+    """Return which bins of an axis overlap the region from `start` to before `to`, as an array of
+    truth values; None: no end. The bin of missing values is never in it.
+    """
     low, high = np.array([-math.inf, *axis.cuts]), np.array([*axis.cuts, math.inf])
     inside = (high > (-math.inf if start is None else start)) & (
         low < (math.inf if to is None else to)

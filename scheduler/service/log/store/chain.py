@@ -53,7 +53,9 @@ Entry = tuple[str, str, str | None]  # table, key, digest
 
 
 class Link(NamedTuple):
-    """One transaction; `content` is the canonical JSON of its entries."""
+    """One link of the chain, for one transaction. `content`: the canonical JSON of its entries;
+    `head`: the digest of the chain up to and with this link.
+    """
 
     seq: int
     content: str
@@ -61,13 +63,13 @@ class Link(NamedTuple):
 
 
 def key_of(table: Table, row: Row) -> str:
-    """Return the key of a row within its table."""
+    """Return the primary key of a row of a table, as text."""
     return "/".join(str(row[column.name]) for column in table.primary_key)
 
 
 def digest_of(table: Table, row: Row) -> str:
-    """Return the digest of a row's columns. A column that holds nothing counts as absent, so that
-    columns can be added.
+    """Return the digest of a row's columns. Columns that are NULL are left out, so that columns can
+    be added to a table later.
     """
     floats = _FLOATS[table.name]
     shown = {
@@ -142,7 +144,7 @@ def take_out(connection: Connection, table: Table, where: ColumnElement[bool]) -
 
 
 def gone(connection: Connection, table: Table, keys: Sequence[str]) -> None:
-    """Record in the hash chain that rows were deleted, if it covers them."""
+    """Record in the hash chain that rows were deleted, where the chain or a seal covers them."""
     if table in SEALED:
         unseal(connection, table, keys)
     if table in CHAINED:
@@ -174,8 +176,8 @@ def add_link(connection: Connection) -> None:
 
 
 def forget(connection: Connection) -> None:
-    """Forget the pending chain entries of a transaction. Called after it has ended, successfully or
-    not.
+    """Drop the entries that a transaction has collected for the chain. Called after the transaction
+    has ended, successfully or not.
     """
     connection.info.pop("chain", None)
 

@@ -68,8 +68,8 @@ _CLUSTER = (
 
 
 def keep(connection: Connection, made: Iterable[Claim], seq: int) -> None:
-    """Store claims that were made after event `seq`. A repeated offer replaces the former one; of
-    other claims the first about a job stays.
+    """Store claims (predictions shown to people) that were made after event `seq`. A repeated offer
+    replaces the former one; of other claims the first about a job stays.
     """
     made = list(made)
     for i in range(0, len(made), AT_ONCE):
@@ -103,8 +103,8 @@ def _keep_some(connection: Connection, made: Sequence[Claim], seq: int) -> None:
 
 
 def _stand(connection: Connection, job_ids: Collection[str]) -> set[tuple[str, str, str]]:
-    """Return which claims are stored about some jobs, as (job ID, kind, change). One query serves
-    all jobs.
+    """Return which claims (predictions shown to people) are stored about some jobs, as (job ID,
+    kind, change). One query serves all jobs.
     """
     if not job_ids:
         return set()
@@ -114,8 +114,8 @@ def _stand(connection: Connection, job_ids: Collection[str]) -> set[tuple[str, s
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Delete claims made before a time, and all but the latest `MOST`. Return the number of deleted
-    claims.
+    """Delete claims (predictions shown to people) that were made before the time `before`, and all
+    but the latest `MOST`. Return the number of deleted claims.
     """
     last = connection.execute(select(func.max(claims.c.id))).scalar() or 0
     old = or_(claims.c.made_at < before, claims.c.id <= last - MOST)
@@ -123,8 +123,8 @@ def prune(connection: Connection, before: float) -> int:
 
 
 def void(connection: Connection, job_ids: Collection[str]) -> None:
-    """Delete the claims about jobs that were changed and are not judged yet, except offers that
-    were taken up.
+    """Delete the claims (predictions shown to people) about jobs that have been changed since.
+    Claims with a verdict stay, and so do offers that the owner has taken up.
     """
     left = and_(claims.c.judged_at.is_(None), claims.c.taken_at.is_(None))
     for job_id in job_ids:
@@ -132,8 +132,8 @@ def void(connection: Connection, job_ids: Collection[str]) -> None:
 
 
 def refute(connection: Connection, kind: Kind, job_ids: Collection[str], now: float) -> None:
-    """Mark claims of a kind about some jobs that are not judged yet as untrue. Called when
-    something contradicts them before they are due.
+    """Mark the claims (predictions shown to people) of a kind about some jobs as untrue, where they
+    have no verdict yet. Called when something contradicts them before they are due.
     """
     for job_id in job_ids:
         this = and_(claims.c.job_id == job_id, claims.c.kind == kind.value)
@@ -142,7 +142,9 @@ def refute(connection: Connection, kind: Kind, job_ids: Collection[str], now: fl
 
 
 def forget_open(connection: Connection) -> None:
-    """Delete all claims that are not judged. Called when the times of the log were corrected."""
+    """Delete all claims (predictions shown to people) that have no verdict yet. Called when the
+    times of the log were corrected.
+    """
     connection.execute(delete(claims).where(claims.c.judged_at.is_(None)))
 
 
@@ -151,8 +153,8 @@ def forget_open(connection: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on the claim with the number `claim`. Its columns are to be set to `values`;
-    None: its row is to be deleted, because it cannot be judged any more.
+    """The verdict on a claim (prediction shown to people). `claim`: number of its row; `values`:
+    columns to be set; None: the row is to be deleted, because the claim cannot be judged any more.
     """
 
     claim: int
@@ -160,10 +162,11 @@ class Verdict:
 
 
 def judged(connection: Connection, now: float) -> list[Verdict]:
-    """Return the verdicts on claims that can be given at `now`; all other claims stay open. Of many
-    open claims, only a part chosen by chance is examined in one call.
+    """Return the verdicts on claims (predictions shown to people) that can be given at `now`; all
+    other claims stay open. Of many open claims, only a part chosen by chance is examined in one
+    call.
 
-    A claim about an unknown job stays open for `VALID_S` seconds, then it is to be deleted.
+    A claim about an unknown job stays open for `VALID_S` seconds; then its verdict is to delete it.
     """
     lies_open = and_(  # of a job that waits on, as was claimed, there may be many for long
         claims.c.kind == Kind.NEVER.value,
@@ -202,7 +205,7 @@ def judged(connection: Connection, now: float) -> list[Verdict]:
 
 
 def apply(connection: Connection, verdicts: Sequence[Verdict]) -> None:
-    """Write verdicts to the table of claims."""
+    """Write verdicts to the table of claims (predictions shown to people)."""
     for one in verdicts:
         this = claims.c.id == one.claim
         if one.values is None:
@@ -212,8 +215,8 @@ def apply(connection: Connection, verdicts: Sequence[Verdict]) -> None:
 
 
 def taken(connection: Connection, job_id: str, change: str, at: float) -> None:
-    """Note that the owner of a followed job has made a change that was offered. `change`: canonical
-    JSON of the change; `at`: when, seconds since the epoch.
+    """Note that the owner of a followed job (one in Slurm) has made a change that was offered.
+    `change`: canonical JSON of the change; `at`: when, seconds since the epoch.
     """
     of = and_(
         claims.c.job_id == job_id,
@@ -276,8 +279,9 @@ def _as_asked(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Return the columns with the verdict on a claim: whether it came true, and when it was judged.
-    Return {} if it is still open, and None if it can never be judged.
+    """Return the columns with the verdict on a claim (prediction shown to people): whether it came
+    true, and when it was judged. Return {} if the claim is still open, and None if it can never be
+    judged.
     """
     kind, over = Kind(row.kind), Phase(job.phase).over
     if kind is Kind.NEVER:
@@ -297,9 +301,10 @@ def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -
 
 
 def _by(due: float, came: float | None, now: float, *, over: bool) -> Values | None:
-    """Return the columns with the verdict on something that was to happen by `due`, and
-    happened at `came` (None: not yet). Return {} where it is still open, and None where the job
-    is over without it."""
+    """Return the columns with the verdict on a claim that something happens by `due`, given the
+    time `came` at which it happened (None: not yet). Return {} where that is still open, and None
+    where the job has ended (`over`) without it.
+    """
     if came is not None:
         return {"judged_at": now, "held": came <= due, "came": came}
     if over:
@@ -308,9 +313,10 @@ def _by(due: float, came: float | None, now: float, *, over: bool) -> Values | N
 
 
 def _never(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Return the columns with the verdict on a claim that a job would not start: it holds where
-    the job has not by its end, or by `due`. Return {} where it is open, and None where the job
-    or the cluster changed since."""
+    """Return the columns with the verdict on a claim that a job will not start. The claim is true
+    if the job has not started by the time the job ends or the claim is due. Return {} where it is
+    open, and None where the job or the cluster was changed since.
+    """
     late = row.due is not None and now > row.due
     if job.started_at is None and not Phase(job.phase).over and not late:
         return {}
@@ -381,7 +387,7 @@ def _since(
 
 
 def records(connection: Connection, now: float) -> list[Record]:
-    """Return how often claims of each kind came true.
+    """Return how often claims (predictions shown to people) of each kind came true.
 
     Forecasts made at submission are counted from the table of forecasts, other claims from their
     verdicts.
@@ -391,8 +397,8 @@ def records(connection: Connection, now: float) -> list[Record]:
 
 
 def outcomes(connection: Connection) -> list[Record]:
-    """Return one record for each kind of stored claim: how many came true, were judged, and are
-    open.
+    """Return one record for each kind of stored claim (prediction shown to people): how many came
+    true, how many were judged, and how many are open.
     """
     of = claims.c
     counted = select(
@@ -448,7 +454,9 @@ def _first_forecasts(connection: Connection, now: float) -> list[Record]:
 
 
 def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
-    """Return how many claims of a kind came true, and how many were judged."""
+    """Return how many claims (predictions shown to people) of a kind came true, and how many were
+    judged.
+    """
     of = claims.c
     query = select(func.count().filter(of.held.is_(True)), func.count(of.held))
     held, judged = connection.execute(query.where(of.kind == kind.value)).one()
@@ -456,8 +464,8 @@ def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
 
 
 def unfulfilled(connection: Connection, kind: Kind) -> dict[str, float]:
-    """Return the jobs about which claims of a kind have not come true, each with the time of its
-    claim, in seconds since the epoch.
+    """Return the jobs about which claims (predictions shown to people) of a kind have not come
+    true, each with the time of its claim, in seconds since the epoch.
     """
     of = claims.c
     query = select(of.job_id, of.made_at).where(of.kind == kind.value, of.came.is_(None))
@@ -465,8 +473,8 @@ def unfulfilled(connection: Connection, kind: Kind) -> dict[str, float]:
 
 
 def lately(connection: Connection, kind: Kind) -> list[bool]:
-    """Return whether each of the `JUDGED` claims of a kind that were judged last came true, the
-    oldest first.
+    """Return whether each of the claims (predictions shown to people) of a kind came true, for the
+    `JUDGED` that were judged last, the oldest first.
     """
     of = claims.c
     query = select(of.held).where(of.kind == kind.value, of.held.is_not(None))

@@ -19,8 +19,9 @@ WAITS_AGAIN = (Action.WAIT, Action.PREEMPT)
 def write_decisions(
     connection: Connection, made: Sequence[Decision], texts: Sequence[str], event: int
 ) -> None:
-    """Write decisions as rows. `texts`: the canonical JSON of each; `event`: `seq` of the event of
-    their pass. Delete the latest forecasts of jobs that have a new reason to wait.
+    """Write decisions as rows, and delete the latest forecasts of jobs that have a new reason to
+    wait. `texts`: the canonical JSON of each decision; `event`: `seq` of the event of their
+    decision pass.
     """
     rows = [
         {
@@ -45,7 +46,9 @@ def write_decisions(
 
 
 def waiting_again(connection: Connection, job_ids: Collection[str], since: int) -> set[str]:
-    """Return which of some jobs were given a reason to wait after the event `since`."""
+    """Return which of the jobs `job_ids` were given a new reason to wait after the event
+    `since`.
+    """
     of = decisions.c
     again: ColumnElement[bool] = of.action.in_([action.value for action in WAITS_AGAIN])
     query = select(of.job_id).where(of.job_id.in_(job_ids), of.event > since, again)

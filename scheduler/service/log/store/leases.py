@@ -149,8 +149,9 @@ def let_go(connection: Connection, clock: Clock, lease: Lease) -> None:
 
 
 def latest_time(connection: Connection, clock: Clock) -> float:
-    """Return the latest time of day that a holder wrote, seconds since the epoch, advanced by the
-    time since then where it was written on this boot of the host. Return 0 where none was written.
+    """Return the latest time of day that any holder of a lease wrote, in seconds since the epoch.
+    Where it was written on this host since its boot, the time passed since is added. Return 0 where
+    none was written.
     """
     latest = 0.0
     for row in connection.execute(select(leases)):

@@ -21,7 +21,7 @@ _TIMES = ("start", "submitted_at", "now")  # in bodies
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """Events `first` to `last` are dated `by_s` seconds too late."""
+    """A correction: the events `first` to `last` are dated `by_s` seconds too late."""
 
     first: int
     last: int
@@ -60,5 +60,5 @@ class Mends:
         return replace(event, at=event.at - late_s, body={**event.body, **right})
 
     def cover(self, seq: int) -> bool:
-        """Return whether event `seq` lies in a part whose dates were corrected."""
+        """Return whether the times of event `seq` are corrected."""
         return any(mend.first <= seq <= mend.last for mend in self._mends)

@@ -31,7 +31,7 @@ class Payload:
     workdir: str = ""
 
     def row(self, job_id: str, owner: str) -> Columns:
-        """Return the payload as a row of the table."""
+        """Return the payload (command and environment) as a row of the table `payloads`."""
         command, environment = self._texts
         return {
             "job_id": job_id,
@@ -44,7 +44,9 @@ class Payload:
 
     @property
     def bytes(self) -> int:
-        """Return the size of the payload in bytes."""
+        """Return the size of the payload (command, environment and name of the working folder) in
+        bytes.
+        """
         return sum(len(text.encode()) for text in (*self._texts, self.workdir))
 
     @property
@@ -56,7 +58,7 @@ GONE = Payload(("",), {})  # of a job that is over: no backend begins it
 
 
 def payload_of(connection: Connection, job_id: str) -> Payload:
-    """Return the payload of a job, or `GONE` when the job has ended."""
+    """Return the payload (command and environment) of a job, or `GONE` when the job has ended."""
     query = select(payloads.c.command, payloads.c.environment).where(payloads.c.job_id == job_id)
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -65,8 +67,8 @@ def payload_of(connection: Connection, job_id: str) -> Payload:
 
 
 def command_of(connection: Connection, job_id: str) -> tuple[str, ...] | None:
-    """Return the command of a job that has not ended. Return None where it has, or its command is
-    in the log.
+    """Return the command of a job that has not ended, from the table of payloads. Return None where
+    the job has ended, or an older version wrote its command to the log.
     """
     query = select(payloads.c.command).where(payloads.c.job_id == job_id)
     found = connection.execute(query).scalar()
@@ -74,7 +76,7 @@ def command_of(connection: Connection, job_id: str) -> tuple[str, ...] | None:
 
 
 def drop(connection: Connection, job_ids: Iterable[str]) -> None:
-    """Delete the payloads of jobs."""
+    """Delete the payloads (commands and environments) of jobs."""
     over: Sequence[dict[str, str]] = [{"over": job_id} for job_id in job_ids]
     if over:
         connection.execute(delete(payloads).where(payloads.c.job_id == bindparam("over")), over)
@@ -82,6 +84,8 @@ def drop(connection: Connection, job_ids: Iterable[str]) -> None:
 
 
 def bytes_of(connection: Connection, owner: str) -> int:
-    """Return the size of the payloads of all jobs of an owner, in bytes."""
+    """Return the size of the payloads (commands and environments) of all jobs of an owner, in
+    bytes.
+    """
     query = select(func.coalesce(func.sum(payloads.c.bytes), 0)).where(payloads.c.owner == owner)
     return int(connection.execute(query).scalar_one())

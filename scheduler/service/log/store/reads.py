@@ -94,8 +94,9 @@ class UnknownJob(LookupError):
 
 
 class Chosen(NamedTuple):
-    """Which jobs are wanted; None means any. With `over` False, jobs that have ended are left
-    out."""
+    """Which jobs are wanted, by phase, virtual cluster, owner and array; None means any. With
+    `over` False, jobs that have ended are left out.
+    """
 
     phase: str | None = None
     over: bool = True
@@ -135,7 +136,7 @@ class Reads:
 
 
 class VisibleQueries(ShortRows):
-    """The queries of one viewer, who sees only what may be shown."""
+    """The queries of one viewer. Their results hold only what this viewer may see."""
 
     # --- jobs -------------------------------------------------------------------------------
 
@@ -195,8 +196,9 @@ class VisibleQueries(ShortRows):
         return self._job_rows(self._all(select(jobs).where(_tasks(array_id), self._mine())))
 
     def fresh(self, row: Mapping[str, Any]) -> JobRow:
-        """Return a job that the viewer has just submitted, from its row as it will be
-        stored."""
+        """Return a job that the viewer has just submitted. `row`: its row of the table `jobs`,
+        which need not be stored yet.
+        """
         return job_row(row, ())
 
     def jobs(
@@ -422,8 +424,8 @@ class VisibleQueries(ShortRows):
         return by
 
     def _key(self, job: RowMapping) -> ColumnElement[float]:
-        """Return an SQL expression for the order value that a waiting job had at the time of a
-        decision. It changes at each new prediction.
+        """Return an SQL expression for the key (order within the queue) that a waiting job had at
+        the time of a decision. The key changes with each new prediction.
         """
         bodies = [line.body for line in self.decisions(job["job_id"])]
         known = [(body["event"], body.get("priority")) for body in bodies]
@@ -475,8 +477,9 @@ class VisibleQueries(ShortRows):
         return decode(StartForecastRow, rows[0]) if rows else None
 
     def receipt(self, job_id: str) -> Receipt | None:
-        """Return the figures from which the end of the viewer's running job was forecast, or
-        None where they are not kept."""
+        """Return the figures from which the end of the viewer's running job was forecast (its
+        receipt), or None where they are not kept.
+        """
         self.job(job_id)
         of = forecasts.c
         rows = self._all(select(of.receipt).where(of.job_id == job_id, of.basis == "latest"))
@@ -606,7 +609,7 @@ class VisibleQueries(ShortRows):
         return Calibration(**self._one(query))
 
     def models(self) -> Models:
-        """Return the policy and the bundle that decide now."""
+        """Return the policy that decides now, and the bundle of models that makes its scores."""
         header, bundle = self._last(Kind.HEADER), self._last(Kind.BUNDLE)
         path = bundle["path"] if bundle and self.viewer.sees_all else ""
         return Models(header["policy"] if header else "", bundle["digest"] if bundle else "", path)
@@ -651,8 +654,9 @@ Place = tuple[int, float, int]
 
 
 def _gpus(row: RowMapping, on: Mapping[tuple[int, int], list[str]]) -> list[Gpu]:
-    """Return the GPUs of a row of `nodes`, each with its jobs and, if it is closed, why and
-    since when. `on`: labels of jobs by (node, GPU)."""
+    """Return the GPUs of a row of `nodes`, each with its jobs. A GPU that does not answer also has
+    why and since when. `on`: labels of jobs by (node, GPU).
+    """
     closed = {one.gpu: one for one in closed_gpus_of(row["closed_gpus"])}
     found = []
     for i in range(row["gpus"]):

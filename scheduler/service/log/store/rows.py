@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some rows, and the cursor of the next page; None where there are no more."""
+    """Some rows of a list, and the cursor with which to ask for the next ones; None where there are
+    no more.
+    """
 
     items: list[T]
     next: str | None = None
@@ -77,7 +79,7 @@ class Node:
 
     @property
     def drained(self) -> str:
-        """Return in words that the node is drained, why and by whom; "" when it is open."""
+        """Return in words why the node is drained and by whom; "" when it is open."""
         return "" if self.open else drained_words(self.actor, self.reason, self.change)
 
     @property
@@ -136,7 +138,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One day (`day`: its first second, UTC) of ended jobs."""
+    """Figures of the jobs that ended on one day. `day`: its first second (UTC), since the epoch."""
 
     day: float
     jobs: int
@@ -167,7 +169,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that was turned down (operators only)."""
+    """A request that the service refused; shown to operators only."""
 
     seq: int
     at: float

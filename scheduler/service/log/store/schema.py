@@ -1,4 +1,4 @@
-"""Brings a database to the schema that this code expects."""
+"""Brings a database to the schema (tables and columns) that this code expects."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def prepare(store: Store) -> None:
 
 
 def check(store: Store) -> None:
-    """Raise StoreError unless the database is at the schema this code expects. Nothing is
+    """Raise StoreError unless the database has the schema that this code expects. Nothing is
     changed.
     """
     check_engine(store.engine)

@@ -107,7 +107,9 @@ def _having(only: dict[str, str]) -> list[ColumnElement[bool]]:
 
 
 def _batches(ids: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
-    """Yield the ids in batches: a statement takes no more than some thousands of values."""
+    """Yield the ids in batches of `size`, because one SQL statement takes no more than some
+    thousands of values.
+    """
     return (ids[i : i + size] for i in range(0, len(ids), size))
 
 
@@ -131,13 +133,13 @@ class ShortRows(VisibleRows):
         return [found[job_id] for job_id in ids if job_id in found]
 
     def keys(self, by: str, *, gpus: bool, **only: str) -> list[Key]:
-        """Return the ids and sort values of all of the viewer's unended jobs that match, however
-        many, in the order they were submitted.
+        """Return the ids and sort values of all of the viewer's unended jobs that match, in the
+        order they were submitted. The number of jobs is not limited.
 
         Args:
-            by: a field of `Short`.
-            gpus: only jobs that ask for GPUs; False: only the others.
-            only: what their owner, account, partition and phase are to be; "": anything.
+            by: a field of `Short`, by which the table is sorted.
+            gpus: True: only jobs that ask for GPUs; False: only jobs that ask for none.
+            only: values that owner, account, partition and phase must have; "": any.
         """
         query = self._of_jobs(jobs.c.job_id, jobs.c.name, _FIELDS[by]).where(
             live, jobs.c.gpus > 0 if gpus else jobs.c.gpus == 0, *_having(only)
@@ -146,8 +148,9 @@ class ShortRows(VisibleRows):
             return [Key(*row) for row in connection.execute(query).all()]
 
     def own(self, **only: str) -> list[Own]:
-        """Return the figures of the viewer's unended jobs. `only`: their owner or account; "":
-        any."""
+        """Return the figures of the viewer's unended jobs. `only`: values that owner and account
+        must have; "": any.
+        """
         query = self._of_jobs(jobs.c.gpus, jobs.c.phase, _FIELDS["since"]).where(live)
         with self._engine.connect() as connection:
             return [Own(*row) for row in connection.execute(query.where(*_having(only))).all()]
@@ -214,7 +217,7 @@ class ShortRows(VisibleRows):
         }
 
     def lent(self) -> frozenset[int]:
-        """Return the nodes that belong to the profiling partition for good."""
+        """Return the numbers of the nodes that belong to the profiling partition for good."""
         query = select(nodes.c.node).where(nodes.c.profiling)
         return frozenset(row["node"] for row in self._all(query))
 

@@ -169,10 +169,11 @@ def _named(table: str) -> str:
 
 
 def keep_looking(database: str, stopping: Callable[[float], bool]) -> None:
-    """Check the whole file, and again every hour, until stopped.
+    """Check the whole database file at once and then every hour, until stopped. Note damage beside
+    the file.
 
     Args:
-        stopping: waits for so many seconds at most; True: stop.
+        stopping: waits for so many seconds at most; returns True to stop.
     """
     soundness, log = Soundness(database), structlog.get_logger("soundness")
     while True:

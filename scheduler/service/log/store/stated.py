@@ -1,4 +1,4 @@
-"""When running jobs should have ended, by the progress they print."""
+"""When running jobs should have ended, by the progress that they print."""
 
 from __future__ import annotations
 

@@ -204,7 +204,9 @@ class Store:
     def each(
         self, after: int = 0, *, upto: int | None = None, batch: int = 5000
     ) -> Iterator[Event]:
-        """Yield every event after `after`, read in batches, for reading a long log."""
+        """Yield every event after number `after` and up to `upto` (None: all), read in batches, so
+        that a long log fits into memory.
+        """
         with self.reading() as connection:
             yield from self.each_in(connection, after, upto=upto, batch=batch)
 
@@ -338,9 +340,10 @@ def _events(connection: Connection, rows: Sequence[Row[Any]]) -> list[Event]:
 
 
 def _engine(url: str) -> Engine:
-    """Return the SQLAlchemy engine of a database. Raise StoreError for a URL or a file that
-    cannot be used. Its errors never show a statement's parameters: users' commands and
-    environments."""
+    """Return the SQLAlchemy engine of a database. Raise StoreError for a URL or a file that cannot
+    be used. Errors of this engine never show a statement's parameters, which may be users' commands
+    and environments.
+    """
     try:
         parsed = make_url(url)
     except ArgumentError:
