@@ -97,7 +97,8 @@ class Receipt:
         return found
 
     def plain(self) -> Plain:
-        """Return the receipt as a tuple of plain values, the form in which it is stored."""
+        """Return this receipt (the inputs of a job's durations) as a tuple of plain values, the
+        form in which it is stored."""
         return (
             _kept(self.outlived_s),
             _kept(self.predicted_s),
@@ -111,7 +112,8 @@ class Receipt:
 
     @classmethod
     def read(cls, plain: Sequence[Any]) -> Receipt | None:
-        """Return the receipt of the tuple that `plain` returned; None for an empty tuple."""
+        """Return the receipt (the inputs of a job's durations) from the tuple that `plain`
+        returned; None for an empty tuple."""
         if not plain:
             return None
         outlived_s, predicted_s, most_s, ratios, own, ended, shift, claims = plain

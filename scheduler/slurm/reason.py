@@ -71,9 +71,8 @@ class ReservationHeld:
 
 @dataclass(frozen=True, slots=True)
 class TimeLimitTooLong:
-    """The job asks for more seconds than its partitions allow (`allowed`, by name). The partitions
-    `others` allow it.
-    """
+    """The finding that a job asks for more seconds than its partitions allow (`allowed`, by name).
+    The partitions in `others` would allow it."""
 
     asked_s: float
     allowed: dict[str, float]
@@ -94,9 +93,9 @@ class LicenceAsked:
 
 @dataclass(frozen=True, slots=True)
 class GoesFirst:
-    """The number of jobs that go before this job in its partition, and other partitions whose jobs
-    go first on its nodes. `backfills`: the job may start before them if that delays none of them.
-    """
+    """How many jobs go before this job in its partition, and which other partitions' jobs go first
+    on its nodes. `backfills` says whether the job may start before them if that delays none of
+    them."""
 
     jobs: int
     partitions: tuple[str, ...] = ()
@@ -105,9 +104,8 @@ class GoesFirst:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Because of `setting`, a job in `partition` that waits for a limit (reason `code`) holds up
-    all jobs behind it. `limit` is that limit, where it is known.
-    """
+    """The finding that a job in `partition`, which waits for a limit (reason `code`), holds up all
+    jobs behind it, because of Slurm's `setting`. `limit` is that limit, where it is known."""
 
     setting: str
     code: str
@@ -125,7 +123,7 @@ class GpusAsked:
 
 @dataclass(frozen=True, slots=True)
 class ClosedNode:
-    """A node on which nothing starts, and its state in Slurm."""
+    """A node on which no job starts, and its state in Slurm."""
 
     name: str
     state: str
@@ -166,7 +164,7 @@ class PlaceInLine:
 
 @dataclass(frozen=True, slots=True)
 class PriorityTerm:
-    """A term of the job's priority as `sprio` shows it."""
+    """One term of a job's priority, as `sprio` shows it."""
 
     name: str
     points: float
@@ -184,9 +182,8 @@ class PlannedStart:
 
 @dataclass(frozen=True, slots=True)
 class NodesAllowed:
-    """A partition that does not allow the job's number of nodes. It allows `least` to `most` nodes
-    (None: no maximum), and has `there` nodes.
-    """
+    """The numbers of nodes that a partition allows, where the job's number is not among them:
+    `least` to `most` nodes (None: no maximum). The partition has `there` nodes."""
 
     partition: str
     least: int
@@ -550,7 +547,7 @@ def _goes_first(one: GoesFirst) -> list[str]:
 
 
 def _needed(one: Needed) -> list[str]:
-    """Return as clauses what the job needs, and which suitable nodes have too little free."""
+    """Return clauses on what the job needs, and on which suitable nodes have too little free."""
     need = [count(g.gpus, f"GPU of type {g.type}" if g.type else "GPU") for g in one.gpus]
     need += [count(one.cpus, "CPU"), *(["whole nodes"] if one.whole_nodes else [])]
     per = " on each node" if one.per_node and one.nodes > 1 else ""

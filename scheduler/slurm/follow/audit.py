@@ -75,13 +75,13 @@ class Audit:
         self._came: dict[tuple[object, ...], float] = {}  # starts that were to be in no future
 
     def recall(self, connection: Connection) -> None:
-        """Restore the claims about room in limits that an earlier follower stored."""
+        """Restore the claims about room in limits that an earlier process stored which followed
+        this Slurm."""
         self._room |= claims.unfulfilled(connection, Kind.ROOM)
 
     def look(self, snapshot: ClusterSnapshot) -> None:
-        """Compare the claims of earlier polls with a new snapshot. Called before new claims are
-        made from it.
-        """
+        """Compare the claims of earlier polls with a new snapshot of Slurm's queue. Called before
+        new claims are made from it."""
         waiting = snapshot.waiting
         self.withdrawn, self.refuted = {}, []
         for job_id in self._never.keys() & snapshot.running.keys():

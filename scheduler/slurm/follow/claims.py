@@ -86,7 +86,8 @@ class Claims:
         claims.apply(connection, claims.judged(connection, now))
 
     def _forget_offers(self, now: float) -> None:
-        """Drop the offers that are too old to be taken up, also those for jobs that have left."""
+        """Drop the offers (suggested changes of jobs) that are too old to be taken up, also those
+        for jobs that have left."""
         valid = (
             (job_id, {change: one for change, one in of.items() if now - one[1] <= VALID_S})
             for job_id, of in self._offers.items()
@@ -105,8 +106,8 @@ def differs(job: SlurmJob, changed: SlurmJob) -> Mapping[str, Any]:
 def of_tried(
     job_id: str, change: Mapping[str, Any], tried: Tried, as_it_is: Tried | None, now: float
 ) -> Iterator[Claim]:
-    """Yield the claims that an offer of a change contains: that the job starts at once, or sooner
-    and by a p90."""
+    """Yield the claims that an offer (a suggested change of a job) contains: that the job starts at
+    once, or sooner and by a p90."""
     if not tried.reason:  # it starts at once
         yield Claim(Kind.OFFER_AT_ONCE, job_id, now, change=change, due=now + PASS_S)
         return

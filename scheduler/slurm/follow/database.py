@@ -22,7 +22,8 @@ class Database:
         self.since: float | None = None
 
     def ask(self, config: Mapping[str, str], now: float) -> bool:
-        """Ask slurmdbd once. Return whether `since` changed."""
+        """Check once whether slurmdbd answers, and update `since`. Return whether `since`
+        changed."""
         before, self._seen = self.since, self._seen or now
         if not has_accounting(config):
             self.since = None

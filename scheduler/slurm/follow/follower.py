@@ -291,9 +291,9 @@ class Follower:
     ) -> dict[str, StartForecast]:
         """Return the start forecasts to store, by job id, and remember all valid ones.
 
-        These are new forecasts, earlier ones moved on so that none lies in the past before the
-        next poll, and rough ones for jobs without any. A job that was not reached keeps its last
-        forecast.
+        These are the new forecasts in `made`, earlier ones that are moved on so that none lies in
+        the past before the next poll, and crude ones for first jobs without any. A job for which
+        there was no time keeps its last forecast.
         """
         now, late, before = snapshot.now, snapshot.now + self.every_s, self._forecasts
         known: dict[str, StartForecast] = {}
@@ -380,9 +380,8 @@ class Follower:
             return {"unavailable": "it could not be tried"}
 
     def _offered(self, trials: Trials, job_id: str) -> Sooner:
-        """Return the changes that would let a job start sooner, each with the record of such
-        suggestions. Store them as claims to be judged.
-        """
+        """Return the changes that would let a job start sooner, each with how often suggestions of
+        its kind held. Store the changes as claims, which are judged later."""
         found = trials.what_if(job_id)
         job = next((job for job in trials.jobs if job.id == job_id), None)
         if self.store is None or job is None or not trials.offered:
@@ -533,9 +532,8 @@ class Follower:
     def run(
         self, stopping: Callable[[], bool], holder: str, interval_s: float, lease_s: float
     ) -> None:
-        """Poll Slurm until stopped, while this process holds the lease of the database. Otherwise
-        wait for the lease.
-        """
+        """Poll Slurm until `stopping` returns True, while this process holds the lease (the
+        exclusive right to write) of the database. Without the lease, wait for it."""
         self.every_s = interval_s
         due, ping_at = 0.0, 0.0
         while not stopping():
@@ -565,9 +563,8 @@ class Follower:
         self._end()
 
     def _watch(self) -> None:
-        """Poll Slurm once, and record the result. Only a lost lease ends the follower, and no other
-        error.
-        """
+        """Poll Slurm once, and record the result. No error ends this process, except that another
+        one has taken over the lease (the exclusive right to write)."""
         try:
             with self._again:
                 self.slurm.ping()  # one that hangs would keep a look's commands waiting for longer
@@ -587,7 +584,7 @@ class Follower:
             self._fail(f"{type(error).__name__} {error}")
 
     def _is_back(self) -> bool:
-        """Ping Slurm, and return whether it answers again after a failure. Called between two
+        """Ping Slurm, and return whether it answers again after a failed poll. Called between two
         polls. A failed ping is recorded as a failure."""
         try:
             self.slurm.ping()
@@ -616,13 +613,13 @@ class Follower:
         self.log.info("order_taken_back", jobs=len(answers), refused=refused)
 
     def _is_ready(self) -> None:
-        """Record in the lease that this follower has read Slurm once."""
+        """Record in the database's lease that this process has read Slurm once."""
         if self.store is not None and self.lease is not None and not self.lease.ready:
             self.lease = self.store.renew(replace(self.lease, ready=True))
 
     def _meanwhile(self) -> None:
-        """Renew the lease and answer users' questions. Called between two simulated futures, since
-        all of them together take seconds."""
+        """Renew the lease (the exclusive right to write) and answer users' questions. Called
+        between two simulated futures, since all of them together take seconds."""
         self._renew()
         if self.store is not None and self._again.due():
             began = time.process_time()

@@ -88,8 +88,9 @@ class Models:
             self._store.append([Event(Kind.BUNDLE, now, body=body)], lease=lease)
 
     def _go_back(self, memory: Memory) -> None:
-        """Have the memory use the models that the log says are in use, if a watch has gone back to
-        them."""
+        """Have the memory of durations use the models that the log says are in use. They differ
+        from the present ones if a watch (a comparison of new models with the former ones) has gone
+        back."""
         assert self._bundles is not None
         digest = self._in_log()
         if digest and digest != self._digest:

@@ -200,7 +200,8 @@ class Planner:
 
     @staticmethod
     def first(snapshot: ClusterSnapshot) -> list[str]:
-        """Return the first `LINE` waiting jobs, one of each partition in turn."""
+        """Return the ids of the first waiting jobs, at most `LINE`, taking one of each partition in
+        turn."""
         lines: dict[str, list[str]] = {}
         for job_id in snapshot.order:
             lines.setdefault(snapshot.waiting[job_id].partition, []).append(job_id)
@@ -253,8 +254,7 @@ def _of_parts(jobs: Iterable[SlurmJob]) -> set[str]:
 
 
 def nearby(snapshot: ClusterSnapshot, first: Iterable[str]) -> list[SlurmJob]:
-    """Return the running jobs, the given waiting jobs, and pending jobs that Slurm does not
-    consider. Other jobs may depend on the latter.
-    """
+    """Return the running jobs, the waiting jobs in `first`, and pending jobs that Slurm does not
+    consider, on which other jobs may depend."""
     aside = (job for job in snapshot.aside.values() if job.state == "PENDING")
     return [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first), *aside]

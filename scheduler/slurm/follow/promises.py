@@ -46,7 +46,7 @@ class Promises:
         self._asked: dict[str, SlurmJob] = {}  # that wait, as they were when it was made
 
     def recall(self, job_id: str, p50: float, p90: float) -> None:
-        """Restore the start that an earlier follower promised to a job that may still wait."""
+        """Restore the start that an earlier process promised to a job that may still wait."""
         known = [at if at >= self._judged_until else None for at in (p50, p90)]
         self._promised[job_id] = known[0], known[1]
 

@@ -144,7 +144,7 @@ def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: SlurmTwin) -> Slu
 
 
 def briefly(job: SlurmJob) -> SlurmReason:
-    """Return Slurm's reason for a job, without asking the policy `slurm`."""
+    """Return Slurm's own reason for a job, without an explanation by the policy `slurm`."""
     word = slurm_word(job.reason)
     if "Dependency" in word:
         return SlurmReason(word, dependency=job.dependency)
@@ -255,9 +255,8 @@ def _by_nodes(
     part: Partition,
     accounts: Accounts,
 ) -> SlurmReason:
-    """Return the reason completed by the resources that nodes lack for the job, or the reservation
-    that has the nodes.
-    """
+    """Return the reason completed by the resources that nodes lack for the job, or by the
+    reservation that keeps the nodes."""
     policy = accounts.twin
     if plain.code == NOT_AVAILABLE and pending is not None and pending.reservation:
         one = next(r for r in policy.site.reservations if r.name == pending.reservation)

@@ -121,7 +121,8 @@ class JobRows:
         return [row for job_id, row in rows.items() if self.rows.get(job_id) != row]
 
     def ended(self, jobs: Sequence[Over], now: float) -> list[JobColumns]:
-        """Return the last rows of jobs that ended, from which a later follower learns."""
+        """Return the last rows of jobs that ended. A follower that starts later learns durations
+        from them."""
         found = []
         for job, predicted_s in jobs:
             row, before = _row(job, self._vc_of(job.partition)), self.rows.get(job.id)

@@ -98,9 +98,8 @@ def asked(job: SlurmJob) -> Json:
 
 
 def queued_at(job: SlurmJob) -> float | None:
-    """Return the time since when a job waits for nothing but GPUs, seconds since the epoch. Return
-    None if something else keeps it.
-    """
+    """Return the time since when a job waits for GPUs only, seconds since the epoch. Return None if
+    something else, such as a hold or a dependency, keeps it."""
     waits = job.priority != 0 and not job.dependency
     return job.eligible if job.state in HOLDING or waits else None
 

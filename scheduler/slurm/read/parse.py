@@ -282,7 +282,7 @@ _CONSTRAINT = re.compile(
 
 
 def odd(contiguous: bool, switches: int, constraint: str) -> tuple[str, ...]:
-    """Return the names of sbatch options of a job that the twin of Slurm does not model."""
+    """Return the names of a job's sbatch options that the policy `slurm` does not model."""
     known = _CONSTRAINT.fullmatch(constraint)
     options = ("--contiguous", contiguous), ("--switches", switches), ("--constraint", not known)
     return tuple(name for name, is_set in options if is_set)

@@ -401,8 +401,8 @@ def _size(args: argparse.Namespace, default: int) -> Size:
 
 
 def _whole(option: str, text: str, least: int = 1, most: int = MOST) -> int:
-    """Return the whole number given for an option. Raise RequestError where the text is none, or
-    the number is not from `least` to `most`."""
+    """Return the whole number given for an option. Raise RequestError where the text is no whole
+    number, or the number is not from `least` to `most`."""
     if re.fullmatch(r"-?[0-9]{1,10}", text) and least <= int(text) <= most:
         return int(text)
     raise RequestError(f"{option} takes a whole number from {least} to {most:,}, not {text[:20]!r}")

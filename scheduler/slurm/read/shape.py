@@ -35,7 +35,7 @@ class Shape:
         return next(filter(None, found), "")
 
     def gpus_in(self, vc: str) -> int:
-        """Return the GPUs of a virtual cluster."""
+        """Return the number of GPUs of a virtual cluster."""
         return sum(group.nodes * group.gpus_per_node for group in self.spec.groups_of(vc))
 
     def node(self, name: str) -> int | None:

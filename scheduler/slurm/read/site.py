@@ -95,9 +95,8 @@ def read_site(slurm: Slurm, nodes: Sequence[Node], before: Site | None = None) -
 def _own_accounts(
     slurm: Slurm, config: Mapping[str, str], before: Site | None
 ) -> Mapping[str, str]:
-    """Return the default account of each user. Without slurmdbd it is empty. While slurmdbd does
-    not answer, it is that of the poll before.
-    """
+    """Return the default account of each user; {} without slurmdbd. While slurmdbd does not answer,
+    return those in `before`."""
     if not has_accounting(config):
         return {}
     try:
@@ -118,9 +117,8 @@ def _backfilled(slurm: Slurm) -> float | None:
 def _accounts(
     slurm: Slurm, config: Mapping[str, str], faults: list[str], before: Site | None
 ) -> tuple[Mapping[str, Qos], Mapping[AssocKey, Assoc]]:
-    """Return the QOS and the associations, each with its usage. Without slurmdbd both are empty.
-    While slurmdbd does not answer, return those of the poll before, and append a line to `faults`.
-    """
+    """Return the QOS and the associations, each with its usage; both are empty without slurmdbd.
+    While slurmdbd does not answer, return those in `before`, and append a line to `faults`."""
     if not has_accounting(config):
         return {}, {}
     cluster = config.get("ClusterName", "")
@@ -544,7 +542,7 @@ def dependencies(text: str) -> tuple[str, ...] | None:
 
 
 def slurm_word(reason: str) -> str:
-    """Return Slurm's reason as one word; some reasons are sentences."""
+    """Return Slurm's reason as one word; some of Slurm's reasons are whole sentences."""
     word = reason.partition(",")[0].strip() or "None"
     return _SENTENCES.get(word, word)
 

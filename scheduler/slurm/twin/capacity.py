@@ -42,7 +42,8 @@ class Free:
         return [has for has in self.gres if has == name or has.startswith(f"{name}:")]
 
     def left_of(self, name: str) -> int:
-        """Return the free amount of a GRES, over all its types that suit."""
+        """Return the free amount of a GRES (generic resource), summed over all its types that
+        suit."""
         return sum(self.gres[has] for has in self.gres_of(name))
 
     def copy(self) -> Free:

@@ -21,8 +21,8 @@ NEVER = -inf
 
 @dataclass(slots=True)
 class Rhythm:
-    """The intervals between slurmctld's passes, in seconds. With `at_once`, the end of a job causes
-    a pass."""
+    """The intervals between slurmctld's passes over its queue, in seconds. With `at_once`, the end
+    of a job causes a pass."""
 
     delay_s: float
     main_s: float

@@ -486,10 +486,9 @@ def is_limit(reason: str) -> bool:
 
 
 def is_kept(reason: str) -> bool:
-    """Return whether Slurm keeps a reason code until the job's next turn, even if it no longer
-    holds. Slurm clears limits on jobs, CPUs, memory, nodes and time earlier. It does not recognise
-    the others as limits.
-    """
+    """Return whether a reason code is of a limit that Slurm keeps showing until it considers the
+    job again, even if the limit no longer holds: limits on GRES, licences or billing. Slurm clears
+    other limits earlier."""
     return is_limit(reason) and ("GRES" in reason or "License" in reason or "Billing" in reason)
 
 

@@ -146,7 +146,7 @@ class Slurm(Policy):
             self._clock.see(now, site.backfilled)
 
     def expect(self, asks: Mapping[str, Ask]) -> None:
-        """Store the requests of jobs that will be submitted later."""
+        """Store the requests of jobs that will be submitted later, by job id."""
         self._asks.update(asks)
         late = _deadlines(asks.values())
         self._edges, self._keeps_deadlines = (
@@ -392,7 +392,7 @@ class Slurm(Policy):
         return found
 
     def _calculate(self, now: float) -> None:
-        """Compute fair share and priorities again, where that is due."""
+        """Update fair shares, and have priorities computed again, if that is due."""
         at = self._clock.calculation(now)
         if at is not None:
             self._shares.count(self._running.values(), at)

@@ -102,7 +102,7 @@ class Multifactor:
 
     @property
     def per_s(self) -> float:
-        """The points that a job's age adds in a second."""
+        """The points of priority that a job's age adds in one second."""
         return self._weight["Age"] / self.max_age_s
 
     def _age(self, ask: Ask, now: float) -> float:

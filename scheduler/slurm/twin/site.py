@@ -389,14 +389,15 @@ class Ask:
 
     @property
     def gpus_in_all(self) -> int:
-        """GPUs over all its nodes."""
+        """Number of GPUs that the job asks for over all its nodes."""
         found = 0
         for _, each in self.gpus:
             found += each
         return found * self.nodes if self.gpus_per_node else found
 
     def limit_s(self, partition: Partition | None) -> float:
-        """Return how many seconds the job may run in a partition."""
+        """Return for how many seconds the job may run in a partition, by its own time limit or the
+        partition's."""
         if self.time_limit_s is not None:
             return self.time_limit_s
         if partition is None:

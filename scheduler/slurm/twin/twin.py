@@ -56,9 +56,8 @@ class SlurmTwin(Protocol):
 
 
 def twin_in(policy: Policy) -> SlurmTwin | None:
-    """Return the policy typed as one that imitates Slurm. Return None for any other policy
-    (`Capabilities.twin`).
-    """
+    """Return the policy as a `SlurmTwin`, if it is one that imitates Slurm (`Capabilities.twin`).
+    Return None for any other policy."""
     return cast(SlurmTwin, policy) if policy.capabilities.twin else None
 
 
@@ -106,9 +105,8 @@ def refused(twin: SlurmTwin, job_id: str) -> bool:
 
 
 def limited(twin: SlurmTwin, job_id: str) -> bool:
-    """Return whether the job exceeds a limit on its own in each of its partitions, and Slurm gives
-    that limit as the reason.
-    """
+    """Return whether the job's own request exceeds a limit in each of its partitions, and Slurm
+    gives that limit as the reason."""
     nobody = Usage()
     return _never(twin, job_id, lambda ask, part: _hit(ask, part, twin.site, nobody))
 

@@ -74,8 +74,8 @@ def unmodelled_words(what: str, jobs: int) -> str:
 
 def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
     """Return which of the site's settings, and of these jobs' partitions, QOS, associations and
-    options, are not modelled, and how many jobs each affects.
-    """
+    options, the policy `slurm` does not model. Maps each, as text, to the number of jobs that it
+    affects."""
     found: Counter[str] = Counter()
     jobs = list(jobs)
     unknown = (Known.NAMED, Known.WITHHELD)
