@@ -346,7 +346,8 @@ def _thinned(points: Sequence[float], n: int) -> list[float]:
 def moved(
     own: Predicted, claims: Sequence[Claim], value: float, outlived_s: float = 0.0
 ) -> list[float]:
-    """Return, for each claim in order, the change that it makes to a mean of ln(1 + seconds).
+    """Return, for each claim (a statement of how long the job lasts) in order, the change that it
+    makes to a mean of ln(1 + seconds).
 
     Args:
         own: the predicted distribution without the claims.

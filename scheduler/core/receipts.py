@@ -52,18 +52,19 @@ class ClaimMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The inputs from which equally likely durations of a job are computed; the module explains
+    """The inputs from which equally likely durations of a job are computed; the module's text says
     how.
 
     Attributes:
         outlived_s: seconds that the job had outlived.
-        predicted_s: its predicted duration.
-        most_s: no duration is longer.
+        predicted_s: its predicted duration, seconds.
+        most_s: no duration is longer, seconds.
         ratios: (1 + true) over (1 + predicted) durations of earlier predictions.
-        own: number of durations that come from its own hazards.
+        own: number of durations that come from its own hazards (chances to end, by time).
         ended: shares of similar jobs that have ended, by each moment; () where `own` is 0.
         shift: what other terms of the score add to the logarithm of each of those durations.
-        claims: what claims of its last runs and of its owner changed.
+        claims: what claims (stated bounds on the duration) of its last runs and of its owner
+            changed.
     """
 
     outlived_s: float

@@ -235,9 +235,8 @@ def _start(about: _About) -> _Rows:
 
 
 def start_words(made: StartForecastRow | None, now: float) -> str:
-    """Return the forecast start of a job in words, as `words.starts` does. The start is unknown if
-    `made` is None.
-    """
+    """Return the forecast start of a job in words, as `words.starts` does. If `made` is None, the
+    words say that the start is unknown."""
     if made is None:
         return starts(None, None, "", now)
     return starts(

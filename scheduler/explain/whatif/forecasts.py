@@ -243,7 +243,7 @@ class Futures:
         )
 
     def end_of(self, job_id: str) -> StartForecast:
-        """Return the forecast of when a running job ends."""
+        """Return the forecast of when a running job ends, as `forecasts.end_of` makes it."""
         return end_of(self.core, self.memory, self.now, job_id)
 
 
@@ -449,7 +449,7 @@ def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
 
 
 def end_of(core: Core, memory: Memory, now: float, job_id: str) -> StartForecast:
-    """Return the forecast end of a running job. Time lost by sharing GPUs is not counted."""
+    """Return the forecast of when a running job ends. Time lost by sharing GPUs is not counted."""
     start = core.cluster.runs[job_id].start_time
     past = _past(core, memory, job_id)
     made = _end(now, start, memory.quantiles(past, now - start, core))

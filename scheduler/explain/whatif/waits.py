@@ -69,7 +69,8 @@ class _Note:
 
 
 class Waits:
-    """Start forecasts of one cluster's jobs, learned from crude forecasts and true starts.
+    """Start forecasts of one cluster's jobs, learned from crude forecasts (work ahead over GPUs)
+    and true starts.
 
     The process that follows the core's decisions calls `look` after each round of decisions, and
     `started` and `left` for jobs. The same calls give the same forecasts.

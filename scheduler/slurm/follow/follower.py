@@ -635,7 +635,11 @@ class Follower:
 def run_follower(
     settings: Settings, slurm: Slurm, stopping: Callable[[], bool], holder: str = ""
 ) -> None:
-    """Run the process of the modes `advise` and `order`, until stopped."""
+    """Run the process of the modes `advise` and `order` until `stopping` returns True.
+
+    Args:
+        holder: name under which this process takes the lease (the exclusive right to write).
+    """
     os.nice(NICE)  # this and the `squeue` it runs wait for whoever else wants the processor
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

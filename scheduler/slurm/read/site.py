@@ -349,8 +349,8 @@ def _qos(row: Mapping[str, str]) -> Qos:
 
 
 def _with_minutes(limits: Limits, row: Mapping[str, str]) -> Limits:
-    """Return limits with three more kinds read from a row: of one job on each node, minutes of one
-    job, and minutes of all jobs together."""
+    """Return `limits` completed by three more kinds from a row: of one job on each node, minutes of
+    one job, and minutes of all jobs together."""
     return replace(
         limits,
         max_tres_pn=counts(row["MaxTRESPerNode"]),
