@@ -1,1 +1,1 @@
-"""The decision core: events and a time go in, decisions come out."""
+"""The decision core: it is given events and a time, and returns decisions."""

@@ -42,9 +42,8 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: its virtual cluster and its GPUs. `gpu_memory_mib` is the memory of one of them,
-    MiB.
-    """
+    """One node: its virtual cluster, and the number and type of its GPUs. `gpu_memory_mib` is the
+    memory of one GPU, MiB."""
 
     vc: str
     gpus: int
@@ -139,7 +138,7 @@ class ClusterSpec:
 
     @property
     def mixes_types(self) -> bool:
-        """Whether there are several types of GPU."""
+        """Whether the cluster has several types of GPU."""
         every = [g.gpu_type for has in self.groups.values() for g in has if g.gpus_per_node]
         return any(not same_type(every[0], one) for one in every[1:])
 
@@ -159,14 +158,14 @@ class ClusterSpec:
 
     @property
     def gpus(self) -> int:
-        """GPUs in the whole cluster."""
+        """Number of GPUs in the whole cluster."""
         if self.groups:
             return sum(g.nodes * g.gpus_per_node for has in self.groups.values() for g in has)
         return sum(self.vcs.values()) * self.gpus_per_node
 
 
 def same_type(one: str, other: str) -> bool:
-    """Return whether two names mean the same GPU type."""
+    """Return whether two names mean the same GPU type; upper and lower case count as equal."""
     return one.casefold() == other.casefold()
 
 
@@ -362,7 +361,7 @@ class Pool:
 
     @property
     def has_reserved(self) -> bool:
-        """Whether any GPU is reserved or closed."""
+        """Whether any GPU of the pool is reserved or closed."""
         return bool(self._held or self._shut or self.closed_alone)
 
     def is_open(self, node: int) -> bool:
@@ -625,7 +624,8 @@ class Cluster:
             raise ValueError(f"no such vc to lend profiling nodes from: {', '.join(sorted(lend))}")
 
     def pool_of(self, node: int) -> Pool:
-        """Return the pool that a node is in now."""
+        """Return the pool in which a node is now: that of its virtual cluster, or the profiling
+        partition."""
         return self._pool_of[node]
 
     def start(
@@ -861,7 +861,7 @@ class Cluster:
                 (self._close if self.has_closed(run) else self._open)(run)
 
     def is_reserved(self, run: Run) -> bool:
-        """Return whether any GPU of a run is kept for a waiting job, or closed."""
+        """Return whether any GPU of a run is reserved for a waiting job, or closed to new jobs."""
         for node, mask in zip(run.nodes, run.gpus, strict=True):
             pool = self._pool_of[node]
             if pool.has_reserved and pool.reserved_on(node) & mask:
@@ -869,7 +869,7 @@ class Cluster:
         return False
 
     def has_closed(self, run: Run) -> bool:
-        """Return whether any GPU of a run is closed."""
+        """Return whether any GPU of a run is closed to new jobs."""
         parts = zip(run.nodes, run.gpus, strict=True)
         return any(self._pool_of[node].closed_on(node) & mask for node, mask in parts)
 

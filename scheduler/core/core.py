@@ -261,8 +261,8 @@ class Core:
     def use_policy(self, policy: Policy, now: float) -> None:
         """Decide from now on with `policy`, which is of the same kind but has other settings.
 
-        Running jobs go on, and waiting jobs are put in the new policy's order. Estimates, and what
-        the old policy had learned, are kept where `Policy.take_over` can.
+        Running jobs go on, and waiting jobs are put in the new policy's order. Estimates stay as
+        they are. What the old policy had learned is kept if `Policy.take_over` can.
         """
         before, self.policy = self.policy, policy
         policy.cluster_changed(self.cluster)
@@ -399,17 +399,17 @@ class Core:
         return cluster.profiling.gpus > 0 if stage is None else stage.has_nodes(cluster)
 
     def lacks_nodes(self, vc: str, most: int, now: float) -> Lack | None:
-        """Return the waiting that it costs the first job in line of a virtual cluster that whole
-        nodes, at most `most`, are lent for profiling. Called by the profiling stage.
+        """Return how much waiting it costs the first job in line of a virtual cluster that whole
+        nodes, up to `most`, are lent for profiling. Called by the profiling stage.
 
-        Return None where no job waits, or the policy finds no such lack.
+        Return None where no job waits, or the policy finds no such cost.
         """
         if most < 1 or not self.queues[vc]:
             return None
         return self.policy.lacks_nodes(Turn(self, vc, now), most)
 
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run:
-        """Start a job in the profiling partition, and return its run. Called by turns and by the
+        """Start a job in the profiling partition, and return its run. Called by a `Turn` and by the
         profiling stage.
 
         Raise PolicyViolation, and start nothing, where `rules.profiling_fault` finds that these
@@ -436,14 +436,15 @@ class Core:
         return run
 
     def started(self, run: Run, queued: QueuedJob) -> None:
-        """Record the start of a run in the core, its estimator and its policy. Called by a turn."""
+        """Record the start of a run in the core, its estimator and its policy. Called by the `Turn`
+        that started the job."""
         self.runs_by_vc[run.vc][queued.job.job_id] = run
         self.estimator.started(queued.job.job_id, run.start_time)
         self.policy.started(run, run.start_time)
 
     def stopped(self, run: Run, now: float) -> QueuedJob:
         """Record that a run was preempted, in the core and its estimator, and return its job.
-        Called by a turn."""
+        Called by the `Turn` that stopped the job."""
         self.estimator.stopped(run.job.job_id, now)
         del self.runs_by_vc[run.vc][run.job.job_id]
         queued = self.jobs[run.job.job_id]

@@ -66,8 +66,8 @@ class Predicted:
         most_s: float = LONGEST_S,
         claims: tuple[Claim, ...] = (),
     ) -> Predicted:
-        """Return a prediction made from a job's hazards, one for each stretch of time between
-        `EDGES_S`.
+        """Return a prediction made from a job's hazards: its chances to end within each stretch of
+        time between `EDGES_S`.
 
         The last hazard is ignored: all jobs have ended by `LONGEST_S`.
         """
@@ -132,8 +132,8 @@ class Curve:
 
     @classmethod
     def alone(cls, own: Predicted, outlived_s: float = 0.0) -> Curve:
-        """Return the curve from a job's own hazards and claims only, without the experience from
-        earlier predictions.
+        """Return the curve from a job's own hazards (chances to end, by time) and claims (stated
+        bounds on its duration) only, without the experience from earlier predictions.
 
         It stays the same as long as the prediction does, whichever jobs end meanwhile.
         """
@@ -205,8 +205,8 @@ def averaged(
 def shared(
     passed: float, others: Sequence[float], others_left: float, points: int
 ) -> tuple[int, Sequence[float]]:
-    """Return how many of `points` durations are to come from the job's own hazards, and the other
-    durations, taken evenly from `others`.
+    """Return how many of `points` durations are to come from the job's own hazards (its chances to
+    end, by time), and the other durations, taken evenly from `others`.
 
     Args:
         passed: share of the job's own distribution that it has outlived.
@@ -289,8 +289,9 @@ def claimed(
 
 
 def _without_claim(all_of: Sequence[float], claim: Claim, share_left: float) -> float:
-    """Return the share of all jobs that is left after a claim's bounds have passed. The more of
-    them were expected to end within the bounds already, the less the claim takes away."""
+    """Return the share of all jobs that is left after the bounds of a claim (a statement of how
+    long a job lasts) have passed. The more of them were expected to end within the bounds already,
+    the less the claim takes away."""
     within, _ = _split(all_of, claim.low_s, claim.high_s)
     lies = len(within) / len(all_of)
     return share_left * min(1.0, (1.0 - claim.share) / (1.0 - lies)) if lies < 1.0 else share_left
@@ -339,7 +340,8 @@ def _thinned(points: Sequence[float], n: int) -> list[float]:
 def moved(
     own: Predicted, claims: Sequence[Claim], value: float, outlived_s: float = 0.0
 ) -> list[float]:
-    """Return, for each claim in order, the change that it makes to a mean of ln(1 + seconds).
+    """Return, for each claim (a statement of how long the job lasts) in order, the change that it
+    makes to a mean of ln(1 + seconds).
 
     Args:
         own: the predicted distribution without the claims.
@@ -370,8 +372,8 @@ def moved(
 
 
 def _still(claim: Claim, low_s: float, passed: float) -> float:
-    """Return the probability with which a claim still holds for a job that has outlived `low_s`.
-    `passed` is the share of all similar jobs that ended before."""
+    """Return the probability with which a claim (bounds on a job's duration) still holds for a job
+    that has outlived `low_s`. `passed` is the share of all similar jobs that ended before."""
     length = log1p(claim.high_s) - log1p(claim.low_s)
     holds = claim.share * (log1p(claim.high_s) - log1p(low_s)) / length if length > 0 else 0.0
     fails = (1.0 - claim.share) * (1.0 - passed)
@@ -379,8 +381,8 @@ def _still(claim: Claim, low_s: float, passed: float) -> float:
 
 
 def _overlap(claim: Claim, low: float, high: float) -> float:
-    """Return the share, 0 to 1, of a claim's bounds that lies between two durations in seconds; the
-    claim is spread evenly in the logarithm."""
+    """Return the share, 0 to 1, of a claim (bounds on a job's duration) that lies between the
+    durations `low` and `high`, in seconds. The claim is spread evenly in the logarithm."""
     least, most = log1p(claim.low_s), log1p(claim.high_s)
     both = min(most, log1p(high)) - max(least, log1p(low))
     return max(0.0, both) / (most - least) if most > least else 0.0

@@ -110,7 +110,7 @@ def of_plain(row: Sequence[float]) -> Duration:
 
 
 def _other(row: Sequence[float]) -> float | Predicted:
-    """Return a predicted duration that is no `Stated` one, from the numbers that `plain`
+    """Return a predicted duration of any kind other than `Stated`, from the numbers that `plain`
     returned."""
     if len(row) == 1:
         return row[0]
@@ -239,7 +239,7 @@ class DurationDistribution:
         self._going[bisect_right(EDGES_S, predicted)][job_id] = log1p(predicted), now, speed
 
     def over(self, job_id: str) -> None:
-        """Record that a job no longer runs."""
+        """Record that a job no longer runs, so that its running time no longer counts."""
         for going in self._going:
             going.pop(job_id, None)
 
@@ -447,8 +447,8 @@ class DurationDistribution:
         self, predicted: Duration, elapsed_s: float, moves: list[ClaimMoved] | None = None
     ) -> list[float]:
         """Return equally likely durations, ascending, computed from earlier predictions, the job's
-        own hazards and its claims. The effect of each claim is appended to `moves`; see `claimed`.
-        """
+        own hazards (chances to end, by time) and its claims (stated bounds on its duration). The
+        effect of each claim is appended to `moves`; see `claimed`."""
         found, outlived = self._by_ratios(predicted, elapsed_s)
         if not (isinstance(predicted, Predicted) and predicted.ended):
             return found

@@ -120,25 +120,30 @@ class Estimator:
         self.descriptions: dict[str, Description] = {}
 
     def submitted(self, job: Job, now: float) -> None:
-        """Called when a job was submitted."""
+        """Called when a job was submitted. Subclasses override it to keep track of jobs."""
 
     def changed(self, job: Job, now: float) -> None:
-        """Called when the request of a waiting job was changed."""
+        """Called when the request of a waiting job was changed. Subclasses override it to keep
+        track of jobs."""
 
     def started(self, job_id: str, now: float) -> None:
-        """Called when a job was given GPUs."""
+        """Called when a job was given GPUs. Subclasses override it to keep track of jobs."""
 
     def stopped(self, job_id: str, now: float) -> None:
-        """Called when a job lost its GPUs and waits again."""
+        """Called when a job lost its GPUs and waits again. Subclasses override it to keep track of
+        jobs."""
 
     def profiled(self, job_id: str, profile: Profile, now: float) -> None:
-        """Called when a job was profiled."""
+        """Called when a job was profiled. Subclasses override it to use the profile in
+        estimates."""
 
     def profiling(self, job_id: str, now: float) -> None:
-        """Called when a waiting job begins to be profiled."""
+        """Called when a waiting job begins to be profiled. Subclasses override it to keep track of
+        jobs."""
 
     def outlived(self, job_id: str, now: float) -> None:
-        """Called when a job was profiled for the full profiling time, and had not ended by then."""
+        """Called when a job was profiled for the full profiling time, and had not ended by then.
+        Subclasses override it to use that in estimates."""
 
     def tempered(self, job: Job, progress: Progress) -> Progress:
         """Return a job's reported progress, with its total corrected: earlier runs of the same
@@ -151,9 +156,8 @@ class Estimator:
         """
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
-        """Called when a job ended after `duration_s` seconds on GPUs of wall-clock time. The time
-        lost by sharing and by preemptions is included.
-        """
+        """Called when a job ended after `duration_s` seconds of wall-clock time on GPUs, which
+        include the time lost by sharing and by preemptions. Subclasses learn from it."""
 
     def withdrawn(self, job_id: str, now: float) -> None:
         """Called when a job was removed before its end, or when its end is unknown. The estimator
@@ -164,9 +168,8 @@ class Estimator:
         nothing."""
 
     def enqueued(self, job: Job, now: float) -> Estimate:
-        """Return the estimate that decisions on a job use. Called when the job joins its queue. An
-        estimator may record its answer, or learn.
-        """
+        """Return the estimate with which decisions on a job are made. Called when the job joins its
+        queue. An estimator may record its answer, or learn from the call."""
         return self.estimate(job, now)
 
     def enqueued_again(self, job: Job, now: float, answer: Estimate) -> Estimate:
@@ -195,7 +198,7 @@ class Estimator:
         return ()
 
     def estimate(self, job: Job, now: float) -> Estimate:
-        """Return the predicted duration of a job as of `now`, without changing any later answer."""
+        """Return the predicted duration of a job as of `now`. The call changes no later answer."""
         raise LookupError(f"the {self.name} estimator has no estimate for job {job.job_id}")
 
 
@@ -334,8 +337,8 @@ class FeatureEstimator(Estimator):
     def refined(
         self, estimate: Estimate, job: Job, now: float, *, limited: bool = True
     ) -> Estimate:
-        """Return a model's estimate, corrected by the job's earlier runs, its hazards and its
-        command.
+        """Return a model's estimate, corrected by the job's earlier runs, its hazards (chances to
+        end, by time) and its command.
 
         Args:
             limited: whether the model's terms already cover the job's time limit.
@@ -398,7 +401,7 @@ class BundleEstimator(FeatureEstimator):
         return self.refined(found, job, now, limited=knows_limits(self.bundle))
 
     def scored(self, row: Sequence[Value]) -> Estimate:
-        """Return the estimate for a feature row."""
+        """Return the estimate for a row of feature values, with its terms."""
         return scored(self.bundle, row)
 
 
@@ -648,7 +651,8 @@ def _moved(before: Score, was: Score, new: Score) -> Score:
 
 
 def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:
-    """Return the prediction of a bundle's duration model for a row, with its terms."""
+    """Return the prediction of a bundle's duration model for a row of feature values, with its
+    terms."""
     value, intercept, terms = bundle.duration.explain(row)
     score = Score(
         value=value,

@@ -140,7 +140,8 @@ class Promise:
 
     def late(self, waited_s: float) -> Evidence:
         """Return as evidence how long a job that has waited `waited_s` seconds still waits until
-        GPUs are reserved for it. Return () before its bound has passed."""
+        GPUs are reserved for it. Return () before its bound (the wait after which they should be)
+        has passed."""
         bound_s = self.bound_s if self.priced_s is None else self.priced_s
         if waited_s <= bound_s:
             return ()

@@ -54,7 +54,7 @@ _BY_STAGE = (Action.PROFILE, *_BY_STAGE_ALONE)
 
 
 class FollowingHost(Host, Protocol):
-    """What following a log asks of the core."""
+    """The part of a core that following a log uses."""
 
     @property
     def policy(self) -> Policy: ...
@@ -102,7 +102,8 @@ class Script:
 
     def drop_joined(self) -> None:
         """Drop from `rest` the decisions that jobs join their queue, except those that the
-        profiling stage carries out. Called once the core was given all events of the pass."""
+        profiling stage carries out. Called once the core was given all events of this round of
+        decisions."""
         self._set_rest(d for d in self.rest if d.action is not Action.ENQUEUE or self._joins(d))
 
     def _joins(self, d: Decision) -> bool:
@@ -158,8 +159,8 @@ class Following:
         self.script: Script | None = None
 
     def begin(self, taken: Sequence[Decision]) -> None:
-        """Start following a pass. Call it before the core is given the events of the pass, and
-        `end` after them.
+        """Start following a pass (one round of recorded decisions). Call it before the core is
+        given the events of the pass, and `end` after them.
 
         Args:
             taken: all recorded decisions of the pass, in order.
@@ -167,7 +168,8 @@ class Following:
         self.script = Script(taken)
 
     def end(self, now: float) -> None:
-        """Carry out what was decided in the followed pass. Called in place of `Core.decide`."""
+        """Carry out the recorded decisions of the followed pass (one round of decisions). Called in
+        place of `Core.decide`."""
         core, script = self._core, self.script
         assert script is not None
         if core.nodes.changing:
@@ -226,7 +228,8 @@ def moved_to(known: Duration | None, seconds: float) -> Duration:
 
 
 class FollowedTurn(Turn):
-    """A turn that carries out recorded decisions and takes none."""
+    """A turn (one round on a virtual cluster) that carries out recorded decisions, and takes none
+    itself."""
 
     def __init__(self, core: Host, vc: str, now: float, script: Script):
         super().__init__(core, vc, now)
@@ -254,7 +257,8 @@ class FollowedTurn(Turn):
 
 
 def _carry_out_all(core: FollowingHost, script: Script, now: float) -> None:
-    """Carry out the recorded decisions of a pass, after the core was given its events."""
+    """Carry out the recorded decisions of a pass (one round of decisions), after the core was given
+    its events."""
     stage = core.profiling
     if stage is not None and not stage.overlaps_waiting:
         _by_stage(core, stage, script, now)
@@ -311,7 +315,8 @@ def _take_turns(core: FollowingHost, script: Script, now: float) -> None:
 
 
 def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
-    """Carry out the recorded decisions of one turn, up to the first one of the profiling stage."""
+    """Carry out the recorded decisions of one turn (one virtual cluster at one time), up to the
+    first one of the profiling stage."""
     rest = script.rest
     while rest and (rest[0].vc == turn.vc or rest[0].action is Action.PREEMPT):
         if rest[0].action in _BY_STAGE_ALONE:
@@ -391,8 +396,8 @@ def _waiting_aside(core: FollowingHost, script: Script) -> None:
 
 
 def _by_stage(core: FollowingHost, stage: Stage, script: Script, now: float) -> None:
-    """Carry out the next recorded decisions of the profiling stage, and have the stage remember
-    what its own turn would have."""
+    """Carry out the next recorded decisions of the profiling stage. Then have the stage remember
+    what it would have if it had decided itself."""
     rest = script.rest
     while rest and (rest[0].action in _BY_STAGE or _waits_aside(core, rest[0])):
         d = script.pop()

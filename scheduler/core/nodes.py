@@ -330,9 +330,8 @@ class Nodes:
             self._touch(vc)
 
     def _touch(self, vc: str) -> None:
-        """Mark a virtual cluster to be served at the next pass, since its usable GPUs have changed.
-        If virtual clusters borrow, mark all.
-        """
+        """Mark a virtual cluster, so that the next `Core.decide` serves it, because its usable GPUs
+        have changed. If virtual clusters borrow, mark all of them."""
         self._core.touch(vc)
         if self._core.policy.capabilities.borrows:
             for other in self._core.queues:

@@ -54,7 +54,6 @@ _OF = {reason: obstacle for obstacle, reason in _NAMES.items()}
 
 
 def obstacle_of(why: Obstacle | Reason) -> Obstacle | None:
-    """Return the obstacle that a policy means by a reason or an obstacle, or None for a reason that
-    no policy decides by.
-    """
+    """Return the obstacle that a policy means by an obstacle or a reason code. Return None for a
+    reason code by which no policy decides."""
     return why if isinstance(why, Obstacle) else _OF.get(why)

@@ -16,7 +16,8 @@ from scheduler.core.tree_steps import TreeStep, speed_step
 
 
 class PairPredictor(Protocol):
-    """Predicts pairs of jobs; returns None when too little is known of either job."""
+    """Predicts how two jobs run that share GPUs. `predict_pair` returns None when too little is
+    known of either job."""
 
     def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None: ...
 
@@ -131,7 +132,8 @@ REMEMBERED = 50_000  # verdicts
 
 
 def pair_predictor_of(bundle: Bundle) -> BundlePairPredictor | None:
-    """Return a predictor with a bundle's models, or None when the bundle holds no packing model."""
+    """Return a pair predictor that uses a bundle's models, or None when the bundle has no packing
+    model."""
     if "packing" not in bundle.parts:
         return None
     speed = bundle.pair_speed if "pair_speed" in bundle.parts else None

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """The phase of a job, from submission to its end."""
+    """The phase of a job of the service, between its submission and its end."""
 
     SUBMITTED = "submitted"  # not in a queue yet: not evaluated, or waits for its profile
     PROFILING = "profiling"  # on the profiling partition

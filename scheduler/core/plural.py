@@ -1,4 +1,4 @@
-"""Numbers with their nouns and verbs."""
+"""Writes numbers with their nouns and verbs: "1 job is", "2 jobs are"."""
 
 from __future__ import annotations
 

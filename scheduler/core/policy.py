@@ -51,7 +51,8 @@ class Usage(Protocol):
     """Counts how much of each virtual cluster each user has used."""
 
     def parts(self, vc: str, now: float) -> Parts:
-        """Return how much each user had of a virtual cluster lately."""
+        """Return how much of a virtual cluster each user had lately, and how much is due to
+        each."""
 
 
 class TypeSpeeds(Protocol):
@@ -117,7 +118,8 @@ CAPABILITIES = frozenset(field.name for field in fields(Capabilities))
 
 @dataclass(slots=True)
 class Nothing:
-    """The memory of a policy that decides by its queues alone: empty."""
+    """The empty record of what a policy has learned, for policies that keep no state besides their
+    queues."""
 
 
 class Learned:
@@ -131,8 +133,9 @@ class Learned:
     Memory: ClassVar[type[Any]] = Nothing
 
     def begin(self, turn: Turn) -> None:
-        """Called when a turn begins, before `serve`. Also called where recorded decisions are
-        followed instead of `serve`. Remember here what does not depend on the turn's decisions."""
+        """Called when a turn (a round of decisions on one virtual cluster) begins, before `serve`.
+        Also called where recorded decisions are followed instead of `serve`. Remember here what
+        does not depend on the turn's decisions."""
 
     def follow(self, turn: Turn, d: Decision) -> None:
         """Called for each recorded decision that is followed, before it is carried out; `serve` is
@@ -143,7 +146,8 @@ class Learned:
         made here."""
 
     def followed(self, turn: Turn) -> None:
-        """Called once all recorded decisions of a followed turn were carried out."""
+        """Called once all recorded decisions of a followed turn (one virtual cluster at one time)
+        were carried out."""
 
     def remember(self) -> Any:
         """Return everything that was learned and promised, besides jobs and queues, as a record of
@@ -249,10 +253,11 @@ class Policy:
         in_order(turn)
 
     def started(self, run: Run, now: float) -> None:
-        """Called when a run began outside the profiling partition."""
+        """Called when a run began outside the profiling partition. Policies override it to keep
+        track of runs."""
 
     def ended(self, run: Run, now: float) -> None:
-        """Called when a run ended."""
+        """Called when a run ended. Policies override it to keep track of runs."""
 
     def watched(self, job: Job, profile: Profile) -> None:
         """Called when the profile of a job becomes known: the job was profiled, or it ran alone on
@@ -286,7 +291,8 @@ class Policy:
         return True
 
     def cluster_changed(self, cluster: Cluster) -> None:
-        """Called when nodes were added, removed or changed."""
+        """Called when nodes were added, removed or changed. Policies override it to adapt what they
+        keep about nodes."""
 
     def node_leaves(self, cluster: Cluster, node: int) -> None:
         """Called when an idle node is about to be removed. Give up any reservation of its GPUs."""
@@ -403,7 +409,8 @@ def in_order(turn: Turn) -> None:
 
 
 def skipping(turn: Turn) -> None:
-    """Start every job of the queue that fits, in order. A job that does not fit is passed over."""
+    """Start every job of the queue that fits, in order. For each job that does not fit, record why
+    it waits, and go on."""
     too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
     for queued in list(turn.queue):
         gpus = queued.job.gpus

@@ -54,7 +54,8 @@ class Stage(Protocol):
         ...
 
     def submitted(self, job: Job, now: float) -> None:
-        """Called when a job arrives, whether it will be profiled or not."""
+        """Called when a job arrives, whether it will be profiled or not. The stage uses it to
+        forecast arrivals."""
         ...
 
     def learned(self, job: Job, profile: Profile, now: float) -> None:
@@ -63,15 +64,16 @@ class Stage(Protocol):
         ...
 
     def cluster_changed(self, cluster: Cluster) -> None:
-        """Called when nodes were added, removed or changed."""
+        """Called when nodes were added, removed or changed. The stage adapts to the nodes that it
+        has now."""
         ...
 
     def add(self, queued: QueuedJob) -> None:
-        """Put a job into the stage."""
+        """Add a job to those that wait to be profiled."""
         ...
 
     def remove(self, queued: QueuedJob) -> None:
-        """Remove a job from the stage, if it waits there."""
+        """Remove a job from those that wait to be profiled, if it is among them."""
         ...
 
     def before(self, queued: QueuedJob) -> list[str]:
@@ -160,8 +162,7 @@ class StageMemory:
         known: profiles, those seen longest ago first.
         queue: ids of the jobs that are to be profiled, in order.
         extra: number of the extra node that is lent to the stage; None: none.
-        room: GPUs of the partition's largest node after nodes changed; None: nodes have not
-            changed.
+        room: number of GPUs of the partition since its nodes changed; None: they have not changed.
         look_at: the time at which the stage asked to be served.
         arrivals: times of recent submissions, each with the job's number of GPUs.
         spared: nodes that the stage has given back for a while.
@@ -263,8 +264,8 @@ class ProfilingStage:
         return Reason.PROFILE_KNOWN if self.known_profile(job) is not None else None
 
     def _never_fits(self, job: Job) -> bool:
-        """Return whether a job has more GPUs than the partition has had room for since its nodes
-        changed. A partition that can grow has room for every job."""
+        """Return whether a job asks for more GPUs than the partition has. Return False while its
+        nodes are those with which it began, and for a partition that can grow."""
         return self._room is not None and self.scaling is None and job.gpus > self._room
 
     def known_profile(self, job: Job) -> Profile | None:
@@ -319,7 +320,7 @@ class ProfilingStage:
         return stage
 
     def reclaim(self, core: Host, now: float) -> None:
-        """Do nothing: this stage spares no nodes."""
+        """Do nothing: this kind of stage never gives nodes back for a while."""
 
     def reclaims(self, d: Decision) -> bool:
         return False

@@ -52,18 +52,19 @@ class ClaimMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The inputs from which equally likely durations of a job are computed; the module explains
+    """The inputs from which equally likely durations of a job are computed; the module's text says
     how.
 
     Attributes:
         outlived_s: seconds that the job had outlived.
-        predicted_s: its predicted duration.
-        most_s: no duration is longer.
+        predicted_s: its predicted duration, seconds.
+        most_s: no duration is longer, seconds.
         ratios: (1 + true) over (1 + predicted) durations of earlier predictions.
-        own: number of durations that come from its own hazards.
+        own: number of durations that come from its own hazards (chances to end, by time).
         ended: shares of similar jobs that have ended, by each moment; () where `own` is 0.
         shift: what other terms of the score add to the logarithm of each of those durations.
-        claims: what claims of its last runs and of its owner changed.
+        claims: what claims (stated bounds on the duration) of its last runs and of its owner
+            changed.
     """
 
     outlived_s: float
@@ -97,7 +98,8 @@ class Receipt:
         return found
 
     def plain(self) -> Plain:
-        """Return the receipt as a tuple of plain values, the form in which it is stored."""
+        """Return this receipt (the inputs of a job's durations) as a tuple of plain values, the
+        form in which it is stored."""
         return (
             _kept(self.outlived_s),
             _kept(self.predicted_s),
@@ -111,7 +113,8 @@ class Receipt:
 
     @classmethod
     def read(cls, plain: Sequence[Any]) -> Receipt | None:
-        """Return the receipt of the tuple that `plain` returned; None for an empty tuple."""
+        """Return the receipt (the inputs of a job's durations) from the tuple that `plain`
+        returned; None for an empty tuple."""
         if not plain:
             return None
         outlived_s, predicted_s, most_s, ratios, own, ended, shift, claims = plain

@@ -22,9 +22,8 @@ from scheduler.core.queue import QueuedJob
 
 
 class PolicyViolation(ValueError):
-    """Raised when a policy makes a decision that its capabilities do not include, or gives away
-    GPUs that are not free.
-    """
+    """Raised when a policy makes a decision that its capabilities do not allow, or gives a job GPUs
+    that the job may not have."""
 
 
 def may_share(

@@ -30,19 +30,21 @@ class SparedNodes:
         self.nodes = nodes
 
     def changed(self, cluster: Cluster) -> None:
-        """Forget spared nodes that were removed, or that are lent again. Called when nodes were
-        added, removed or changed."""
+        """Drop from the spared nodes (nodes given back by the profiling partition for a while)
+        those that were removed, or that are lent again. Called when nodes were added, removed or
+        changed."""
         away = [n for n in self.nodes if n in cluster.nodes and n not in cluster.profiling]
         self.nodes = away
 
     def is_lent_again(self, d: Decision) -> bool:
-        """Return whether a recorded decision lends a spared node again. A decision with a position
-        lends the extra node instead, because many jobs wait to be profiled."""
+        """Return whether a recorded decision lends a spared node (one that the profiling partition
+        had given back) again. A decision with a position lends the extra node instead, because many
+        jobs wait to be profiled."""
         return d.action is Action.LEND and d.nodes[0] in self.nodes and not d.position
 
     def follow(self, core: Host, d: Decision) -> bool:
-        """Carry out a recorded decision that lends or returns a node, if it is about a spared one.
-        Return whether it was."""
+        """Carry out a recorded decision that lends or returns a node, if it is about a spared node
+        (one that the profiling partition gives back for a while). Return whether it was."""
         [node] = d.nodes
         if d.action is Action.RETURN and d.job_id:
             self._give_back(core, node)

@@ -43,7 +43,7 @@ class Declared(Protocol):
 
 
 class Host(Protocol):
-    """The part of the core that turns and the profiling stage use."""
+    """The part of the core that `Turn` and the profiling stage use."""
 
     @property
     def policy(self) -> Declared: ...
@@ -143,7 +143,8 @@ class Turn:
         return [run for run in found if all(self.cluster.node_vc[n] == run.vc for n in run.nodes)]
 
     def may_share(self, queued: QueuedJob, run: Run) -> Reason | None:
-        """Return why a waiting job may not share the GPUs of a run, or None where it may."""
+        """Return the reason code why a waiting job may not share the GPUs of a run, or None where
+        it may."""
         rule = self.bar(queued, run)
         return None if rule is None else rule.reason
 
@@ -404,7 +405,7 @@ class Turn:
         return self._core.held_by(self.vc, queued.job.gpus, self.now)
 
     def capacity_reason(self, queued: QueuedJob) -> Reason:
-        """Return the reason why a job could not be placed."""
+        """Return the reason code why a job could not be placed, such as busy GPUs."""
         return self.obstacle(queued).reason
 
     def capacity(self, queued: QueuedJob) -> Capacity:
@@ -448,7 +449,8 @@ class Turn:
         evidence: Evidence = (),
         **more: Any,
     ) -> None:
-        """Record a decision about a job; `more` are further fields of `Decision`."""
+        """Record a decision about a job, with the job's key, prediction and the numbers of free
+        GPUs; `more` are further fields of `Decision`."""
         counts = {"free": self.pool.free, "limit": self.pool.gpus}
         if queued.job.job_id in self._predicted_again:
             more["receipt"] = self._core.policy.receipt(queued)
@@ -503,7 +505,7 @@ def _named(placement: Placement) -> str:
 
 
 def _late(policy: Declared, queued: QueuedJob, now: float) -> Evidence:
-    """Return as evidence how long a job that has waited longer than its bound still waits for
-    reserved GPUs. Return () before the bound, or if the policy promises none."""
+    """Return as evidence how long a job that has waited longer than the policy's bound still waits
+    for reserved GPUs. Return () before the bound, or if the policy promises none."""
     promise = policy.promise(queued, now)
     return () if promise is None else promise.late(now - queued.submit_time)

@@ -99,7 +99,8 @@ def find_blockers(futures: Futures, job_id: str, budget_s: float = BUDGET_S) -> 
 
 
 class _OutOfTime(Exception):
-    """Raised when no time is left to try another copy."""
+    """Raised inside the search when its processor time is spent, so that no further copy is
+    tried."""
 
 
 class _Search:
@@ -441,5 +442,6 @@ def _runs(futures: Futures, queued: QueuedJob) -> list[Run]:
 
 
 def _closed(core: Core, queued: QueuedJob) -> list[int]:
-    """Return the numbers of the nodes with closed GPUs on which a job might be placed."""
+    """Return the numbers of the nodes that have closed GPUs and on which a job might otherwise be
+    placed."""
     return [node for pool in _pools(core, queued) for node in pool.nodes() if pool.closed_on(node)]

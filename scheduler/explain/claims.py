@@ -145,7 +145,8 @@ class Record:
 
 
 def interval(held: int, judged: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of a share; (0, 1) where no claim was judged."""
+    """Return Wilson's 95 % interval of the share of claims that hold; (0, 1) where no claim was
+    judged."""
     if not judged:
         return 0.0, 1.0
     share, spread = held / judged, Z * Z / judged
@@ -165,8 +166,9 @@ JUDGED = 200  # offers, the latest, that it is learned from
 
 
 def late_by(held: Iterable[bool]) -> float:
-    """Return the natural logarithm of the factor by which the wait until an offer's p90 is
-    lengthened. It grows with offers that did not hold, and shrinks with those that did.
+    """Return the natural logarithm of the factor by which the wait until the p90 of an offer (a
+    suggested change) is lengthened. It grows with offers that did not hold, and shrinks with those
+    that did.
 
     Args:
         held: whether each offer that was taken held, in order of judgement.
@@ -192,7 +194,8 @@ def put_off(answer: WhatIfAnswer, now: float, late: float) -> WhatIfAnswer:
 
 
 def start_kind(*, starts_now: bool) -> Kind:
-    """Return the kind of claim about a start by which an offer as a whole is judged."""
+    """Return the kind of claim about a start by which an offer (a suggested change) as a whole is
+    judged."""
     return Kind.OFFER_AT_ONCE if starts_now else Kind.OFFER_SOONER
 
 

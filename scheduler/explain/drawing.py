@@ -1,4 +1,5 @@
-"""Prepares a story for the page: the places of the bars in its timeline and waterfall."""
+"""Prepares a story for its page: computes the places of the bars in its timeline and waterfall
+chart."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class WhatIfAnswer:
 
     @property
     def _pace(self) -> str:
-        """The speed of a job that shares GPUs, and what it assumes, in words."""
+        """The speed of a job that shares GPUs as text, with the assumption behind it, if any."""
         if self.speed is None:
             return "a speed that nobody knows"
         pace = f"{self.speed:.0%} of its speed"
@@ -114,9 +114,8 @@ class WhatIfAnswer:
         return text
 
     def _end(self, now: float) -> str:
-        """Return as text when the changed job ends, and how much later or sooner than without the
-        change.
-        """
+        """Return as text when the changed job ends, and how much later or sooner that is than
+        without the change."""
         end = self.then.end_p50 if self.then is not None else None
         if end is None:
             return "; when it ends is not known"

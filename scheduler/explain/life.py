@@ -53,7 +53,7 @@ class JobFacts:
 
 
 class Phase(StrEnum):
-    """What a job is doing between two decisions."""
+    """What a job is doing between two decisions about it."""
 
     WAITING = "waiting"
     HELD = "held"  # by somebody, or until other jobs have ended: no waiting
@@ -101,8 +101,8 @@ class Event:
 
     @property
     def void(self) -> bool:
-        """Whether it is a wait in a queue that only the free profiling pass saw. Such a wait never
-        took place."""
+        """Whether it is a wait in a queue that only the free profiling pass (a first round that
+        profiles all jobs) saw. Such a wait never took place."""
         return (
             self.free_pass
             and self.decision.action is Action.WAIT
@@ -390,8 +390,8 @@ def _first_end(a: float | None, b: float | None) -> float | None:
 
 
 def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span]:
-    """Return the spans of a free profiling pass up to the job's profiling run. What the pass
-    records after that did not count."""
+    """Return the spans of a job in a free profiling pass (a first round that profiles all jobs), up
+    to its profiling run. What the pass records after that did not count."""
     until = next((d.time for d in free_pass if d.action is Action.PROFILE), None)
     if until is None:
         return []
@@ -403,7 +403,8 @@ def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span
 
 
 def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
-    """Return a decision as an event, with its sentence and its numbers."""
+    """Return a decision as an event for readers, with its sentence, its numbers and what would
+    help."""
     names = ("need", "free", "limit", "position", "blocker", "partner")
     evidence: Json = {n: getattr(d, n) for n in names if getattr(d, n) is not None}
     if d.action is Action.ENQUEUE:

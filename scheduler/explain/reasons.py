@@ -16,7 +16,8 @@ from scheduler.core.plural import are, count, were
 
 
 def sentence(d: Decision, visible: Collection[str] | None = None) -> str:
-    """Return a decision in words. Where `visible` is given, no other job is named."""
+    """Return a decision as a sentence. If `visible` (ids of the jobs that the reader may see) is
+    given, no job outside it is named."""
     if visible is None:
         return summary(d)
     blocker = partner = ""

@@ -84,7 +84,7 @@ class Depth(IntEnum):
 
 
 class Reader(Enum):
-    """The kind of reader for whom an explanation is put into words."""
+    """The kinds of readers for whom an explanation is put into words."""
 
     TERMINAL = auto()  # and so commands are named, and old answers say how old they are
     PAGE = auto()
@@ -173,9 +173,8 @@ def render(
 def says(
     found: Explanation | Analysis, reader: Reader = Reader.PAGE, depth: Depth = Depth.WHOLE
 ) -> dict[str, str]:
-    """Return the text of each kind of row of an explanation, by kind. Times are relative to the
-    time of the analysis. The text is "" for a kind without a row.
-    """
+    """Return the text of an explanation for each kind of row, "" for a kind without a row. Times
+    are relative to the time of the analysis."""
     texts = {kind: "" for kind, *_ in _SAYS}
     for row in render(found, depth, reader):
         texts[row.kind] = " ".join(filter(None, [texts[row.kind], row.text]))
@@ -195,9 +194,8 @@ def _in_slurm(job: Explanation) -> SlurmReason | None:
 
 
 def _in_own_words(found: Explanation | Analysis, rows: list[Row]) -> list[Row]:
-    """Return the rows, with a reason code of Slurm replaced where a person wrote it as free text.
-    An agent reads such text from the data only.
-    """
+    """Return the rows, where a text that an administrator wrote as Slurm's reason is replaced by a
+    reference to the data. An agent must not take such text for the program's own words."""
     slurm = found.slurm if isinstance(found, Explanation) else None
     if slurm is None or not slurm.code or re.fullmatch(r"[A-Za-z]{1,48}", slurm.code):
         return rows
@@ -237,9 +235,8 @@ def _start(about: _About) -> _Rows:
 
 
 def start_words(made: StartForecastRow | None, now: float) -> str:
-    """Return the forecast start of a job in words, as `words.starts` does. The start is unknown if
-    `made` is None.
-    """
+    """Return the forecast start of a job in words, as `words.starts` does. If `made` is None, the
+    words say that the start is unknown."""
     if made is None:
         return starts(None, None, "", now)
     return starts(

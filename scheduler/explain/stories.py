@@ -121,9 +121,8 @@ def _read_bundle(path: str, digest: str) -> Bundle | None:
 
 
 def counting(nodes_now: NodesNow) -> Counting:
-    """Return a function that counts free, closed and total GPUs for a request. It caches each
-    count, and reads the nodes once.
-    """
+    """Return a function that counts the free, closed and total GPUs that a request may use. It
+    keeps each count, and reads the nodes only once."""
 
     @cache
     def nodes() -> Sequence[NodeNow]:

@@ -311,9 +311,8 @@ def overtaken_words(by: Mapping[str, int]) -> str:
 
 
 class Gains(Protocol):
-    """The expected gain and cost of sharing GPUs, and the time left of both jobs if each ran alone.
-    All in seconds; None if unknown.
-    """
+    """The expected gain and cost of sharing GPUs, and the time that each of the two jobs would have
+    left alone. All in seconds; None if unknown."""
 
     @property
     def gain_s(self) -> float | None: ...

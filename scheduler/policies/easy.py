@@ -33,7 +33,7 @@ FIRST_S = 86_400.0  # of a user of whom no job has ended
 
 
 class EasySettings(PolicySettings):
-    """Settings of `easy`."""
+    """Settings of the policy `easy`."""
 
     default_limit_s: float | None = setting(
         None,
@@ -68,7 +68,7 @@ class EasyLearned(Learned):
 
 
 class Easy(Policy):
-    """EASY backfill by time limits."""
+    """The policy `easy`: EASY backfill by time limits."""
 
     Settings = EasySettings
     name = "easy"

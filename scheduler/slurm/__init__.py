@@ -1,1 +1,2 @@
-"""All that knows Slurm. Others come in by `reason` (what it says of a job) and `entry` alone."""
+"""Everything that depends on Slurm. Other packages import only `reason` (why Slurm keeps a job
+waiting) and `entry`."""

@@ -1,4 +1,5 @@
-"""What the codes mean by which Slurm says why a job waits: of squeue's manual page and slurm.h."""
+"""The meaning of the codes with which Slurm says why a job waits, after squeue's manual page and
+slurm.h."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _OF_JOBS = "Jobs SubmitJobs SubmitJob Wall WallDuration"
 
 
 class Family(StrEnum):
-    """The kinds of things that a limit counts."""
+    """The kinds of resources or jobs that a limit counts."""
 
     TOGETHER = "what all its jobs have at once"  # GrpTRES, MaxTRESPU, MaxTRESPA, numbers of jobs
     OF_A_JOB = "what one job asks for"  # MaxTRES, MinTRES, MaxTRESPerNode, MaxTRESMins, MaxWall
@@ -26,7 +27,8 @@ class Family(StrEnum):
 
 
 def family(reason: str) -> Family | None:
-    """Return which kind of limit a reason code names. Return None if it names none."""
+    """Return what a limit counts whose reason code this is. Return None for a code that names no
+    limit."""
     match = _LIMIT.fullmatch(reason)
     if match is None or match["tres"] not in [*_TRES.split(), *_OF_JOBS.split()]:
         return None
@@ -44,15 +46,14 @@ def family(reason: str) -> Family | None:
 
 
 def meaning(code: str) -> str:
-    """Return the meaning of a reason code by Slurm's manual. Return "" if a finding explains it
-    better.
-    """
+    """Return the meaning of a reason code by Slurm's manual. Return "" for a code that the findings
+    about a job explain better."""
     kind = family(code)
     return f"a limit on {kind}" if kind is not None else CODES.get(code, "")
 
 
 def limit_codes() -> Iterator[str]:
-    """Yield the reason codes of limits that slurmctld has, from release 22.05 to 26.05."""
+    """Yield the reason codes of limits that slurmctld knows, in releases 22.05 to 26.05."""
     of_minutes = ["CPUMinutesLimit", "CPURunMinutesLimit", "NodeMinutes", "NodeRunMinutes"]
     of_minutes += ["{m}Minutes", "{m}RunMinutes"]
     plain = ["CpuLimit", "JobsLimit", "MemLimit", "NodeLimit", "SubmitJobsLimit", "WallLimit"]

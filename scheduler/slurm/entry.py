@@ -1,4 +1,5 @@
-"""What a service in front of a Slurm needs of it: its cluster, notes of it, the process."""
+"""What a service in front of a Slurm needs from this package: the cluster's shape, notes for the
+administrator, and the process that follows Slurm."""
 
 from __future__ import annotations
 
@@ -18,15 +19,14 @@ from scheduler.slurm.twin.unmodelled import unmodelled, unmodelled_words
 
 
 def slurm_of(settings: Settings) -> Slurm:
-    """Return the connection to Slurm, which is reached through SLURM_CONF, as its own commands
-    are.
-    """
+    """Return a client for Slurm. It finds Slurm by SLURM_CONF, as Slurm's own commands do."""
     warn = structlog.get_logger("slurm").warning
     return Slurm(show=to_stdout if settings.dry_run else None, warn=warn)
 
 
 def read_shape(settings: Settings) -> Shape:
-    """Return the cluster as Slurm has it now. Raises SettingsError."""
+    """Return the cluster's present shape, as Slurm reports it. Raise SettingsError where it cannot
+    be read."""
     partitions = [name for name in settings.slurm_partitions.split(",") if name]
     memory = settings.slurm_gpu_memory_mib
     try:
@@ -39,9 +39,9 @@ def read_shape(settings: Settings) -> Shape:
 
 
 def notes(settings: Settings, policy: str) -> list[str]:
-    """Return what an administrator should know of a followed Slurm, a line each: about its release,
-    and, where the policy `slurm` answers, what of its QOS and associations that leaves out.
-    """
+    """Return what an administrator should know about a followed Slurm, as a list of lines. They are
+    about its release and, with the policy `slurm`, about settings of its QOS and associations that
+    the policy leaves out."""
     slurm = slurm_of(settings)
     twin = policy_named(policy).capabilities.twin
     return _of_release(slurm) + (_left_out(slurm, settings) if twin else [])
@@ -70,7 +70,7 @@ def _left_out(slurm: Slurm, settings: Settings) -> list[str]:
 
 
 def follow(settings: Settings, stopping: Callable[[], bool], holder: str = "") -> None:
-    """Run the process of `advise` and `order` until it is to stop."""
+    """Run the process of the modes `advise` and `order` until `stopping` returns True."""
     from scheduler.slurm.follow.follower import run_follower
 
     run_follower(settings, slurm_of(settings), stopping, holder)

@@ -1,6 +1,5 @@
-"""Answers about a site's own Slurm without a service, from one poll with the rights of the user. It
-reads no database and writes nothing.
-"""
+"""Answers about a site's own Slurm without a service, from one poll with the rights of the calling
+user. It reads no database and writes nothing."""
 
 from __future__ import annotations
 
@@ -61,15 +60,16 @@ class NotThere(ValueError):
 
 
 class Direct:
-    """The answers from one poll of Slurm.
+    """The answers that follow from one poll of Slurm.
+
+    Raise SlurmDown or SlurmError where Slurm does not answer, fails, or has a release that is newer
+    than the known ones, and ParseError where its output cannot be read.
 
     Args:
-        user: who asks.
-
-    Raises SlurmDown, SlurmError (also of a release newer than any that is known), ParseError.
+        user: the user who asks.
 
     Attributes:
-        hidden: what this user is not shown, a line each.
+        hidden: what Slurm does not show this user, as lines.
     """
 
     def __init__(self, slurm: Slurm, user: str, clock: Clock | None = None) -> None:
@@ -107,8 +107,8 @@ class Direct:
         self._made: dict[str, StartForecast] = {}
 
     def _over(self, slurm: Slurm, shown: set[str]) -> tuple[list[SlurmJob], list[str]]:
-        """Return the user's ended jobs that squeue has forgotten, and a note where they could
-        not be read. Without slurmdbd both are empty."""
+        """Return the user's ended jobs that squeue has dropped, and a note where they could not be
+        read. Without slurmdbd, both are empty."""
         if "slurmdbd" not in self.site.config.get("AccountingStorageType", ""):
             return [], []
         try:
@@ -122,20 +122,21 @@ class Direct:
     # --- answers ------------------------------------------------------------------------------
 
     def why(self, job_id: str) -> Explanation:
-        """Return why a job is where it is. For an array, its first waiting task answers, or else a
-        running one; for a heterogeneous job, its first component. Raises NotThere.
-        """
+        """Return why a job is in its present state. For an array, return that of its first waiting
+        task, otherwise of a running one; for a heterogeneous job, that of its first component.
+        Raise NotThere where Slurm shows no such job."""
         job_id = self._task(job_id)
         self._foresee([job_id])
         return explain(self.dossier(job_id))
 
     def parts(self, job_id: str) -> list[str]:
-        """Return the components of a heterogeneous job, given its number; [] for any other job."""
+        """Return the ids of a heterogeneous job's components; [] for any other job."""
         found = (j for j in self._rows if j.partition("+")[0] == job_id and j != job_id)
         return sorted(found, key=lambda j: int(j.partition("+")[2]))
 
     def sooner(self, job_id: str) -> Sooner:
-        """Return what would let a waiting job start sooner, each change tried."""
+        """Return the changes with which a waiting job would start sooner, each tried on a copy of
+        the queue."""
         if self._alone:
             return Sooner(unavailable=UNSEEN)
         if self._rows[job_id].owner != self.user and self.user != "root":
@@ -143,7 +144,8 @@ class Direct:
         return self._trials().what_if(job_id)
 
     def by_node(self, job_id: str) -> ByNode:
-        """Return what keeps a waiting job from each node. Raises NotThere."""
+        """Return what keeps a waiting job from each node. Raise NotThere where Slurm shows no such
+        job."""
         job_id = self._task(job_id)
         if self._alone:
             return ByNode(job_id, unavailable=UNSEEN)
@@ -152,9 +154,8 @@ class Direct:
         return Accounts(twin, self.now).by_node(job_id) if twin and waits else ByNode(job_id)
 
     def eta(self, options: Sequence[str]) -> Eta:
-        """Return when a job with these options of sbatch would start. Raise SlurmError where it is
-        refused.
-        """
+        """Return when a job with the given options of sbatch would start. Raise SlurmError where
+        Slurm would refuse it."""
         if self._alone:
             return Eta(unavailable=UNSEEN)
         trials = self._trials()
@@ -165,18 +166,16 @@ class Direct:
         return against_trial(found, Verdict.of(self._slurm.tried(options)), trials.put_back_s)
 
     def queue(self, *, everybody: bool = False) -> list[JobRow]:
-        """Return the user's jobs that have not ended, latest first; with `everybody`, all that
-        Slurm shows.
-        """
+        """Return the user's jobs that have not ended, latest first; with `everybody`, all jobs that
+        Slurm shows the user."""
         own = [j for j, row in self._rows.items() if everybody or row.owner == self.user]
         self._foresee(own)
         found = sorted(map(self.job, own), key=lambda job: -job.submitted_at)
         return [job for job in found if not Phase(job.phase).over]
 
     def causes(self, *, everybody: bool = False) -> Causes:
-        """Return why the user's waiting jobs wait, by cause, and the jobs whose end would free most
-        of them.
-        """
+        """Return the user's waiting jobs grouped by the reason for their wait, and the jobs whose
+        end would free most of them."""
         every = [self.job(job_id) for job_id in self._rows]
         waits = []
         for job in every:
@@ -190,7 +189,7 @@ class Direct:
         return causes_of(waits, others, self.now)
 
     def shares(self) -> Shares:
-        """Return what the user used lately, and what is due, by account."""
+        """Return what the user has used lately, and what is due to the user, by account."""
         return of_site(self.site, self.user)
 
     def _trials(self) -> Trials:
@@ -249,8 +248,8 @@ class Direct:
     # --- read ---------------------------------------------------------------------------------
 
     def dossier(self, job_id: str) -> Dossier:
-        """Return all that one look knows of a job. What was decided about a job that Slurm started
-        took no effect."""
+        """Return all that one poll shows of a job. For a job that Slurm has started, decisions of
+        the copied queue are left out, since they had no effect."""
         row, decided = self.job(job_id), self._decisions.get(job_id)
         started = row.slurm is not None and row.slurm.started
         own = [] if decided is None or started else [decided]
@@ -275,7 +274,7 @@ class Direct:
         return replace(made, start_p10=p10, start_p50=p50, start_p90=p90, why_not=forecast.why_not)
 
     def partition_of(self, job_id: str) -> str:
-        """Return a job's partition as squeue shows it; several with commas."""
+        """Return a job's partition as squeue shows it; several partitions are joined by commas."""
         of = self._snapshot
         found = of.running.get(job_id) or of.waiting.get(job_id) or of.aside.get(job_id)
         return found.partition if found is not None else self._rows[job_id].vc
@@ -289,7 +288,8 @@ class Direct:
 
     @cached_property
     def _places(self) -> Mapping[str, Mapping[str, int]]:
-        """The place in line, from 1, of each waiting job, by virtual cluster."""
+        """The place in line, from 1, of each waiting job: maps each virtual cluster to places by
+        job id."""
         lines: dict[str, list[tuple[float, float, int, str]]] = {}
         for job_id, row in self._rows.items():
             if row.phase == Phase.QUEUED:
@@ -342,14 +342,14 @@ def _check_known(release: Release | None) -> None:
 
 
 def _remembered(jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
-    """Return the jobs that durations are learned from and forecast for: all but the waiting
-    ones that are far behind in line."""
+    """Return the jobs from which durations are learned and for which they are forecast: all jobs
+    except waiting ones that are far behind in line."""
     waiting = sorted((job for job in jobs if job.state == "PENDING"), key=lambda j: -j.priority)
     return [*(job for job in jobs if job.state != "PENDING"), *waiting[: 2 * LINE]]
 
 
 def _hidden(site: Site, slurm: Slurm, user: str) -> list[str]:
-    """Return what Slurm keeps from a user, a line each."""
+    """Return what Slurm does not show a user, as lines."""
     config, found = site.config, []
     private = config.get("PrivateData", "none").lower().split(",")
     if private != ["none"] and not _is_trusted(config, slurm, user):
@@ -360,8 +360,8 @@ def _hidden(site: Site, slurm: Slurm, user: str) -> list[str]:
 
 
 def _is_trusted(config: Mapping[str, str], slurm: Slurm, user: str) -> bool:
-    """Return whether a user is root, SlurmUser, an operator or an administrator: PrivateData
-    keeps nothing from them. False where that cannot be read."""
+    """Return whether a user is root, SlurmUser, an operator or an administrator, from whom
+    PrivateData hides nothing. Return False where that cannot be read."""
     if user in ("root", config.get("SlurmUser", "").partition("(")[0]):
         return True
     try:

@@ -1,6 +1,6 @@
 """Why a job of a followed Slurm waits, as a value, and the sentences made of it.
 
-Everybody with the right to see a job may read its reason, so no other job is named.
+Every user who may see a job may read its reason, so no other job is named in it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ class LimitReached:
     """A limit of a QOS or an association that the job would exceed.
 
     Attributes:
-        name: sacctmgr's: ``GrpTRES``, ``MaxJobsPU``, ``MaxWall`` (seconds).
-        tres: what is limited: ``gres/gpu``; "": jobs, or time.
-        whose: ``QOS limited``, ``account physics``, ``user anna in account physics``.
-        limit, used, asked: what may be had, what running jobs have (None: Slurm does not show
-            it), what this job would add; in minutes where `name` is of such.
-        ever: it is within the limit once others end.
+        name: sacctmgr's name of the limit: ``GrpTRES``, ``MaxJobsPU``, ``MaxWall`` (seconds).
+        tres: the limited resource: ``gres/gpu``; "": jobs, or time.
+        whose: to what the limit belongs: ``QOS limited``, ``account physics``, ``user anna in
+            account physics``.
+        limit: the largest allowed amount, in minutes where `name` is about minutes.
+        used: the amount that running jobs have; None: Slurm does not show it.
+        asked: the amount that this job would add.
+        ever: whether the job fits within the limit once other jobs end.
     """
 
     name: str
@@ -69,9 +71,8 @@ class ReservationHeld:
 
 @dataclass(frozen=True, slots=True)
 class TimeLimitTooLong:
-    """The job asks for more seconds than its partitions allow (`allowed`, by name). The partitions
-    `others` allow it.
-    """
+    """The finding that a job asks for more seconds than its partitions allow (`allowed`, by name).
+    The partitions in `others` would allow it."""
 
     asked_s: float
     allowed: dict[str, float]
@@ -92,9 +93,9 @@ class LicenceAsked:
 
 @dataclass(frozen=True, slots=True)
 class GoesFirst:
-    """The number of jobs that go before this job in its partition, and other partitions whose jobs
-    go first on its nodes. `backfills`: the job may start before them if that delays none of them.
-    """
+    """How many jobs go before this job in its partition, and which other partitions' jobs go first
+    on its nodes. `backfills` says whether the job may start before them if that delays none of
+    them."""
 
     jobs: int
     partitions: tuple[str, ...] = ()
@@ -103,9 +104,8 @@ class GoesFirst:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Because of `setting`, a job in `partition` that waits for a limit (reason `code`) holds up
-    all jobs behind it. `limit` is that limit, where it is known.
-    """
+    """The finding that a job in `partition`, which waits for a limit (reason `code`), holds up all
+    jobs behind it, because of Slurm's `setting`. `limit` is that limit, where it is known."""
 
     setting: str
     code: str
@@ -123,7 +123,7 @@ class GpusAsked:
 
 @dataclass(frozen=True, slots=True)
 class ClosedNode:
-    """A node on which nothing starts, and its state in Slurm."""
+    """A node on which no job starts, and its state in Slurm."""
 
     name: str
     state: str
@@ -134,8 +134,10 @@ class Needed:
     """Resources that the job needs and that are not free.
 
     Attributes:
-        per_node: the GPUs are asked for on each of `nodes`. whole_nodes: it shares none.
-        would_do: nodes of `partition` that suit it; where none does, `closed`: the first closed.
+        per_node: whether the GPUs are asked for on each of `nodes`.
+        whole_nodes: whether the job shares no node.
+        would_do: nodes of `partition` that suit the job.
+        closed: where no open node suits it: the first closed nodes that would.
     """
 
     partition: str
@@ -162,7 +164,7 @@ class PlaceInLine:
 
 @dataclass(frozen=True, slots=True)
 class PriorityTerm:
-    """A term of the job's priority as `sprio` shows it."""
+    """One term of a job's priority, as `sprio` shows it."""
 
     name: str
     points: float
@@ -180,9 +182,8 @@ class PlannedStart:
 
 @dataclass(frozen=True, slots=True)
 class NodesAllowed:
-    """A partition that does not allow the job's number of nodes. It allows `least` to `most` nodes
-    (None: no maximum), and has `there` nodes.
-    """
+    """The numbers of nodes that a partition allows, where the job's number is not among them:
+    `least` to `most` nodes (None: no maximum). The partition has `there` nodes."""
 
     partition: str
     least: int
@@ -192,9 +193,8 @@ class NodesAllowed:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A withdrawn statement: at `since` it was stated that the job's limit has room, but Slurm did
-    not start the job. `held` of `judged` such statements were right.
-    """
+    """A statement that was withdrawn: at `since` it was stated that the job's limit has room, but
+    Slurm did not start the job. `held` of `judged` such statements were right."""
 
     since: float
     held: int = 0
@@ -203,22 +203,27 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class SlurmReason:
-    """Why a job waits, in its Slurm's own word, and the findings that explain it.
+    """Why a job waits, in Slurm's own word, and the findings that explain it.
 
     Attributes:
-        code: Slurm's word, as `squeue` shows it; "": it was not seen to wait.
-        started: Slurm has started it; the rest is of the last look before that.
-        dependency, reservation, begins: what it waits for: jobs, as Slurm has them; a reservation;
-            a moment (epoch seconds).
-        nodes, time_limit_s: that it asks for, where these are the reason. nodes_allowed: by its
-            partitions.
-        limit: the limit it would go beyond. lapsed: there is room in that limit now, after
-            `ahead` jobs that wait for the same; `withdrawn`: it was not so.
-        stopped: what holds it because another waits. shortage: what it lacks, node by node.
-        places: by partition. priority: Slurm's; its `terms`, the largest first, sum to it.
+        code: Slurm's word, as `squeue` shows it; "": the job was not seen waiting.
+        started: whether Slurm has started it; the other fields are of the last poll before that.
+        dependency: the jobs that it waits for, as Slurm writes them.
+        reservation: the reservation that it waits for.
+        begins: the time that it waits for, seconds since the epoch.
+        nodes, time_limit_s: nodes and time that it asks for, where these are the reason.
+        nodes_allowed: the numbers of nodes that its partitions allow.
+        limit: the limit that it would exceed.
+        lapsed: whether that limit has room now, after `ahead` jobs that wait for the same limit.
+        withdrawn: the withdrawn statement that the limit has room; None: there is none.
+        stopped: the limit that stops it because a job ahead waits for that limit.
+        shortage: what it lacks, node by node.
+        places: its place in line in each partition.
+        priority: Slurm's priority of the job.
+        terms: the terms that sum to the priority, the largest first.
         own: what Pellucid's own policy would do: "start", "wait"; "": it was not asked.
-        left_out: why Pellucid could not place it at all.
-        partition, account, qos: that it was sent to, and that it counts against.
+        left_out: why Pellucid could not plan it at all.
+        partition, account, qos: to which it was submitted, and against which it counts.
     """
 
     code: str = ""
@@ -250,7 +255,7 @@ class SlurmReason:
     nodes_allowed: tuple[NodesAllowed, ...] = ()
 
     def as_of(self, now: float) -> SlurmReason:
-        """Return the reason without moments that have passed since it was found."""
+        """Return the reason without times that have passed since it was found."""
         plan = self.plan if self.plan is not None and self.plan.at > now else None
         begins = self.begins if self.begins is not None and self.begins > now else None
         held = self.reservation
@@ -271,7 +276,8 @@ def headline(reason: SlurmReason, job_id: str, now: float) -> str:
 
 
 def rows(reason: SlurmReason, job_id: str, now: float) -> list[tuple[str, str]]:
-    """Return what is known of a waiting job beyond the headline: lines, each with its label."""
+    """Return what is known of a waiting job beyond the headline: pairs of a label and a line of
+    text."""
     if reason.started:
         return []
     found = [("Place", _place(one)) for one in reason.places]
@@ -292,19 +298,19 @@ def rows(reason: SlurmReason, job_id: str, now: float) -> list[tuple[str, str]]:
 
 
 def whole(reason: SlurmReason, job_id: str, now: float) -> str:
-    """Return all of the reason, a line each."""
+    """Return the whole reason as text, one line for each part."""
     more = (f"{label}: {text}" for label, text in rows(reason, job_id, now))
     return "\n".join([headline(reason, job_id, now), *more])
 
 
 def sentence(reason: SlurmReason, job_id: str, now: float) -> str:
-    """Return what explains Slurm's word, or "" where nothing certain is known."""
+    """Return a sentence that explains Slurm's word, or "" where nothing certain is known."""
     parts = because(reason, job_id, now)
     return "; ".join(parts) + "." * bool(parts)
 
 
 def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
-    """Return what explains Slurm's word, as clauses. The first by itself is the reason."""
+    """Return clauses that explain Slurm's word. The first one alone is the reason."""
     if reason.nodes_allowed:
         return [_nodes(reason.nodes or 0, reason.nodes_allowed, job_id)]
     words = PLAIN.get(reason.code, ())
@@ -331,7 +337,7 @@ def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
 
 
 def _dependency(text: str) -> str:
-    """Return what a job depends on, in words for ``singleton``, else as Slurm has it."""
+    """Return what a job depends on, in words for ``singleton``, otherwise as Slurm writes it."""
     if text.startswith("singleton"):
         return "every earlier job of its user with the same name to end (--dependency=singleton)"
     return text
@@ -414,7 +420,7 @@ def _not_so(one: Withdrawn, now: float) -> list[str]:
 
 
 def held_words(held: int, judged: int) -> str:
-    """Return how often such a claim was right, in brackets; "" where none was judged."""
+    """Return how often claims like this one held, in brackets; "" where none was judged."""
     return f" (of {count(judged, 'such claim')} {held} held)" if judged else ""
 
 
@@ -498,7 +504,8 @@ _MINUTES = (*_LEFT, "GrpTRESMins", "GrpWall")
 
 
 def _of_one_job(one: LimitReached) -> str:
-    """Return what a limit on a single job allows; "" for a limit on several jobs together."""
+    """Return as text what a limit on a single job allows; "" for a limit on several jobs
+    together."""
     most = f"{_much(one, one.limit)} {one.tres}"
     return {
         "MinTRES": f"takes no job of fewer than {most}",
@@ -540,7 +547,7 @@ def _goes_first(one: GoesFirst) -> list[str]:
 
 
 def _needed(one: Needed) -> list[str]:
-    """Return as clauses what the job needs, and which suitable nodes have too little free."""
+    """Return clauses on what the job needs, and on which suitable nodes have too little free."""
     need = [count(g.gpus, f"GPU of type {g.type}" if g.type else "GPU") for g in one.gpus]
     need += [count(one.cpus, "CPU"), *(["whole nodes"] if one.whole_nodes else [])]
     per = " on each node" if one.per_node and one.nodes > 1 else ""

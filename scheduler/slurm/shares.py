@@ -1,4 +1,5 @@
-"""What a user has had of a Slurm lately, by account, against what is their part of it."""
+"""What a user has used of a Slurm cluster lately, by account, compared with the part that is
+due."""
 
 from __future__ import annotations
 
@@ -10,9 +11,7 @@ from scheduler.slurm.twin.site import Assoc, Site
 
 
 def of_site(site: Site, user: str) -> Shares:
-    """Return a user's parts by the usage and shares of Slurm's associations, for each account of
-    the user.
-    """
+    """Return a user's parts of each account, by the usage and shares of Slurm's associations."""
     if not site.weighs:
         return Shares(user, unavailable="Slurm's priorities here know no shares")
     if ("root", "") not in site.assocs:

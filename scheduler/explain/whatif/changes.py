@@ -47,7 +47,7 @@ class Change:
         return cls(to, body.get("first", False), body.get("held"))
 
     def body(self) -> Json:
-        """Return the plain values from which `from_body` makes this change."""
+        """Return the change as plain values, from which `from_body` makes it again."""
         found = {name: "" if value is None else value for name, value in self.to.items()}
         if self.first:
             found["first"] = True

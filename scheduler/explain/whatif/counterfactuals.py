@@ -74,8 +74,8 @@ class _Expected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A job whose start moves: by how many seconds, as the median over the futures. Above 0 is
-    later."""
+    """A job whose start moves: by how many seconds, as the median over the simulated futures. Above
+    0 is later."""
 
     job_id: str
     owner: str
@@ -143,7 +143,7 @@ class Outcome:
     @property
     def _earlier_near_even_odds(self) -> bool:
         """Whether the changed job starts earlier at each level at which the median of further
-        futures may lie: ranks within two standard deviations of the middle."""
+        simulated futures may lie: ranks within two standard deviations of the middle."""
         n = len(self.then.starts)
         first = max(0, floor(n / 2 - sqrt(n)))
         pairs = zip(self.now.starts, self.then.starts, strict=True)
@@ -518,8 +518,8 @@ class WhatIf:
         return base, made
 
     def _base(self, watched: list[str], sample: int, until: float) -> World | None:
-        """Return the future with number `sample` without a change, simulated once for all questions
-        about the same jobs. Return None if there was no time."""
+        """Return the simulated future with number `sample` without a change. It is simulated once
+        for all questions about the same jobs. Return None if there was no time."""
         cache = self._bases.setdefault("\x1f".join(watched), {})
         if sample not in cache:
             found = _seen(
@@ -569,9 +569,8 @@ def _at_most(predicted: Duration | None, limit_s: float) -> Duration | None:
 
 
 def _kind(change: Change) -> tuple[str, ...]:
-    """Return the names of the fields that a change sets. Among changes with the same names, only
-    the best is suggested.
-    """
+    """Return the names of the fields that a change sets, as its kind. Among changes of one kind,
+    only the best is suggested."""
     return tuple(change.body())
 
 
@@ -692,8 +691,7 @@ def _beside(
 
 
 def _starts_in(worlds: list[World], job_id: str) -> bool:
-    """Return whether a job starts in at least half of the futures, within the time that was
-    simulated."""
+    """Return whether a job starts in at least half of the simulated futures."""
     return 2 * sum(isfinite(world[job_id][0]) for world in worlds) >= max(len(worlds), 1)
 
 

@@ -243,7 +243,7 @@ class Futures:
         )
 
     def end_of(self, job_id: str) -> StartForecast:
-        """Return the forecast end of a running job."""
+        """Return the forecast of when a running job ends, as `forecasts.end_of` makes it."""
         return end_of(self.core, self.memory, self.now, job_id)
 
 
@@ -332,7 +332,8 @@ def kept_back(now: float, why_not: WhyNot) -> StartForecast:
 
 
 def crudely(now: float, at: float, lasts_s: float) -> StartForecast:
-    """Return a crude forecast: a start at `at`, and an end `lasts_s` seconds later."""
+    """Return a crude forecast, made without simulation: a start at `at`, and an end `lasts_s`
+    seconds later."""
     return StartForecast(now, at, None, at + lasts_s, why_not=CRUDE, estimate=ForecastKind.CRUDE)
 
 
@@ -383,8 +384,9 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
 def roughly(
     core: Core, memory: Memory, now: float, job_ids: Iterable[str], soon: float
 ) -> dict[str, StartForecast]:
-    """Return crude forecasts for jobs of a followed Slurm: the time for the work ahead, or the
-    start that backfill plans where that is sooner. Jobs that would start now get `soon`."""
+    """Return forecasts without simulation for jobs of a followed Slurm: a start after the time for
+    the work ahead, or the start that backfill plans where that is sooner. Jobs that would start now
+    get `soon`."""
     found, outlook, by_work = {}, core.policy.outlook, crude(core, memory, now)
     for job_id in job_ids:
         work = by_work.get(job_id, crudely(now, soon, TYPICAL_S))
@@ -447,7 +449,7 @@ def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
 
 
 def end_of(core: Core, memory: Memory, now: float, job_id: str) -> StartForecast:
-    """Return the forecast end of a running job. Time lost by sharing GPUs is not counted."""
+    """Return the forecast of when a running job ends. Time lost by sharing GPUs is not counted."""
     start = core.cluster.runs[job_id].start_time
     past = _past(core, memory, job_id)
     made = _end(now, start, memory.quantiles(past, now - start, core))
@@ -467,7 +469,7 @@ def _end(now: float, start: float, quantiles: Quantiles) -> StartForecast:
 
 
 def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> StartForecast:
-    """Return the forecast of one job from its starts and ends in several futures."""
+    """Return the forecast of one job from its starts and ends in several simulated futures."""
     if len(starts) < LEAST:
         return StartForecast(now, samples=len(starts), why_not=WhyNot.NO_TIME)
     if not any(map(isfinite, starts)):

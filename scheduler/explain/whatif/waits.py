@@ -53,7 +53,7 @@ LOOK_S = 0.03  # seconds between looks for every job that waits: a look takes mi
 
 @dataclass(slots=True)
 class _Note:
-    """A crude forecast of a job's start, and what became of it.
+    """A crude forecast of a job's start (work ahead over GPUs), and what became of it.
 
     Attributes:
         at: time of the forecast.
@@ -69,7 +69,8 @@ class _Note:
 
 
 class Waits:
-    """Start forecasts of one cluster's jobs, learned from crude forecasts and true starts.
+    """Start forecasts of one cluster's jobs, learned from crude forecasts (work ahead over GPUs)
+    and true starts.
 
     The process that follows the core's decisions calls `look` after each round of decisions, and
     `started` and `left` for jobs. The same calls give the same forecasts.
@@ -88,8 +89,8 @@ class Waits:
     # --- what happens -----------------------------------------------------------------------
 
     def look(self, core: Core, memory: Memory, now: float) -> None:
-        """Record the crude start forecasts of a few waiting jobs, to be compared with their true
-        starts later. Do nothing if the last call was too recent."""
+        """Record crude forecasts (work ahead over GPUs) of the starts of a few waiting jobs, to be
+        compared with their true starts later. Do nothing if the last call was too recent."""
         if now < self._look_at:
             return
         waiting = [job_id for job_id in core.jobs if job_id not in core.cluster.runs]
@@ -116,7 +117,8 @@ class Waits:
         self._open.setdefault(job_id, []).append(note)
 
     def started(self, job_id: str, at: float, waited_s: float) -> None:
-        """Record that a job got its GPUs."""
+        """Record that a job got its GPUs at the time `at`, after it had waited `waited_s`
+        seconds."""
         self._recent.append(waited_s)
         self._closed(job_id, at, started=True)
 
@@ -182,8 +184,8 @@ class Waits:
         return starting(made, *not_before(rough.after, made, tuple(mixed), now))
 
     def _levels(self, stands: tuple[float, ...], now: float) -> tuple[float, ...]:
-        """Return the factors, for p10, p50 and p90, by which to multiply the crude rule's wait for
-        a job with the figures `stands` (see `_stands`)."""
+        """Return the factors, for p10, p50 and p90, by which to multiply the wait that the crude
+        rule (work ahead over GPUs) gives for a job with the figures `stands` (see `_stands`)."""
         if self._cells[0] != now:
             self._cells = now, {}
         cells = self._cells[1]
@@ -260,8 +262,9 @@ def not_before(
 
 
 def _stands(core: Core, job_id: str, crude_s: float) -> tuple[float, float, float]:
-    """Return three figures by which waiting jobs are compared, as logarithms: the crude wait until
-    the start, the predicted duration, and the number of GPUs."""
+    """Return three figures by which waiting jobs are compared, as logarithms: the wait until the
+    start by the crude rule (work ahead over GPUs), the predicted duration, and the number of GPUs.
+    """
     queued = core.jobs[job_id]
     lasts = TYPICAL_S if queued.predicted_s is None else queued.predicted_s
     return log(SOON_S + max(0.0, crude_s)), log(SOON_S + max(0.0, lasts)), log2(queued.job.gpus + 1)

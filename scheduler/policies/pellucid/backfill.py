@@ -48,7 +48,7 @@ class Backfill:
 
     def admits(self, queued: QueuedJob) -> bool:
         """Return whether a job is likely to have ended before the reserved GPUs would all be free
-        for their holder."""
+        for the job for which they are reserved."""
         if queued.job.gpus in self._too_many:
             return False
         assert queued.estimate_s is not None

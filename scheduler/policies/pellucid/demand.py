@@ -34,7 +34,8 @@ class _Asked:
 
     @property
     def slowdown(self) -> float:
-        """How many times slower than the wall clock the fair clock runs; at least 1."""
+        """How many times slower than the wall clock the fair clock runs: GPUs that jobs ask for
+        over GPUs there are, at least 1."""
         return max(1.0, self.gpus / self.there) if self.there else 1.0
 
     def clock(self, now: float) -> float:
@@ -113,8 +114,8 @@ class Demand:
             self._asked[where] = replace(one, unseen_s=dict(one.unseen_s))
 
     def take_over(self, other: Demand, jobs: Iterable[QueuedJob], now: float) -> None:
-        """Take over the counts of another `Demand`. What `jobs` have waited by its fair clock is
-        kept."""
+        """Take over the counts of another `Demand`. What `jobs` have waited by its fair clock
+        (which runs slower the more GPUs are asked for) is kept."""
         self._paused = other._paused
         if self.pooled == other.pooled:
             self._jobs, self._asked = other._jobs, other._asked
@@ -125,8 +126,9 @@ class Demand:
             self.joins(queued, now)
 
     def begin(self, turn: Turn) -> None:
-        """Record how many GPUs a virtual cluster (or all, when `pooled`) has as a turn begins. Then
-        count the waits of jobs that joined before this number was known."""
+        """Record how many GPUs a virtual cluster (or all, when `pooled`) has. Then count the waits
+        of jobs that joined before this number was known. Called as a turn (a round of decisions on
+        the virtual cluster) begins."""
         where = self._where(turn.vc)
         there = turn.cluster.spec.gpus if self.pooled else turn.pool.gpus
         asked = self._asked[where]
@@ -139,8 +141,8 @@ class Demand:
         asked.unseen_s.clear()
 
     def waited_s(self, job_id: str, now: float) -> float | None:
-        """Return how long a job has waited by the fair clock, seconds; None for a job that is
-        neither counted nor paused."""
+        """Return how many seconds a job has waited by the fair clock, which runs slower the more
+        GPUs are asked for. Return None for a job that is neither counted nor paused."""
         if job_id not in self._jobs:
             return self._paused.get(job_id)
         where, _, came = self._jobs[job_id]
@@ -148,20 +150,21 @@ class Demand:
         return asked.clock(now) - came + asked.unseen_s.get(job_id, 0.0) / asked.slowdown
 
     def pause(self, job_id: str, waited_s: float | None) -> None:
-        """Store the seconds that a job has waited so far, by the fair clock, while it is out of its
-        queue and not counted."""
+        """Store how many seconds a job has waited so far by the fair clock (which runs slower the
+        more GPUs are asked for), while the job is out of its queue and not counted."""
         if waited_s is not None:
             self._paused[job_id] = waited_s
 
     def over(self, job_id: str, now: float) -> None:
-        """Stop counting a job, if it was counted."""
+        """Stop counting the GPUs of a job, if they are counted."""
         self._paused.pop(job_id, None)
         if job_id in self._jobs:
             where, gpus, _ = self._jobs.pop(job_id)
             self._asked[where].change(now, -gpus)
 
     def clock(self, vc: str, now: float) -> float:
-        """Return the fair clock of a virtual cluster, seconds."""
+        """Return what the fair clock of a virtual cluster shows at `now`, in seconds. It runs
+        slower the more GPUs jobs ask for."""
         return self._asked[self._where(vc)].clock(now)
 
     def restricted_to(self, kept: Collection[str]) -> Demand:
@@ -171,20 +174,19 @@ class Demand:
         return demand
 
     def clock_at_arrival(self, job_id: str) -> float | None:
-        """Return what the fair clock showed when a job was submitted, or None for a job that is not
-        counted."""
+        """Return what the fair clock (which runs slower the more GPUs are asked for) showed when a
+        job was submitted, or None for a job that is not counted."""
         job = self._jobs.get(job_id)
         return None if job is None else job[2]
 
     def slowdown(self, vc: str) -> float:
-        """Return how many times slower than the wall clock a virtual cluster's fair clock runs
-        now."""
+        """Return how many times slower than the wall clock a virtual cluster's fair clock runs now:
+        GPUs that jobs ask for over GPUs there are, at least 1."""
         return self._asked[self._where(vc)].slowdown
 
     def share(self, turn: Turn) -> float:
-        """Return the GPUs asked for in the turn's virtual cluster divided by the GPUs that
-        it has.
-        """
+        """Return the number of GPUs that jobs of the turn's virtual cluster ask for, divided by its
+        number of GPUs."""
         asked = self._asked[self._where(turn.vc)]
         return asked.gpus / max(asked.there, 1)
 

@@ -167,8 +167,8 @@ class Memo:
         self._hold: object = None
 
     def begin(self, pool: Pool, hold: object) -> None:
-        """Begin a pass, and drop findings that hold no longer. `hold` is the reservation of the
-        virtual cluster; when it changes, no finding holds."""
+        """Begin a pass (a round of decisions on the queue), and drop findings that hold no longer.
+        `hold` is the reservation of the virtual cluster; when it changes, no finding holds."""
         if self._changes != pool.changes or self._hold is not hold:
             self.why.clear()
         self._hold = hold
@@ -185,7 +185,8 @@ class Memo:
         self.stamp += 1
 
     def end(self, pool: Pool) -> None:
-        """End a pass. The findings hold until the pool changes again."""
+        """End a pass (a round of decisions on the queue). The findings hold until the pool changes
+        again."""
         self._changes = pool.changes
 
 

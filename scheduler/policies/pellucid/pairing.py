@@ -132,7 +132,7 @@ class Pairing:
         )
 
     def time_passed(self) -> None:
-        """Drop the cached remaining times of runs. Called as a turn begins."""
+        """Drop the cached remaining times of runs. Called when a round of decisions begins."""
         self._left.clear()
 
     def begin(self, turn: Turn, hold: object, *, remembers: bool = True) -> None:

@@ -39,8 +39,8 @@ LOG = logging.getLogger(__name__)
 
 
 class Parts(Protocol):
-    """The parts of the policy that a pass uses: settings, components, and state that lasts between
-    passes."""
+    """The parts of the policy that a `Pass` uses: settings, components, and state that lasts
+    between passes."""
 
     max_gpus: int
     profile_above: float
@@ -98,7 +98,8 @@ class Pass:
         self._served = 0  # jobs that do not wait any more
 
     def run(self) -> None:
-        """Make the pass, in six steps. Each writes a debug line to the program's log."""
+        """Decide once on all jobs of the queue, in six steps. Each step writes a debug line to the
+        program's log."""
         policy, turn, memo = self.policy, self.turn, self.memo
         # 1. sort those who wait by kind: jobs of one kind fare alike
         policy.pairing.time_passed()
@@ -256,8 +257,8 @@ class Pass:
 
     def _backfill(self, reservation: Reservation | None) -> Backfill | None:
         """Return which jobs may use the reserved GPUs for now. Return None where none may: nothing
-        is reserved, the cluster has several GPU types, or the holder is not the first job beyond
-        its bound, or it has waited too long."""
+        is reserved, the cluster has several GPU types, or the job with the reservation is not the
+        first that has waited beyond its bound, or it has waited too long."""
         policy, turn = self.policy, self.turn
         if reservation is None or policy.types is not None:
             return None
@@ -447,8 +448,8 @@ class Pass:
         return self._fits_without[gpus]
 
     def _wait_for_reserved(self, queued: QueuedJob) -> None:
-        """Record that a job waits because GPUs are reserved. Name the holder only if no other job
-        would get these GPUs in its absence."""
+        """Record that a job waits because GPUs are reserved. Name the job with the reservation as
+        the blocker only if no other job would get these GPUs in its absence."""
         turn, holder = self.turn, self.holder
         known = queued.obstacle is Obstacle.KEPT
         others = known or self.memo.line.wait_before(queued, Obstacle.KEPT)

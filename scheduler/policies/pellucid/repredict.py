@@ -277,7 +277,8 @@ class Repredict:
         self.alike.restore(memory.alike, jobs)
 
     def take_over(self, other: Repredict) -> None:
-        """Take over the state of another `Repredict`."""
+        """Take over the state of another `Repredict`: when jobs were predicted, what ended since,
+        and the groups."""
         self._last, self._newest = other._last, other._newest
         self._heard, self.alike = other._heard, other.alike
 

@@ -39,13 +39,14 @@ _BEFORE_ALL = 1e12  # keys of jobs past their bound are this much lower than any
 
 
 def starving_key(queued: QueuedJob) -> float:
-    """Return the sort key of a job that has waited beyond its bound: such jobs go before all
-    others, in order of submission."""
+    """Return the sort key of a job that has waited beyond its bound (the longest wait that is
+    accepted): such jobs go before all others, in order of submission."""
     return queued.submit_time - _BEFORE_ALL
 
 
 def is_starving(queued: QueuedJob) -> bool:
-    """Return whether a job's key says that it has waited beyond its bound."""
+    """Return whether a job's key says that it has waited beyond its bound (the longest wait that is
+    accepted)."""
     return queued.key < -_BEFORE_ALL / 2
 
 
@@ -167,7 +168,8 @@ class StarvationBound:
         return self.max_wait_s, self.overload, self.backfill, self.price, demand
 
     def restricted_to(self, kept: Collection[str], demand: Demand) -> StarvationBound:
-        """Return the same bounds for the jobs in `kept` only, with the fair clock of `demand`."""
+        """Return the same bounds for the jobs in `kept` only, measured with the fair clock of
+        `demand`."""
         found = StarvationBound(
             max_wait_s=self.max_wait_s,
             overload=self.overload,
@@ -200,26 +202,28 @@ class StarvationBound:
         return queued.job.job_id in self._first
 
     def put_off(self, queued: QueuedJob) -> PutOff | None:
-        """Return why a job beyond its bound does not go first yet; None where it goes first, or has
-        not reached its bound."""
+        """Return why a job that has waited beyond its bound does not go first yet. Return None
+        where it goes first, or has not reached its bound."""
         return None if self.goes_first(queued) else self._put_off.get(queued.job.job_id)
 
     def overdue(self, queued: QueuedJob, now: float) -> bool:
         """Return whether a job has waited so long that no other job may use its reserved GPUs any
-        more: its bound, and `backfill` times as long again."""
+        more: for its bound, and `backfill` times as long again."""
         came = self._demand.clock_at_arrival(queued.job.job_id)
         fair_s = 0.0 if came is None else self._demand.clock(queued.job.vc, now) - came
         late = fair_s >= self.most_s / self.overload
         return late and now - queued.submit_time >= self.most_s
 
     def expect(self, queued: QueuedJob) -> None:
-        """Record when a job that joins its queue will reach its bound."""
+        """Record when a job that joins its queue will reach its bound (the longest wait that is
+        accepted)."""
         if not self.goes_first(queued):
             deadline = queued.submit_time + self._bound_s(queued)
             heappush(self._by_vc[queued.job.vc], (deadline, queued.seq, queued))
 
     def over(self, job_id: str) -> None:
-        """Stop treating a job as one beyond its bound, because it left its queue."""
+        """Stop treating a job as one that has waited beyond its bound, because it left its
+        queue."""
         self._first.discard(job_id)
         self._put_off.pop(job_id, None)
 
@@ -273,8 +277,8 @@ class StarvationBound:
         return False
 
     def next(self, now: float) -> float | None:
-        """Return the time at which the next job reaches its bound, or None. Jobs that no longer
-        wait may be included."""
+        """Return the time at which the next waiting job reaches its bound (the longest wait that is
+        accepted), or None. Jobs that no longer wait may be included."""
         times = [heap[0][0] for heap in self._by_vc.values() if heap and heap[0][0] > now]
         for vc, heap in self._patient.items():
             if heap:

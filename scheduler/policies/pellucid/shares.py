@@ -190,7 +190,7 @@ class Shares:
         self._users.setdefault(vc, _Group(self._weights)).join(user, now)
 
     def began(self, run: Run, now: float) -> None:
-        """Count a run's GPUs as held from `now` on."""
+        """Charge a run for its GPUs from `now` on."""
         job, other = run.job, run.partner
         self.join(run.vc, job.user, now)
         self._hold(job.job_id, (run.vc, job.user, job.gpus, None), None, now)
@@ -211,7 +211,8 @@ class Shares:
         del self._held[job_id]
 
     def user(self, vc: str, user: str, now: float) -> float:
-        """Return the excess of a user among the users of a virtual cluster, -1 to 1."""
+        """Return the excess of a user in a virtual cluster, -1 to 1: the part of past GPU-time that
+        the user had, less the part due."""
         group = self._users.get(vc)
         return 0.0 if group is None else group.excess(user, now, self.half_life_s)
 
@@ -226,7 +227,8 @@ class Shares:
         return self._users[vc].part(user, now, self.half_life_s)
 
     def vc(self, vc: str, now: float) -> float:
-        """Return the excess of a virtual cluster among all, -1 to 1."""
+        """Return the excess of a virtual cluster, -1 to 1: the part of all past GPU-time that it
+        had, less the part due."""
         return self._vcs.excess(vc, now, self.half_life_s)
 
     def _hold(
@@ -326,8 +328,8 @@ class Fairness:
         turn.queue.replace(list(turn.queue))
 
     def first(self, vcs: Iterable[str], now: float) -> str:
-        """Return the virtual cluster to serve next: the one with the smallest excess. With a
-        `weight` of 0, return the first of `vcs`."""
+        """Return the virtual cluster to serve next: the one whose part of past GPU-time is furthest
+        below the part due to it. With a `weight` of 0, return the first of `vcs`."""
         return min(vcs, key=lambda vc: self.shares.vc(vc, now)) if self.weight else next(iter(vcs))
 
     def began(self, run: Run, now: float) -> None:

@@ -125,7 +125,7 @@ class Experienced:
 
     @property
     def seen(self) -> int:
-        """Number of observations so far."""
+        """Number of measured errors so far; each member of a pair counts as one."""
         return self.errors.seen
 
     def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:

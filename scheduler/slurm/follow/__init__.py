@@ -1,1 +1,2 @@
-"""Follows a Slurm that schedules by itself: reads its queue, and says what Pellucid would do."""
+"""Follows a Slurm that schedules by itself: reads its queue, and shows what Pellucid would
+decide."""

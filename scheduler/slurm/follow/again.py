@@ -1,4 +1,4 @@
-"""When a followed queue is read again because somebody asks."""
+"""When a followed queue is read once more between two polls, because a user asks a question."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ POLL_S = 0.3  # between two looks for questions while futures are simulated
 
 
 class Again:
-    """Knows whether the queue is being read, and when it may be read for somebody who asks. A
-    context manager around each read.
+    """Knows whether the queue is being read, and when it may be read again for a user's question.
+    It is a context manager that is entered around each read.
 
     Args:
-        clock: seconds, never going back.
+        clock: function that returns seconds, which never go back.
 
     Attributes:
-        asked: the read is for somebody who waits for it, so it is to be short.
+        asked: whether the next read is for a user who waits for it, so that it must be short.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -42,15 +42,16 @@ class Again:
         self._began, self.asked = None, False
 
     def may(self) -> bool:
-        """Return whether the queue may be read for somebody who asks. If so, the next read is
-        for them."""
+        """Return whether the queue may be read now for a user's question. If so, the next read
+        counts as one for a user."""
         if self._began is not None or self._clock() < self._from:
             return False
         self.asked = True
         return True
 
     def due(self) -> bool:
-        """Return whether it is time to see if somebody asks."""
+        """Return whether it is time to check for users' questions. If so, the next check is due
+        some seconds later."""
         now = self._clock()
         if now < self._poll_at:
             return False

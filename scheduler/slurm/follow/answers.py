@@ -1,6 +1,5 @@
-"""Questions that the follower answers. The API puts them into the database, as it does those for
-the analyst.
-"""
+"""The questions that the follower (the process that follows Slurm) answers. The API puts them into
+the database, as it does questions for the analyst."""
 
 from __future__ import annotations
 
@@ -24,7 +23,8 @@ log = structlog.get_logger()
 def answer_questions(
     store: Store, answer: Callable[[str, Json], Json], kinds: Sequence[str] = KINDS
 ) -> None:
-    """Answer the questions of these kinds that wait for an answer."""
+    """Answer the waiting questions of the given kinds with the function `answer`, and store the
+    answers."""
     since = store.clock.now() - PATIENCE_S
     waits = (
         select(questions.c.id, questions.c.kind, questions.c.body, questions.c.actor)

@@ -1,6 +1,5 @@
-"""Compares claims about waiting jobs with what followed. A contradicted claim is left out of the
-next answer, and of later ones while it would be made again about the same job.
-"""
+"""Compares claims about waiting jobs with what Slurm did. A contradicted claim is left out of the
+next answer, and of later ones as long as it would be the same claim about the same job."""
 
 from __future__ import annotations
 
@@ -36,16 +35,15 @@ _ALIKE = attrgetter(
 
 
 class Held:
-    """The record of claims: how many claims of a kind came true, of how many judged. It is read
-    from the database at most once per poll.
-    """
+    """For each kind of claim, how many claims held, of how many that were judged. It is read from
+    the database at most once for each poll of Slurm."""
 
     def __init__(self, store: Store | None) -> None:
         self._store, self._known = store, dict[str, tuple[int, int]]()
         self._read = False
 
     def forget(self) -> None:
-        """Have the figures read again when next asked for."""
+        """Have the figures read again the next time they are asked for."""
         self._read = False
 
     def __call__(self, kind: Kind) -> tuple[int, int]:
@@ -58,12 +56,13 @@ class Held:
 
 
 class Audit:
-    """The claims about waiting jobs at each poll of Slurm, since when they are made, and what
+    """The claims about waiting jobs at each poll of Slurm, since when each is made, and what
     contradicts them.
 
     Attributes:
-        withdrawn: kinds of claims that are withdrawn at this look, by job.
-        refuted: jobs whose claim that they never start Slurm contradicts since the last look.
+        withdrawn: maps a job id to the kind of claim that is withdrawn at this poll.
+        refuted: ids of jobs that were claimed never to start, which Slurm has contradicted since
+            the last poll.
     """
 
     def __init__(self) -> None:
@@ -76,13 +75,13 @@ class Audit:
         self._came: dict[tuple[object, ...], float] = {}  # starts that were to be in no future
 
     def recall(self, connection: Connection) -> None:
-        """Take over what an earlier follower claimed about room in limits."""
+        """Restore the claims about room in limits that an earlier process stored which followed
+        this Slurm."""
         self._room |= claims.unfulfilled(connection, Kind.ROOM)
 
     def look(self, snapshot: ClusterSnapshot) -> None:
-        """Compare the claims of earlier polls with a new snapshot. Called before new claims are
-        made from it.
-        """
+        """Compare the claims of earlier polls with a new snapshot of Slurm's queue. Called before
+        new claims are made from it."""
         waiting = snapshot.waiting
         self.withdrawn, self.refuted = {}, []
         for job_id in self._never.keys() & snapshot.running.keys():
@@ -99,7 +98,14 @@ class Audit:
     def forecasts(
         self, snapshot: ClusterSnapshot, made: Mapping[str, StartForecast], records: Records
     ) -> dict[str, str]:
-        """Return the jobs whose forecast is contradicted, with what contradicts it, in words."""
+        """Return the jobs whose forecast is contradicted. Maps each job id to what contradicts it,
+        in words.
+
+        Args:
+            made: the forecasts, by job id.
+            records: function that returns how often claims of a kind held, and how many were
+                judged.
+        """
         found: dict[str, str] = {}
         for job_id in snapshot.waiting.keys() & made.keys():
             one, job = made[job_id], snapshot.waiting[job_id]
@@ -139,8 +145,8 @@ class Audit:
         )
 
     def _not_at_once(self, job_id: str, snapshot: ClusterSnapshot) -> str:
-        """Return a sentence that a job has not started for a while, though the policy `slurm`
-        would start it at once; "" where the job may still start, or never was to."""
+        """Return a sentence that a job has not started for a while, although the policy `slurm`
+        would start it at once. Return "" where the job may still start, or was not expected to."""
         now, twin = snapshot.now, twin_in(snapshot.core.policy)
         if twin is None or not (job_id in twin.soon or job_id in snapshot.core.cluster.runs):
             self._soon.pop(job_id, None)
@@ -156,9 +162,8 @@ class Audit:
     def reasons(
         self, reasons: Mapping[str, SlurmReason], now: float, records: Records
     ) -> dict[str, SlurmReason]:
-        """Return the reasons of jobs. The claim that a limit has room for a job is withdrawn if
-        Slurm has not started the job in time.
-        """
+        """Return the reasons for which jobs wait, by job id. Where Slurm has not started a job in
+        time although its limit has room, the reason says that this claim is withdrawn."""
         found = dict(reasons)
         for job_id, why in reasons.items():
             if not why.lapsed or why.ahead or why.started:
@@ -172,7 +177,7 @@ class Audit:
         return found
 
     def lines(self, records: Records) -> list[str]:
-        """Return what is withdrawn now: a line for each kind of claim."""
+        """Return the claims that are withdrawn now, one line for each kind."""
         return [
             f"Withdrawn of {n} waiting job{'s' * (n > 1)}, contradicted by Slurm: "
             f"{kind.words}{held_words(*records(kind))}."

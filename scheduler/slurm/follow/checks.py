@@ -1,4 +1,5 @@
-"""Compares what is known here with what Slurm itself does. What Slurm contradicts is not shown."""
+"""Compares what Pellucid computes with what Slurm itself does. What Slurm contradicts is not
+shown."""
 
 from __future__ import annotations
 
@@ -25,9 +26,9 @@ _REFUSES = re.compile(r"(?:allocation failure|[Bb]atch job submission failed): (
 
 
 def against_slurm(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str, str]:
-    """Return the jobs that Slurm's backfill did not start although the twin of Slurm would, each
-    with a text. Something that the twin does not know keeps them.
-    """
+    """Return the jobs that Slurm's backfill did not start although the policy `slurm` (Slurm's
+    twin) would. Maps each job id to a text. Something that the policy does not know keeps such a
+    job."""
     twin, found = twin_in(snapshot.core.policy), dict[str, str]()
     looked = twin.site.backfilled if twin is not None else None
     if twin is None or looked is None:
@@ -48,13 +49,12 @@ def against_slurm(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str
 
 
 def put_back_s(site: Site, jobs: Iterable[SlurmJob], partition: str) -> float:
-    """Return the most seconds that `sbatch --test-only` may add to the start that it finds for
-    a job in a partition; inf where that has no bound.
+    """Return how many seconds `sbatch --test-only` may add, at most, to the start of a job in a
+    partition; inf where there is no bound.
 
-    It adds what the waiting jobs of the partition would take of all its CPUs, each with all
-    CPUs of its nodes for all of its time limit, though they may wait for something else: one of
-    an hour puts others back by half an hour where there are two nodes
-    (`_delayed_job_start_time`).
+    It adds the time for which the waiting jobs of the partition would take all its CPUs, each with
+    all CPUs of its nodes for its whole time limit, though they may wait for something else. With
+    two nodes, a waiting job of one hour adds half an hour (`_delayed_job_start_time`).
     """
     part = site.partitions.get(partition)
     nodes = [site.nodes[name] for name in part.nodes if name in site.nodes] if part else []
@@ -72,14 +72,15 @@ def put_back_s(site: Site, jobs: Iterable[SlurmJob], partition: str) -> float:
 
 
 def against_trial(found: Eta, verdict: Verdict, put_back: Callable[[str], float]) -> Eta:
-    """Return an answer without what `sbatch --test-only` contradicts.
+    """Return an answer without the forecasts that `sbatch --test-only` contradicts.
 
-    Slurm's trial takes running jobs to use all of their time limits: an earlier forecast is no
-    contradiction, but that a job starts at once is one.
+    Slurm's trial assumes that running jobs use their whole time limits. So a forecast that is
+    earlier is no contradiction, but a forecast that a job starts at once may be.
 
     Args:
-        verdict: what it says of a job that names the same partitions.
-        put_back: gives the seconds that it may add to a start in a partition; see `put_back_s`.
+        verdict: the output of `sbatch --test-only` for a job that names the same partitions.
+        put_back: function that returns how many seconds the trial may add to a start in a
+            partition; see `put_back_s`.
     """
     at, where = verdict.starts, verdict.partition
     one = [t for t in found.tried if t.partition in found.asked]
@@ -103,9 +104,8 @@ def against_trial(found: Eta, verdict: Verdict, put_back: Callable[[str], float]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What `sbatch --test-only` says of a job: when it starts and in which partition, or why it is
-    refused. All is empty where it prints neither.
-    """
+    """What `sbatch --test-only` printed for a job: when and in which partition it starts, or why it
+    is refused. All fields are empty where it printed neither."""
 
     starts: float | None = None
     partition: str = ""
@@ -113,7 +113,7 @@ class Verdict:
 
     @classmethod
     def of(cls, printed: str) -> Verdict:
-        """Return the verdict in the text that it printed."""
+        """Return the verdict that the printed text contains."""
         starts, refuses = _STARTS.search(printed), _REFUSES.search(printed)
         where = _IN.search(printed)
         return cls(
@@ -124,12 +124,13 @@ class Verdict:
 
     @property
     def anything(self) -> bool:
-        """Whether it answered."""
+        """Whether `sbatch --test-only` gave an answer."""
         return self.starts is not None or bool(self.refuses)
 
     def contradicts(self, made: Tried, now: float, put_back_s: float) -> bool:
-        """Return whether the verdict contradicts a forecast: the job is refused, or does not
-        start at once. Slurm takes running jobs to use all of their time limits."""
+        """Return whether the verdict contradicts a forecast: Slurm refuses the job, or does not
+        start it at once although the forecast does. Slurm assumes that running jobs use their whole
+        time limits."""
         if self.refuses:
             return True
         at_once = not made.reason and made.start_p50 is not None

@@ -1,6 +1,5 @@
-"""Statements of a follower that can be refuted: offers of changes, room in a limit, and jobs that
-never start.
-"""
+"""Claims of a follower (the process that follows Slurm) that can turn out false: offers of changes,
+room in a limit, and jobs that never start."""
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ _ASKED = ("gpus", "gpu_types", "time_limit_s", "partition", "qos", "account", "n
 
 
 class Claims:
-    """The claims made since the last poll, and the offers that may still be taken up."""
+    """The claims made since the last poll of Slurm, and the offers of changes that owners may still
+    take up."""
 
     def __init__(self) -> None:
         self._made: list[Claim] = []
@@ -39,7 +39,8 @@ class Claims:
         tried: Sequence[tuple[Tried, SlurmJob]],
         now: float,
     ) -> None:
-        """Note the changes that were offered for a job, each with the job that it would become."""
+        """Record the changes that were offered for a job, as claims. `tried` holds for each the
+        forecast, and the job with the change."""
         for one, changed in tried:
             if change := differs(job, changed):
                 kept = {name: encode(getattr(job, name)) for name in _ASKED}
@@ -65,12 +66,13 @@ class Claims:
         seq: int,
         now: float,
     ) -> None:
-        """Store claims, see which offers were taken up, and judge. Call it after the rows of the
-        jobs are written.
+        """Store claims, find the offers that were taken up, and judge the claims that are due. Call
+        it after the rows of the jobs are written.
 
         Args:
-            never: claims of forecasts.
-            otherwise: jobs that ask for something else since the last look.
+            never: claims that jobs never start, from forecasts.
+            otherwise: ids of jobs whose requests changed since the last poll, so that claims about
+                them are void.
         """
         claims.keep(connection, [*self._made, *never], seq)
         self._made = []
@@ -84,7 +86,8 @@ class Claims:
         claims.apply(connection, claims.judged(connection, now))
 
     def _forget_offers(self, now: float) -> None:
-        """Forget the offers that are too old to be taken, also of jobs that are gone."""
+        """Drop the offers (suggested changes of jobs) that are too old to be taken up, also those
+        for jobs that have left."""
         valid = (
             (job_id, {change: one for change, one in of.items() if now - one[1] <= VALID_S})
             for job_id, of in self._offers.items()
@@ -103,7 +106,8 @@ def differs(job: SlurmJob, changed: SlurmJob) -> Mapping[str, Any]:
 def of_tried(
     job_id: str, change: Mapping[str, Any], tried: Tried, as_it_is: Tried | None, now: float
 ) -> Iterator[Claim]:
-    """Yield what an offer claims: that the job starts at once, or sooner and by a p90."""
+    """Yield the claims that an offer (a suggested change of a job) contains: that the job starts at
+    once, or sooner and by a p90."""
     if not tried.reason:  # it starts at once
         yield Claim(Kind.OFFER_AT_ONCE, job_id, now, change=change, due=now + PASS_S)
         return

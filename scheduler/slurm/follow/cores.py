@@ -1,5 +1,5 @@
-"""The cores of a service in front of a Slurm: of the policy that its log names, and of Pellucid's
-own."""
+"""Makes the cores of a service in front of a Slurm: with the policy that its log names, and with
+Pellucid's own policy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from scheduler.slurm.read.client import SlurmError
 
 
 class Assembled:
-    """Cores of any policy.
+    """Makes cores with any policy.
 
     Args:
-        spec: what decides; its cluster gives way to the one given.
+        spec: names the policy and its settings; the cluster in it is replaced.
     """
 
     def __init__(self, spec: CoreSpec) -> None:
@@ -27,12 +27,12 @@ class Assembled:
         return self._spec.kind.capabilities.keeps_priorities
 
     def following(self, cluster: ClusterSpec, estimator: Estimator) -> Core:
-        """Return a core as the spec has it. Raises SlurmError."""
+        """Return a core with the policy of the spec. Raise SlurmError where it cannot be built."""
         try:
             return assemble(replace(self._spec, cluster=cluster), estimator)
         except ValueError as error:  # a node of another type of GPU came
             raise SlurmError(f"{error}: use policy slurm or pellucid") from None
 
     def own(self, cluster: ClusterSpec, estimator: Estimator) -> Core:
-        """Return a core of Pellucid's own policy."""
+        """Return a core with Pellucid's own policy."""
         return assemble(CoreSpec.of(cluster), estimator)

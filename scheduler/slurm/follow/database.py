@@ -1,6 +1,5 @@
-"""Checks whether slurmdbd answers. While it does not, limits, accounts and shares stay as last
-read.
-"""
+"""Checks whether slurmdbd answers. While it does not, limits, accounts and shares stay as they were
+last read."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from scheduler.slurm.read.site import has_accounting
 
 
 class Database:
-    """Asks slurmdbd, through `sacctmgr`, whether it is there.
+    """Checks with `sacctmgr` whether slurmdbd answers.
 
     Attributes:
-        since: when it answered last, or was first asked for, if it does not answer; None: it does,
-            or the site has none.
+        since: while slurmdbd does not answer: when it last did, or was first asked. None: it
+            answers, or the site has none.
     """
 
     def __init__(self, slurm: Slurm) -> None:
@@ -23,7 +22,8 @@ class Database:
         self.since: float | None = None
 
     def ask(self, config: Mapping[str, str], now: float) -> bool:
-        """Ask slurmdbd once. Return whether `since` changed."""
+        """Check once whether slurmdbd answers, and update `since`. Return whether `since`
+        changed."""
         before, self._seen = self.since, self._seen or now
         if not has_accounting(config):
             self.since = None

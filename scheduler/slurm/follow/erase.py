@@ -1,4 +1,4 @@
-"""Deletes what a service in front of Slurm keeps about a user from its database, for good."""
+"""Deletes for good what a service in front of Slurm keeps about a user in its database."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ CHUNK = 500  # jobs named in one statement
 
 
 class NotErasable(ValueError):
-    """Raised for the database of a service that decides: its state follows from its whole log."""
+    """Raised for the database of a service that schedules by itself, since its state follows from
+    its whole log."""
 
 
 def erase(store: Store, user: str) -> dict[str, int]:
-    """Delete a user's jobs, what was decided and predicted about them, links to them, requests that
-    were refused, questions, and tokens.
+    """Delete a user's jobs, what was decided and predicted about them, links to them, refused
+    requests, questions, and tokens.
 
-    Returns: rows that went, by table. Jobs that Slurm still has are seen again at the next look.
-    Raises: NotErasable.
+    Return the number of deleted rows for each table. Jobs that Slurm still has are stored again at
+    the next poll. Raise NotErasable for a service that schedules by itself.
     """
     if followed_header(store).backend != FOLLOWED:
         raise NotErasable("this database is of a service that decides itself: nobody is taken out")

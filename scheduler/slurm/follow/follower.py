@@ -1,10 +1,10 @@
-"""The modes advise and order: Slurm schedules, and this says what Pellucid would do, why, and when
-a job starts.
+"""The modes advise and order: Slurm schedules, and Pellucid shows what it would do, why, and when
+jobs start.
 
-Once per interval the queue is read and drawn into a new core, which decides; nothing of that takes
-effect. *Advise* changes nothing in Slurm. *Order* gives priorities to pending jobs so that Slurm
-takes them in the core's order, and writes why they wait into AdminComment; each change is an
-ORDERED event before it is made.
+Once in each interval, the queue is read and built into a new core, which decides without any
+effect. *Advise* changes nothing in Slurm. *Order* gives pending jobs priorities, so that Slurm
+takes them in the core's order, and writes into AdminComment why they wait. Each change is logged as
+an ORDERED event before it is made.
 """
 
 from __future__ import annotations
@@ -102,13 +102,14 @@ PING_S = 8.0  # between looks, from question to question whether Slurm is there
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """The Slurm that is followed, and how.
+    """Which Slurm is followed, and how.
 
     Attributes:
-        order: set priorities, too.
+        order: whether priorities are set, too (mode `order`).
         partitions: partitions to follow; all when empty.
-        table: read the queue by it. Not for `order`, which needs AdminComment.
-        outputs: read in the output of running jobs how far they are.
+        table: whether the queue is read with `squeue -O`. Not for `order`, which needs
+            AdminComment.
+        outputs: whether the progress of running jobs is read from their output files.
     """
 
     order: bool = False
@@ -121,13 +122,13 @@ ADVISE = Following()
 
 
 class Follower:
-    """Polls Slurm, runs the core without effect, and stores the result.
+    """The process that polls Slurm, runs a core without effect, and stores the results.
 
     Args:
-        store: None: nothing is written anywhere.
-        shape: nodes by the core's numbers.
+        store: the service's database; None: nothing is written anywhere.
+        shape: Slurm's nodes, in the order of the core's numbers.
         asked: which Slurm is followed, and how.
-        models: what it predicts with; None: with what it sees alone.
+        models: the models that predict durations; None: only histories do.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class Follower:
         self._begin()
 
     def _begin(self) -> None:
-        """Forget all that was read, planned and written before."""
+        """Drop everything that was read, planned and written before."""
         self._planner.begin()
         self._histories = Histories(self.memory, lambda names: self.shape.vc_of(names))
         self._promises = Promises()
@@ -188,9 +189,9 @@ class Follower:
         return self._planner.shape
 
     def look(self) -> ClusterSnapshot:
-        """Poll Slurm once. Return the snapshot. Raises SlurmDown, SlurmError, ParseError,
-        LeaseLost.
-        """
+        """Poll Slurm once, and store the result. Return the snapshot of its queue. Raise SlurmDown,
+        SlurmError or ParseError where Slurm cannot be read, and LeaseLost where another process
+        took over."""
         began = time.process_time()
         if self._looks % NODES_EVERY == 0:
             self._planner.nodes = self.slurm.nodes()
@@ -236,7 +237,7 @@ class Follower:
     # --- what is learned ----------------------------------------------------------------------
 
     def _hear(self, jobs: Sequence[SlurmJob], now: float) -> None:
-        """Take in the progress that running jobs report."""
+        """Read the progress that running jobs report, and use it for their predicted durations."""
         if self._outputs is not None:
             self._planner.progressed(self._outputs.look(jobs, now), jobs, now)
             self._rows.unread = self._outputs.unread
@@ -254,9 +255,8 @@ class Follower:
         self.log.error("job_not_planned", why=str(fault), exc_info=fault)
 
     def _before(self) -> dict[str, Reason]:
-        """Return why jobs waited at the last look; for order every one is decided again, to be
-        written.
-        """
+        """Return the reasons why jobs waited at the last poll, by job id. In mode `order`, return
+        {}, so that every reason is decided and written once more."""
         if self.order:
             return {}
         return {job: why for job, (what, why) in self._written.items() if what is Action.WAIT}
@@ -271,8 +271,8 @@ class Follower:
             self.log.warning("not_modelled", what=what, jobs=self._not_modelled[what])
 
     def _foresee(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> dict[str, StartForecast]:
-        """Return forecasts: of the end of each running job, and of the start of the first in
-        line. Starts are left out for a while after they took long."""
+        """Return forecasts by job id: the end of each running job, and the start of the first jobs
+        in line. If simulating starts took long, they are left out for a while."""
         core, now = snapshot.core, snapshot.now
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in snapshot.running}
         if not first or self._again.asked or self.clock.monotonic() < self._foresee_at:
@@ -292,9 +292,9 @@ class Follower:
     ) -> dict[str, StartForecast]:
         """Return the start forecasts to store, by job id, and remember all valid ones.
 
-        These are new forecasts, earlier ones moved on so that none lies in the past before the
-        next poll, and rough ones for jobs without any. A job that was not reached keeps its last
-        forecast.
+        These are the new forecasts in `made`, earlier ones that are moved on so that none lies in
+        the past before the next poll, and crude ones for first jobs without any. A job for which
+        there was no time keeps its last forecast.
         """
         now, late, before = snapshot.now, snapshot.now + self.every_s, self._forecasts
         known: dict[str, StartForecast] = {}
@@ -317,9 +317,9 @@ class Follower:
     def _withhold(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
     ) -> dict[str, StartForecast]:
-        """Return forecasts without a start, and why, for jobs that get none now: something of
-        them is not modelled, a deadline may come first, or Slurm contradicts what is forecast.
-        Return the forecast again for a job where that is over."""
+        """Return forecasts that state why there is no start, for jobs that get none now: the jobs
+        use something that is not modelled, may miss a deadline, or Slurm contradicts the forecast.
+        For jobs to which this no longer applies, return their forecast."""
         known = {j: self._forecasts[j] for j in snapshot.waiting.keys() & self._forecasts.keys()}
         late = too_late(snapshot.core, known)
         refuted = self._audit.forecasts(snapshot, known, self._held)
@@ -334,11 +334,11 @@ class Follower:
         }
 
     def answer(self, kind: str, asked: Json) -> Json:
-        """Answer a question of the API on a copy of the queue as it was read last. Return the
-        answer as JSON.
+        """Answer a question of the API on a copy of the queue as last read. Return the answer as
+        JSON.
 
-        It holds `unavailable`, the reason, where Slurm was not read or does not answer, and
-        `refused` where Slurm would not take the job.
+        Its field `unavailable` says why where Slurm was not read or does not answer, and `refused`
+        why Slurm would not take the job.
         """
         if kind == LOOK and self._again.may():
             self._watch()
@@ -381,9 +381,8 @@ class Follower:
             return {"unavailable": "it could not be tried"}
 
     def _offered(self, trials: Trials, job_id: str) -> Sooner:
-        """Return the changes that would let a job start sooner, each with the record of such
-        suggestions. Store them as claims to be judged.
-        """
+        """Return the changes that would let a job start sooner, each with how often suggestions of
+        its kind held. Store the changes as claims, which are judged later."""
         found = trials.what_if(job_id)
         job = next((job for job in trials.jobs if job.id == job_id), None)
         if self.store is None or job is None or not trials.offered:
@@ -472,14 +471,15 @@ class Follower:
         self._failed = why
 
     def _say_silent(self) -> None:
-        """Write an event on which part of Slurm does not answer, and since when."""
+        """Write an event that says which part of Slurm does not answer, and since when."""
         if self.store is not None and self.lease is not None:
             silent = {"failed": self._failed, "database_since": self._database.since}
             body = {"unread_since": None} | self._seen_last | silent
             self.store.append([Event(Kind.ADVISED, self.clock.now(), body=body)], lease=self.lease)
 
     def ask_database(self) -> None:
-        """Ask whether slurmdbd answers. Once it does again, the site is read again."""
+        """Check whether slurmdbd answers. When it answers again after a failure, have the site's
+        limits and accounts read again."""
         site = self._planner.site
         if site is not None and self._database.ask(site.config, self.clock.now()):
             self.log.warning("slurmdbd", silent_since=self._database.since)
@@ -493,9 +493,9 @@ class Follower:
     # --- life ---------------------------------------------------------------------------------
 
     def take_over(self, holder: str, lease_s: float) -> bool:
-        """Take the lease. Forget what an earlier follower wrote of live jobs, and learn from what
-        it wrote of ended ones. Return False where another has the lease.
-        """
+        """Take the lease (the exclusive right to write), and return True; return False where
+        another process has it. Delete the rows of live jobs that an earlier follower wrote, and
+        learn from those of ended jobs."""
         assert self.store is not None
         self.lease = self.store.take(LEASE, holder, lease_s, ready=False)
         if self.lease is None:
@@ -533,9 +533,8 @@ class Follower:
     def run(
         self, stopping: Callable[[], bool], holder: str, interval_s: float, lease_s: float
     ) -> None:
-        """Poll Slurm until stopped, while this process holds the lease of the database. Otherwise
-        wait for the lease.
-        """
+        """Poll Slurm until `stopping` returns True, while this process holds the lease (the
+        exclusive right to write) of the database. Without the lease, wait for it."""
         self.every_s = interval_s
         due, ping_at = 0.0, 0.0
         while not stopping():
@@ -565,9 +564,8 @@ class Follower:
         self._end()
 
     def _watch(self) -> None:
-        """Poll Slurm once, and record the result. Only a lost lease ends the follower, and no other
-        error.
-        """
+        """Poll Slurm once, and record the result. No error ends this process, except that another
+        one has taken over the lease (the exclusive right to write)."""
         try:
             with self._again:
                 self.slurm.ping()  # one that hangs would keep a look's commands waiting for longer
@@ -587,9 +585,8 @@ class Follower:
             self._fail(f"{type(error).__name__} {error}")
 
     def _is_back(self) -> bool:
-        """Ping Slurm, and return whether it answers again after a failure. Called between two
-        polls. A failed ping is recorded as a failure.
-        """
+        """Ping Slurm, and return whether it answers again after a failed poll. Called between two
+        polls. A failed ping is recorded as a failure."""
         try:
             self.slurm.ping()
         except SlurmDown as down:
@@ -606,7 +603,8 @@ class Follower:
         self.slurm.close()
 
     def _take_back(self) -> None:
-        """Take back the priorities and comments that Slurm was given; log where that failed."""
+        """Remove the priorities and comments that this program gave to Slurm's jobs. Log where that
+        failed."""
         try:
             answers = release_all(self.slurm)
         except (SlurmDown, SlurmError, ParseError) as error:
@@ -616,13 +614,13 @@ class Follower:
         self.log.info("order_taken_back", jobs=len(answers), refused=refused)
 
     def _is_ready(self) -> None:
-        """Note in the lease that this follower has looked at Slurm once."""
+        """Record in the database's lease that this process has read Slurm once."""
         if self.store is not None and self.lease is not None and not self.lease.ready:
             self.lease = self.store.renew(replace(self.lease, ready=True))
 
     def _meanwhile(self) -> None:
-        """Called between two futures of many: renews the lease, and answers who asks, since all of
-        them take seconds."""
+        """Renew the lease (the exclusive right to write) and answer users' questions. Called
+        between two simulated futures, since all of them together take seconds."""
         self._renew()
         if self.store is not None and self._again.due():
             began = time.process_time()
@@ -638,7 +636,11 @@ class Follower:
 def run_follower(
     settings: Settings, slurm: Slurm, stopping: Callable[[], bool], holder: str = ""
 ) -> None:
-    """Run the process of the modes `advise` and `order`, until stopped."""
+    """Run the process of the modes `advise` and `order` until `stopping` returns True.
+
+    Args:
+        holder: name under which this process takes the lease (the exclusive right to write).
+    """
     os.nice(NICE)  # this and the `squeue` it runs wait for whoever else wants the processor
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -670,14 +672,15 @@ def run_follower(
 
 
 def _starts(snapshot: ClusterSnapshot) -> int:
-    """Return how many jobs would start now, or in Slurm's next pass."""
+    """Return how many jobs the core started, or Slurm's next pass over its queue would start."""
     twin, runs = twin_in(snapshot.core.policy), snapshot.core.cluster.runs
     soon = len(twin.soon) if twin is not None else 0
     return soon + sum(d.job_id in runs for d in snapshot.decisions)
 
 
 def _unread(planner: Planner, table: Table | None) -> list[str]:
-    """Return what could not be read or planned, a line each; the rest went on."""
+    """Return a line for each part of Slurm's output, and each job, that could not be read or
+    planned. Everything else was."""
     of_site = [f"Not read: {one}." for one in (planner.site.faults if planner.site else ())]
     rows = [f"Not read: {one}." for one in (table.unread if table else ())]
     return [*of_site, *rows, *(f"{job}: {why}." for job, (_, why) in planner.faults.items())]

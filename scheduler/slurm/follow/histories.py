@@ -1,6 +1,5 @@
-"""What a follower learns of durations, from changes between two polls and from jobs that ended
-before.
-"""
+"""What a follower learns about durations: from changes between two polls of Slurm, and from jobs
+that ended earlier."""
 
 from __future__ import annotations
 
@@ -26,19 +25,20 @@ BACK, SUBMITTED, STARTED, LEFT = range(4)  # what happened to a job, in order wh
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job as the memory of durations last saw it: when it was submitted, and whether it ran."""
+    """A job as it was at the last poll: when it was submitted, and whether it ran."""
 
     submit: float
     runs: bool = False
 
 
 class Histories:
-    """Passes the events between two polls of Slurm to a memory of durations, in order of time.
+    """Passes the events between two polls of Slurm, in order of time, to a memory that learns
+    durations.
 
     Attributes:
-        heard: the latest time that the memory has seen, seconds since the epoch. Later events are
-            dated no earlier.
-        vc_of: function from a job's partitions to its virtual cluster.
+        heard: the latest time that the memory was given, seconds since the epoch. No later event
+            gets an earlier time.
+        vc_of: function that returns the virtual cluster for a job's partitions.
     """
 
     def __init__(self, memory: Memory, vc_of: Callable[[str], str] = str) -> None:
@@ -95,7 +95,7 @@ class Histories:
                 self.memory.withdrawn(job.id, at)
 
     def recall(self, known: Sequence[Ended]) -> None:
-        """Replay jobs that ended before this process began."""
+        """Pass jobs that ended before this process began to the memory, as if they had just run."""
         happened: list[tuple[float, int, Ended]] = []
         for one in known:
             times = one.job.submit_time, one.started_at, one.ended_at
@@ -137,8 +137,8 @@ def _since(job: SlurmJob, seen: Seen | None, now: float) -> Iterator[tuple[float
 class Ended:
     """A job that ran and ended. Times are seconds since the epoch.
 
-    `predicted_s` is the duration predicted at its submission, seconds. If None, it is predicted
-    when the job is replayed.
+    `predicted_s` is the duration that was predicted at its submission, seconds. If None, it is
+    predicted when the job is passed to the memory.
     """
 
     job: Job

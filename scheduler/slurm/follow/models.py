@@ -1,7 +1,8 @@
-"""The models that a follower predicts with, and what it predicted from.
+"""The models with which a follower predicts durations, and the records of its predictions.
 
-Slurm decides, so no decision keeps a score: each job's is an event of its own. By these and the
-ends of jobs a watch compares models with the former ones, as where we decide.
+Slurm decides, so no decision carries a score; each job's score is an event of its own. From these
+and the ends of jobs, a watch compares new models with the former ones, as in a service that
+schedules by itself.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ MOST = 1000  # jobs that are scored at one look
 
 
 class Models:
-    """The champion as a follower uses it.
+    """The models that a follower uses: the champion (the bundle chosen for use), or the bundle that
+    the log names.
 
     Args:
-        store: None: nothing is written anywhere.
-        champion: its folder; None: there is none.
-        watches: it is left be once a watch went back from it to the former one.
+        store: the database; None: nothing is written anywhere.
+        champion: folder of the champion; None: there is none.
+        watches: whether a watch may go back from the champion to the former models; the champion
+            then stays unused.
     """
 
     def __init__(
@@ -48,13 +51,14 @@ class Models:
         self.begin()
 
     def begin(self) -> None:
-        """Forget which models are in use, and what was scored."""
+        """Reset which models are in use, and which jobs were scored."""
         self._seen: Signature | None = None
         self._digest = ""
         self._scored: dict[str, float] = {}  # jobs that are not over -> when they were submitted
 
     def look(self, memory: Memory, now: float, lease: Lease | None) -> bool:
-        """Have the memory use the models that are to be in use. Return whether they changed."""
+        """Have the memory of durations use a new champion, or the models that the log names. Return
+        whether the models changed."""
         if self._bundles is None:
             return False
         before, found = self._digest, None
@@ -87,7 +91,9 @@ class Models:
             self._store.append([Event(Kind.BUNDLE, now, body=body)], lease=lease)
 
     def _go_back(self, memory: Memory) -> None:
-        """Use what the log says is in use, where a watch wrote that down."""
+        """Have the memory of durations use the models that the log says are in use. They differ
+        from the present ones if a watch (a comparison of new models with the former ones) has gone
+        back."""
         assert self._bundles is not None
         digest = self._in_log()
         if digest and digest != self._digest:
@@ -102,7 +108,8 @@ class Models:
         return "" if last is None else str(last.body["digest"])
 
     def scored(self, memory: Memory, now: float) -> Sequence[Event]:
-        """Return what each job that came since the last look is predicted from."""
+        """Return an event for each job that came since the last poll, with the model and inputs of
+        its prediction."""
         inner = memory.inner
         if self._store is None or not isinstance(inner, LiveEstimator) or inner.bundle is None:
             return []

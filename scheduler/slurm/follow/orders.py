@@ -1,9 +1,10 @@
-"""What `order` changes in Slurm: priorities of pending jobs, and the comment that says why.
+"""What the mode `order` changes in Slurm: priorities of pending jobs, and the comment that says
+why.
 
 Only jobs that wait for room or for their turn change places, and only with others of the same
-partitions and QOS. The comment of a job whose priority was changed says what it was, so that all
-can be taken back by what stands in Slurm (`release_all`). A change that was refused is tried again
-ever later; one that was made is not repeated at once.
+partitions and QOS. The comment of a job whose priority was changed records the former one, so that
+everything can be undone from Slurm's own state (`release_all`). A refused change is tried again at
+growing intervals; a change that was made is not repeated at once.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ RIGHTS = "SlurmUser, or AdminLevel=Admin in slurmdbd: an Operator may set no Adm
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A change to a pending job (or array).
+    """A change that is made to a pending job (or array).
 
     Attributes:
-        what: the field's name in Slurm.
-        value, was: what it is to be, and what it was.
-        mark: the comment that goes with a priority.
+        what: name of the field in Slurm.
+        value, was: the new and the former value.
+        mark: the comment that is written with a priority.
     """
 
     job: str
@@ -50,7 +51,7 @@ class Order:
     mark: str = ""
 
     def line(self) -> str:
-        """Return the order as a command for `scontrol`."""
+        """Return the change as a command line for `scontrol`."""
         value = quoted(self.value) if isinstance(self.value, str) and self.value else self.value
         mark = f" {COMMENT}={quoted(self.mark)}" if self.mark else ""
         return f"update jobid={self.job} {self.what}={value}{mark}"
@@ -65,7 +66,8 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The result of the latest order of a kind for a job. No other is given before `again_at`."""
+    """The result of the latest change of one field of a job. No other change of the field is made
+    before `again_at`."""
 
     value: int | str
     again_at: float
@@ -73,7 +75,7 @@ class Tried:
 
 
 class Orders:
-    """Makes orders from snapshots, and carries them out."""
+    """Derives changes (orders) from snapshots of the queue, and makes them in Slurm."""
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
@@ -81,10 +83,11 @@ class Orders:
         self.log = structlog.get_logger("follower")
 
     def wanted(self, snapshot: ClusterSnapshot, first: Collection[str]) -> list[Order]:
-        """Return the orders to give now, without those refused or given a short while ago.
+        """Return the changes to make now, without those that were refused or made a short while
+        ago.
 
         Args:
-            first: the jobs first in line, which are shown why they wait.
+            first: ids of the first jobs in line, which get a comment on why they wait.
         """
         there = {name for job in snapshot.waiting for name in (job, _array(job))}
         self._tried = {key: tried for key, tried in self._tried.items() if key[0] in there}
@@ -101,7 +104,8 @@ class Orders:
         return now >= tried.again_at and not shown
 
     def carry_out(self, orders: Sequence[Order], now: float) -> None:
-        """Give the orders to Slurm. Raises SlurmDown, SlurmError."""
+        """Make the changes in Slurm. Raise SlurmDown or SlurmError where Slurm does not answer or
+        refuses."""
         if not orders:
             return
         try:
@@ -112,7 +116,7 @@ class Orders:
         self._note(orders, answers, now)
 
     def _note(self, orders: Sequence[Order], answers: Sequence[str], now: float) -> None:
-        """Remember what was answered; say what is refused for the first time."""
+        """Record Slurm's answer to each change. Log a change that is refused for the first time."""
         first: list[tuple[Order, str]] = []
         for order, why in zip(orders, answers, strict=True):
             key = order.job, order.what
@@ -162,26 +166,26 @@ def _priorities(snapshot: ClusterSnapshot) -> Iterator[Order]:
 
 
 def _standing(job: SlurmJob) -> str:
-    """Return the priority and nice of a job as text, to give them back later: setting a
-    priority sets the nice to 0."""
+    """Return a job's priority and nice as text for its comment, so that they can be restored. The
+    nice is kept because setting a priority sets it to 0."""
     return f"was={job.priority}" + (f" nice={job.nice}" if job.nice else "")
 
 
 def _may_say(job: SlurmJob) -> bool:
-    """Return whether the comment of a job may be written: it is empty, or an earlier one of
-    this program. What the site wrote into AdminComment stays."""
+    """Return whether the comment of a job may be overwritten: it is empty, or was written by this
+    program. The site's own AdminComment is kept."""
     return not job.admin_comment or job.admin_comment.startswith(OURS)
 
 
 def _reasons(snapshot: ClusterSnapshot) -> dict[str, str]:
-    """Return the comment that says why a job waits, for each waiting job."""
+    """Return the comment that says why a job waits, by job id, for each waiting job."""
     return {d.job_id: comment(d) for d in snapshot.decisions if d.action is Action.WAIT}
 
 
 def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Order]:
-    """Yield the orders that write why jobs wait, for those first in line and those written
-    before. Remove the comment where Slurm has a reason of its own. Leave out single tasks: a
-    change takes a task out of its array."""
+    """Yield the changes that write why jobs wait into their comments, for the first jobs in line
+    and for jobs with an earlier comment. The reason is removed where Slurm has another reason.
+    Single tasks are left out, because a change would take them out of their array."""
     reasons = _reasons(snapshot)
     for job_id in snapshot.order:
         job = snapshot.waiting[job_id]
@@ -199,13 +203,13 @@ def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Ord
 
 
 def release_all(slurm: Slurm) -> dict[str, str]:
-    """Take back every priority and comment that `order` gave to jobs that wait.
+    """Undo every priority and comment that the mode `order` gave to waiting jobs.
 
-    With priority/multifactor Slurm computes the priority again, age and nice and all; with
-    priority/basic a job gets the one it had. Jobs that are held since stay held.
+    With priority/multifactor, Slurm computes the priority again. With priority/basic, a job gets
+    back the priority that it had. Jobs that were held meanwhile stay held.
 
-    Returns: Slurm's error, by job (or array); "" where it is done.
-    Raises: SlurmDown, SlurmError, ParseError.
+    Return Slurm's error for each job (or array), "" where it was undone. Raise SlurmDown,
+    SlurmError or ParseError where Slurm cannot be read.
     """
     weighs = _priority_type(slurm)
     marked = {
@@ -240,5 +244,5 @@ def _priority_type(slurm: Slurm) -> str:
 
 
 def _array(job_id: str) -> str:
-    """Return the id of the array that a task is of; the id itself for any other job."""
+    """Return the id of a task's array; for any other job, the job's own id."""
     return job_id.partition("_")[0]

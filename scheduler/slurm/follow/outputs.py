@@ -1,8 +1,8 @@
 """The progress of Slurm's jobs, read from their output files.
 
-Only of those whose user says nothing against it (`OPTED_OUT` in the comment), and only a file that
-is theirs and that this process may read. A process of its own reads it, and the job's script: what
-comes back are numbers, never a line.
+Output is read only of jobs whose user has not opted out (`OPTED_OUT` in the comment), and only from
+a file that belongs to the user and that this process may read. A separate process reads it, with
+the job's script. It returns numbers, never a line of text.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _Run = tuple[str, float | None]  # a job, and since when it runs
 
 
 class Outputs:
-    """The outputs of running jobs, read again at each poll.
+    """Reads the output files of running jobs at each poll of Slurm.
 
     Attributes:
         reading: the process that reads them.
-        unread: by job, why nothing is known of its progress.
+        unread: maps a job id to the reason why its progress is unknown.
     """
 
     def __init__(self, slurm: Slurm) -> None:
@@ -44,9 +44,8 @@ class Outputs:
         self.unread: dict[str, str] = {}
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> dict[str, Progress]:
-        """Return the progress found since the last poll, by job, and have the outputs read again.
-        Reading may take as long as a file system hangs.
-        """
+        """Return the progress that was found since the last poll, by job id, and start to read the
+        outputs again. Reading may take as long as a file system hangs."""
         found, self.unread = dict[str, Progress](), {}
         running = self._take(jobs)
         for run in running:
@@ -60,7 +59,7 @@ class Outputs:
         return found
 
     def close(self) -> None:
-        """End the process that reads."""
+        """End the process that reads the outputs."""
         self.reading.close()
 
     def _take(self, jobs: Iterable[SlurmJob]) -> dict[_Run, SlurmJob]:
@@ -93,7 +92,8 @@ class Outputs:
         return running
 
     def _asked(self, job: SlurmJob, paths: Mapping[str, tuple[str, str]]) -> Asked | None:
-        """Return what is to be read of a job; None where nothing is."""
+        """Return what the reading process is to read for a job; None where it is to read
+        nothing."""
         try:
             uid = pwd.getpwnam(job.user).pw_uid
         except KeyError:
@@ -111,8 +111,11 @@ class Outputs:
 
 
 def _dealt(whose: Mapping[_Run, str]) -> list[_Run]:
-    """Return the runs whose output is read, given whose they are: all, or of each user the first
-    ones, as many as of any other user. The users take turns.
+    """Return the runs whose output is read, at most `MOST`. The users take turns, so that each gets
+    as many as the others.
+
+    Args:
+        whose: maps each run to its user.
     """
     of = dict[str, list[_Run]]()
     for run, user in whose.items():
@@ -142,9 +145,8 @@ def submitted(line: str) -> list[str]:
 
 
 def filled_in(job: SlurmJob, number: str, path: str) -> str:
-    """Return the file that a pattern of `sbatch --output` means for a batch job, or "" where that
-    is not known.
-    """
+    """Return the file that a pattern of `sbatch --output` names for a batch job, or "" where that
+    is not known."""
     array, _, task = job.id.partition("_")
     known = {"j": number, "A": array, "a": task, "u": job.user, "x": job.name, "%": "%"}
     known["N"] = job.nodes[0].partition(".")[0] if job.nodes else ""

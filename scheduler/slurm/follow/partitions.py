@@ -1,4 +1,4 @@
-"""Which partitions accept a user's job, however empty they are."""
+"""Which partitions accept a user's job at all, however empty they are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from scheduler.slurm.twin.site import Partition, Site
 
 
 def closed_to_user(job: SlurmJob, part: Partition, site: Site) -> str:
-    """Return why a job cannot run in a partition however empty it is, or "" where it can."""
+    """Return as text why a job cannot run in a partition however empty it is, or "" where it
+    can."""
     ask = asks_of([replace(job, partition=part.name)], site)[job.id]
     if word := closed_to(ask, part):
         qos = f"QOS {ask.qos}" if ask.qos else "jobs without a QOS"
@@ -41,8 +42,8 @@ def closed_to_user(job: SlurmJob, part: Partition, site: Site) -> str:
 
 
 def _nodes(asked: int, part: Partition) -> str:
-    """Return a clause on how many nodes a partition gives, or has, for a job that asks for
-    `asked`."""
+    """Return a clause on how many nodes a partition allows, or has, for a job that asks for `asked`
+    nodes."""
     if asked < part.min_nodes:
         return f"gives a job {count(part.min_nodes, 'node')} or more (MinNodes)"
     if part.max_nodes is not None and asked > part.max_nodes:
@@ -51,8 +52,8 @@ def _nodes(asked: int, part: Partition) -> str:
 
 
 def _beyond(job: SlurmJob, part: Partition, site: Site) -> str:
-    """Return a clause on why a partition does not take a job, for its account or its memory; ""
-    where neither is in the way."""
+    """Return a clause on why a partition does not take a job because of its account or its memory;
+    "" where it does."""
     all_known = ("root", "") in site.assocs
     enforced = all_known and site.enforced & {"associations", "limits", "safe", "qos"}
     if enforced and site.key(job.account, job.user, part.name) not in site.assocs:

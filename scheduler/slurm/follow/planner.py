@@ -1,6 +1,9 @@
-"""What is made of a Slurm's queue: a core that decides about it, who is first in line, why each job
-waits, and when it starts. Reads no Slurm and writes nothing: the follower does so look after look,
-`scheduler.slurm.look` once."""
+"""Plans from Slurm's queue: builds a core that decides about it, and finds the first jobs in line,
+why each job waits, and when it starts.
+
+This module reads no Slurm and writes nothing. The follower calls it at every poll,
+`scheduler.slurm.look` once.
+"""
 
 from __future__ import annotations
 
@@ -36,26 +39,28 @@ class Cores(Protocol):
     """Makes the cores that decide about a queue.
 
     Attributes:
-        by_slurm: whether Slurm's priorities order it.
+        by_slurm: whether queues are sorted by Slurm's priorities.
     """
 
     @property
     def by_slurm(self) -> bool: ...
 
     def following(self, cluster: ClusterSpec, estimator: Estimator) -> Core:
-        """Return a core of the policy that is followed by. Raises SlurmError."""
+        """Return a core with the policy with which Slurm is followed. Raise SlurmError where it
+        cannot be built."""
 
     def own(self, cluster: ClusterSpec, estimator: Estimator) -> Core:
-        """Return a core of Pellucid's own policy."""
+        """Return a core with Pellucid's own policy."""
 
 
 class TwinAlone:
-    """Makes cores that decide as Slurm does. Pellucid's own policy is not loaded."""
+    """Makes cores with the policy `slurm`, which decides as Slurm does. Pellucid's own policy is
+    not loaded."""
 
     by_slurm = True
 
     def following(self, cluster: ClusterSpec, estimator: Estimator) -> Core:
-        """Return a core that decides as Slurm does."""
+        """Return a core with the policy `slurm`, which decides as Slurm does."""
         return Core(Cluster(cluster), Slurm(cluster=cluster), estimator)
 
     def own(self, cluster: ClusterSpec, estimator: Estimator) -> Core:
@@ -63,17 +68,17 @@ class TwinAlone:
 
 
 class Planner:
-    """Plans one queue after another of the same Slurm.
+    """Plans the queue of one Slurm, poll after poll.
 
     Args:
-        cores: makes what decides.
-        shape: nodes by the core's numbers.
+        cores: makes the cores.
+        shape: Slurm's nodes, in the order of the core's numbers.
         partitions: partitions to follow; all when empty.
 
     Attributes:
-        nodes, site: as they were read last; None: no site was.
-        faults: jobs that could not be planned, each as it was, and why.
-        progress: of running jobs, how long they will have run by what they say themselves.
+        nodes, site: nodes and configuration as last read; None: no configuration was read.
+        faults: maps the id of each job that could not be planned to the job and the reason.
+        progress: total durations that running jobs report, by job id.
     """
 
     def __init__(self, cores: Cores, shape: Shape, partitions: Sequence[str] = ()) -> None:
@@ -88,7 +93,7 @@ class Planner:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all durations."""
+        """Drop all that was learned about durations."""
         self.memory = Memory(LiveEstimator(), asks=True)
         self.asking, self._asks = Asking(self.memory), Asks()
 
@@ -99,9 +104,8 @@ class Planner:
     def progressed(
         self, found: Mapping[str, Progress], jobs: Iterable[SlurmJob], now: float
     ) -> None:
-        """Take in the progress that running jobs report. It counts until they end or begin again,
-        and is learned from for jobs like them.
-        """
+        """Use the progress that running jobs report for their predicted durations. It holds until
+        they end or begin again, and is learned from for similar jobs."""
         runs = {job.id: job.start for job in jobs if job.state == "RUNNING"}
         kept = {j: one for j, one in self._stated.items() if j in runs and one[0] == runs[j]}
         for job_id, progress in found.items():
@@ -112,9 +116,8 @@ class Planner:
         self.progress = {job_id: progress for job_id, (_, progress) in kept.items()}
 
     def reshape(self, jobs: Iterable[SlurmJob]) -> None:
-        """Take in nodes that were added, changed or removed. Partitions that jobs name together
-        become one virtual cluster.
-        """
+        """Update the shape with nodes that were added, changed or removed. Partitions that a job
+        names together become one virtual cluster."""
         jobs = list(jobs)
         self._together |= {job.partition for job in jobs if "," in job.partition}
         self._together |= _of_parts(jobs)
@@ -139,8 +142,8 @@ class Planner:
         """Return a snapshot of the queue, with a core that has decided about it.
 
         Args:
-            before: why jobs waited at the last look.
-            fault: called with each job that cannot be planned, which is left out.
+            before: reasons why jobs waited at the last poll, by job id.
+            fault: function that is called with each job that cannot be planned, which is left out.
         """
         jobs = list(jobs)
         as_seen = {job.id: job for job in jobs}
@@ -168,9 +171,8 @@ class Planner:
                 self.faults = kept
 
     def trial(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
-        """Return a snapshot after a simulated pass of Slurm at `now`, in which every job that can
-        start has started.
-        """
+        """Return a snapshot of the queue after one simulated pass of Slurm at `now`, in which every
+        job that can start has started."""
         site = replace(self.site, backfilled=None) if self.site is not None else None
         before = Before(progress=self.progress)
         return build_snapshot(
@@ -198,7 +200,8 @@ class Planner:
 
     @staticmethod
     def first(snapshot: ClusterSnapshot) -> list[str]:
-        """Return the first `LINE` waiting jobs, one of each partition in turn."""
+        """Return the ids of the first waiting jobs, at most `LINE`, taking one of each partition in
+        turn."""
         lines: dict[str, list[str]] = {}
         for job_id in snapshot.order:
             lines.setdefault(snapshot.waiting[job_id].partition, []).append(job_id)
@@ -251,8 +254,7 @@ def _of_parts(jobs: Iterable[SlurmJob]) -> set[str]:
 
 
 def nearby(snapshot: ClusterSnapshot, first: Iterable[str]) -> list[SlurmJob]:
-    """Return the running jobs, the given waiting jobs, and pending jobs that Slurm does not
-    consider. Other jobs may depend on the latter.
-    """
+    """Return the running jobs, the waiting jobs in `first`, and pending jobs that Slurm does not
+    consider, on which other jobs may depend."""
     aside = (job for job in snapshot.aside.values() if job.state == "PENDING")
     return [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first), *aside]

@@ -1,10 +1,11 @@
-"""How late a start may be, learned from how earlier forecasts turned out.
+"""Corrects start forecasts by how often earlier ones were kept.
 
-Futures know how long jobs may run and not what slurmctld will do otherwise than the policy: their
-p50 and p90 come too early. What is shown as p50 is another level of theirs, and p90 is put off by a
-factor; both go up when promises are broken and down while they are kept, so that one in two and one
-in ten are broken in the long run, whatever the cause: adaptive conformal inference (Gibbs and
-Candes, NeurIPS 2021). A promise is what was shown of a job first.
+Simulated futures know how long jobs may run, but not what slurmctld will do differently from the
+policy, so their p50 and p90 come too early. As p50, another level of the futures is shown, and the
+wait until p90 is multiplied by a factor. Both are raised when a forecast is not kept, and lowered
+while forecasts are kept, so that in the long run one in two and one in ten are not kept, whatever
+the cause: adaptive conformal inference (Gibbs and Candes, NeurIPS 2021). What is judged is the
+first forecast shown of a job, called its promise.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ Both = tuple[float, float]  # of p50 and of p90
 
 
 class Promises:
-    """The starts promised to waiting jobs, and how far p90 is put off.
+    """The starts that were promised to waiting jobs, and the correction learned from them.
 
     Args:
-        judged_until: the last look of an earlier follower, which judged what was to be by then.
+        judged_until: time of the last poll of an earlier follower, which judged all promises that
+            were due by then.
 
     Attributes:
-        late: the level of the futures that is shown as p50; the logarithm of the factor of
-            `SOON_S` + wait by which p90 is put off.
+        late: the level of the futures that is shown as p50, and the logarithm of the factor by
+            which `SOON_S` + wait until p90 is lengthened.
     """
 
     def __init__(self, late: Both = BEGIN, judged_until: float = -inf) -> None:
@@ -44,14 +46,13 @@ class Promises:
         self._asked: dict[str, SlurmJob] = {}  # that wait, as they were when it was made
 
     def recall(self, job_id: str, p50: float, p90: float) -> None:
-        """Take over the start that was promised to a job that may still wait."""
+        """Restore the start that an earlier process promised to a job that may still wait."""
         known = [at if at >= self._judged_until else None for at in (p50, p90)]
         self._promised[job_id] = known[0], known[1]
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> None:
-        """Judge start forecasts by the present states of the jobs. Jobs that vanished, were held or
-        changed are not judged.
-        """
+        """Judge promised starts by the present states of the jobs. Jobs that vanished, or were held
+        or changed, are not judged."""
         promised: dict[str, tuple[float | None, float | None]] = {}
         asked: dict[str, SlurmJob] = {}
         broken: tuple[list[bool], list[bool]] = [], []
@@ -78,7 +79,8 @@ class Promises:
         )
 
     def put_off(self, made: StartForecast) -> StartForecast:
-        """Return a forecast with the p50 and p90 that are shown in place of the simulated ones."""
+        """Return a forecast with the corrected p50 and p90, which are shown instead of the
+        simulated ones."""
         if made.start_p50 is None or made.start_p90 is None:
             return made
         (level, by), p50, many = self.late, made.start_p50, len(made.starts)
@@ -90,7 +92,8 @@ class Promises:
         return starting(made, made.start_p10, p50, p90)
 
     def first(self, made: Mapping[str, StartForecast]) -> dict[str, StartForecast]:
-        """Return the forecasts of jobs that had none before. They are stored, and judged later."""
+        """Return the forecasts of jobs that have none yet, as their promises. They are stored, and
+        judged later."""
         new = {
             job_id: one
             for job_id, one in made.items()
@@ -114,9 +117,8 @@ _REQUEST = attrgetter(
 
 
 def changed(was: SlurmJob, job: SlurmJob) -> bool:
-    """Return whether a waiting job differs from the one that was promised a start. Otherwise
-    anybody could break promises at will.
-    """
+    """Return whether a waiting job differs from the one that was promised a start. Such promises
+    are not judged, since otherwise users could break promises at will."""
     if _REQUEST(was) != _REQUEST(job) or (job.dependency and not was.dependency):
         return True
     put_off = (job.eligible or 0.0) > (was.eligible or inf)

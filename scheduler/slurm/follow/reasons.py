@@ -1,6 +1,7 @@
 """Why a job of a followed Slurm waits: Slurm's own reason, explained by the policy `slurm`.
 
-Nothing contradicts Slurm: what the policy found is used only where its reason is Slurm's.
+Slurm is never contradicted: what the policy found is used only where its reason is the same as
+Slurm's.
 """
 
 from __future__ import annotations
@@ -58,10 +59,12 @@ def reasons(
     policy: SlurmTwin,
     own: ClusterSnapshot | None = None,
 ) -> dict[str, SlurmReason]:
-    """Return why each of these waiting jobs waits.
+    """Return why each of these waiting jobs waits, by job id.
 
     Args:
-        own: what Pellucid's own policy decides of the same queue.
+        policy: the policy `slurm`, after its decisions about the queue.
+        own: a snapshot in which Pellucid's own policy has decided about the same queue; None: not
+            asked for.
     """
     now, places = snapshot.now, _places(policy, jobs)
     accounts, found = Accounts(policy, now), {}
@@ -124,7 +127,8 @@ def _in_turn(found: Mapping[str, SlurmReason], line: Sequence[Ranked]) -> dict[s
 
 
 def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: SlurmTwin) -> SlurmReason | None:
-    """Return why a job would wait that Slurm has not evaluated, or None where it would not."""
+    """Return why a job would wait that Slurm has not considered yet, by the policy `slurm`; None
+    where it would not wait."""
     pending = policy.evidence(job.id, snapshot.now)
     if pending is None:
         return None
@@ -140,7 +144,7 @@ def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: SlurmTwin) -> Slu
 
 
 def briefly(job: SlurmJob) -> SlurmReason:
-    """Return Slurm's reason for a job, without asking the policy `slurm`."""
+    """Return Slurm's own reason for a job, without an explanation by the policy `slurm`."""
     word = slurm_word(job.reason)
     if "Dependency" in word:
         return SlurmReason(word, dependency=job.dependency)
@@ -186,8 +190,8 @@ def _with_place(
     now: float,
     own: ClusterSnapshot | None,
 ) -> SlurmReason:
-    """Return a reason, completed by the job's places, its priority and terms, Slurm's planned
-    start, and what Pellucid's own policy would do."""
+    """Return a reason completed by the job's places in line, its priority with terms, the start
+    that Slurm plans, and what Pellucid's own policy would do."""
     shown = (terms_shown(job.priority, ranked, policy, now) for _, ranked in places)
     terms = next(filter(None, shown), ())
     in_turn, plan = reason.code in CAPACITY, None
@@ -213,12 +217,13 @@ def _reason(
     accounts: Accounts,
     never: Hit | None = None,
 ) -> SlurmReason:
-    """Return Slurm's reason for a job, with what explains it where that is sure.
+    """Return Slurm's reason for a job, with the policy's findings that explain it, where these are
+    certain.
 
     Args:
-        word: Slurm's word.
-        never: the limit that the job is over by itself. Backfill says of such a job that it
-            waits for nodes; only the next main pass names the limit.
+        word: Slurm's reason as one word.
+        never: the limit that the job exceeds by its own request. Backfill says of such a job that
+            it waits for nodes; only the next main pass names the limit.
     """
     site, ask, plain = policy.site, policy.asked(job.id), briefly(replace(job, reason=word))
     hit = pending.hit if pending is not None else never if word in CAPACITY else None
@@ -250,9 +255,8 @@ def _by_nodes(
     part: Partition,
     accounts: Accounts,
 ) -> SlurmReason:
-    """Return the reason completed by the resources that nodes lack for the job, or the reservation
-    that has the nodes.
-    """
+    """Return the reason completed by the resources that nodes lack for the job, or by the
+    reservation that keeps the nodes."""
     policy = accounts.twin
     if plain.code == NOT_AVAILABLE and pending is not None and pending.reservation:
         one = next(r for r in policy.site.reservations if r.name == pending.reservation)
@@ -268,8 +272,8 @@ def _by_nodes(
 def _by_priority(
     plain: SlurmReason, ask: Ask, policy: SlurmTwin, places: Places, now: float
 ) -> SlurmReason:
-    """Return a reason of lower priority, with how many jobs go first, or with the job that
-    stops all behind it."""
+    """Return a reason of lower priority, completed by how many jobs go first, or by the job ahead
+    that stops all jobs behind it."""
     if stops := _stopped(ask, policy, now):
         return replace(plain, stopped=stops)
     before = min(before for before, _ in places)

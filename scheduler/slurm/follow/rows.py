@@ -1,4 +1,4 @@
-"""A follower's snapshot as rows of the tables that the pages and `pellucid why` read."""
+"""Turns a follower's snapshot into rows of the tables that the pages and `pellucid why` read."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ def submission(job: SlurmJob, vc: str) -> Submission:
 
 
 class JobRows:
-    """The rows of jobs, poll after poll. A job that is the same object as before is not encoded
-    again.
-    """
+    """The rows of jobs, poll after poll. A job that has not changed since the last poll (the same
+    object) is not encoded again."""
 
     def __init__(self, vc_of: Callable[[str], str] = str) -> None:
         self.rows: Rows = {}  # as they were written last
@@ -63,7 +62,7 @@ class JobRows:
         """Return the rows of all jobs of a snapshot.
 
         Args:
-            why: what is known of why some wait.
+            why: reasons of waiting jobs, as far as known, by job id.
             by_slurm: show Slurm's priorities.
         """
         standings = Standings(snapshot, by_slurm=by_slurm)
@@ -118,11 +117,12 @@ class JobRows:
         return _json(job, replace(found, started=True, plan=None, own="", left_out=""))
 
     def changed(self, rows: Rows) -> list[JobColumns]:
-        """Return the rows that differ from those written last."""
+        """Return those of the given rows that differ from the rows that were written last."""
         return [row for job_id, row in rows.items() if self.rows.get(job_id) != row]
 
     def ended(self, jobs: Sequence[Over], now: float) -> list[JobColumns]:
-        """Return the last rows of jobs that ended, from which a later follower learns."""
+        """Return the last rows of jobs that ended. A follower that starts later learns durations
+        from them."""
         found = []
         for job, predicted_s in jobs:
             row, before = _row(job, self._vc_of(job.partition)), self.rows.get(job.id)
@@ -141,10 +141,10 @@ class JobRows:
 
 
 def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
-    """Return the row of a job that is seen, and not decided about.
+    """Return the row of a job that the core has not decided about.
 
     Args:
-        spec: its submission as it was written before; None: made from the job.
+        spec: its encoded submission, if it was written before; None: it is made from the job.
     """
     runs = job.state in HOLDING
     return {

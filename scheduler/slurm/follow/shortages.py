@@ -1,4 +1,5 @@
-"""What a waiting job lacks on each node of its partitions, by the accounts of the last poll."""
+"""What a waiting job lacks on each node of its partitions, by the resources in use at the last
+poll."""
 
 from __future__ import annotations
 
@@ -28,9 +29,8 @@ UNKNOWN = "it does not wait, or is not planned here"
 
 @dataclass(slots=True)
 class Accounts:
-    """Explains what keeps jobs from nodes, for all jobs of one poll. Common data is
-    computed once.
-    """
+    """Explains what keeps jobs from nodes, for all jobs of one poll. Data that several jobs need is
+    computed once."""
 
     twin: SlurmTwin
     now: float
@@ -46,7 +46,8 @@ class Accounts:
                 self._runs.setdefault(share.node, []).append(run)
 
     def shortage(self, ask: Ask, part: Partition) -> Shortage:
-        """Return what keeps a job from the nodes of a partition."""
+        """Return what keeps a job from the nodes of a partition, in total and for the first few
+        nodes."""
         found, unsuited = self.nodes(ask, part)
         each = sum(n for _, n in ask.gpus)
         parts = 0
@@ -63,9 +64,8 @@ class Accounts:
         )
 
     def by_node(self, job_id: str) -> ByNode:
-        """Return what keeps a job from each node of its partitions, in a form that everybody may
-        read.
-        """
+        """Return what keeps a job from each node of its partitions, in a form that every user may
+        read."""
         ask = self.twin.asked(job_id)
         found, unsuited = list[OnNode](), 0
         for name in ask.partitions if ask is not None else ():
@@ -88,9 +88,8 @@ class Accounts:
         return ByNode(job_id, found, unsuited, "" if ask is not None else UNKNOWN)
 
     def nodes(self, ask: Ask, part: Partition) -> tuple[list[NodeShort], int]:
-        """Return an account of each node of a partition that could run the job, or its part, if it
-        were empty, and how many nodes could not.
-        """
+        """Return, for each node of a partition that could run the job (or its part) if it were
+        empty, what the job lacks there. Also return the number of the other nodes."""
         site = self.twin.site
         there = [site.nodes[name] for name in sorted(part.nodes) if name in site.nodes]
         each = self._part(ask, there)
@@ -210,6 +209,6 @@ _STATES = ("DRAIN", "drained"), ("FAIL", "failing"), ("DOWN", "down"), ("MAINT",
 
 
 def state_word(state: str) -> str:
-    """Return a node's state in a word: ``IDLE+DRAIN`` is drained."""
+    """Return a node's state as one word: "drained" for ``IDLE+DRAIN``."""
     found = next((word for mark, word in _STATES if mark in state.upper()), None)
     return found or state.lower().rstrip("*")

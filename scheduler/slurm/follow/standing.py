@@ -1,5 +1,5 @@
-"""Where a job of a followed Slurm stands, by a snapshot: what a row of the tables and an answer
-without tables are both made of."""
+"""The state of a job of a followed Slurm, by a snapshot. The rows of the tables, and answers
+without tables, are made from it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a job stands; the defaults are of one that was not decided about.
+    """The phase, reason and place of a job. The defaults are for a job that the core has not
+    decided about.
 
     Attributes:
-        placement: GPU indices by node. partner: the job it shares them with.
+        key: the key by which its queue is sorted.
+        placement: maps a node to the indices of the job's GPUs.
+        partner: the job with which it shares them.
     """
 
     phase: Phase
@@ -38,7 +41,7 @@ class Standing:
 
 
 class Standings:
-    """The standings of a snapshot's jobs.
+    """The states of a snapshot's jobs.
 
     Args:
         by_slurm: show Slurm's priorities.
@@ -50,9 +53,8 @@ class Standings:
         self._ranks = ranked(snapshot.waiting) if by_slurm else {}
 
     def of(self, job: SlurmJob, before: str = "") -> Standing:
-        """Return the phase, reason and order value of a job. `before`: the code of the reason shown
-        last.
-        """
+        """Return the state of a job. `before` is the reason code that was shown last; it is used
+        where there is no newer one."""
         job_id = job.id
         if job_id in self._of.left_out:
             return Standing(phase=seen_as(job))
@@ -72,12 +74,12 @@ class Standings:
 
 
 def seen_as(job: SlurmJob) -> Phase:
-    """Return the phase of a job that is seen, and not decided about."""
+    """Return the phase of a job that the core has not decided about."""
     return Phase.RUNNING if job.state in HOLDING else Phase.SUBMITTED
 
 
 def asked(job: SlurmJob) -> Json:
-    """Return what a job asks for, as a submission and a row have it."""
+    """Return a job's request in the form of a submission to the service."""
     return {
         "job_id": job.id,
         "command": ("sbatch", job.name[:200] or "batch"),  # Slurm does not show its own
@@ -96,15 +98,14 @@ def asked(job: SlurmJob) -> Json:
 
 
 def queued_at(job: SlurmJob) -> float | None:
-    """Return the time since when a job waits for nothing but GPUs, seconds since the epoch. Return
-    None if something else keeps it.
-    """
+    """Return the time since when a job waits for GPUs only, seconds since the epoch. Return None if
+    something else, such as a hold or a dependency, keeps it."""
     waits = job.priority != 0 and not job.dependency
     return job.eligible if job.state in HOLDING or waits else None
 
 
 def named(job: SlurmJob, reason: SlurmReason) -> SlurmReason:
-    """Return a reason with the job's partition, account and QOS."""
+    """Return a reason with the job's partition, account and QOS filled in."""
     return replace(reason, partition=job.partition, account=job.account, qos=job.qos)
 
 
@@ -149,11 +150,11 @@ def _seen_row(
 
 
 def ranked(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:
-    """Return Slurm's priorities, all lowered by the same amount where one exceeds what the column
-    holds.
+    """Return Slurm's priorities by job id, all lowered by the same amount where one exceeds what
+    the column can hold.
 
-    Slurm's have 32 bits and no sign (`priority/basic` counts down from near the top), the column
-    31 and a sign: as many values, in the same order.
+    Slurm's priorities are unsigned 32-bit numbers (`priority/basic` counts down from near the top),
+    the column holds signed ones. The order stays the same.
     """
     high = max((job.priority for job in waiting.values()), default=0)
     lower = MOST + 1 if high > MOST else 0

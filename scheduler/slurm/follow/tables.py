@@ -1,4 +1,5 @@
-"""Writes a follower's results into the tables of its service, and reads them back."""
+"""Writes a follower's results into the tables of its service, and reads them back when a follower
+starts."""
 
 from __future__ import annotations
 
@@ -39,9 +40,8 @@ def write_jobs(
     seq: int,
     now: float,
 ) -> None:
-    """Replace the rows of changed jobs. Jobs that Slurm no longer shows are marked as ended in an
-    unknown way.
-    """
+    """Replace the rows of changed jobs. Jobs in `gone`, which Slurm does not show any more, are
+    marked as ended in an unknown way."""
     ids = [row["job_id"] for row in changed]
     for i in range(0, len(ids), CHUNK):
         connection.execute(delete(job_rows).where(job_rows.c.job_id.in_(ids[i : i + CHUNK])))
@@ -59,7 +59,7 @@ def write_jobs(
 
 
 def write_nodes(connection: Connection, shape: Shape, seen: Sequence[SlurmNode]) -> None:
-    """Replace the rows of nodes by the nodes as Slurm has them now."""
+    """Replace the rows of nodes by Slurm's present nodes."""
     by_name = {node.name: node for node in seen}
     rows = []
     for number, (name, has) in enumerate(zip(shape.names, shape.spec.nodes(), strict=True)):
@@ -97,9 +97,8 @@ def ended_jobs(connection: Connection, now: float) -> list[Ended]:
 
 
 def accounted(slurm: Slurm, vc_of: Callable[[str], str]) -> list[Ended]:
-    """Return the latest jobs that ended before anybody followed, as `sacct` shows them. Raises
-    SlurmDown, SlurmError.
-    """
+    """Return the latest jobs that ended before any follower ran, as `sacct` shows them. Raise
+    SlurmDown or SlurmError where it does not answer or fails."""
     found = (
         (one, vc, STATES[one.state])
         for one in past(slurm, "", ACCOUNTED_DAYS)
@@ -120,9 +119,8 @@ def accounted(slurm: Slurm, vc_of: Callable[[str], str]) -> list[Ended]:
 
 
 def promises_of(store: Store, connection: Connection) -> Promises:
-    """Return the start forecasts stored by an earlier follower, for jobs whose end it did
-    not see.
-    """
+    """Return the start forecasts that an earlier follower stored, for jobs whose start or end it
+    did not see."""
     last = store.last_in(connection, Kind.ADVISED)
     if last is None:
         return Promises()

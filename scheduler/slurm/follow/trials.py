@@ -1,6 +1,5 @@
-"""Trials on a copy of a followed Slurm: a job that is not submitted yet, in every partition that
-takes it, and changes of a waiting job, each with its command.
-"""
+"""Trials on a copy of a followed Slurm's queue: a job that is not submitted yet, in every partition
+that takes it, and changes of a waiting job, each with its command."""
 
 from __future__ import annotations
 
@@ -41,7 +40,8 @@ SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not shown
 
 
 class Refused(ValueError):
-    """Raised where Slurm would not take the job, or its options cannot be tried; a sentence."""
+    """Raised where Slurm would not take the job, or its options cannot be tried. The message is a
+    sentence."""
 
 
 Draw = Callable[[Iterable[SlurmJob], float], ClusterSnapshot]
@@ -49,18 +49,20 @@ Draw = Callable[[Iterable[SlurmJob], float], ClusterSnapshot]
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """The functions and limits that a follower lends to trials.
+    """The functions and limits that the calling follower passes to its trials.
 
     Attributes:
-        draw: makes a core of jobs and lets it decide.
-        own: has Pellucid's own policy decide about them; None where that is not asked.
-        between: called between two futures.
-        put_off: turns a forecast into the one shown to users.
+        draw: function that builds a core from jobs, and lets it decide.
+        own: function that lets Pellucid's own policy decide about jobs; None: that is not asked
+            for.
+        between: function that is called between two simulated futures.
+        put_off: function that corrects a forecast, as for the forecasts that users are shown.
         budget_s: processor seconds of one trial.
-        question_s: processor seconds after which no trial begins.
-        against: returns the jobs that start here but that Slurm does not start, with that in words.
-        asks: has `sbatch --test-only` try options for a user, and returns what it prints within so
-            many seconds.
+        question_s: processor seconds of a question after which no further trial begins.
+        against: function that returns the jobs that start in the copy although Slurm does not start
+            them, with a text.
+        asks: function that runs `sbatch --test-only` with options for a user, within a number of
+            seconds, and returns what it prints.
     """
 
     draw: Draw
@@ -74,14 +76,14 @@ class Means:
 
 
 class Trials:
-    """Tries changes on copies of one snapshot.
+    """Tries changes on copies of one snapshot of the queue.
 
     Args:
-        jobs: running jobs, and those first in line.
-        clock: clock by which a question's time is measured.
+        jobs: running jobs, and the first jobs in line.
+        clock: clock by which the time for a question is measured.
 
     Attributes:
-        offered: what `what_if` found last, each with the job that it would be.
+        offered: the changes that `what_if` found last, each with the changed job.
     """
 
     def __init__(
@@ -106,9 +108,8 @@ class Trials:
     # --- before submission --------------------------------------------------------------------
 
     def eta(self, options: Sequence[str], user: str) -> Eta:
-        """Return when a job with these options of sbatch would start, in each partition that takes
-        it. Raises Refused.
-        """
+        """Return when a job with the given options of sbatch would start, in each partition that
+        takes it. Raise Refused where Slurm would not take it."""
         try:
             if why := refusal(options, self.site, user):
                 raise Refused(f"Slurm refuses this job: {why}")
@@ -140,9 +141,11 @@ class Trials:
         )
 
     def against_slurm(self, found: Eta, options: Sequence[str], user: str) -> Eta:
-        """Return an answer to `eta` without what `sbatch --test-only` contradicts. It is given
-        what was understood of the options, nothing else of them, and neither begin time nor
-        dependencies: when it starts a job with these says nothing."""
+        """Return an answer of `eta` without the forecasts that `sbatch --test-only` contradicts.
+
+        The command is given only the options that were understood, without begin time and
+        dependencies, because a start that depends on these says nothing.
+        """
         job = request(options, self.site, user, job_id=NEW, now=self.now)
         until = self._clock.monotonic() + ASKING_S
         verdict = self._asked(job, until, array=array_of(options))
@@ -161,9 +164,8 @@ class Trials:
     # --- otherwise ----------------------------------------------------------------------------
 
     def what_if(self, job_id: str) -> Sooner:
-        """Try each change of a waiting job by itself. Return those that let it start sooner;
-        `unavailable` says why none was tried.
-        """
+        """Try each change of a waiting job by itself. Return the changes with which it starts
+        sooner; `unavailable` says why none was tried."""
         job = next((j for j in self.jobs if j.id == job_id and j.state == "PENDING"), None)
         if job is None or job.held:
             why = "it runs or is over, is held, waits for other jobs, or is too far behind"
@@ -204,10 +206,11 @@ class Trials:
     def _by_slurm(
         self, job: SlurmJob, found: Sequence[Tried], changed: Mapping[str, SlurmJob]
     ) -> tuple[list[Tried], list[str]]:
-        """Return the offers that `sbatch --test-only` does not contradict, and the others in words.
+        """Return the offered changes that `sbatch --test-only` does not contradict, and the others
+        in words.
 
-        A refusal counts only where the job as it is is taken: it may be of what its user has in
-        the queue already, of which it is a part.
+        A refusal counts only if the unchanged job is not refused, too: the reason may be what its
+        user has in the queue already, of which the job is a part.
         """
         until = self._clock.monotonic() + ASKING_S
         as_it_is = self._asked(job, until)
@@ -237,8 +240,8 @@ class Trials:
         return self._clock.monotonic() >= until or sum(one.by_slurm for one in kept) >= MOST_ASKED
 
     def _asked(self, job: SlurmJob, until: float, array: str = "") -> Verdict:
-        """Return what `sbatch --test-only` says of a job like this one; an empty verdict where
-        it is not asked, or does not answer by then."""
+        """Return what `sbatch --test-only` says about a job with this request. Return an empty
+        verdict where it cannot be asked, or does not answer before `until`."""
         left_s = until - self._clock.monotonic()
         options = None if self._means.asks is None else options_of(job, self.site, self.now)
         if self._means.asks is None or options is None or left_s <= 0:
@@ -251,7 +254,8 @@ class Trials:
         return self._means.draw([*others, job], self.now)
 
     def _starts(self, job: SlurmJob) -> bool:
-        """Return whether a job starts at once, as far as that can be foreseen."""
+        """Return whether a job starts at once in a copy of the queue. Return False for a job of
+        which no start can be forecast."""
         snapshot = self._drawn(job)
         barred = job.id in snapshot.aside or without_start(snapshot, [job.id])
         return not barred and begins(snapshot.decisions, job.id) is not None
@@ -259,10 +263,10 @@ class Trials:
     # --- one trial ----------------------------------------------------------------------------
 
     def forecast(self, job: SlurmJob, drawn: ClusterSnapshot | None = None) -> Tried:
-        """Return when a job would start among the others, p50 and p90, and why it would wait.
+        """Return when a job would start among the others, as p50 and p90, and why it would wait.
 
         Args:
-            drawn: the queue with it, where that was drawn before.
+            drawn: a snapshot of the queue with the job, if there is one already; None: it is made.
         """
         snapshot = drawn or self._drawn(job)
         policy = twin_in(snapshot.core.policy)
@@ -303,9 +307,8 @@ def _tried(made: Tried, change: Change) -> Tried:
 
 
 def _not_before(now: float, made: Tried) -> Tried:
-    """Return the trial with a start in the past moved to `now`, since its snapshot is some seconds
-    old.
-    """
+    """Return a forecast with a start in the past moved to `now`; the snapshot behind it is some
+    seconds old."""
     if made.start_p50 is None or made.start_p50 > now:
         return made
     p90 = None if made.start_p90 is None else max(made.start_p90, now)
@@ -313,8 +316,8 @@ def _not_before(now: float, made: Tried) -> Tried:
 
 
 def _sooner(made: Tried, before: Tried, now: float) -> bool:
-    """Return whether a job starts sooner after a change: by a good part in half of its futures,
-    and by any time in nine of ten, so that no median is bought by a risk."""
+    """Return whether a job starts sooner after a change: its p50 must be much earlier, and its p90
+    earlier at all, so that a better median is not bought with a greater risk."""
     if made.start_p50 is None or made.start_p90 is None:
         return False
     if made.start_p90 >= (before.start_p90 if before.start_p90 is not None else inf):

@@ -1,1 +1,1 @@
-"""The Slurm backend: the questions and orders to the site's own Slurm (docs/slurm.md)."""
+"""Reads the site's own Slurm and gives orders to it (docs/slurm.md)."""

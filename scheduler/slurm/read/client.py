@@ -1,7 +1,8 @@
-"""Slurm's own commands: reads in one process each, writes through one `scontrol` that stays.
+"""Runs Slurm's own commands. Each read is a process of its own; writes go to one `scontrol` that
+keeps running.
 
-A controller that does not answer costs a command nine seconds (22.05), so every one is given
-`PATIENCE_S` and after a failure none is run for a while that grows.
+With a controller that does not answer, a command takes nine seconds (22.05). So each command has at
+most `PATIENCE_S`, and after a failure none is run for a while that grows with each failure.
 """
 
 from __future__ import annotations
@@ -55,23 +56,24 @@ Warn = Callable[..., None]  # called with an event and its named values
 
 
 def unheard(event: str, **values: object) -> None:
-    """Called with a warning that nobody keeps a log for: nothing is done."""
+    """Do nothing with a warning. Used where the caller passes no function that logs it."""
 
 
 class SlurmError(ValueError):
-    """Raised when Slurm refused; one line, in its own words."""
+    """Raised when Slurm refuses a command. The message is one line in Slurm's own words."""
 
 
 class SlurmDown(Exception):
-    """Raised if Slurm does not answer. The command may or may not have taken effect."""
+    """Raised when Slurm does not answer. The command may or may not have taken effect."""
 
 
 class Turns:
-    """Keeps a command that was not answered from being run again for a while, which grows.
+    """Prevents commands from being run for a while after Slurm did not answer. The pause grows with
+    each failure.
 
     Args:
-        clock: seconds, never going back.
-        warn: called each time that it was not answered.
+        clock: function that returns seconds, which never go back.
+        warn: function that is called each time that Slurm did not answer.
     """
 
     def __init__(self, clock: Callable[[], float], warn: Warn = unheard) -> None:
@@ -91,14 +93,15 @@ class Turns:
 
 
 class Slurm:
-    """Slurm, reached by its commands.
+    """A client of Slurm that runs Slurm's commands.
 
     Args:
-        environment: added to that of the commands (SLURM_CONF).
-        show: dry run: called with every command that would change something, which is then not run.
-        clock: seconds, never going back; for the pauses.
-        patience_s: for an answer to a question.
-        warn: called when Slurm does not answer.
+        environment: variables that are added to the commands' environment (SLURM_CONF).
+        show: for a dry run: function that is called with every command that would change something,
+            which is then not run.
+        clock: function that returns seconds, which never go back; used for the pauses.
+        patience_s: seconds to wait for the answer of a command that reads.
+        warn: function that is called when Slurm does not answer.
     """
 
     def __init__(
@@ -120,13 +123,14 @@ class Slurm:
 
     @property
     def dry(self) -> bool:
-        """Whether this is a dry run, in which nothing is changed."""
+        """Whether this is a dry run, in which no command changes anything."""
         return self._show is not None
 
     # --- reading ------------------------------------------------------------------------------
 
     def ping(self) -> None:
-        """Ask whether the controller answers, which costs it next to nothing. Raises SlurmDown."""
+        """Check that the controller answers, which costs it next to nothing. Raise SlurmDown if it
+        does not."""
         try:
             text = self._run(("scontrol", "ping"), PING_PATIENCE_S)
         except SlurmError as error:  # it ends with 1 where none is up
@@ -142,12 +146,12 @@ class Slurm:
 
     def jobs(self) -> list[parse.SlurmJob]:
         """Return all jobs that the controller knows. Ended jobs are among them for `MinJobAge`
-        seconds.
-        """
+        seconds after their end."""
         return parse.jobs(self.read("squeue", "--json", "-a", "-t", "all"))
 
     def table(self, columns: str) -> str:
-        """Return `squeue -O` of all jobs. The waiting tasks of an array are one record."""
+        """Return the output of `squeue -O` for all jobs, with the given columns. The waiting tasks
+        of an array are one record."""
         return self.read("squeue", "-h", "-a", "-t", "all", "-O", columns)
 
     def release(self) -> Release:
@@ -157,23 +161,21 @@ class Slurm:
         return release_in(self._run(("squeue", "--version"), self._patience_s)) or OLDEST
 
     def excluded(self, job_id: str = "") -> str:
-        """Return the nodes where waiting jobs, or this one, must not run, as lines ``id|n[1-2]``.
-        Before 24.11 no column of `table` shows them.
-        """
+        """Return the nodes on which waiting jobs (or the given job) must not run, as lines
+        ``id|n[1-2]``. Before 24.11, no column of `table` shows them."""
         only = ("-j", word(job_id)) if job_id else ()
         return self.read("squeue", "-h", "-a", "-t", "PD", *only, "-o", "%i|%x")
 
     def detail(self, job_id: str) -> str:
-        """Return what `scontrol` shows of one job, with its GPUs by node. Users can forge parts of
-        this text.
-        """
+        """Return what `scontrol` prints about one job, including its GPUs on each node. Users can
+        forge parts of this text."""
         return self._run(("scontrol", "-a", "show", "job", "-d", word(job_id)), PATIENCE_S)
 
     def outputs(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Return the number of each of these jobs, and the file that its output goes to. Parts of
-        the name that are filled in at the start (``%j``) are as the user wrote them.
+        """Return, for each of these jobs, its number and the file to which its output goes. Parts
+        of the name that are filled in at the start (``%j``) are left as the user wrote them.
 
-        Raises SlurmError: also where one of them is over.
+        Raise SlurmError where Slurm refuses, also if one of the jobs is over.
         """
         mark = secrets.token_hex(8)  # users name the files
         columns = f"JobArrayID:|{mark}|,JobID:|{mark}|,STDOUT:|{mark}."
@@ -185,10 +187,11 @@ class Slurm:
     def tried(
         self, options: Sequence[str], user: str = "", patience_s: float = TRY_PATIENCE_S
     ) -> str:
-        """Return what `sbatch --test-only` says of a job with these options: nothing is submitted.
+        """Return what `sbatch --test-only` prints for a job with these options. No job is
+        submitted.
 
-        Slurm judges it with the rights of this account, or of `user`, for whom only root may ask.
-        "" where it does not answer in time, or this account may not ask for that user.
+        Slurm judges the job with the rights of this account, or of `user`, for whom only root may
+        ask. Return "" where it does not answer in time, or this account may not ask for that user.
         """
         whose: tuple[str, ...] = ()
         if user and user != _own_name():
@@ -237,16 +240,18 @@ class Slurm:
         return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-d", "-o"))
 
     def read(self, *command: str) -> str:
-        """Return what a command prints that changes nothing."""
+        """Return what a command prints that reads only."""
         self.reads += 1
         return self._run(command, self._patience_s)
 
     # --- changing -----------------------------------------------------------------------------
 
     def write(self, lines: Sequence[str]) -> list[str]:
-        """Run commands of `scontrol`, in order. Return the error that each printed, "" for none.
+        """Run commands of `scontrol` in order. Return for each the error that it printed, "" for
+        none.
 
-        Raises SlurmDown: some may have been carried out, in order.
+        Raise SlurmDown where Slurm does not answer; the first of the commands may have been carried
+        out.
         """
         if self._show is not None:
             for line in lines:
@@ -300,9 +305,8 @@ class Slurm:
         raise SlurmError(problem.removeprefix(f"{command[0]}: error: "))
 
     def _wait_for_turn(self) -> None:
-        """Raise SlurmDown for a while after Slurm did not answer, so that it is not asked too
-        often.
-        """
+        """Raise SlurmDown during the pause after Slurm did not answer, so that it is not asked too
+        often."""
         if self._turns.left_s():
             raise SlurmDown("no recent answer")
 
@@ -316,10 +320,11 @@ class Slurm:
 
 
 class _Pen:
-    """A `scontrol` fed by stdin.
+    """A running `scontrol` that reads commands from stdin.
 
-    It says nothing of what succeeds and writes errors to stderr, unbuffered. After each command it
-    is given a word that is none, so that its complaint marks the end of what it had to say.
+    It prints nothing for a command that succeeds, and writes errors to stderr, unbuffered. After
+    each command it is given an unknown word, so that the error about this word marks the end of the
+    command's own output.
     """
 
     def __init__(self, environment: Mapping[str, str]):
@@ -342,8 +347,8 @@ class _Pen:
         return getattr(self._process, name)
 
     def write(self, line: str) -> str:
-        """Carry out one command. Return the error that it printed, "" for none. Raises
-        SlurmDown; and SlurmError for a command of several lines."""
+        """Run one command. Return the error that it printed, "" for none. Raise SlurmDown where
+        Slurm does not answer, and SlurmError for a command of several lines."""
         if "\n" in line or "\0" in line:
             raise SlurmError("a command of scontrol is one line")
         self._written += 1
@@ -377,33 +382,33 @@ class _Pen:
 
 
 def quoted(text: str) -> str:
-    """Return a text as the value of a field in a line for `scontrol` (which keeps the quotes)."""
+    """Return a text in quotes, as a value in a command line for `scontrol` (which keeps the
+    quotes)."""
     plain = "".join(c if c.isprintable() and c not in "\"'\\" else "_" for c in text)
     return f'"{plain[:500]}"'
 
 
 def word(text: str) -> str:
-    """Return a word of a command line, unchanged. Raise SlurmError when it could be read as more
-    than one.
-    """
+    """Return a word for a command line, unchanged. Raise SlurmError when Slurm could read it as
+    more than one word."""
     if not text or text.startswith("-") or not set(text) <= _SAFE_WORD:
         raise SlurmError(f"{text[:40]!r} is no name that can be given to scontrol")
     return text
 
 
 def to_stdout(line: str) -> None:
-    """Print a command of a dry run."""
+    """Print a command that a dry run does not carry out."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def unreachable(printed: str) -> bool:
-    """Return whether a printed text is that of a Slurm that cannot be reached."""
+    """Return whether the text that a command printed says that Slurm cannot be reached."""
     return _UNREACHABLE.search(printed) is not None
 
 
 def _own_name() -> str:
-    """Return the name of this account; "" where it has none."""
+    """Return the user name of this process's account; "" where it has none."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -411,7 +416,7 @@ def _own_name() -> str:
 
 
 def _steers(name: str) -> bool:
-    """Return whether a variable changes what Slurm's commands do."""
+    """Return whether an environment variable with this name changes what Slurm's commands do."""
     return name.startswith(("SBATCH_", "SQUEUE_", "SINFO_", "SALLOC_", "SCANCEL_")) or (
         name.startswith("SLURM_") and name != "SLURM_CONF"
     )

@@ -1,4 +1,4 @@
-"""How a job ended, in Slurm's words and in Pellucid's."""
+"""Tables that translate Slurm's words for how a job ended into Pellucid's."""
 
 from __future__ import annotations
 

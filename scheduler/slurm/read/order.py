@@ -1,8 +1,8 @@
-"""Computes priorities that make Slurm take jobs in a given order, without lifting any above other
-jobs.
+"""Computes priorities with which Slurm takes jobs in a given order, without lifting any of them
+above other jobs.
 
-Slurm takes the highest first. The priorities that the jobs have are dealt again among them, so that
-no job outside is passed by one that Slurm had behind it.
+Slurm takes the highest priority first. The priorities that the jobs have already are exchanged
+among them, so that no other job is passed by one that was behind it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from itertools import pairwise
 
 
 def priorities(order: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """Return new priorities of the jobs that need one; none where they are in order already.
+    """Return new priorities for the jobs that need one, by job id; {} where the jobs are in order
+    already.
 
     Args:
-        order: (job, its priority now, at least 1), first to go first.
+        order: pairs (job id, its present priority, at least 1), in the wanted order.
     """
     now = [priority for _, priority in order]
     if all(before > after for before, after in pairwise(now)):

@@ -1,7 +1,7 @@
-"""Parses what Slurm's commands print into values.
+"""Parses the output of Slurm's commands.
 
-Text that users write (names, comments) is read from JSON, or between marks (`table`): in
-`scontrol show job -o` a job named ``x JobState=RUNNING`` forges a field.
+Text that users write (names, comments) is read from JSON, or between marks that no user can know
+(`table`), because in `scontrol show job -o` a job named ``x JobState=RUNNING`` would forge a field.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _SET_APART = frozenset(("MAINT", "MAINTENANCE", "RESERVED"))  # by a reservation
 
 
 def moment(text: str) -> float | None:
-    """Return seconds since the epoch, or None where they are not known."""
+    """Return a time in seconds since the epoch, or None where the text gives none."""
     return None if text.upper() in ("N/A", "UNKNOWN", "NONE", "") else _dated(int(text))
 
 
 def _dated(epoch_s: int) -> float:
-    """Return a moment in seconds since the epoch, at most the last that a calendar holds: users
-    may name any begin time."""
+    """Return a time in seconds since the epoch, limited to the last one that a calendar holds,
+    since users may name any begin time."""
     return float(min(epoch_s, LAST_S))
 
 
@@ -64,23 +64,29 @@ class SlurmJob:
     """A job as `squeue --json` shows it.
 
     Attributes:
-        id: job id; ``123_4`` for a task of an array, ``123_[1-9]`` never.
-        gpus: asked for in all; 0 = none. `gpu_type`: "" = any.
-        held_gpus: GPU indices on each of `nodes` while it runs; empty where Slurm does not say.
-        time_limit_s: None = no limit. memory_mib: None = not asked for.
-        submit, eligible, start, end: seconds since the epoch; None = not known.
-        num_nodes, max_nodes: asked for while it waits; 0 = any number.
+        id: job id; ``123_4`` for a task of an array, never ``123_[1-9]``.
+        gpus: GPUs asked for in all; 0: none.
+        gpu_type: type of these GPUs; "": any.
+        held_gpus: GPU indices on each of `nodes` while the job runs; empty where Slurm does not
+            show them.
+        time_limit_s: time limit in seconds; None: no limit.
+        memory_mib: memory asked for; None: not stated.
+        submit, eligible, start, end: seconds since the epoch; None: not known.
+        num_nodes, max_nodes: nodes asked for while it waits; 0: any number.
         account, qos, features, licences, nice, req_nodes: as squeue shows them.
-        planned: nodes on which Slurm means to start it. min_cpus: on every node.
-        per: what `least_mib` is of: node, cpu or gpu.
-        gpu_types: GPUs asked for by type, per job or (`gpus_per_node`) per node.
-        accrue: since when its age counts. `array_limit`: tasks that may run at once; 0: any number.
-        tres: what it is counted as, memory in MiB.
-        cpus_per_gpu: 0: it asks for CPUs by themselves.
-        exc_nodes: on which it must not run. deadline: by when it must have ended.
-        gres: asked for on each node beside GPUs, by name (and type).
-        odd: options that the policy `slurm` does not know.
-        fault: fields and values that cannot be read, and are as if Slurm had not named them.
+        planned: nodes on which Slurm plans to start it.
+        min_cpus: CPUs asked for on every node.
+        per: to what `least_mib` refers: node, cpu or gpu.
+        gpu_types: GPUs asked for by type, in all or (`gpus_per_node`) on each node.
+        accrue: time since when its age counts for its priority.
+        array_limit: number of tasks of its array that may run at once; 0: any number.
+        tres: the resources for which it is counted (TRES), memory in MiB.
+        cpus_per_gpu: CPUs asked for with each GPU; 0: it asks for CPUs independently.
+        exc_nodes: nodes on which it must not run.
+        deadline: time by which it must have ended.
+        gres: generic resources other than GPUs, asked for on each node, by name (and type).
+        odd: names of its options that the policy `slurm` does not know.
+        fault: fields and values that could not be read; these fields have their defaults.
     """
 
     id: str
@@ -136,7 +142,8 @@ class SlurmJob:
 
 
 def jobs(text: str) -> list[SlurmJob]:
-    """Return the jobs in `squeue --json` of any release; tasks of arrays one by one."""
+    """Return the jobs in the output of `squeue --json` of any release. The tasks of an array are
+    separate jobs."""
     try:
         whole = json.loads(text)
         release, entries = release_of(whole), whole["jobs"]
@@ -157,8 +164,8 @@ def jobs(text: str) -> list[SlurmJob]:
 
 
 def _faulty(entry: Any, fault: str) -> Iterator[SlurmJob]:
-    """Yield a job that cannot be read, with its id and `fault` alone known for sure; nothing
-    where even its id cannot be read."""
+    """Yield a job that could not be read, of which only the id is certain; `fault` says why. Yield
+    nothing where even the id cannot be read."""
     if isinstance(entry, dict) and str(entry.get("job_id", "")).isdecimal():
         state, user, partition = (
             str(value[0] if isinstance(value, list) and value else value or "")
@@ -275,21 +282,21 @@ _CONSTRAINT = re.compile(
 
 
 def odd(contiguous: bool, switches: int, constraint: str) -> tuple[str, ...]:
-    """Return the names of sbatch options of a job that the twin of Slurm does not model."""
+    """Return the names of a job's sbatch options that the policy `slurm` does not model."""
     known = _CONSTRAINT.fullmatch(constraint)
     options = ("--contiguous", contiguous), ("--switches", switches), ("--constraint", not known)
     return tuple(name for name, is_set in options if is_set)
 
 
 class Times(TypedDict):
-    """When a job began and ended, as fields of a SlurmJob."""
+    """When a job began and ended, as the fields of a SlurmJob."""
 
     start: float | None
     end: float | None
 
 
 class Asks(TypedDict, total=False):
-    """What a job asks for, as fields of a SlurmJob."""
+    """What a job asks for, as the fields of a SlurmJob."""
 
     tres: tuple[tuple[str, float], ...]
     gpu_types: tuple[tuple[str, int], ...]
@@ -301,7 +308,8 @@ class Asks(TypedDict, total=False):
 
 
 def times(state: str, start: float | None, end: float | None, nodes: Sequence[str]) -> Times:
-    """Return start and end. Slurm shows a job that ended while it waited as begun at its end."""
+    """Return start and end of a job. Slurm shows a job that ended while it waited as started at its
+    end; such a start is left out."""
     never = state in OVER and start == end and not nodes
     return {"start": None if never else start, "end": end}
 
@@ -310,12 +318,14 @@ _IN_ALL = ("mem", "gres/gpu", "node")
 
 
 def asks_for(text: Mapping[str, str], tasks: int, counted: str, memory: tuple[float, str]) -> Asks:
-    """Return GPUs by type, memory and CPUs for each GPU as they were asked for, as fields of a
-    SlurmJob.
+    """Return what a job asks for as the fields of a SlurmJob: GPUs by type, memory, and CPUs with
+    each GPU.
 
     Args:
-        counted: the job as TRES.
-        memory: MiB, and what of: node or cpu.
+        text: fields of the job as Slurm prints them.
+        tasks: number of tasks.
+        counted: the resources for which the job is counted (TRES), as text.
+        memory: MiB, and to what they refer: node or cpu.
     """
     least, per = memory
     found: Asks = {"tres": tuple(counts(counted).items())}
@@ -365,7 +375,7 @@ def _moment(value: Any) -> float | None:
 
 
 def task_numbers(text: str) -> list[int]:
-    """Return ``1-3,7,8-12:2%4`` as numbers."""
+    """Return the numbers in a list of tasks such as ``1-3,7,8-12:2%4``."""
     found: list[int] = []
     for part in text.split("%")[0].strip("[]").split(","):
         match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", part.strip())
@@ -382,7 +392,8 @@ def task_numbers(text: str) -> list[int]:
 
 
 def asked(entry: Mapping[str, Any]) -> tuple[int, str]:
-    """Return the GPUs and type that a job asks for, from its fields in JSON; (0, "") for none."""
+    """Return the number and type of GPUs that a job asks for, from its fields in JSON; (0, "") for
+    none."""
     nodes, tasks = number(entry.get("node_count")) or 1, number(entry.get("tasks")) or 1
     for name, times in (
         ("tres_per_job", 1),
@@ -398,9 +409,10 @@ def asked(entry: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def gpus_in(tres: str) -> tuple[int, str] | None:
-    """Return the GPUs and type in a list like ``cpu=4,gres/gpu:a100=2`` or ``gres:gpu:2``, or None.
+    """Return the number and type of GPUs in a list like ``cpu=4,gres/gpu:a100=2`` or
+    ``gres:gpu:2``; None where it names no GPU.
 
-    Of several types the last counts.
+    If there are several types, the last one is returned.
     """
     found = gpu_types(tres)
     if found is None:
@@ -416,7 +428,7 @@ def _held(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[int, .
 
 
 def indices(detail: str) -> tuple[int, ...]:
-    """Return the GPU indices in ``gpu:a100:2(IDX:0-1)``."""
+    """Return the GPU indices in a text like ``gpu:a100:2(IDX:0-1)``."""
     found: set[int] = set()
     for match in re.findall(r"gpu(?:(?!gpu)[^(,])*+\(IDX:([\d,-]++)\)", detail):
         found.update(task_numbers(match))
@@ -431,14 +443,16 @@ class Node:
     """A node as `scontrol show nodes -o` shows it.
 
     Attributes:
-        gpus: GPUs of gres/gpu, of all types.
-        gpu_type: of its GPUs; of the last, where they differ (`types`: all, with their numbers).
-        open: something new may start on it.
-        memory_mib: that jobs may have, MiB. `weight`: the lowest are given first.
-        reason: why it is as it is, in an administrator's words.
-        fault: field and value that cannot be read, of a node that is closed for it.
-        used: indices of the GPUs that jobs have; left out where nodes are compared.
-        gres: numbers of its other countable resources, by name (and type).
+        gpus: number of GPUs of all types (gres/gpu).
+        gpu_type: type of its GPUs; where they differ, the last one.
+        types: all types, each with its number of GPUs.
+        open: whether jobs may start on it.
+        memory_mib: memory that jobs may have, MiB.
+        weight: nodes with the lowest weight are given to jobs first.
+        reason: why it is in its state, in an administrator's words.
+        fault: field and value that could not be read; the node is closed because of it.
+        used: indices of the GPUs that jobs have; ignored where nodes are compared.
+        gres: number of each of its other countable resources, by name (and type).
     """
 
     name: str
@@ -459,7 +473,7 @@ class Node:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing but a reservation keeps jobs from the node."""
+        """Whether the node is up and open, except perhaps for a reservation."""
         flags = _flags(self.state)
         return not flags & _CLOSING and not self.state.endswith("*")
 
@@ -469,10 +483,10 @@ def _flags(state: str) -> set[str]:
 
 
 def nodes(text: str) -> list[Node]:
-    """Return the nodes in `scontrol show nodes -o`. One that cannot be read is closed, with
-    what is wrong in its `fault`.
+    """Return the nodes in the output of `scontrol show nodes -o`. A node that cannot be read is
+    closed, and its `fault` says why.
 
-    Raises ParseError: no node is named.
+    Raise ParseError where the output names no node.
     """
     lines = [fields(line) for line in text.splitlines() if line.strip()]
     named = [row for row in lines if row.get("NodeName")]
@@ -530,8 +544,8 @@ _BY_WHOM = re.compile(r" \[[^\[\] ]{1,64}@[^\[\] ]{1,64}\]$")  # who set a node'
 
 
 def _size(row: Mapping[str, str], name: str, default: int = 0) -> int:
-    """Return a whole number from a node's row; `default` where it is missing. Raises
-    ParseError."""
+    """Return a whole number from a node's row; `default` where the field is missing. Raise
+    ParseError where it is no whole number."""
     found = row.get(name) or str(default)
     if not re.fullmatch("[0-9]{1,15}", found):
         raise ParseError(f"{name} {found[:40]!r}")
@@ -539,9 +553,8 @@ def _size(row: Mapping[str, str], name: str, default: int = 0) -> int:
 
 
 def fields(line: str) -> dict[str, str]:
-    """Return the fields of a line of ``Key=value Key=value``. Of a repeated key, the first counts
-    (so not for jobs).
-    """
+    """Return the fields of a line of ``Key=value Key=value``. If a key is repeated, the first value
+    counts; so this must not be used for jobs, whose users can forge fields."""
     parts = re.split(r"(?:^|\s)([A-Z][\w:/]*)=", line)
     found: dict[str, str] = {}
     for key, value in zip(parts[1::2], parts[2::2], strict=True):
@@ -550,7 +563,7 @@ def fields(line: str) -> dict[str, str]:
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """Return a host list, ``n[1-3,07],m2``, as names in its order."""
+    """Return the host names in a host list such as ``n[1-3,07],m2``, in its order."""
     if text in ("", "(null)", "None assigned"):
         return ()
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""A user's ended jobs, as `sacct` shows them."""
+"""Reads a user's ended jobs from `sacct`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _COLUMNS = "JobID,User,Partition,Submit,Start,End,State,TimelimitRaw,AllocCPUS,A
 
 
 def past(slurm: Slurm, user: str, days: int) -> list[SlurmJob]:
-    """Return the jobs that ran and ended in the last days, as far as `sacct` shows them to this
-    user ("" for everybody's). A line that cannot be read is left out. Raises SlurmDown, SlurmError.
-    """
+    """Return the jobs of `user` ("" for all users) that ran and ended in the last `days` days, as
+    far as `sacct` shows them. Lines that cannot be read are left out. Raise SlurmDown or SlurmError
+    where `sacct` does not answer or fails."""
     since, who = f"now-{days}days", ("-u", user) if user else ("-a",)
     asked = ("sacct", "-n", "-P", "-X", *who, "-S", since, "-o", _COLUMNS)
     found = (_job(line) for line in slurm.read(*asked).splitlines())

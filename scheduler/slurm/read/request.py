@@ -1,7 +1,7 @@
-"""Turns options of sbatch into the job that Slurm would make of them, before it is submitted.
+"""Turns options of sbatch into the job that Slurm would make of them, without submitting it.
 
-After sbatch's manual page (https://slurm.schedmd.com/sbatch.html). What of a job the options do not
-say is the site's: default partition, account, QOS, memory per CPU.
+After sbatch's manual page (https://slurm.schedmd.com/sbatch.html). What the options leave open is
+taken from the site: default partition, account, QOS, memory per CPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_NICE = 2_147_483_645  # as sbatch has it
 
 
 class RequestError(ValueError):
-    """Raised for options that cannot be read; one sentence."""
+    """Raised for options that cannot be read. The message is one sentence."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -93,22 +93,14 @@ def _parser() -> _Parser:
 
 
 def script_of(options: Sequence[str]) -> list[str]:
-    """Return the batch script behind the options, with its own arguments; empty where none is
-    given.
-
-    Raises:
-        RequestError: as `request`.
-    """
+    """Return the batch script that follows the options, with its own arguments; empty where none is
+    given. Raise RequestError as `request` does."""
     return list(_parsed(options).script)
 
 
 def script_options(lines: Iterable[str]) -> list[str]:
-    """Return the options in the ``#SBATCH`` lines of a batch script, which end at its first
-    command.
-
-    Raises:
-        RequestError: a line whose quotes do not close.
-    """
+    """Return the options in the ``#SBATCH`` lines of a batch script, up to its first command. Raise
+    RequestError for a line whose quotes do not close."""
     found: list[str] = []
     for line in lines:
         if line.startswith("#SBATCH"):
@@ -129,10 +121,11 @@ _SIZES = (
 
 
 class Plain(NamedTuple):
-    """The meaning of options of sbatch for a service that decides itself.
+    """What options of sbatch mean to a service that schedules by itself, without Slurm.
 
     Attributes:
-        command: the script with its arguments. left: the options that count for nothing there.
+        command: the script with its arguments.
+        left: the options that have no meaning to such a service.
     """
 
     command: list[str]
@@ -146,11 +139,8 @@ class Plain(NamedTuple):
 
 
 def plainly(options: Sequence[str]) -> Plain:
-    """Return the meaning of options of sbatch for a service that decides itself.
-
-    Raises:
-        RequestError: as `request`; also of several types of GPUs.
-    """
+    """Return what options of sbatch mean to a service that schedules by itself. Raise RequestError
+    as `request` does, and also where GPUs of several types are asked for."""
     args = _parsed(options)
     size = _size(args, 0)
     types = [kind for kind, _ in size.gpus if kind]
@@ -173,10 +163,10 @@ def plainly(options: Sequence[str]) -> Plain:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size that options ask for in all.
+    """The size of a job that options ask for: nodes, tasks, CPUs and GPUs.
 
     Attributes:
-        gpus: by type, per job or (`gpus_per_node`) per node.
+        gpus: GPUs by type, in all or (`gpus_per_node`) on each node.
     """
 
     nodes: int
@@ -200,13 +190,12 @@ def request(
     account: str = "",
     partition: str = "",
 ) -> SlurmJob:
-    """Return the job, pending; of an array, its first task.
+    """Return the pending job that Slurm would make of options of sbatch; for an array, its first
+    task. Raise RequestError where sbatch would not take the options, or they are not known here.
 
     Args:
-        account: where the options name none; "": the user's default.
-        partition: in place of those that the options name.
-    Raises:
-        RequestError: sbatch would not take them, or they are not known here.
+        account: account where the options name none; "": the user's default.
+        partition: partition instead of those that the options name.
     """
     args = _parsed(options)
     if args.script[:1] == [":"]:
@@ -219,12 +208,9 @@ def request(
 
 
 def refusal(options: Sequence[str], site: Site, user: str) -> str:
-    """Return as text why Slurm refuses such a job of a user, by its accounts and QOS. Return "" if
-    Slurm accepts it, does not show all associations, or does not enforce them.
-
-    Raises:
-        RequestError: as `request`.
-    """
+    """Return as text why Slurm would refuse such a job of a user, by its accounts and QOS. Return
+    "" if Slurm would accept it, does not show all associations, or does not enforce them. Raise
+    RequestError as `request` does."""
     args, known = _parsed(options), site.assocs
     if not site.enforced & {"associations", "limits", "safe", "qos"} or ("root", "") not in known:
         return ""
@@ -246,11 +232,8 @@ _ARRAY = re.compile(r"[0-9,:%-]{1,200}")
 
 
 def array_of(options: Sequence[str]) -> str:
-    """Return the tasks of an array that options ask for, ``1-137%4``; "" for none.
-
-    Raises:
-        RequestError: as `request`.
-    """
+    """Return the tasks of an array for which options ask, such as ``1-137%4``; "" for no array.
+    Raise RequestError as `request` does."""
     found = _ARRAY.fullmatch(_parsed(options).array or "")
     return found[0] if found else ""
 
@@ -263,9 +246,8 @@ _PLACES = attrgetter(
 
 
 def options_of(job: SlurmJob, site: Site, now: float) -> list[str] | None:
-    """Return options of sbatch that ask for what a waiting job asks for, begin time and
-    dependencies apart. Return None where no options are known to do so.
-    """
+    """Return options of sbatch that ask for the same as a waiting job, except for begin time and
+    dependencies. Return None where no options are known to do so."""
     if job.odd or "+" in job.id or job.deadline is not None:
         return None
     if any("/" in name for name in (*job.req_nodes, *job.exc_nodes)):
@@ -280,7 +262,8 @@ def options_of(job: SlurmJob, site: Site, now: float) -> list[str] | None:
 
 
 def _worded(job: SlurmJob) -> Iterator[tuple[str, str]]:
-    """Yield names of options with their values; those without one are left out."""
+    """Yield pairs (option name, value) for a job's request. Options without a value are left
+    out."""
     yield "partition", job.partition
     yield "account", job.account
     yield "qos", job.qos
@@ -370,10 +353,11 @@ _ODD = "hint", "gres-flags"
 
 
 def _size(args: argparse.Namespace, default: int) -> Size:
-    """Return the size that options ask for in all. Raises RequestError.
+    """Return the size of a job that options ask for. Raise RequestError where the options
+    contradict each other or cannot be read.
 
     Args:
-        default: CPUs for each GPU where the options do not say; 0: none.
+        default: CPUs with each GPU where the options do not state them; 0: none.
     """
     low, dash, high = args.nodes.partition("-")
     nodes = _whole("--nodes", low) if args.nodes else 1
@@ -417,23 +401,23 @@ def _size(args: argparse.Namespace, default: int) -> Size:
 
 
 def _whole(option: str, text: str, least: int = 1, most: int = MOST) -> int:
-    """Return the whole number that an option gives. Raise RequestError where it is none, or not
-    from `least` to `most`."""
+    """Return the whole number given for an option. Raise RequestError where the text is no whole
+    number, or the number is not from `least` to `most`."""
     if re.fullmatch(r"-?[0-9]{1,10}", text) and least <= int(text) <= most:
         return int(text)
     raise RequestError(f"{option} takes a whole number from {least} to {most:,}, not {text[:20]!r}")
 
 
 def _named(gpus: str) -> str:
-    """Return ``a100:2,v100`` as a list of TRES, ``gpu:a100:2,gpu:v100``."""
+    """Return ``a100:2,v100`` as a list of resources as Slurm writes it, ``gpu:a100:2,gpu:v100``."""
     return ",".join(f"gpu:{one}" for one in gpus.split(","))
 
 
 def _memory(
     args: argparse.Namespace, defaults: Mapping[str, float], size: Size
 ) -> tuple[float, str]:
-    """Return the memory that options ask for, else the site's default, in MiB, and whether it
-    is of each "node", "gpu" or "cpu"; (0, "node") where neither says."""
+    """Return the memory that options ask for (otherwise the site's default) in MiB, and whether it
+    is for each "node", "gpu" or "cpu". Return (0, "node") where neither states it."""
     if args.mem:
         return mib(args.mem), "node"
     if args.mem_per_gpu:
@@ -460,8 +444,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def _moment(text: str, now: float) -> float:
-    """Return a time of sbatch, ``now+1hour`` or one with a date, in seconds since the epoch.
-    Raises RequestError."""
+    """Return a time as sbatch takes it, ``now+1hour`` or a date, in seconds since the epoch. Raise
+    RequestError where it cannot be read."""
     match = _IN.fullmatch(text)
     if match is not None:
         return min(now + int(match[1] or 0) * _UNITS[(match[2] or "s")[0]], LAST_S)
@@ -477,8 +461,8 @@ def _array_limit(text: str) -> int:
 
 
 def _tres(size: Size, memory: float, licences: str, site: Site) -> tuple[tuple[str, float], ...]:
-    """Return the TRES that a job is counted as, of those that the site counts; memory in
-    MiB."""
+    """Return the resources (TRES) for which a job is counted, of those that the site counts; memory
+    in MiB."""
     counted = site.config.get("AccountingStorageTRES", "").split(",")
     found: dict[str, float] = {"cpu": size.cpus, "mem": memory, "node": size.nodes}
     found["billing"] = size.cpus

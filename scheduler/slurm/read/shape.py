@@ -1,6 +1,6 @@
-"""The cluster as the core knows it, made from Slurm's nodes and partitions.
+"""The cluster's shape as the core knows it, made from Slurm's nodes and partitions.
 
-Partitions that share a node, or that a job names together, are one virtual cluster.
+Partitions that share a node, or that a job names together, become one virtual cluster.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from scheduler.slurm.read.parse import Node
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The nodes in the core's order.
+    """Slurm's nodes in the order of the core's numbers, and the cluster's shape.
 
     Attributes:
         names: Slurm's names of the nodes.
-        vcs: the virtual cluster of each partition.
+        vcs: maps each partition to its virtual cluster.
     """
 
     spec: ClusterSpec
@@ -28,15 +28,14 @@ class Shape:
 
     def vc_of(self, partitions: str) -> str:
         """Return the virtual cluster of a job that names these partitions (``a`` or ``a,b``), or ""
-        where none of them is followed.
-        """
+        where none of them is followed."""
         if only := self.vcs.get(partitions):
             return only
         found = (self.vcs.get(name, "") for name in partitions.split(","))
         return next(filter(None, found), "")
 
     def gpus_in(self, vc: str) -> int:
-        """Return the GPUs of a virtual cluster."""
+        """Return the number of GPUs of a virtual cluster."""
         return sum(group.nodes * group.gpus_per_node for group in self.spec.groups_of(vc))
 
     def node(self, name: str) -> int | None:
@@ -52,13 +51,13 @@ class Shape:
         together: Collection[str] = (),
         gpu_memory_mib: float = 24_576.0,
     ) -> Shape:
-        """Return the shape of a cluster that Slurm schedules, with its nodes as they are.
+        """Return the shape of a cluster that Slurm schedules. Raise SlurmError where a partition
+        does not exist, or there is no node.
 
         Args:
             partitions: partitions to follow; all when empty.
-            together: lists of partitions (``a,b``) that jobs name: each is one virtual cluster.
-
-        Raises SlurmError: there is no such partition, or no node.
+            together: lists of partitions (``a,b``) that jobs name; each list becomes one virtual
+                cluster.
         """
         seen = {name for node in nodes for name in node.partitions}
         if missing := sorted(set(partitions) - seen):
@@ -101,8 +100,8 @@ def _some(names: Collection[str]) -> str:
 
 
 def _joined(sets: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Return the virtual cluster of each partition. Partitions named together, also by way of
-    others, are in the same one."""
+    """Return the virtual cluster of each partition. Partitions that are named together, directly or
+    through other lists, get the same one."""
     found: dict[str, list[str]] = {}
     for names in sets:
         whole = list(dict.fromkeys(p for name in names for p in found.get(name, [name])))

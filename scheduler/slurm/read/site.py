@@ -1,6 +1,8 @@
-"""Makes a `Site` from what Slurm prints of itself, and requests from its jobs.
+"""Makes a `Site` (what slurmctld decides by) from the output of Slurm's commands, and requests from
+its jobs.
 
-Every source can be read without rights. A cluster without slurmdbd has no associations and no QOS.
+Every command can be run without special rights. A cluster without slurmdbd has no associations and
+no QOS.
 """
 
 from __future__ import annotations
@@ -60,15 +62,17 @@ _DEFAULTS = (
 
 
 def has_accounting(config: Mapping[str, str]) -> bool:
-    """Return whether a site with this configuration has slurmdbd."""
+    """Return whether a site with this configuration has slurmdbd (Slurm's accounting database)."""
     return "slurmdbd" in config.get("AccountingStorageType", "")
 
 
 def read_site(slurm: Slurm, nodes: Sequence[Node], before: Site | None = None) -> Site:
-    """Return the site as it is now. Raises SlurmDown, SlurmError, ParseError.
+    """Return the site's present configuration, partitions, limits and accounts. Raise SlurmDown,
+    SlurmError or ParseError where Slurm cannot be read.
 
     Args:
-        before: as it was read last: its limits and accounts stay where slurmdbd does not answer.
+        before: the site as last read; its limits and accounts are kept while slurmdbd does not
+            answer.
     """
     faults = [f"node {node.name}: {node.fault}" for node in nodes if node.fault]
     config = config_of(slurm.read("scontrol", "show", "config"))
@@ -91,9 +95,8 @@ def read_site(slurm: Slurm, nodes: Sequence[Node], before: Site | None = None) -
 def _own_accounts(
     slurm: Slurm, config: Mapping[str, str], before: Site | None
 ) -> Mapping[str, str]:
-    """Return the default account of each user. Without slurmdbd it is empty. While slurmdbd does
-    not answer, it is that of the poll before.
-    """
+    """Return the default account of each user; {} without slurmdbd. While slurmdbd does not answer,
+    return those in `before`."""
     if not has_accounting(config):
         return {}
     try:
@@ -114,9 +117,8 @@ def _backfilled(slurm: Slurm) -> float | None:
 def _accounts(
     slurm: Slurm, config: Mapping[str, str], faults: list[str], before: Site | None
 ) -> tuple[Mapping[str, Qos], Mapping[AssocKey, Assoc]]:
-    """Return the QOS and the associations, each with its usage. Without slurmdbd both are empty.
-    While slurmdbd does not answer, return those of the poll before, and append a line to `faults`.
-    """
+    """Return the QOS and the associations, each with its usage; both are empty without slurmdbd.
+    While slurmdbd does not answer, return those in `before`, and append a line to `faults`."""
     if not has_accounting(config):
         return {}, {}
     cluster = config.get("ClusterName", "")
@@ -138,21 +140,20 @@ def _accounts(
 
 
 def config_of(text: str) -> dict[str, str]:
-    """Return `scontrol show config` by name."""
+    """Return the values in the output of `scontrol show config`, by name."""
     lines = (line.partition("=") for line in text.splitlines())
     return {name.strip(): value.strip() for name, equals, value in lines if equals}
 
 
 def backfilled_of(text: str) -> float | None:
-    """Return when backfill ran last, by `sdiag`, in whole seconds, or None where it has not, or
-    that is not shown.
-    """
+    """Return when backfill ran last, from the output of `sdiag`, in whole seconds since the epoch.
+    Return None where it has not run, or the output does not show it."""
     found = re.search(r"^[ \t]*+Last cycle when: .*\((\d+)\)", text, re.M)
     return float(found[1]) or None if found else None
 
 
 def site_node(node: Node) -> SiteNode:
-    """Return a node in the form that the policy has it."""
+    """Return a node in the form that the policy `slurm` uses."""
     return SiteNode(
         name=node.name,
         cpus=node.cpus,
@@ -170,8 +171,8 @@ def site_node(node: Node) -> SiteNode:
 def _each(
     what: str, rows: Iterable[R], read: Callable[[R], T], faults: list[str] | None
 ) -> list[T]:
-    """Return what `read` makes of each row. A row that cannot be read is left out, and `faults`
-    gets a line; where that is None, raise ParseError."""
+    """Return the result of `read` for each row. A row that cannot be read is left out, and a line
+    about it is appended to `faults`; if that is None, raise ParseError."""
     found = []
     for row in rows:
         try:
@@ -186,10 +187,12 @@ def _each(
 
 
 def partitions_of(text: str, faults: list[str] | None = None) -> list[Partition]:
-    """Return the partitions in `scontrol show partition`, on one line each or over several.
+    """Return the partitions in the output of `scontrol show partition`, on one line each or over
+    several.
 
     Args:
-        faults: takes what cannot be read, a line each; None: ParseError.
+        faults: list to which a line is appended for each partition that cannot be read; None: raise
+            ParseError.
     """
     return _each("partition", _records(text, "PartitionName="), _partition, faults)
 
@@ -225,17 +228,15 @@ def _partition(row: Mapping[str, str]) -> Partition:
 
 
 def _mode(text: str) -> str:
-    """Return the PreemptMode without GANG and OFF: how preempted jobs make way. "" means that they
-    do not.
-    """
+    """Return a PreemptMode without its flags GANG and OFF: how preempted jobs make way, such as
+    ``REQUEUE``. "" means that jobs are not preempted."""
     modes = [one for one in text.upper().split(",") if one not in ("GANG", "OFF")]
     return ",".join(modes)
 
 
 def defaults_of(row: Mapping[str, str]) -> dict[str, float]:
-    """Return the memory (MiB) and CPUs of jobs that state none, and the most they may have, as a
-    partition or `scontrol show config` has them.
-    """
+    """Return the memory (MiB) and CPUs that jobs get if they state none, and the most that they may
+    have, from a partition or from `scontrol show config`."""
     more = (one.partition("=") for one in row.get("JobDefaults", "").split(","))
     given = {**row, **{name: value for name, _, value in more}}
     return {name: float(given[name]) for name in _DEFAULTS if given.get(name, "").isdecimal()}
@@ -245,17 +246,16 @@ _ONE_OF = {"DefMemPerCPU", "DefMemPerNode"}, {"MaxMemPerCPU", "MaxMemPerNode"}
 
 
 def defaults_in(config: Mapping[str, str], part: Partition) -> dict[str, float]:
-    """Return the same in a partition: where it has its own memory, by CPU or by node, that of the
-    configuration does not count, by whichever of the two it is."""
+    """Return the defaults that hold in a partition. Where the partition has its own default of
+    memory, by CPU or by node, both of the configuration's are left out."""
     hidden = {name for both in _ONE_OF if both & part.defaults.keys() for name in both}
     of_all = {name: n for name, n in defaults_of(config).items() if name not in hidden}
     return {**of_all, **part.defaults}
 
 
 def takes(user: str, groups: Collection[str] | None) -> bool:
-    """Return whether a partition of these groups takes jobs of a user, as far as this host knows
-    both. An unknown user or group is not turned away.
-    """
+    """Return whether a partition that allows only these groups takes jobs of a user, as far as this
+    host knows both. An unknown user or group is accepted."""
     if groups is None or user == "root":
         return True
     try:
@@ -270,9 +270,8 @@ def _allowed(text: str) -> frozenset[str] | None:
 
 
 def reservations_of(text: str, faults: list[str] | None = None) -> list[Reservation]:
-    """Return the reservations in `scontrol show reservation`. Times are as Slurm prints them here,
-    in seconds since the epoch or in the time zone of this host.
-    """
+    """Return the reservations in the output of `scontrol show reservation`. Its times are seconds
+    since the epoch, or dates in the time zone of this host."""
     return _each("reservation", _records(text, "ReservationName="), _reservation, faults)
 
 
@@ -297,7 +296,8 @@ def _names(text: str) -> frozenset[str]:
 
 
 def licences_of(text: str, faults: list[str] | None = None) -> dict[str, int]:
-    """Return how many of each licence jobs may have, from `scontrol show licenses`."""
+    """Return how many of each licence there are for jobs, from the output of `scontrol show
+    licenses`."""
 
     def one(row: Mapping[str, str]) -> tuple[str, int]:
         return row["LicenseName"], int(row.get("Total", 0)) - int(row.get("Reserved", 0))
@@ -311,7 +311,7 @@ def _records(text: str, begin: str) -> list[dict[str, str]]:
 
 
 def qos_of(text: str, faults: list[str] | None = None) -> dict[str, Qos]:
-    """Return the QOS in `sacctmgr -n -P show qos` of the columns `QOS`."""
+    """Return the QOS in the output of `sacctmgr -n -P show qos` with the columns `QOS`."""
     return {one.name: one for one in _each("QOS", _table(text, QOS, faults), _qos, faults)}
 
 
@@ -349,8 +349,8 @@ def _qos(row: Mapping[str, str]) -> Qos:
 
 
 def _with_minutes(limits: Limits, row: Mapping[str, str]) -> Limits:
-    """Return limits with three more kinds from a row: of one job on each node, of one job in
-    minutes, and of all jobs together in minutes."""
+    """Return `limits` completed by three more kinds from a row: of one job on each node, minutes of
+    one job, and minutes of all jobs together."""
     return replace(
         limits,
         max_tres_pn=counts(row["MaxTRESPerNode"]),
@@ -362,10 +362,9 @@ def _with_minutes(limits: Limits, row: Mapping[str, str]) -> Limits:
 
 
 def assocs_of(text: str, usage: str, faults: list[str] | None = None) -> dict[AssocKey, Assoc]:
-    """Return the associations in `sacctmgr -n -P show assoc` of the columns `ASSOC`, with
-    `sshare`'s raw usage and fair share. Usage grows as jobs end; the share is as Slurm computed it
-    last.
-    """
+    """Return the associations in the output of `sacctmgr -n -P show assoc` with the columns
+    `ASSOC`. Raw usage and fair share are added from the output of `sshare`. Usage grows as jobs
+    end; the share is as Slurm computed it last."""
     lines = usage.splitlines()
     used = dict(_each("usage", (dict(enumerate([line])) for line in lines), _used, faults))
     rows = _table(text, ASSOC, faults)
@@ -432,14 +431,13 @@ def _limit(text: str) -> int | None:
 
 
 def asks_of(jobs: Iterable[SlurmJob], site: Site) -> dict[str, Ask]:
-    """Return what jobs ask for, or have, by id."""
+    """Return, by job id, what waiting jobs ask for and what running jobs have."""
     return {job.id: _ask(job, site) for job in jobs}
 
 
 class Asks:
-    """`asks_of` from poll to poll. For a job that is the same object, at the same site, it is not
-    computed again.
-    """
+    """Computes `asks_of` at each poll. For a job that has not changed since the last poll (the same
+    object), at the same site, the earlier result is used."""
 
     def __init__(self) -> None:
         self._site: Site | None = None
@@ -513,10 +511,9 @@ def _ask(job: SlurmJob, site: Site) -> Ask:
 def _sizes(
     job: SlurmJob, parts: Sequence[str], site: Site, cpus: int, whole: bool
 ) -> tuple[tuple[int, int], ...]:
-    """Return the sizes with which Slurm may count a waiting job, as (nodes, CPUs), ascending. Slurm
-    uses the CPUs of its last attempt, and the nodes of that attempt if it used fewer than asked
-    for.
-    """
+    """Return the sizes by which Slurm may count a waiting job, as pairs (nodes, CPUs), ascending.
+    Slurm uses the CPUs of its last attempt to start the job, and that attempt's nodes if they were
+    fewer than asked for."""
     there = {n for name in parts if name in site.partitions for n in site.partitions[name].nodes}
     found = {job.cpus, cpus}
     if whole:
@@ -532,10 +529,9 @@ _AFTER = re.compile(r"after(?:any|ok)?:(\d+(?:_\d+)?)(?:_\*)?(?:\(unfulfilled\))
 
 
 def dependencies(text: str) -> tuple[str, ...] | None:
-    """Return the jobs that must end before one begins, from
-    ``afterany:12(unfulfilled),afterok:7_*``. Return None where ends alone do not tell (``after``,
-    ``afternotok``, ``singleton``, alternatives).
-    """
+    """Return the jobs that must end before a job begins, from a text like
+    ``afterany:12(unfulfilled),afterok:7_*``. Return None where it depends on more than ends
+    (``after``, ``afternotok``, ``singleton``, alternatives)."""
     found = []
     for one in filter(None, text.split(",")):
         match = _AFTER.fullmatch(one)
@@ -546,7 +542,7 @@ def dependencies(text: str) -> tuple[str, ...] | None:
 
 
 def slurm_word(reason: str) -> str:
-    """Return Slurm's reason as one word; some reasons are sentences."""
+    """Return Slurm's reason as one word; some of Slurm's reasons are whole sentences."""
     word = reason.partition(",")[0].strip() or "None"
     return _SENTENCES.get(word, word)
 
@@ -557,8 +553,9 @@ def _licences(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _all_of_a_node(job: SlurmJob, parts: Sequence[str], site: Site) -> float:
-    """Return the MiB of a node where a waiting job asks for all of its memory (by `--mem=0`, or
-    where there is no default). 0 where it does not, or memory is not given out."""
+    """Return the memory (MiB) of a node, for a waiting job that asks for all memory of its nodes
+    (by `--mem=0`, or where there is no default). Return 0 for other jobs, or where Slurm does not
+    allocate memory."""
     given_out = "MEMORY" in site.config.get("SelectTypeParameters", "").upper()
     if not given_out or job.state != "PENDING":
         return 0.0
@@ -569,8 +566,9 @@ def _all_of_a_node(job: SlurmJob, parts: Sequence[str], site: Site) -> float:
 
 
 def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:
-    """Return what a running job has of each node. No column shows how CPUs and memory lie over
-    several nodes: whole nodes are taken where it has them to itself, even parts otherwise."""
+    """Return what a running job has of each node. Slurm does not show how CPUs and memory are
+    spread over several nodes: a job that shares no nodes has all of each, any other job even parts.
+    """
     there = [site.nodes[name] for name in job.nodes if name in site.nodes]
     if not there:
         return ()

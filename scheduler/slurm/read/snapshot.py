@@ -1,4 +1,5 @@
-"""Slurm's queue at one moment, as a core that may decide about it without consequences."""
+"""Builds a core from Slurm's queue at one moment; the core may decide about it without any
+effect."""
 
 from __future__ import annotations
 
@@ -28,12 +29,11 @@ HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURI
 
 
 class Asking(Estimator):
-    """An estimator that asks another one, without passing on events, since decisions in a snapshot
-    are not real. Known jobs are estimated again only every `every` snapshots, since a long queue
-    takes long to estimate.
+    """An estimator that asks another one, but does not pass on events, since decisions in a
+    snapshot of the queue are not real.
 
-    Of jobs it asked for before it asks again for one in `every` per snapshot, since a long queue
-    costs more to estimate than to decide about.
+    A known job is estimated again only in one of `every` snapshots, because estimating a long queue
+    takes longer than deciding about it.
     """
 
     def __init__(self, inner: Estimator, *, every: int = 16):
@@ -44,16 +44,14 @@ class Asking(Estimator):
         self._before: dict[str, tuple[Job, Estimate]] = {}
 
     def turn(self) -> None:
-        """Begin another snapshot. Estimates of jobs that are not in it are dropped at the next
-        call.
-        """
+        """Begin another snapshot. At the next call, estimates of jobs that were not in this
+        snapshot are dropped."""
         self._turn = (self._turn + 1) % self.every
         self._before, self._known = self._known, {}
 
     def forget(self) -> None:
-        """Drop the kept estimates, since there is another model. Each job is estimated again at its
-        next `enqueued`.
-        """
+        """Drop the kept estimates, because the model was replaced. Each job is estimated again at
+        its next `enqueued`."""
         self._known, self._before = {}, {}
 
     def enqueued(self, job: Job, now: float) -> Estimate:
@@ -67,9 +65,8 @@ class Asking(Estimator):
 
 
 def job_of(job: SlurmJob, vc: str, *, typed: bool = True) -> Job:
-    """Return a job of Slurm as the core knows it, in a virtual cluster. With `typed`, it has its
-    GPU type.
-    """
+    """Return a job of Slurm as the core's kind of job, in the virtual cluster `vc`. With `typed`,
+    it asks for its GPU type."""
     return Job(
         job_id=job.id,
         submit_time=job.submit,
@@ -87,12 +84,14 @@ def job_of(job: SlurmJob, vc: str, *, typed: bool = True) -> Job:
 
 @dataclass(slots=True)
 class ClusterSnapshot:
-    """The result of a core that decided about the queue.
+    """Slurm's queue at one moment, with a core that has decided about it.
 
     Attributes:
-        core: after its decisions. order: waiting jobs, those it would start first.
-        left_out: jobs that could not be drawn, and why. aside: these, as Slurm has them.
-        changed: when a job ended last.
+        core: the core after its decisions.
+        order: ids of waiting jobs, in the order in which the core would start them.
+        left_out: maps the id of each job that is not in the core to the reason.
+        aside: those jobs, as Slurm shows them.
+        changed: time when a job ended last, seconds since the epoch.
     """
 
     core: Core
@@ -109,13 +108,14 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What is kept from one poll to the next.
+    """What is kept from one poll of Slurm to the next.
 
     Attributes:
-        asks: what jobs ask for.
-        reasons: why jobs waited before; who waits for the same again is no decision.
-        faults: jobs to leave out, and why.
-        progress: of running jobs, how long they will have run by what they say themselves.
+        asks: computes what jobs ask for, with a cache.
+        reasons: why jobs waited at the last poll; no decision is recorded for a job that waits for
+            the same reason again.
+        faults: maps the id of each job to leave out to the reason.
+        progress: total durations that running jobs report, by job id.
     """
 
     asks: Asks = field(default_factory=Asks)
@@ -135,13 +135,13 @@ def build_snapshot(
     site: Site | None = None,
     before: Before | None = None,
 ) -> ClusterSnapshot:
-    """Build a new core from the queue and let it decide. Return the snapshot.
+    """Build a new core from the queue, and let it decide. Return the snapshot. Raise JobFault for a
+    job that cannot be planned; without that job, the others may be.
 
     Args:
-        by_slurm: keep Slurm's own priorities, to foresee what Slurm does.
-        site: what the policy `slurm` decides by.
-
-    Raises JobFault: a job cannot be planned; without it the others may be.
+        by_slurm: sort by Slurm's own priorities, to forecast what Slurm does.
+        site: the site by which the policy `slurm` decides; None for other policies.
+        before: what was kept from the last poll.
     """
     snapshot, before = ClusterSnapshot(core, shape, now), before or Before()
     faults = before.faults
@@ -191,9 +191,8 @@ def build_snapshot(
 
 
 def without_start(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str, str]:
-    """Return the waiting jobs for which no start is forecast, since a part of them is not modelled,
-    with the reason. Return none where the policy is not `slurm`.
-    """
+    """Return the waiting jobs for which no start is forecast, because they use something that the
+    policy `slurm` does not model. Maps each job id to the reason. Return {} for other policies."""
     twin = twin_in(snapshot.core.policy)
     if twin is None:
         return {}
@@ -205,10 +204,10 @@ def without_start(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str
 
 
 def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
-    """Return why a job may not start yet, by its own state in Slurm; "" where it may.
+    """Return why a job may not start yet, by its own state in Slurm, as text; "" where it may.
 
     Args:
-        by_twin: whether the policy knows begin times, reservations and most dependencies.
+        by_twin: whether the policy handles begin times, reservations and most dependencies itself.
     """
     if job.fault:
         return f"of this job cannot be read: {job.fault}"
@@ -238,7 +237,8 @@ def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
 def _run(
     snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int, progress: Progress | None
 ) -> None:
-    """Put a running job on its GPUs: alone, or beside the one that has the same."""
+    """Put a running job on its GPUs in the core: alone, or beside the one job that has the same
+    GPUs. A job whose GPUs are unclear is left out, with the reason."""
     whole = snapshot.core.policy.capabilities.places_cpus
     if not (job.gpus or whole):
         snapshot.left_out[job.id] = "has no GPU"
@@ -281,10 +281,9 @@ def _run(
 
 
 def _somewhere(job: SlurmJob, snapshot: ClusterSnapshot) -> Placement | None:
-    """Return a placement on free GPUs of a running job's nodes, with its number of GPUs by type,
-    since Slurm does not state their indices. Return None if the policy does not imitate Slurm, or a
-    node is unknown.
-    """
+    """Return a placement on free GPUs of a running job's nodes, with the job's number of GPUs of
+    each type. It is used where Slurm does not show their indices. Return None if the policy does
+    not imitate Slurm, or a node is unknown."""
     core, shape = snapshot.core, snapshot.shape
     found: Placement = []
     if (twin := twin_in(core.policy)) is None:

@@ -1,10 +1,10 @@
-"""Reads Slurm's queue by `squeue -O`, which costs Slurm a third, and Pellucid a twentieth, of
-`squeue --json`.
+"""Reads Slurm's queue with `squeue -O`, which takes Slurm a third of the time of `squeue --json`,
+and Pellucid a twentieth.
 
-Text that users write stands last in a record, between marks drawn for every read: no name can
-forge a field or a line. A record that is as it was at the last look is not read again. On which
-GPUs a job runs no column tells; that is asked once per run, of `scontrol show job -d`. Neither
-does one hold AdminComment: who needs it reads JSON.
+Text that users write is last in a record, between marks that are random for every read, so that no
+name can forge a field or a line. A record that has not changed since the last poll is not parsed
+again. No column shows on which GPUs a job runs; that is read once for each run, from `scontrol show
+job -d`. No column shows AdminComment either; callers that need it read JSON.
 """
 
 from __future__ import annotations
@@ -71,9 +71,8 @@ Held = tuple[tuple[int, ...], ...]
 
 
 class Table:
-    """The queue, read poll after poll. With `numbered`, it asks on which GPUs each job
-    runs. `warn` is called once when a table cannot be read.
-    """
+    """The queue, read poll after poll. With `numbered`, it also reads on which GPUs each job runs.
+    `warn` is a function that is called once when a table cannot be read."""
 
     def __init__(self, slurm: Slurm, *, numbered: bool = True, warn: Warn = unheard) -> None:
         self._slurm, self._numbered, self._warn = slurm, numbered, warn
@@ -85,11 +84,12 @@ class Table:
         self.unread: list[str] = []  # records of which not even the job is known
 
     def jobs(self) -> list[SlurmJob]:
-        """Return all jobs that the controller knows, as `Slurm.jobs` does, without `admin_comment`.
+        """Return all jobs that the controller knows, as `Slurm.jobs` does, but without
+        `admin_comment`. Raise SlurmDown, SlurmError or ParseError where the table cannot be read.
 
-        `fault` names what cannot be read of a job. `max_nodes` is its number of tasks; it is
-        arbitrary for a job that asks for several GPUs in all. An unchanged job is the same object
-        as before. Raises SlurmDown, SlurmError, ParseError.
+        `fault` names the fields of a job that cannot be read. `max_nodes` is its number of tasks;
+        it is arbitrary for a job that asks for several GPUs in all. A job that has not changed is
+        the same object as at the last poll.
         """
         try:
             return self._read()
@@ -146,9 +146,8 @@ class Table:
         return jobs
 
     def _fill(self, fresh: Sequence[list[SlurmJob]], was: Mapping[str, SlurmJob]) -> None:
-        """Add the indices of its GPUs to each running job that was read again: those known from
-        before, else those that Slurm shows.
-        """
+        """Add the indices of its GPUs to each running job whose record was read again: the ones
+        known from the last poll or, for a new run, those that Slurm shows."""
         asked: list[list[SlurmJob]] = []
         for jobs in fresh:
             job = jobs[0]  # a record of several tasks is of such that wait
@@ -166,8 +165,8 @@ class Table:
             jobs[0] = replace(jobs[0], held_gpus=found.get(jobs[0].id, ()))
 
     def _exclude(self, fresh: Iterable[list[SlurmJob]], every: Iterable[list[SlurmJob]]) -> None:
-        """Add to jobs the nodes on which they must not run. Slurm is asked once for each job
-        that waits."""
+        """Add to jobs the nodes on which they must not run. Slurm is asked once for each waiting
+        job."""
         waiting = {_array(jobs[0].id) for jobs in every if jobs[0].state == "PENDING"}
         self._excluded = {j: nodes for j, nodes in self._excluded.items() if j in waiting}
         new = waiting - self._excluded.keys()
@@ -195,8 +194,8 @@ class Table:
         return {job.id: job.held_gpus for job in self._slurm.jobs()}
 
     def _gpus(self, job: SlurmJob) -> Held | None:
-        """Return the GPUs of a job on each of its nodes. None where that is not sure; () where
-        the job is over, or Slurm counts GPUs and does not number them."""
+        """Return the indices of a job's GPUs on each of its nodes. Return None where the output is
+        not certain, and () where the job is over, or Slurm counts GPUs without numbering them."""
         try:
             return held(self._slurm.detail(job.id), job.nodes)
         except SlurmError:  # it is over already
@@ -204,17 +203,17 @@ class Table:
 
 
 def _array(job_id: str) -> str:
-    """Return the id of the array that a task is of, or else the job's own, as for a part of a
+    """Return the id of a task's array; for any other job its own id, also for a part of a
     heterogeneous job (``12+1``)."""
     return job_id.partition("_")[0]
 
 
 def on_gpus(jobs: Sequence[SlurmJob], nodes: Iterable[Node]) -> list[SlurmJob]:
-    """Return jobs with the GPUs that they have, by what is in use on their nodes. Which of several
-    jobs has which GPU is a guess; which GPUs are in use is not.
+    """Return jobs with the indices of their GPUs, from the GPUs that are in use on their nodes.
+    Which of several jobs has which GPU is a guess; which GPUs are in use is not.
 
-    Who asked for types goes first. How many GPUs a job on several nodes has of each is not known,
-    unless each is shared with no other such job, or all but one.
+    Jobs that asked for GPU types are assigned first. For a job on several nodes, the number of GPUs
+    on each is known only if it shares at most one of these nodes with other such jobs.
     """
     in_use = _InUse(nodes)
     there = [
@@ -234,7 +233,7 @@ def on_gpus(jobs: Sequence[SlurmJob], nodes: Iterable[Node]) -> list[SlurmJob]:
 
 
 class _InUse:
-    """GPUs in use that belong to no known job yet, by node, and their types."""
+    """The GPUs in use on each node that are not assigned to a job yet, and their types."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._left, self._kinds = dict[str, list[int]](), dict[str, list[str]]()
@@ -243,12 +242,12 @@ class _InUse:
             self._kinds[node.name] = [kind for kind, n in node.types for _ in range(n)]
 
     def take(self, job: SlurmJob, last: Collection[str] | None = None) -> Held:
-        """Take a job's GPUs out of those in use. Return their indices on each of its nodes; (),
-        and take none, where there are fewer than it has.
+        """Assign GPUs in use to a job. Return their indices on each of its nodes. Return (), and
+        assign none, where there are fewer than the job has.
 
         Args:
-            last: nodes that other jobs use, too. On the others, all GPUs in use are the job's;
-                on these it gets what it still lacks. None: on each node it has all it asks for.
+            last: nodes that other jobs use, too. On the job's other nodes, it gets all GPUs in use;
+                on these, what it still lacks. None: on each node, it gets as many as it asks for.
         """
         taken: dict[str, tuple[int, ...]] = {}
         short = job.gpus
@@ -268,9 +267,9 @@ class _InUse:
 
 
 def held(text: str, nodes: Sequence[str]) -> Held | None:
-    """Return the GPU indices on each node by `scontrol show job -d`. Return None when it names a
-    node twice or not at all, as where a name forges a line.
-    """
+    """Return the GPU indices on each node, from the output of `scontrol show job -d`. Return None
+    when the output names a node twice or not at all, which happens where a job's name forges a
+    line."""
     pairs = [(name, gres) for some, gres in _GPUS.findall(text) for name in parse.hosts(some)]
     if sorted(name for name, _ in pairs) != sorted(nodes):
         return None
@@ -282,9 +281,8 @@ def held(text: str, nodes: Sequence[str]) -> Held | None:
 def read(
     plain: str, features: str, licences: str, comment: str, *, release: Release = OLDEST
 ) -> list[SlurmJob]:
-    """Return the job or the tasks of one record. Raise ParseError where not even the job is
-    known.
-    """
+    """Return the job, or the tasks, of one record. Raise ParseError where not even the job's id can
+    be read."""
     columns = (*COLUMNS, *more_columns(release))
     parts = plain.split("|", len(columns))
     if len(parts) != len(columns) + 1 or not all(parts[:2]):
@@ -301,8 +299,8 @@ def read(
 
 
 class _Row:
-    """A row of the table. A cell that cannot be read becomes a fault, and its default
-    counts."""
+    """A row of the table. For a cell that cannot be read, a fault is recorded and its default is
+    used."""
 
     def __init__(self, row: Mapping[str, str], faults: list[str]) -> None:
         self.row, self._faults = row, faults
@@ -315,8 +313,8 @@ class _Row:
             return default
 
     def whole(self, name: str, least: int = 0, default: int = 1) -> int:
-        """Return a whole number from a cell, the first of ``2-4``; `default` where it is below
-        `least` or cannot be read."""
+        """Return the whole number in a cell; for ``2-4``, the first one. Return `default` where it
+        is below `least` or cannot be read."""
 
         def plain(text: str) -> int:
             found = int(text.partition("-")[0])  # nodes are ``2-4`` while a job waits
@@ -406,17 +404,17 @@ def _asks(cells: Mapping[str, str], tasks: int, memory: tuple[float, str]) -> pa
 
 
 def _most_nodes(nodes: int, tasks: int, gpus: int, cells: Mapping[str, str]) -> int:
-    """Return the most nodes that a job may have; 0: any number.
+    """Return the largest number of nodes that a job may have; 0: any number.
 
-    No column shows it. A job has no more nodes than tasks, except where it asks for several
-    GPUs in all and names no number of tasks, which squeue shows as one.
+    No column shows it. A job has no more nodes than tasks, except where it asks for several GPUs in
+    all and states no number of tasks, which squeue shows as one.
     """
     in_all = gpus > 1 and cells["tres-per-job"] not in ("", "N/A", "(null)")
     return 0 if in_all and nodes == tasks == 1 else max(nodes, tasks)
 
 
 def _array_limit(text: str) -> int:
-    """Return how many tasks of an array may run at once, 2 for ``13_[2-5%2]``; 0: any
+    """Return how many tasks of an array may run at once, such as 2 for ``13_[2-5%2]``; 0: any
     number."""
     limit = text.rstrip("]").rpartition("%")[2] if "%" in text else ""
     return int(limit) if limit.isdecimal() else 0
@@ -427,8 +425,8 @@ def _text(text: str) -> str:
 
 
 def _limit(text: str) -> float | None:
-    """Return a time limit, ``2-03:04:05`` or ``04:05``, in seconds; None for UNLIMITED and the
-    partition's own."""
+    """Return a time limit such as ``2-03:04:05`` or ``04:05`` in seconds. Return None for
+    UNLIMITED, and for the partition's own limit."""
     match = _LIMIT.fullmatch(text)
     if match is None:
         return None

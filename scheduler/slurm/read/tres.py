@@ -1,4 +1,4 @@
-"""Lists of trackable resources (TRES) and of GPUs, as Slurm writes them."""
+"""Parses lists of trackable resources (TRES) and of GPUs, as Slurm writes them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ _IS_GPU = re.compile(r"(?:gres[:/])?gpu(?:[:=](?P<what>.*))?")
 
 
 class ParseError(ValueError):
-    """Raised where Slurm printed something unexpected; one line."""
+    """Raised where Slurm printed something unexpected. The message is one line."""
 
 
 def gpu_types(tres: str) -> dict[str, int] | None:
-    """Return GPUs by type in such a list, "" for no type, or None where it names no GPU.
+    """Return the number of GPUs of each type in a list of resources, "" for no type. Return None
+    where it names no GPU.
 
-    A type may begin with a digit (``gpu:2080ti:8``); a number by itself is a count, as Slurm has
-    it. A typed entry says again what the plain one says (``gres/gpu=2,gres/gpu:a100=2``): GPUs that
-    the plain one counts beyond the typed ones are of no type.
+    A type may begin with a digit (``gpu:2080ti:8``); a number alone is a count, as in Slurm. A
+    typed entry repeats part of the plain one (``gres/gpu=2,gres/gpu:a100=2``), so only GPUs that
+    the plain entry counts beyond the typed ones are of no type.
     """
     found: dict[str, int] = {}
     for part in tres.split(","):
@@ -48,10 +49,9 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024*
 
 
 def other_gres(tres: str) -> dict[str, int]:
-    """Return the GRES other than GPUs in such a list, by name and type: ``gres:nvme:40``,
-    ``lustre:no_consume:4G``. One that is not used up (``no_consume``) counts as many as are ever
-    wanted.
-    """
+    """Return the generic resources (GRES) other than GPUs in a list like
+    ``gres:nvme:40,lustre:no_consume:4G``, with their numbers, by name and type. A resource that is
+    not used up (``no_consume``) counts as more than any job wants."""
     found: dict[str, int] = {}
     for part in re.sub(r"\([^()]*\)", "", tres).split(","):
         name, *words = re.split("[:=]", part.strip().removeprefix("gres:").removeprefix("gres/"))
@@ -73,7 +73,7 @@ _UNIT_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P":
 
 
 def mib(text: str) -> float:
-    """Return ``40G`` or ``100M`` in MiB."""
+    """Return a memory size such as ``40G`` or ``100M`` in MiB."""
     match = re.fullmatch(r"([\d.]+)([KMGTP]?)[nc]?", text)
     if match is None:
         raise ParseError(f"an amount of memory {text[:20]!r}")
@@ -81,7 +81,7 @@ def mib(text: str) -> float:
 
 
 def counts(text: str) -> dict[str, float]:
-    """Return ``cpu=4,mem=400M,gres/gpu:a100=2`` by name, memory in MiB."""
+    """Return the numbers in ``cpu=4,mem=400M,gres/gpu:a100=2`` by name; memory in MiB."""
     found: dict[str, float] = {}
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")

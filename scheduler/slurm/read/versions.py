@@ -1,8 +1,8 @@
-"""Adapts what later releases of Slurm print to that of 22.05, the first one known.
+"""Converts the output of later releases of Slurm to that of 22.05, the first known release.
 
-`parse` reads what 22.05 prints. Each `Adapter` undoes what its release changed; an answer goes
-through those of its own release and of the older ones, newest first, so that each knows one step.
-A release newer than all of them is read as the newest.
+`parse` reads what 22.05 prints. Each `Adapter` undoes what its release changed. An output passes
+through the adapters of its own release and of the older ones, newest first, so that each needs to
+know only one step. A release newer than all adapters is read like the newest.
 """
 
 from __future__ import annotations
@@ -41,17 +41,16 @@ _FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A change that a release made to a job in JSON. `undo` turns it into the form of the release
-    before.
-    """
+    """The adapter for one change that a release made to jobs in JSON. `undo` is a function that
+    converts a job to the form of the release before."""
 
     since: Release
     undo: Callable[[Json], Json]
 
 
 def _counts(job: Json) -> Json:
-    """Return a job in JSON with plain counts, as before data_parser v0.0.39. There 4 is
-    ``{"set": true, "infinite": false, "number": 4}``, and ``shared`` is a list of words."""
+    """Return a job in JSON with plain numbers, as before data_parser v0.0.39. Since then, 4 is
+    written ``{"set": true, "infinite": false, "number": 4}``, and ``shared`` is a list of words."""
     plain = {name: _plain(job[name]) for name in _COUNTS if name in job}
     return job | plain | {"shared": next(iter(job.get("shared") or ()), None)}
 
@@ -83,9 +82,8 @@ def job_as_first(job: Json, release: Release) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class TableAdapter:
-    """A change that a release made to `squeue -O`: columns it added. `undo` returns a row without
-    them.
-    """
+    """The adapter for one change that a release made to `squeue -O`: `columns` are those it added,
+    and `undo` is a function that returns a row without them."""
 
     since: Release
     columns: tuple[str, ...]
@@ -93,7 +91,7 @@ class TableAdapter:
 
 
 def _exclusive(row: dict[str, str]) -> dict[str, str]:
-    """Change a row of `squeue -O` to what it was before 26.05, and return it. There
+    """Change a row of `squeue -O` to the form before 26.05, and return it. Since 26.05,
     OverSubscribe is NO for ordinary jobs, too, and Exclusive is NO, NODE, USER, MCS or TOPO."""
     if row["OverSubscribe"] == "NO" and row["Exclusive"] != "NODE":
         row["OverSubscribe"] = "OK"
@@ -101,9 +99,8 @@ def _exclusive(row: dict[str, str]) -> dict[str, str]:
 
 
 def partition_as_first(row: Mapping[str, str]) -> Mapping[str, str]:
-    """Return a partition of `scontrol` of any release as 22.05 would print it. Exclusive=NODE of
-    26.05 is what was OverSubscribe=EXCLUSIVE.
-    """
+    """Return a partition from `scontrol` of any release as 22.05 would print it. Exclusive=NODE of
+    26.05 becomes OverSubscribe=EXCLUSIVE."""
     return {**row, "OverSubscribe": "EXCLUSIVE"} if row.get("Exclusive") == "NODE" else row
 
 
@@ -114,7 +111,7 @@ TABLE_ADAPTERS = (
 
 
 def more_columns(release: Release) -> tuple[str, ...]:
-    """Return the columns of `squeue -O` that 22.05 does not have."""
+    """Return the columns of a release's `squeue -O` that 22.05 does not have."""
     adapters = (one for one in reversed(TABLE_ADAPTERS) if release >= one.since)
     return tuple(column for one in adapters for column in one.columns)
 
@@ -128,8 +125,8 @@ def row_as_first(row: dict[str, str], release: Release) -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the number that a value in JSON stands for; None where there is none, and
-    UNLIMITED for an infinite one. With ``+complex`` in DataParserParameters it is plain
+    """Return the number that a value in JSON stands for; None where it holds none, and UNLIMITED
+    for an infinite one. With ``+complex`` in DataParserParameters, the value is a plain number
     already."""
     if not isinstance(value, Mapping):
         return UNLIMITED if value in ("Infinity", inf) else None if value is False else value
@@ -139,9 +136,8 @@ def _plain(value: Any) -> Any:
 
 
 def release_of(answer: Mapping[str, Any]) -> Release:
-    """Return the release whose form an answer in JSON has, by its ``meta``. DataParserParameters
-    may name the parser of an older one.
-    """
+    """Return the release in whose form an answer in JSON is written, by its ``meta``.
+    DataParserParameters may name the parser of an older release."""
     meta = answer["meta"]
     parser = re.search(r"v0\.0\.(\d+)", str((meta.get("plugin") or {}).get("data_parser") or ""))
     if parser is not None:
@@ -152,24 +148,22 @@ def release_of(answer: Mapping[str, Any]) -> Release:
 
 
 def release_in(text: str) -> Release | None:
-    """Return the release in a version as Slurm prints it (``24.11.5``), or None where there is
-    none.
-    """
+    """Return the release from a version as Slurm prints it (``24.11.5``), or None where the text
+    has none."""
     match = re.search(r"\b(\d\d)\.(\d\d)\b", text)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def gpus_word(release: Release | None, kind: str, count: int) -> str:
-    """Return so many GPUs of a type ("" for any) as `scontrol update` takes them."""
+    """Return `count` GPUs of a type ("" for any) in the form that `scontrol update` takes."""
     before = release is not None and release < (23, 11)  # it takes the later form, and ignores it
     start = "gres:gpu" if before else "gres/gpu"
     return ":".join(filter(None, (start, kind, str(count))))
 
 
 def caution(release: Release | None) -> str:
-    """Return what an administrator should know about a release; "" where it was run on real
-    daemons.
-    """
+    """Return what an administrator should know about a release, as text; "" for a release that was
+    tested with real daemons."""
     if release in RUN:
         return ""
     run = ", ".join(map(_name, RUN))

@@ -1,1 +1,1 @@
-"""Policy `slurm`: decides as a site's own slurmctld would."""
+"""The policy `slurm`, which decides as a site's own slurmctld would (a twin of Slurm)."""

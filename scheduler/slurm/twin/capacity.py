@@ -1,6 +1,5 @@
-"""Which resources are free on which node, now and later, and where a job would be placed
-(select/cons_tres).
-"""
+"""Which resources are free on each node, now and later, and on which nodes a job would be placed
+(as in select/cons_tres)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from scheduler.slurm.twin.site import Ask, Running, Share, Site, SiteNode
 
 @dataclass(slots=True)
 class Free:
-    """The resources that are free on a node. `jobs` is how many run there."""
+    """The resources that are free on a node. `jobs` is the number of jobs that run there."""
 
     cpus: int
     memory_mib: float
@@ -26,7 +25,8 @@ class Free:
         return cls(node.cpus, node.memory_mib, dict(node.gpus), gres=dict(node.gres))
 
     def take(self, share: Share, sign: int = 1) -> None:
-        """Take a job's share off the free resources; with `sign` -1, give it back."""
+        """Subtract a job's share of the node from the free resources; with `sign` -1, add it
+        back."""
         self.cpus -= sign * share.cpus
         self.memory_mib -= sign * share.memory_mib
         self.jobs += sign
@@ -37,11 +37,13 @@ class Free:
                 self.gres[has] -= sign * count
 
     def gres_of(self, name: str) -> list[str]:
-        """Return the names under which a GRES can be had: ``nvme`` also from ``nvme:fast``."""
+        """Return the names of the resources on the node that satisfy a request for the GRES
+        (generic resource) `name`: for ``nvme``, also ``nvme:fast``."""
         return [has for has in self.gres if has == name or has.startswith(f"{name}:")]
 
     def left_of(self, name: str) -> int:
-        """Return the free amount of a GRES, over all its types that suit."""
+        """Return the free amount of a GRES (generic resource), summed over all its types that
+        suit."""
         return sum(self.gres[has] for has in self.gres_of(name))
 
     def copy(self) -> Free:
@@ -55,14 +57,14 @@ class Free:
 
 
 class Capacity:
-    """Nodes by name, with what is free on them."""
+    """The free resources of nodes, by node name."""
 
     def __init__(self, free: dict[str, Free]) -> None:
         self.free = free
 
     @classmethod
     def of(cls, site: Site) -> Capacity:
-        """Return a capacity with all of a site free."""
+        """Return the capacity of a site on which no job runs."""
         return cls({name: Free.of(node) for name, node in site.nodes.items()})
 
     def take(self, shares: Iterable[Share], sign: int = 1) -> None:
@@ -71,24 +73,22 @@ class Capacity:
                 self.free[share.node].take(share, sign)
 
     def later(self, names: Iterable[str]) -> Capacity:
-        """Return a copy of the free resources of some nodes, to be changed without effect on this
-        object.
-        """
+        """Return a copy of the free resources of some nodes. Changes to it have no effect on this
+        object."""
         return Capacity({name: self.free[name].copy() for name in names})
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """The accounts of one poll of a site: free capacity, running jobs, and by job when and where it
-    is planned.
-    """
+    """The state of a site at one poll: free capacity, running jobs, and planned jobs with time and
+    nodes."""
 
     capacity: Capacity
     running: Mapping[str, Running]
     planned: Mapping[str, tuple[float, frozenset[str]]]
 
     def licences(self) -> dict[str, int]:
-        """Return the licences that running jobs have."""
+        """Return how many of each licence running jobs have."""
         found: dict[str, int] = {}
         for run in self.running.values():
             for name, many in run.ask.licences:
@@ -97,7 +97,7 @@ class Books:
 
 
 def suits(ask: Ask, node: SiteNode) -> bool:
-    """Return whether a job may run on a node at all, by features and names."""
+    """Return whether a job may run on a node at all, by the node's features and name."""
     if node.name in ask.exc_nodes:
         return False
     if not ask.features:
@@ -109,8 +109,9 @@ def suits(ask: Ask, node: SiteNode) -> bool:
 
 
 def _has(features: frozenset[str], wanted: str) -> bool:
-    """Return whether a node's features satisfy ``a&b``, ``a,b``, ``a|b`` or ``[a|b]``. Where a
-    form is not modelled (`parse.odd`), any feature that it names will do."""
+    """Return whether a node's features satisfy a constraint such as ``a&b``, ``a,b``, ``a|b`` or
+    ``[a|b]``. For a form that is not modelled (`parse.odd`), any feature that it names is enough.
+    """
     plain = re.sub(r"[\[\]()]|\*\d*", "", wanted)
     if any(one in wanted for one in "[(*"):
         plain = re.sub(r"[&,]", "|", plain)
@@ -121,9 +122,8 @@ def _has(features: frozenset[str], wanted: str) -> bool:
 
 
 def counted_by_kind(wanted: str) -> dict[str, int]:
-    """Return how many nodes are to have each feature, from ``a*2`` or ``[a*2&b*1]``; nothing for
-    other forms.
-    """
+    """Return how many nodes must have each feature, from a constraint such as ``a*2`` or
+    ``[a*2&b*1]``; {} for other forms."""
     parts = [part.partition("*") for part in re.split(r"[&,]", wanted.strip("[]"))]
     if not all(times and most.isdecimal() for _, times, most in parts):
         return {}
@@ -135,12 +135,13 @@ def counted_by_kind(wanted: str) -> dict[str, int]:
 def choose(
     ask: Ask, capacity: Capacity, names: Sequence[str], site: Site
 ) -> tuple[Share, ...] | None:
-    """Return where a job is placed on these nodes (in order of weight), or None where it does not
-    fit.
+    """Return the shares of the nodes (in order of weight) on which a job is placed, or None where
+    it does not fit.
 
-    Nodes of the lowest weights that will do. Of those, runs of neighbours of one weight: the first
-    that suffices by itself, or the tightest; in it the one node that suffices with the fewest CPUs
-    free, else nodes in order.
+    Nodes of the lowest weights that suffice are used. Among these, groups of neighbouring nodes of
+    one weight are compared: the first group that suffices by itself is taken, or the tightest.
+    Within the group, the one node that suffices with the fewest free CPUs is taken, otherwise nodes
+    in order.
     """
     if ask.features and (so_many := counted_by_kind(ask.features)):
         return _with_so_many(ask, so_many, capacity, names, site=site)
@@ -168,11 +169,11 @@ def choose(
 def _with_so_many(
     ask: Ask, so_many: Mapping[str, int], capacity: Capacity, names: Sequence[str], site: Site
 ) -> tuple[Share, ...] | None:
-    """Return where a job is placed that asks for a number of nodes of each feature, or None
-    where it does not fit.
+    """Return the shares of nodes on which a job is placed that asks for a number of nodes of each
+    feature, or None where it does not fit.
 
-    The nodes of each feature are found first, one feature after the other, and then the rest. A
-    node asked for by name may be one of the first feature, and of no other.
+    The nodes of each feature are found first, one feature after the other, then the rest. A node
+    that the job names may serve for the first feature only.
     """
     kinds = ask.gpus if ask.gpus_per_node else tuple((kind, 1) for kind, n in ask.gpus if n)
     each = replace(ask, features="", req_nodes=frozenset(), gpus=kinds, gpus_per_node=True)
@@ -194,9 +195,8 @@ def _with_so_many(
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The resources of a node that a job could get. `gpus` are those asked for per node, or those
-    available.
-    """
+    """The resources of a node that a job could get. `gpus` are those asked for on each node or, if
+    GPUs are asked for in all, those available."""
 
     cpus: int
     memory_mib: float
@@ -232,8 +232,8 @@ def _room(ask: Ask, free: Free, node: SiteNode) -> Room | None:
 
 
 def _gpus_there(ask: Ask, free: Free) -> tuple[tuple[str, int], ...] | None:
-    """Return the GPUs by type that a job asks for on each node or, where it asks for them in
-    all, could have there. None where too few are free, or none of its types."""
+    """Return the GPUs by type that a job asks for on each node or, if it asks for them in all,
+    could have on this node. Return None where too few are free, or none of its types."""
     most = 1_000_000
     if ask.per_gpu and ask.memory_mib:
         most = int(free.memory_mib // ask.memory_mib)
@@ -246,7 +246,7 @@ def _gpus_there(ask: Ask, free: Free) -> tuple[tuple[str, int], ...] | None:
 
 
 def _first(gpus: Iterable[tuple[str, int]], most: int) -> tuple[tuple[str, int], ...]:
-    """Return the first of these GPUs by type, `most` in all at most."""
+    """Return the first of the given GPUs by type, at most `most` in all."""
     found = []
     for kind, count in gpus:
         some = min(count, most)
@@ -257,9 +257,8 @@ def _first(gpus: Iterable[tuple[str, int]], most: int) -> tuple[tuple[str, int],
 
 def _of_all_or_fewer(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[Share, ...] | None:
     """Return the shares of nodes on which a job is placed; None if it does not fit. If it does not
-    fit when all nodes are tried, nodes with few CPUs are left out and the rest is tried again, as
-    Slurm does.
-    """
+    fit when all nodes are tried, the nodes with few CPUs are left out and the others tried again,
+    as Slurm does."""
     much = {name: room.much for name, room in usable.items() if name not in ask.req_nodes}
     kept, little = dict(usable), 0
     while len(kept) >= max(1, ask.nodes):
@@ -279,7 +278,7 @@ def _of_all_or_fewer(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[
 
 
 class _Wanted:
-    """The resources still missing for a job, and the shares of nodes taken so far."""
+    """The resources that a job still needs, and the shares of nodes that it has taken so far."""
 
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
@@ -295,8 +294,8 @@ class _Wanted:
         return self.nodes <= 0 and self.cpus <= 0 and not any(self.gpus.values())
 
     def suffices(self, rooms: Iterable[Room]) -> bool:
-        """Return whether these nodes have the GPUs that are still wanted for the whole job.
-        True where its GPUs are asked for on each node."""
+        """Return whether nodes have the GPUs that the job still needs in all. Return True if its
+        GPUs are asked for on each node."""
         if not self.per_job:
             return True
         there: dict[str, int] = {}
@@ -306,7 +305,8 @@ class _Wanted:
         return _gpus(there, tuple(self.gpus.items())) is not None
 
     def take(self, name: str, room: Room) -> None:
-        """Take what is wanted of a node, and leave some for each of the nodes still to come."""
+        """Take what the job still needs from a node, but leave something for each of the further
+        nodes that it must have."""
         ask = self.ask
         if ask.exclusive:
             cpus, gpus = room.cpus, room.gpus
@@ -342,9 +342,8 @@ class _Wanted:
 
 
 def _evaluate(ask: Ask, usable: Mapping[str, Room], site: Site) -> _Wanted:
-    """Take nodes for a job in Slurm's order as far as they help. Return what was taken and what is
-    still missing.
-    """
+    """Take nodes for a job in Slurm's order, as long as they help. Return what was taken, and what
+    the job still needs."""
     wanted = _Wanted(ask)
     for name in sorted(ask.req_nodes, key=lambda n: site.order[n][1]):
         wanted.take(name, usable[name])
@@ -366,8 +365,8 @@ def _enough(ask: Ask, shares: Iterable[Share], usable: Mapping[str, Room]) -> bo
 
 
 def _neighbours(names: Iterable[str], site: Site) -> list[list[str]]:
-    """Return nodes in runs of neighbours in slurm.conf: a run ends where a node is missing, or
-    has another weight."""
+    """Return nodes in groups of neighbours, in the order of slurm.conf. A group ends where a node
+    is missing, or has another weight."""
     found: list[list[str]] = []
     before = (-1, -2)
     for name in sorted(names, key=lambda n: site.order[n][1]):
@@ -382,10 +381,9 @@ def _neighbours(names: Iterable[str], site: Site) -> list[list[str]]:
 def _best(
     runs: Sequence[list[str]], wanted: _Wanted, usable: Mapping[str, Room], site: Site
 ) -> list[str]:
-    """Return the group of neighbouring nodes to take from next: that of the lowest weight, then the
-    smallest that suffices, else the largest. A group with a node that the job names goes before
-    groups without.
-    """
+    """Return the group of neighbouring nodes from which to take next: that of the lowest weight,
+    then the smallest that suffices, otherwise the largest. A group with a node that the job names
+    goes before groups without one."""
     required = wanted.ask.req_nodes
 
     def worth(run: list[str]) -> tuple[int, bool, int]:
@@ -404,8 +402,9 @@ def _best(
 
 
 def _from_required(run: Sequence[str], ask: Ask) -> list[str]:
-    """Return the other nodes of a run, from the first that is asked for by name upwards, then
-    from it downwards; [] where none of the run is asked for."""
+    """Return the other nodes of a group in the order in which they are taken: from the first node
+    that the job names upwards, then from it downwards. Return [] where the job names none of the
+    group."""
     first = next((place for place, name in enumerate(run) if name in ask.req_nodes), None)
     if first is None:
         return []
@@ -413,8 +412,8 @@ def _from_required(run: Sequence[str], ask: Ask) -> list[str]:
 
 
 def _single(run: Sequence[str], wanted: _Wanted, usable: Mapping[str, Room]) -> list[str]:
-    """Return the node, in a list, that is enough for all that is still wanted, of several the
-    one with the fewest CPUs free; [] where there is none."""
+    """Return, in a list, the one node that has all that the job still needs; if there are several,
+    the one with the fewest free CPUs. Return [] where there is none."""
     if wanted.nodes > 1:
         return []
     fit = [

@@ -1,11 +1,11 @@
 """When slurmctld goes through its queue, and when it computes priorities.
 
 After controller.c, agent.c, job_scheduler.c, backfill.c and the decay thread of
-priority/multifactor of Slurm 22.05. A loop that turns about once a second makes the main pass every
-`sched_interval`, and in between, where a job came or ended, not sooner than `batch_sched_delay`
-after the last one. Only where there is an epilog does the end of a job bring a pass about at once.
-Backfill rests for `bf_interval`. Priorities and fair share are computed every `PriorityCalcPeriod`;
-those of a new job when it comes.
+priority/multifactor of Slurm 22.05. A loop that runs about once a second makes the main pass every
+`sched_interval`. It also makes one after a job came or ended, but not sooner than
+`batch_sched_delay` after the last pass. Only where the site has an epilog does the end of a job
+cause a pass at once. Backfill pauses for `bf_interval` after each run. Priorities and fair share
+are computed every `PriorityCalcPeriod`, those of a new job when it comes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NEVER = -inf
 
 @dataclass(slots=True)
 class Rhythm:
-    """The seconds between slurmctld's passes. With `at_once`, a pass follows the end of a
-    job."""
+    """The intervals between slurmctld's passes over its queue, in seconds. With `at_once`, the end
+    of a job causes a pass."""
 
     delay_s: float
     main_s: float
@@ -32,7 +32,7 @@ class Rhythm:
 
     @classmethod
     def of(cls, site: Site) -> Rhythm:
-        """Return what a site sets, with Slurm's own defaults."""
+        """Return the intervals that a site sets, with Slurm's own defaults for the others."""
         return cls(
             delay_s=site.parameter("batch_sched_delay", 3),
             main_s=site.parameter("sched_interval", 60),
@@ -45,11 +45,12 @@ class Rhythm:
 
 @dataclass(slots=True)
 class Clock:
-    """Which passes are due, by virtual cluster.
+    """Which passes of slurmctld are due, for each virtual cluster.
 
     Attributes:
-        looped: when the loop made its last main pass; before one, when it was first asked.
-        calculated: when priorities were computed last.
+        looped: time when the loop made its last main pass; before the first one, when it was first
+            asked.
+        calculated: time when priorities were computed last.
     """
 
     rhythm: Rhythm
@@ -64,10 +65,9 @@ class Clock:
     _seen: float | None = None  # when Slurm backfilled last
 
     def see(self, now: float, backfilled: float) -> None:
-        """Continue from the time, in whole seconds, at which Slurm backfilled last. It does not
-        show the times of its main passes, so the next ones are assumed half way to the latest time
-        possible.
-        """
+        """Continue from the time `backfilled`, in whole seconds, at which Slurm ran backfill last.
+        Slurm does not show the times of its main passes, so the next ones are assumed half way to
+        the latest time possible."""
         since = backfilled + 0.5
         self._seen = since + max(0.0, (now - since) // self.rhythm.backfill_s) * (
             self.rhythm.backfill_s
@@ -76,9 +76,8 @@ class Clock:
         self.looped = now - self.rhythm.delay_s / 2
 
     def tries(self, vc: str) -> bool:
-        """Return whether this pass lies between two passes of Slurm. Such a pass only gives
-        reasons, and starts no job. It then counts as made.
-        """
+        """Return whether this pass lies between two passes of Slurm, so that it only gives reasons,
+        and starts no job. It is recorded as made."""
         if self._seen is None or vc in self._known:
             return False
         self._known.add(vc)
@@ -88,20 +87,20 @@ class Clock:
         return True
 
     def came(self, vc: str) -> None:
-        """Note that a job of a virtual cluster is to be considered in the next pass."""
+        """Record that a job of a virtual cluster is to be considered in the next pass."""
         self._came.add(vc)
 
     def ended(self) -> None:
-        """Note that a job ended and freed its nodes."""
+        """Record that a job ended and freed its nodes."""
         (self._ended if self.rhythm.at_once else self._came).update(self._known)
 
     def changed(self) -> None:
-        """Note that nodes are free although no job ended there."""
+        """Record that nodes became free although no job ended on them."""
         self._came |= self._known
         self._changed |= self._known
 
     def main_due(self, vc: str, now: float) -> bool:
-        """Return whether the main pass is due now. It is then counted as made."""
+        """Return whether the main pass is due now. If so, record it as made."""
         self._changed.add(vc)
         if vc not in self._known:
             self._known.add(vc)
@@ -116,8 +115,8 @@ class Clock:
         return True
 
     def _loop_at(self, now: float) -> float:
-        """Return when the loop makes its next main pass. It lies in the past where a pass was
-        due that is not counted as made."""
+        """Return the time when the loop makes its next main pass. It lies in the past if a pass was
+        due that is not recorded as made."""
         every = self.rhythm.main_s
         last = self._full + (now - self._full) // every * every
         if self.looped < last:
@@ -125,7 +124,7 @@ class Clock:
         return min(max(self.looped, last) + self.rhythm.delay_s, last + every)
 
     def backfill_due(self, vc: str, now: float) -> bool:
-        """Return whether backfill is due now. It is then counted as run."""
+        """Return whether backfill is due now. If so, record it as run."""
         due = now >= self._backfilled.get(vc, NEVER) + self.rhythm.backfill_s
         if due:
             self._backfilled[vc] = now
@@ -146,9 +145,8 @@ class Clock:
         return min((at for at in times if at > now), default=None)
 
     def calculation(self, now: float) -> float | None:
-        """Return the last moment, up to `now`, at which priorities were computed again, or None
-        where they were not.
-        """
+        """Return the last time, up to `now`, at which priorities were due to be computed again, and
+        record it. Return None where they were not due."""
         if self.calculated == NEVER:
             self.calculated = now
             return now

@@ -1,8 +1,9 @@
-"""What the policy `slurm` knows of Slurm: one table of settings, flags, limits, options, GRES and
-reason codes, made from the manual pages of slurm.conf, sacctmgr, sbatch, gres.conf and squeue.
+"""What the policy `slurm` knows of Slurm: one table of settings, flags, limits, options, generic
+resources (GRES) and reason codes. It is made from the manual pages of slurm.conf, sacctmgr, sbatch,
+gres.conf and squeue.
 
-`pellucid slurm modelled` prints it; what names something as not modelled reads it. A word that it
-lacks counts as not modelled.
+`pellucid slurm modelled` prints the table, and the search for features that are not modelled uses
+it. A word that is not in it counts as not modelled.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from scheduler.slurm.codes import CODES, family, limit_codes
 
 
 class Known(StrEnum):
-    """How the policy treats a setting."""
+    """How the policy `slurm` treats a setting or feature of Slurm."""
 
     MODELLED = "modelled"
     HARMLESS = "taken account of: it changes neither who starts nor when"
@@ -91,7 +92,8 @@ GRES = _table(modelled="gpu", withheld="mps shard")
 
 
 def gres(name: str) -> Known:
-    """Return how the policy treats a GRES. Those that are only counted are all treated alike."""
+    """Return how the policy treats a GRES (generic resource). Those that are only counted are all
+    treated alike."""
     return GRES.get(name.partition(":")[0], Known.MODELLED)
 
 
@@ -110,7 +112,7 @@ _FOUND = frozenset((
 
 
 def lines() -> Iterator[str]:
-    """Yield the table, a line each: the word, and how it is treated."""
+    """Yield the table as lines: each word, and how it is treated."""
     of = {
         "SchedulerParameters": PARAMETERS, "QOS flag": QOS_FLAGS, "Limit": LIMITS,
         "sbatch": OPTIONS, "GRES": GRES,

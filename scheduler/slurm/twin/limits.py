@@ -1,8 +1,8 @@
-"""Limits of QOS and associations, with Slurm's own reason for each.
+"""Limits of QOS and associations, with Slurm's own reason code for each.
 
-After acct_policy.c of Slurm 22.05 (https://slurm.schedmd.com/resource_limits.html): the QOS first,
-then the association and every account above it, each for what was not set before it. What is not
-modelled is in `unmodelled`.
+After acct_policy.c of Slurm 22.05 (https://slurm.schedmd.com/resource_limits.html): the QOS comes
+first, then the association and every account above it. Each of these adds only limits that none
+before it sets. What is not modelled is listed in `unmodelled`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ class Hit:
     """A limit that a job would exceed.
 
     Attributes:
-        reason: as squeue shows it.
-        whose: ``QOS limited``, ``account physics``, ``user anna in account physics``.
-        name: sacctmgr's, with the TRES: ``GrpTRES gres/gpu``.
-        limit, used, asked: what may be had, what is had, what the job would add.
-        ever: it is within the limit once others end.
+        reason: the reason code, as squeue shows it.
+        whose: to what the limit belongs: ``QOS limited``, ``account physics``, ``user anna in
+            account physics``.
+        name: sacctmgr's name of the limit, with the resource: ``GrpTRES gres/gpu``.
+        limit, used, asked: the largest allowed amount, the amount in use, and the amount that the
+            job would add.
+        ever: whether the job fits within the limit once other jobs end.
     """
 
     reason: str
@@ -49,14 +51,14 @@ class Hit:
 
 
 class Usage:
-    """What running jobs use, by the QOS or association for which it counts."""
+    """The resources that running jobs use, by the QOS or association against which they count."""
 
     def __init__(self) -> None:
         self._tres: dict[tuple[str, ...], Counter[str]] = {}
         self._jobs: Counter[tuple[str, ...]] = Counter()
 
     def add(self, ask: Ask, site: Site, sign: int = 1) -> None:
-        """Count a job that runs; with `sign` -1, stop counting it."""
+        """Count a running job; with `sign` -1, stop counting it."""
         for key in _keys(ask, site):
             self._jobs[key] += sign
             counted = self._tres.setdefault(key, Counter())
@@ -77,7 +79,7 @@ class Usage:
 
 
 class _Endless(Usage):
-    """Usage that counts everything as in use, without end."""
+    """A usage in which every resource is used without end, so that every limit is exceeded."""
 
     def jobs(self, *key: str) -> int:
         return 1 << 60
@@ -109,7 +111,8 @@ def first_hit(
     """Return the first limit that keeps a job waiting, or None.
 
     Args:
-        tres: of those on TRES only, which Slurm tests last; False: of the others; None: of all.
+        tres: True: only limits on resources (TRES), which Slurm tests last; False: only the others;
+            None: all limits.
     """
     if tres is None:
         early = first_hit(ask, partition, site, usage, tres=False)
@@ -118,9 +121,8 @@ def first_hit(
 
 
 def is_set(reason: str, ask: Ask, partition: Partition, site: Site) -> bool:
-    """Return whether a limit on jobs at the same time is known that a reason of Slurm's names,
-    reached or not.
-    """
+    """Return whether the site has the limit that a reason code of Slurm names, reached or not,
+    where it is one on jobs that run together."""
     full = _Endless()
     every = (_hits(ask, partition, site, full, tres=tres) for tres in (False, True))
     return family(reason) is Family.TOGETHER and any(
@@ -129,10 +131,8 @@ def is_set(reason: str, ask: Ask, partition: Partition, site: Site) -> bool:
 
 
 def _hits(ask: Ask, partition: Partition, site: Site, usage: Usage, *, tres: bool) -> Iterator[Hit]:
-    """Yield the limits that keep a job waiting, in Slurm's order.
-
-    With `tres` only those on TRES, else only the others.
-    """
+    """Yield the limits that keep a job waiting, in Slurm's order. With `tres`, yield only those on
+    resources (TRES), otherwise only the others."""
     if not {"limits", "safe"} & site.enforced:
         return
     of_qos, of_assoc = (_qos_tres, _assoc_tres) if tres else (_qos_jobs, _assoc_jobs)
@@ -147,8 +147,8 @@ def _hits(ask: Ask, partition: Partition, site: Site, usage: Usage, *, tres: boo
 
 
 def _on_whole_nodes(ask: Ask, partition: Partition, site: Site) -> Ask:
-    """Return a job that shares no node as limits count it: with all CPUs of its nodes, of the
-    smallest that it could have."""
+    """Return the request of a job that shares no node in the form in which limits count it: with
+    all CPUs of its nodes, assuming the smallest nodes that it could have."""
     names = ask.req_nodes & partition.nodes or partition.nodes
     least = min((site.nodes[name].cpus for name in names if name in site.nodes), default=0)
     cpus = max(ask.tres.get("cpu", 0.0), least * max(1, ask.nodes))
@@ -156,8 +156,8 @@ def _on_whole_nodes(ask: Ask, partition: Partition, site: Site) -> Ask:
 
 
 def _levels(ask: Ask, partition: Partition, site: Site) -> Iterator[Qos | Assoc]:
-    """Yield the QOS and associations that a job is held to, each with only those limits that no
-    earlier one sets."""
+    """Yield the QOS and associations whose limits apply to a job, each with only those limits that
+    none before it sets."""
     above: list[Limits] = []
     own = site.qos.get(ask.qos)
     both = (ask.qos, partition.qos) if own is not None and own.first else (partition.qos, ask.qos)
@@ -177,10 +177,11 @@ def _levels(ask: Ask, partition: Partition, site: Site) -> Iterator[Qos | Assoc]
 def minutes_hit(
     reason: str, ask: Ask, partition: Partition, site: Site, running: Iterable[Running], now: float
 ) -> Hit | None:
-    """Return the limit on minutes that Slurm's reason names, or None where it is not known.
+    """Return the limit on minutes that a reason code of Slurm names, or None where the site has
+    none.
 
-    Its `used` is what running jobs may still use by their time limits, or inf for a limit on
-    minutes used up: Slurm does not show these here.
+    Its `used` is what running jobs may still use by their time limits. For a limit on minutes that
+    were used up it is inf, because Slurm does not show those here.
     """
     runs = list(running)
     for one in _levels(ask, partition, site):
@@ -226,9 +227,8 @@ def _left(
     now: float,
 ) -> Hit | None:
     """Return the limit on remaining running minutes that a reason code names, with the amount in
-    use. Return None if it is not a limit of this QOS or association. `minutes`: the amount that the
-    job asks for.
-    """
+    use. Return None if it is no limit of this QOS or association. `minutes` is the amount that the
+    job asks for."""
     limits, of = one.limits, "QOS" if isinstance(one, Qos) else "Assoc"
     whose = f"QOS {one.name}" if isinstance(one, Qos) else _whose(one)[0]
     user, account = f"user {ask.user} in {whose}", f"account {ask.account} in {whose}"
@@ -278,10 +278,10 @@ _TRES_LIMITS = (
 
 
 def _unset(limits: Limits, above: Iterable[Limits]) -> Limits:
-    """Return limits without those that a level above sets: a limit holds where it is set first.
+    """Return limits without those that a level in `above` sets, because a limit holds where it is
+    set first.
 
-    A QOS comes before an association, and usually the QOS of the partition before that of the
-    job.
+    A QOS comes before an association, and usually the QOS of the partition before that of the job.
     """
     for one in above:
         taken: dict[str, Any] = {
@@ -371,7 +371,8 @@ def _qos_tres(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterato
 def _of_one_job(
     ask: Ask, partition: Partition, of: str, limits: Limits, whose: str
 ) -> Iterator[Hit]:
-    """Yield the limits per job that a job exceeds by its own request, whatever other jobs use."""
+    """Yield the limits on single jobs that a job exceeds by its own request, whatever other jobs
+    use."""
     per_job = "MaxTRESPerJob" if of == "QOS" else "MaxTRES"
     yield from _over(limits.max_tres, ask.tres, _Name(of, "Max", per_job, "PerJob"), whose)
     if limits.max_tres_mins:
@@ -437,14 +438,14 @@ def _assoc_tres(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> I
 
 
 def _minutes(ask: Ask, partition: Partition) -> Tres:
-    """Return the TRES minutes that a job asks for by its time limit, by name."""
+    """Return the resource minutes (TRES minutes) that a job asks for by its time limit, by
+    resource."""
     return {name: n * ask.limit_s(partition) / 60 for name, n in ask.tres.items()}
 
 
 def begin_to_age(waiting: Iterable[Ask], site: Site) -> list[str]:
-    """Return the ids of the given jobs whose age begins to count, in order. Limits allow only some
-    jobs to have an age.
-    """
+    """Return the ids of the waiting jobs whose age begins to count for their priority, in order.
+    Limits allow only some jobs to have an age."""
     asks = list(waiting)
     new = [ask.job_id for ask in asks if ask.accrue is None]
     if not (new and site.limits_ages):
@@ -460,9 +461,8 @@ def begin_to_age(waiting: Iterable[Ask], site: Site) -> list[str]:
 
 
 def _ages(ask: Ask, site: Site) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield the limits on the number of waiting jobs whose age counts, as (group of jobs,
-    limit).
-    """
+    """Yield the limits on the number of waiting jobs whose age counts, as pairs (group of jobs to
+    which the job belongs, limit)."""
     part = site.partitions.get(next(iter(ask.partitions), ""))
     found: list[tuple[tuple[str, ...], int | None]] = []
     for name in dict.fromkeys((ask.qos, part.qos if part is not None else "")):
@@ -481,15 +481,14 @@ def _ages(ask: Ask, site: Site) -> Iterator[tuple[tuple[str, ...], int]]:
 
 
 def is_limit(reason: str) -> bool:
-    """Return whether a reason of Slurm's is a limit of a QOS or an association."""
+    """Return whether a reason code of Slurm is a limit of a QOS or an association."""
     return family(reason) is not None
 
 
 def is_kept(reason: str) -> bool:
-    """Return whether Slurm keeps a reason code until the job's next turn, even if it no longer
-    holds. Slurm clears limits on jobs, CPUs, memory, nodes and time earlier. It does not recognise
-    the others as limits.
-    """
+    """Return whether a reason code is of a limit that Slurm keeps showing until it considers the
+    job again, even if the limit no longer holds: limits on GRES, licences or billing. Slurm clears
+    other limits earlier."""
     return is_limit(reason) and ("GRES" in reason or "License" in reason or "Billing" in reason)
 
 
@@ -518,7 +517,8 @@ def _wall(ask: Ask, part: Partition, limits: Limits, reason: str, whose: str) ->
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """How Slurm names a limit: the beginning and the end of its reason, and sacctmgr's word."""
+    """How Slurm names a limit: the beginning and the end of its reason code, and sacctmgr's
+    name."""
 
     of: str
     what: str
@@ -534,8 +534,8 @@ def _over(
     usage: Usage | None = None,
     key: tuple[str, ...] = (),
 ) -> Iterator[Hit]:
-    """Yield the limits on TRES that a job would exceed together with what is in use; without
-    `usage`, by itself."""
+    """Yield the limits on resources (TRES) that a job would exceed together with the `usage` of
+    others. Without `usage`, yield those that it exceeds by itself."""
     for tres, limit in limits.items():
         asked = asked_for.get(tres, 0.0)
         used = usage.tres(tres, *key) if usage is not None else 0.0
@@ -557,7 +557,8 @@ _WORDS = {"cpu": "Cpu", "mem": "Memory", "node": "Node", "billing": "Billing", "
 
 
 def _named(of: str, what: str, tres: str, per: str = "") -> str:
-    """Return the word that Slurm shows for a limit on TRES. These words follow no rule."""
+    """Return the reason code that Slurm shows for a limit on a resource (TRES). The codes follow no
+    rule."""
     kind = tres.partition("/")[0]
     kinds = {"gres": "GRES", "license": "License", "bb": "BB"}
     word = kinds.get(kind) or _WORDS.get(tres, "Unknown")

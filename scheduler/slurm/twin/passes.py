@@ -1,9 +1,10 @@
 """The two passes of slurmctld over its queue: the main scheduler and backfill.
 
-After job_scheduler.c and backfill.c of Slurm 22.05. The main pass goes by partition tier and
-priority; once a job of a partition does not fit, the rest of that partition waits, and so do jobs
-of lower partitions for its nodes. Backfill looks at every job in that order, gives each that cannot
-start the nodes it will start on (whole nodes, for its time limit), and starts what delays none.
+After job_scheduler.c and backfill.c of Slurm 22.05. The main pass takes jobs by partition tier and
+priority. Once a job of a partition does not fit, the rest of that partition waits, and so do jobs
+of lower partitions that would use its nodes. Backfill considers every job in that order. It plans
+nodes (whole nodes, for the time limit) for each job that cannot start, and starts jobs that delay
+none of the planned ones.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ CAPACITY = frozenset((RESOURCES, PRIORITY))
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A job in one of its partitions, with its priority in that partition."""
+    """A job in one of its partitions, with its priority there."""
 
     ask: Ask
     partition: Partition
@@ -52,12 +53,13 @@ class Ranked:
 
 @dataclass(slots=True)
 class PendingReason:
-    """Why a job waits, in Slurm's word.
+    """Why a job waits, as Slurm's reason code.
 
     Attributes:
-        hit: the limit, where it is one. set: a limit that the reason names is known.
+        hit: the limit that it would exceed, where that is the reason.
+        set: whether the site is known to have the limit that the reason code names.
         reservation: the reservation that keeps it from its nodes.
-        planned_at, planned_on: when backfill would start it, by time limits, and where.
+        planned_at, planned_on: when and on which nodes backfill would start it, by time limits.
     """
 
     reason: str
@@ -69,9 +71,8 @@ class PendingReason:
 
 
 class Space:
-    """The nodes reserved for planned jobs, by time. No other job may use any part of them at that
-    time.
-    """
+    """The nodes that backfill has planned for jobs, by time. No other job may use any part of them
+    at that time."""
 
     def __init__(self, now: float, window_s: float, grain_s: float) -> None:
         self.window_s = window_s
@@ -82,7 +83,7 @@ class Space:
         ]
 
     def plan(self, at: float, limit_s: float, nodes: frozenset[str]) -> None:
-        """Keep nodes for a planned job, in whole steps of time."""
+        """Plan nodes for a job from `at` for `limit_s` seconds, rounded to whole time steps."""
         begin, end = self._steps(at, at + limit_s)
         begin = max(self._slots[0][0], begin)
         end = max(end, begin + self._grain)
@@ -105,11 +106,11 @@ class Space:
         return tuple(one // self._grain * self._grain for one in moments)
 
     def open(self, at: float, until: float, names: Sequence[str]) -> tuple[list[str], float | None]:
-        """Return those of `names` that are planned for no job from `at` until `until`,
-        inclusive, and when to try again; None for never.
+        """Return those of `names` that are planned for no job from `at` until `until`, inclusive.
+        Also return the next time at which more of them may be open; None for never.
 
-        To try again helps after the first stretch of time whose next one has nodes that were
-        not available so far, among those up to the first that begins after `until`.
+        That is the end of the first stretch of time after which nodes become open that were not so
+        far, among stretches up to the first that begins after `until`.
         """
         left, later = set(names), None
         for place, (since, end, kept) in enumerate(self._slots):
@@ -123,14 +124,13 @@ class Space:
         return [name for name in names if name in left], later
 
     def taken(self, at: float, until: float) -> set[str]:
-        """Return the names of the nodes reserved for planned jobs at any time between `at` and
-        `until`.
-        """
+        """Return the names of the nodes that are planned for jobs at any time between `at` and
+        `until`."""
         begin, end = self._steps(at, until)
         return {n for b, e, nodes in self._slots if b < end and e > begin for n in nodes}
 
     def step_after(self, at: float) -> float:
-        """Return the end of the step in which a moment lies."""
+        """Return the end of the time step in which `at` lies."""
         return -(-at // self._grain) * self._grain
 
 
@@ -139,13 +139,13 @@ class Passes:
     """One run of both passes over the queue.
 
     Attributes:
-        reasons: of those that wait, of an array by its id: Slurm has one for all its tasks
-            that wait, and keeps it until it finds another. None: it has none.
-        started: jobs to start now, in order, and where.
-        planned: when backfill means to start others, and where.
-        preempted: runs that make way, by job, and for which.
-        parts: how many components each heterogeneous job has, by its id. Backfill alone starts
-            them, when all can start.
+        reasons: reason codes of waiting jobs, by `reason_key`. Slurm has one for all waiting tasks
+            of an array, and keeps it until it finds another. A job that is missing has none.
+        started: jobs to start now, in order, each with its place.
+        planned: jobs that backfill plans to start later, each with time and nodes.
+        preempted: runs that make way, by job id, each with the job for which it does.
+        parts: maps each heterogeneous job to its number of components. Only backfill starts them,
+            when all can start.
     """
 
     site: Site
@@ -191,7 +191,7 @@ class Passes:
     # --- the main pass ------------------------------------------------------------------------
 
     def main(self, line: Sequence[Ranked], depth: int) -> None:
-        """Make the pass of the main scheduler."""
+        """Make the pass of the main scheduler over at most `depth` jobs of `line`."""
         failed: set[str] = set()
         closed: set[str] = set()
         rejected: set[tuple[str, str]] = set()  # arrays, of which a task waits
@@ -208,10 +208,10 @@ class Passes:
                 rejected.add((ask.array, part.name))
 
     def _try(self, ranked: Ranked, failed: set[str], closed: set[str]) -> bool:
-        """Start a job where it fits, or record why not. Return whether it started.
+        """Start a job where it fits, or record the reason why it waits. Return whether it started.
 
-        Where it lacks resources, its partition or reservation is added to `failed`, and nodes
-        that others may no longer take to `closed`.
+        If it lacks resources, its partition or reservation is added to `failed`, and the nodes that
+        later jobs may not take to `closed`.
         """
         ask, part = ranked.ask, ranked.partition
         reason = closed_to(ask, part) or self._array_full(ask)
@@ -254,8 +254,11 @@ class Passes:
     # --- backfill -----------------------------------------------------------------------------
 
     def backfill(self, line: Sequence[Ranked], depth: int, window_s: float, grain_s: float) -> None:
-        """Make the backfill pass. `grain_s` is what planned times are rounded to
-        (`bf_resolution`).
+        """Make the backfill pass over at most `depth` jobs of `line`.
+
+        Args:
+            window_s: how far ahead starts are planned, seconds.
+            grain_s: step to which planned times are rounded, seconds (`bf_resolution`).
         """
         space = Space(self.now, window_s, grain_s)
         rejected: set[tuple[str, str]] = set()
@@ -276,8 +279,8 @@ class Passes:
                     self.start(ranked, placed)
 
     def _fill(self, ranked: Ranked, space: Space) -> bool:
-        """Start a job where that delays none, or plan its start. Return whether either was
-        done."""
+        """Start a job if that delays no planned job; otherwise plan its start. Return whether
+        either was possible."""
         ask, part = ranked.ask, ranked.partition
         if not self._may_begin(ask, part):
             return False
@@ -307,7 +310,8 @@ class Passes:
         return True
 
     def _may_begin(self, ask: Ask, part: Partition) -> bool:
-        """Return whether backfill looks for nodes for a job."""
+        """Return whether backfill looks for nodes for a job. If not, record the reason why the job
+        waits."""
         self._clear_reason(ask, lambda reason: reason in CLOSED)
         if reason := closed_to(ask, part):
             self._set_reason(ask, reason)
@@ -326,7 +330,9 @@ class Passes:
     def _earliest(
         self, ask: Ask, part: Partition, space: Space, at: float
     ) -> tuple[float, tuple[Share, ...]] | None:
-        """Return when a job would start at the earliest from `at` on, and where, by time limits."""
+        """Return the earliest time from `at` on at which a job would start, by time limits, and the
+        shares of nodes that it gets. Return None where it would not start within the planned time.
+        """
         limit_s = ask.limit_s(part)
         tried: dict[tuple[str, ...], tuple[float, tuple[Share, ...]] | None] = {}
         for _ in range(TRIES):
@@ -360,10 +366,10 @@ class Passes:
         self, ask: Ask, part: Partition, names: Sequence[str]
     ) -> tuple[float, tuple[Share, ...]] | None:
         """Return when and where a job could start on some of these nodes, as running jobs are
-        preempted or reach their time limits. Return None if it never fits. As in Slurm, ends are
-        grouped: those within half a minute, then within twice as long each time.
+        preempted or reach their time limits. Return None if it never fits.
 
-        Slurm takes several ends at once: those of half a minute, then of twice as long each time.
+        As in Slurm, ends of running jobs are taken in groups: those within half a minute, then
+        within twice as long each time.
         """
         placed = choose(ask, self.capacity, self._given(ask, part, names), self.site)
         if placed is not None:
@@ -403,17 +409,15 @@ class Passes:
     # --- preemption ---------------------------------------------------------------------------
 
     def _candidates(self, ask: Ask, part: Partition) -> list[Running]:
-        """Return the runs that can make way for a job; none for a part of a heterogeneous
-        job."""
+        """Return the runs that can be preempted for a job; [] for a part of a heterogeneous job."""
         if het_job(ask):
             return []
         there = (run for job_id, run in self.running.items() if job_id not in self.started)
         return self._preemption.candidates(ask, part, there, self.now)
 
     def _placed(self, ranked: Ranked, names: Sequence[str]) -> tuple[Share, ...] | None:
-        """Return where a job is put now on some of these nodes; runs make way for it, where they
-        can.
-        """
+        """Return the shares of nodes that a job gets now on some of these nodes, or None where it
+        does not fit. Runs are preempted for it where that is allowed."""
         ask = ranked.ask
         names = self._given(ask, ranked.partition, names)
         placed = choose(ask, self.capacity, names, self.site)
@@ -433,7 +437,8 @@ class Passes:
         return placed
 
     def _given(self, ask: Ask, part: Partition, names: Sequence[str]) -> Sequence[str]:
-        """Return those nodes of which the partition still gives a job enough CPUs."""
+        """Return those of the given nodes on which the partition's limit (`MaxCPUsPerNode`) leaves
+        enough CPUs for a job."""
         most = part.cpus_per_node
         if most is None:
             return names
@@ -448,7 +453,7 @@ class Passes:
     # --- what they ask ------------------------------------------------------------------------
 
     def start(self, ranked: Ranked, placed: tuple[Share, ...]) -> None:
-        """Start a job."""
+        """Start a job on the given shares of nodes, and count its resources as used."""
         ask = ranked.ask
         ran = _with(ask, ranked.partition.name, placed)
         self.capacity.take(placed)
@@ -467,9 +472,8 @@ class Passes:
         return (one for one in self.site.reservations if one.start <= self.now < one.end)
 
     def nodes_of(self, ask: Ask, part: Partition, at: float) -> list[str]:
-        """Return the nodes that suit a job and are open to it from `at` for its limit, lowest
-        weight first.
-        """
+        """Return the nodes that suit a job and are open to it from `at` for its time limit, the
+        lowest weight first."""
         key = ask.job_id, part.name
         if key not in self._suiting:
             self._suiting[key] = {
@@ -478,7 +482,7 @@ class Passes:
         return [n for n in self._unreserved(ask, part, at) if n in self._suiting[key]]
 
     def _there(self, part: Partition) -> list[str]:
-        """Return the open nodes of a partition, lowest weight first."""
+        """Return the open nodes of a partition, the lowest weight first."""
         if part.name not in self._open:
             nodes = self.site.nodes
             there = (name for name in part.nodes if name in nodes and nodes[name].open)
@@ -486,8 +490,8 @@ class Passes:
         return self._open[part.name]
 
     def _unreserved(self, ask: Ask, part: Partition, at: float) -> list[str]:
-        """Return the open nodes that no reservation keeps from a job that starts at `at`, for
-        its whole time limit. Where it asks for a reservation, only its nodes are left."""
+        """Return the open nodes that no reservation keeps from a job that starts at `at` and runs
+        for its time limit. If the job asks for a reservation, return only nodes of that one."""
         until = at + ask.limit_s(part)
         shut: set[str] = set()
         only: frozenset[str] | None = None
@@ -507,7 +511,7 @@ class Passes:
         return RESOURCES if fits else NOT_AVAILABLE
 
     def shut_by(self, ask: Ask, part: Partition) -> str:
-        """Return the reservation that keeps a job from its nodes; "" for none."""
+        """Return the name of the reservation that keeps a job from its nodes; "" for none."""
         until = self.now + ask.limit_s(part)
         suits_it = set(self.would_do(ask, self._there(part)))
         kept = (
@@ -519,9 +523,8 @@ class Passes:
 
     def would_do(self, ask: Ask, names: Iterable[str]) -> list[str]:
         """Return the given nodes that could run their part of a job if they were empty. For a job
-        without a limit of nodes, return those that could run the whole job, if its partitions have
-        any.
-        """
+        without a limit on its number of nodes, return those that could run the whole job, if there
+        are any in its partitions."""
         found = [name for name in names if self._does(ask, name)]
         if ask.nodes != 1 or ask.max_nodes:
             return found
@@ -549,7 +552,7 @@ class Passes:
 
 
 class JobFault(Exception):
-    """Raised when something went wrong with one job; others can be planned without it."""
+    """Raised when a computation failed for one job. Other jobs can be planned without it."""
 
     def __init__(self, job_id: str, error: Exception) -> None:
         super().__init__(f"job {job_id}: {type(error).__name__} {error}"[:200])
@@ -557,7 +560,8 @@ class JobFault(Exception):
 
 
 def blaming(job_id: str, call: Callable[..., Any], *args: Any) -> Any:
-    """Return what a call about a job returns. Raise JobFault where the call raises."""
+    """Return the result of `call`, which computes something about a job. Raise JobFault where the
+    call raises an error."""
     try:
         return call(*args)
     except JobFault:
@@ -567,7 +571,8 @@ def blaming(job_id: str, call: Callable[..., Any], *args: Any) -> Any:
 
 
 def closed_to(ask: Ask, part: Partition) -> str:
-    """Return why a partition does not take a job at all; "" where it does."""
+    """Return the reason code with which a partition does not take a job at all; "" where it
+    does."""
     if not part.up:
         return DOWN
     limit_s = ask.limit_s(part)
@@ -591,7 +596,8 @@ def _not_allowed(ask: Ask, part: Partition) -> str:
 
 
 def listed(ask: Ask, running: Mapping[str, Running]) -> float:
-    """Return since when Slurm has a record of a job that begins now."""
+    """Return the time since which Slurm has a record of a job that begins now. For a task of an
+    array, that is the start of the task before it; otherwise the submission."""
     if not ask.array:
         return ask.submit
     tasks = (run.start for run in running.values() if run.ask.array == ask.array)
@@ -599,15 +605,14 @@ def listed(ask: Ask, running: Mapping[str, Running]) -> float:
 
 
 def het_job(ask: Ask) -> str:
-    """Return the heterogeneous job of which a job is a component (``12`` for ``12+1``); "" for
-    none.
-    """
+    """Return the id of the heterogeneous job of which a job is a component (``12`` for ``12+1``);
+    "" for any other job."""
     head, plus, _ = ask.job_id.partition("+")
     return head if plus and "~" not in ask.job_id else ""
 
 
 def reason_key(ask: Ask) -> str:
-    """Return the key for which Slurm has one reason."""
+    """Return the key under which a job's reason code is kept. All tasks of an array share one."""
     return ask.array or ask.job_id
 
 
@@ -618,7 +623,11 @@ def ranks(
     now: float,
     fairshare: Mapping[AssocKey, float] | None = None,
 ) -> list[Ranked]:
-    """Return a job once for each of its partitions, with its priority there."""
+    """Return one `Ranked` for each of a job's partitions, with its priority there.
+
+    Args:
+        fairshare: fair shares by association; None: those of the site.
+    """
     found: list[Ranked] = []
     for name in ask.partitions:
         part = site.partitions.get(name)
@@ -630,7 +639,7 @@ def ranks(
 
 
 def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
-    """Return jobs in the order in which they are considered."""
+    """Return jobs in the order in which Slurm considers them."""
     return sorted(
         ranked,
         key=lambda one: (
@@ -641,8 +650,8 @@ def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
 
 
 def _number(job_id: str) -> tuple[int, int]:
-    """Return the numbers of a job and of its task, (12, 3) for ``12_3``; 0 for each that is
-    missing or no number."""
+    """Return the numbers of a job and of its task as integers, (12, 3) for ``12_3``; 0 for each
+    that is missing or no number."""
     array, _, task = job_id.partition("~")[0].partition("_")
     number = int(array) if array.isdecimal() else 0
     return number, int(task) if task.isdecimal() else 0

@@ -1,7 +1,7 @@
 """Slurm's own scheduler as a policy: multifactor priority, main pass, backfill, limits.
 
-What it decides by is a `Site`, read off Slurm (`see`), or made of the cluster alone, where only
-nodes are known (then: order of arrival, backfill by time limits, no limits).
+It decides by a `Site`, which is read from Slurm (`see`), or made from a cluster of which only nodes
+are known. In the second case, it has order of arrival, backfill by time limits, and no limits.
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ MOST_RISES = 256  # jobs by which it is found out when priorities were computed
 
 
 class Slurm(Policy):
-    """Decides as a site's own Slurm does.
+    """The policy `slurm`: it decides as a site's own Slurm does.
 
     Attributes:
-        site: what it decides by.
-        reasons: why jobs wait, as of the last look at them.
-        soon: jobs that Slurm's next pass would start, as of a look between two of them.
+        site: the site's configuration, by which it decides.
+        reasons: why jobs wait, as last computed, by job id.
+        soon: ids of jobs that Slurm's next pass would start, if the queue was last read between two
+            passes.
     """
 
     name = "slurm"
@@ -108,20 +109,20 @@ class Slurm(Policy):
 
     @property
     def outlook(self) -> TwinOutlook:
-        """Return the twin's forecasts on waiting jobs."""
+        """The policy's forecasts about waiting jobs, such as planned starts."""
         return TwinOutlook(self)
 
     def see(
         self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None
     ) -> None:
-        """Set the site that this policy imitates, from Slurm's output. Called before any job is
+        """Set the site that this policy imitates, as read from Slurm. Called before any job is
         known.
 
         Args:
             names: names of the core's nodes, in order.
             asks: request of each job, by id.
-            now: time of the output, seconds since the epoch. Until the next computation, priorities
-                are those printed.
+            now: time of the reading, seconds since the epoch. Until the next computation,
+                priorities are those that Slurm shows.
         """
         self._look(site)
         preempts = not site.config.get("PreemptType", "none").endswith("none")
@@ -145,7 +146,7 @@ class Slurm(Policy):
             self._clock.see(now, site.backfilled)
 
     def expect(self, asks: Mapping[str, Ask]) -> None:
-        """Store the requests of jobs that will be submitted later."""
+        """Store the requests of jobs that will be submitted later, by job id."""
         self._asks.update(asks)
         late = _deadlines(asks.values())
         self._edges, self._keeps_deadlines = (
@@ -153,7 +154,7 @@ class Slurm(Policy):
         )  # fmt: skip
 
     def _take_priorities(self, now: float) -> None:
-        """Take Slurm's own priorities, and find out from them when it computed them."""
+        """Use the priorities that Slurm shows, and derive from them when Slurm computed them."""
         waiting = [ask for ask in self._asks.values() if not ask.shares and ask.priority > 1]
         rises: list[tuple[float, float]] = []
         for ask in waiting:
@@ -196,8 +197,7 @@ class Slurm(Policy):
 
     def ask(self, job: Job) -> Ask:
         """Return the request of a job in Slurm's terms. A job that is submitted again in a
-        simulated future keeps its former request.
-        """
+        simulated future keeps its former request."""
         found = self._asks.get(job.job_id)
         if found is None:
             before = self._asks.get(job.job_id.partition("~")[0])
@@ -252,21 +252,21 @@ class Slurm(Policy):
     # --- its explanations -----------------------------------------------------------------------
 
     def asked(self, job_id: str) -> Ask | None:
-        """Return what a job asks for, or None where the job is not known."""
+        """Return the stored request of a job, or None where the job is not known."""
         return self._asks.get(job_id)
 
     def line(self) -> list[Ranked]:
-        """Return the jobs considered in the last pass, of every virtual cluster, in order."""
+        """Return the jobs that the last pass considered, of every virtual cluster, in order."""
         return [one for line in self._lines.values() for one in line]
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state to be copied. A copy that is run forward orders its jobs again."""
+        """Return the state for a copy. The list of ordered jobs is left out, so that a copy orders
+        its jobs again."""
         return self.__dict__ | {"_lines": {}, "_ranked": {}}
 
     def suiting(self, ask: Ask, part: Partition, now: float, *, closed: bool = False) -> list[str]:
-        """Return the open nodes of a partition that an empty cluster would let a job have now; with
-        `closed`, the closed ones that could do their part of it.
-        """
+        """Return the open nodes of a partition that could run a job now if the cluster were empty.
+        With `closed`, return instead the closed nodes that could run their part of it."""
         nodes = self.site.nodes
         look = Passes(
             site=self.site,
@@ -280,7 +280,7 @@ class Slurm(Policy):
         return look.would_do(ask, names)
 
     def books(self) -> Books:
-        """Return what is free on every node, which jobs run, and where others are planned."""
+        """Return the free resources of every node, the running jobs, and the planned ones."""
         return Books(self._capacity, self._running, self._planned)
 
     # --- deciding -------------------------------------------------------------------------------
@@ -334,9 +334,8 @@ class Slurm(Policy):
             turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
 
     def _make_way(self, turn: Turn, ran: Running, blocker: str) -> None:
-        """Apply the preemption of a running job: cancel it, or let it wait again, as its QOS or
-        partition says.
-        """
+        """Preempt a running job for the job `blocker`: cancel it, or put it back to wait, as its
+        QOS or partition says."""
         job_id, ask = ran.ask.job_id, self._asks[ran.ask.job_id]
         run, preemption = turn.cluster.runs[job_id], Preemption(self.site)
         self._shares.ran(ran, turn.now)
@@ -351,8 +350,8 @@ class Slurm(Policy):
         self._clock.came(run.vc)
 
     def _look_now(self, now: float, *, tries: bool) -> Passes:
-        """Return Slurm's two passes over the present queue, not yet run. With `tries` they work on
-        copies, so that running them changes nothing here.
+        """Return an object for Slurm's two passes over the present queue, which have not run yet.
+        With `tries`, it works on copies, so that running the passes changes nothing in this policy.
         """
         capacity, usage, running = self._capacity, self._usage, self._running
         reasons = self._slurm_reasons
@@ -363,9 +362,8 @@ class Slurm(Policy):
         return Passes(*known, reasons=reasons, parts=self._parts)
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None:
-        """Return why a job waits, with the limit or reservation that causes it. Return None if
-        unknown.
-        """
+        """Return why a job waits, with the limit or reservation that causes it. Return None if it
+        is not known."""
         found, ask = self.reasons.get(job_id), self._asks.get(job_id)
         part = self.site.partitions.get(ask.partitions[0]) if ask and ask.partitions else None
         if found is None or ask is None or part is None:
@@ -394,15 +392,15 @@ class Slurm(Policy):
         return found
 
     def _calculate(self, now: float) -> None:
-        """Compute fair share and priorities again, where that is due."""
+        """Update fair shares, and have priorities computed again, if that is due."""
         at = self._clock.calculation(now)
         if at is not None:
             self._shares.count(self._running.values(), at)
             self._ranked = {}
 
     def _begin_to_age(self, asks: list[Ask], kept: Mapping[str, object], now: float) -> None:
-        """Let the age of jobs count from the time they may be looked at, where no limit says
-        otherwise."""
+        """Let the age of jobs count from now on, if they may be considered and no limit prevents
+        it. `asks` is updated; jobs in `kept` are left out."""
         if all(ask.accrue is not None or ask.job_id in kept for ask in asks):
             return
         places = {ask.job_id: n for n, ask in enumerate(asks) if ask.job_id not in kept}
@@ -412,8 +410,8 @@ class Slurm(Policy):
             self._asks[job_id] = asks[places[job_id]] = ask
 
     def _line(self, asks: Iterable[Ask], kept: Mapping[str, object], now: float) -> list[Ranked]:
-        """Return the jobs that may be looked at, in order, once for each of their partitions,
-        with the priorities of the last calculation. Jobs in `kept` are left out."""
+        """Return the jobs that may be considered, in order, once for each of their partitions, with
+        the priorities of the last computation. Jobs in `kept` are left out."""
         found: list[Ranked] = []
         for ask in asks:
             if ask.job_id in kept:
@@ -430,8 +428,7 @@ class Slurm(Policy):
 
     def _not_yet(self, ask: Ask, now: float) -> str:
         """Return the reason code with which Slurm does not consider a job yet: a dependency or a
-        begin time. Return "" if it does.
-        """
+        begin time. Return "" if Slurm considers it."""
         for job_id in ask.after:
             tasks = self._arrays.get(job_id, (job_id,))
             if any(task in self._asks and task not in self._over for task in tasks):
@@ -448,7 +445,8 @@ class Slurm(Policy):
         return min((at for at in times if at is not None and at > now), default=None)
 
     def cluster_changed(self, cluster: Cluster) -> None:
-        """Do nothing: nodes are the site's, and a core that is made from another has its own."""
+        """Do nothing: the nodes are those of the site, and a core that is built from another one
+        gets a new site."""
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
         return (("priority", queued.key),)
@@ -459,15 +457,15 @@ class Slurm(Policy):
 
 
 def _deadlines(asks: Iterable[Ask]) -> set[float]:
-    """Return the moments at which waiting jobs can no longer keep their deadlines."""
+    """Return the times from which on waiting jobs can no longer meet their deadlines."""
     return {ask.latest + 1 for ask in asks if ask.latest < inf and not ask.shares}
 
 
 def _in_time(
     turn: Turn, waiting: dict[str, QueuedJob], asks: Iterable[Ask], seen_at: float
 ) -> list[Ask]:
-    """Return the jobs that can still keep their deadlines. Cancel the others, and remove them
-    from `waiting`; what Slurm still had at `seen_at` counts as in time until then."""
+    """Return the jobs that can still meet their deadlines. Cancel the others, and remove them from
+    `waiting`. Jobs that Slurm still had at `seen_at` count as in time until then."""
     found = []
     for ask in asks:
         if max(seen_at, ask.latest) < floor(turn.now):
@@ -479,8 +477,9 @@ def _in_time(
 
 
 def _throttled(asks: Mapping[str, Ask], arrays: Mapping[str, list[str]]) -> dict[str, Ask]:
-    """Return the last tasks of arrays that wait because enough tasks run, by id, each with the
-    number that runs as its limit: `squeue` prints no limit for a single task."""
+    """Return the waiting tasks of arrays that Slurm keeps back because enough tasks of the array
+    run, by id. Each gets the number of running tasks as its limit, because `squeue` prints no limit
+    for a single task."""
     return {
         job_id: replace(ask, array_limit=sum(bool(asks[one].shares) for one in arrays[ask.array]))
         for job_id, ask in asks.items()
@@ -491,8 +490,9 @@ def _throttled(asks: Mapping[str, Ask], arrays: Mapping[str, list[str]]) -> dict
 def _as_core_has_them(
     has: Mapping[str, SiteNode], names: Sequence[str], shares: Iterable[Share], run: Run
 ) -> tuple[Share, ...]:
-    """Return shares with GPUs of the types that the core gave a run. Where Slurm does not
-    number the GPUs of a job, those of its shares are a guess, and others may have them."""
+    """Return the shares of nodes of a run, with GPUs of the types that the core gave it. Where
+    Slurm does not show the indices of a job's GPUs, those in its shares are a guess that may name
+    other jobs' GPUs."""
     masks = {names[n]: gpus for n, gpus in zip(run.nodes, run.gpus, strict=True)}
     found = []
     for share in shares:
@@ -505,9 +505,8 @@ def _as_core_has_them(
 def _held(
     has: Mapping[str, SiteNode], names: Sequence[str], ask: Ask, run: Run
 ) -> tuple[Share, ...]:
-    """Return the shares of nodes of a run of which only the GPUs are known. CPUs are spread
-    evenly.
-    """
+    """Return the shares of nodes of a run of which only the GPUs are known. CPUs are spread evenly
+    over its nodes."""
     cpus = -(-ask.cpus // max(1, len(run.nodes)))
     found = []
     for number, mask in zip(run.nodes, run.gpus, strict=True):
@@ -518,7 +517,7 @@ def _held(
 
 
 def _put_in_order(turn: Turn, waiting: Mapping[str, QueuedJob], line: list[Ranked]) -> None:
-    """Put the queue in its present order, since age and fair share move on."""
+    """Sort the queue by the present order of `line`, because age and fair share have changed."""
     keys: dict[str, float] = {}
     for ranked in reversed(line):
         keys[ranked.ask.job_id] = _key(ranked)
@@ -536,9 +535,8 @@ def _placement(
     shares: Iterable[Share],
     gpus: int,
 ) -> Placement:
-    """Return the shares of nodes as a placement, with at most `gpus` GPUs. A job that has whole
-    nodes is given only as many GPUs as it asked for.
-    """
+    """Return shares of nodes as a placement with at most `gpus` GPUs. A job that has whole nodes
+    gets only as many GPUs as it asked for."""
     numbers = {name: number for number, name in enumerate(names)}
     found: Placement = []
     for share in shares:
@@ -559,15 +557,17 @@ def since_calculated(
     likely_s: float = 0.0,
     past_s: float = 0.0,
 ) -> float:
-    """Return the seconds since priorities were computed.
+    """Return how many seconds ago priorities were computed.
 
-    A job's age was counted then, in whole seconds, and that of a job which came since when it came.
+    At that time, each job's age was counted in whole seconds. For a job that came later, the age
+    was counted when it came.
 
     Args:
-        rises: by how much its priority, a whole number, would be higher by now, and its age.
-        per_s: what a second of age adds.
-        likely_s: the answer where jobs do not tell: all came since, or ages count for nothing.
-        past_s: by how much now is past a whole second.
+        rises: pairs for each job: by how much its priority, a whole number, would be higher by now,
+            and its age in seconds.
+        per_s: points that a second of age adds.
+        likely_s: the answer where jobs do not show it, because all came later or ages do not count.
+        past_s: fraction of a second by which the present time is past a whole second.
     """
     if not per_s:
         return likely_s
@@ -583,8 +583,8 @@ def since_calculated(
 
 
 def _reason(pending: PendingReason, gpus: int, free: int) -> Reason:
-    """Return the core's reason for a job that waits. It lacks GPUs only where fewer are `free`
-    than it asks for."""
+    """Return the core's reason code for a waiting job. GPUs are the reason only where fewer are
+    `free` than the job asks for."""
     if pending.reason == RESOURCES:
         return Reason.RESOURCES_BUSY if gpus <= free else Reason.GPUS_BUSY
     behind = pending.reason == PRIORITY
@@ -592,7 +592,7 @@ def _reason(pending: PendingReason, gpus: int, free: int) -> Reason:
 
 
 def _key(ranked: Ranked) -> float:
-    """Return the key of a job, where smaller goes first: by tier of its partition, then by
+    """Return the sort key of a job, smallest first: by the tier of its partition, then by
     priority."""
     return -float(ranked.partition.tier * 2**33 + ranked.priority)
 
@@ -609,7 +609,7 @@ def _again(before: Ask, job: Job) -> Ask:
 
 
 def _kinds(has: Iterable[tuple[str, int]], mask: int) -> tuple[tuple[str, int], ...]:
-    """Return which types the GPUs of a mask are of."""
+    """Return the number of GPUs in a bit mask by type, given the types of a node's GPUs (`has`)."""
     found, first = [], 0
     for kind, count in has:
         taken = (mask >> first & (1 << count) - 1).bit_count()
@@ -620,9 +620,8 @@ def _kinds(has: Iterable[tuple[str, int]], mask: int) -> tuple[tuple[str, int], 
 
 
 def gpu_mask(has: Iterable[tuple[str, int]], free: int, wanted: Mapping[str, int]) -> int:
-    """Return free GPUs of these types as a bit mask; where the core's books differ, other GPUs of
-    the node.
-    """
+    """Return free GPUs of the wanted types as a bit mask. Where too few of a type are free in the
+    core, other free GPUs of the node take their place."""
     mask, first, short = 0, 0, 0
     for kind, count in has:
         own = free >> first & (1 << count) - 1

@@ -1,8 +1,9 @@
-"""Which jobs make way for a job (preemption).
+"""Which running jobs make way for a job (preemption).
 
-After preempt/partition_prio, preempt/qos and select/cons_tres of Slurm 22.05: runs that may be
-preempted are taken away one by one, those of the lowest tier on the fewest nodes first, until the
-job fits; then again, the one that made it fit first, so that few make way.
+After preempt/partition_prio, preempt/qos and select/cons_tres of Slurm 22.05. Runs that may be
+preempted are removed one by one, those of the lowest tier on the fewest nodes first, until the job
+fits. Then this is done once more, beginning with the run whose removal made the job fit, so that
+few runs make way.
 """
 
 from __future__ import annotations
@@ -29,9 +30,8 @@ class Preemption:
         self._youngest, self._strict = "youngest_order" in order, "strict_order" in order
 
     def mode(self, qos: str, partition: str) -> str:
-        """Return how jobs of a QOS in a partition make way, such as ``REQUEUE``; "" where they do
-        not.
-        """
+        """Return how jobs of a QOS in a partition make way, such as ``REQUEUE``; "" where they are
+        not preempted."""
         site, of = self.site, self.site.partitions.get(partition)
         if self._by_tier and of is not None:
             above = (one for one in site.partitions.values() if one.tier > of.tier)
@@ -43,14 +43,15 @@ class Preemption:
         return ""
 
     def exempt_s(self, name: str) -> float:
-        """Return for how many seconds a job of a QOS runs before it can be preempted."""
+        """Return for how many seconds a job of the QOS `name` runs before it may be preempted."""
         qos = self.site.qos.get(name)
         if qos is not None and qos.exempt_s is not None:
             return qos.exempt_s
         return duration_s(self.site.config.get("PreemptExemptTime", "")) or 0.0
 
     def makes_way(self, ran: Ask, ask: Ask, part: Partition) -> str:
-        """Return how a running job would make way for one in a partition; "" where it would not."""
+        """Return how a running job would make way for a job in a partition, such as ``REQUEUE``; ""
+        where it would not."""
         here = self.site.partitions.get(next(iter(ran.partitions), ""))
         if not any(share.node in part.nodes for share in ran.shares):
             return ""
@@ -64,7 +65,7 @@ class Preemption:
     def candidates(
         self, ask: Ask, part: Partition, running: Iterable[Running], now: float
     ) -> list[Running]:
-        """Return the runs that can make way for a job, the first to be preempted first."""
+        """Return the runs that may be preempted for a job, in the order in which they would be."""
         if not (self._by_tier or self.by_qos):
             return []
         found = [
@@ -115,7 +116,8 @@ class Preemption:
         return None
 
     def requeued_at(self, now: float) -> float:
-        """Return when a preempted job may begin again: once the credential of its run is void."""
+        """Return the time when a preempted job may begin again: once the credential of its former
+        run has expired."""
         given = re.search(r"cred_expire=(\d+)", self.site.config.get("AuthInfo", ""))
         return now + (int(given[1]) if given else _CREDENTIAL_S) + 1
 

@@ -1,6 +1,6 @@
-"""priority/multifactor: the terms of a job's priority, as `sprio` shows them.
+"""Slurm's priority/multifactor: the terms of a job's priority, as `sprio` shows them.
 
-After src/plugins/priority/multifactor of Slurm 22.05 and its manual page
+After src/plugins/priority/multifactor of Slurm 22.05 and its manual pages
 (https://slurm.schedmd.com/priority_multifactor.html, https://slurm.schedmd.com/fair_tree.html).
 """
 
@@ -16,7 +16,7 @@ from scheduler.slurm.twin.site import Ask, Assoc, AssocKey, Partition, Site
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Weighted terms. Their sum, cut to a whole number, is the priority."""
+    """The weighted terms of a job's priority. Their sum, cut to a whole number, is the priority."""
 
     site: float = 0.0
     age: float = 0.0
@@ -39,7 +39,7 @@ class Terms:
 
 
 class Multifactor:
-    """Priorities of the jobs of a site."""
+    """Computes priorities of the jobs of a site."""
 
     in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
 
@@ -64,10 +64,10 @@ class Multifactor:
         now: float,
         fairshare: Mapping[AssocKey, float] | None = None,
     ) -> Terms:
-        """Return the terms of a job in one of its partitions, as they are computed at `now`.
+        """Return the terms of a job's priority in one of its partitions, as computed at `now`.
 
         Args:
-            fairshare: by association, where not as the site has it.
+            fairshare: fair shares by association; None: those of the site.
         """
         site, weight = self._site, self._weight
         if not site.weighs:
@@ -97,12 +97,12 @@ class Multifactor:
         return min(made, key=lambda one: abs(one.total - ask.priority))  # as Slurm has it
 
     def points(self, fairshare: float) -> float:
-        """Return the points that a fair share, 0 to 1, gives."""
+        """Return the points of priority for a fair share from 0 to 1."""
         return self._weight["FairShare"] * fairshare
 
     @property
     def per_s(self) -> float:
-        """The points that a job's age adds in a second."""
+        """The points of priority that a job's age adds in one second."""
         return self._weight["Age"] / self.max_age_s
 
     def _age(self, ask: Ask, now: float) -> float:
@@ -125,10 +125,11 @@ _WEIGHTS = ("Age", "Assoc", "FairShare", "JobSize", "Partition", "QOS")
 def fair_tree(
     assocs: Mapping[AssocKey, Assoc], usage: Mapping[AssocKey, float] | None = None
 ) -> dict[AssocKey, float]:
-    """Return the fair share of every user's association, from 0 to 1, by Fair Tree.
+    """Return the fair share of every user's association, from 0 to 1, by Slurm's Fair Tree
+    algorithm.
 
     Args:
-        usage: usage of each, where not as its association has it.
+        usage: usage of each association; None: the usage stored in it.
     """
     used = {key: one.usage for key, one in assocs.items()} if usage is None else usage
     children: dict[str, list[Assoc]] = {}
@@ -166,8 +167,8 @@ def fair_tree(
 
 
 def _as_computed(site: Site) -> dict[AssocKey, float]:
-    """Return the fair share of each user's association: as Slurm computed it last or, where it
-    shows none, as it would now."""
+    """Return the fair share of each user's association: the one that Slurm computed last or, where
+    it shows none, the one it would compute now."""
     own = fair_tree(site.assocs) if site.assocs else {}
     shares = {key: one.fairshare for key, one in site.assocs.items() if key in own}
     return {key: own[key] if share is None else share for key, share in shares.items()}
@@ -200,11 +201,11 @@ class Runs(Protocol):
 
 
 class FairShare:
-    """Fair share of associations as usage grows and decays. It begins as the site has it.
+    """The fair share of associations, as usage grows and decays. It begins with the site's values.
 
     Attributes:
-        fairshare: by association, as of the last `count`.
-        counted: until when usage is; None: as of the first `count`.
+        fairshare: maps each association to its fair share at the last `count`.
+        counted: time up to which usage is counted; None before the first `count`.
     """
 
     def __init__(self, site: Site) -> None:
@@ -215,9 +216,8 @@ class FairShare:
         self.fairshare = _as_computed(site)
 
     def count(self, runs: Iterable[Runs], now: float) -> None:
-        """Charge the running jobs until now, and rank again. At the first call the site has charged
-        them already.
-        """
+        """Charge running jobs for their usage until `now`, and compute fair shares again. The first
+        call only records the time, because the site has charged the jobs until then."""
         if self.counted is not None and self._usage:
             kept = 0.5 ** (max(0.0, now - self.counted) / self._half_life)
             self._usage = {key: used * kept for key, used in self._usage.items()}
@@ -227,7 +227,7 @@ class FairShare:
         self.counted = now
 
     def ran(self, run: Runs, now: float) -> None:
-        """Charge a job that ends."""
+        """Charge a job that ends for its usage."""
         if self.counted is not None and self._usage:
             self._charge(run, now)
 
@@ -247,7 +247,7 @@ class FairShare:
 
 
 def accounts_of(site: Site, account: str) -> Iterator[str]:
-    """Yield an account and those above it, up to root."""
+    """Yield the account `account` and the accounts above it, up to root."""
     seen = set()
     while account and account not in seen:
         yield account
@@ -270,9 +270,8 @@ def _tres_weights(text: str) -> dict[str, float]:
 
 
 def duration_s(text: str) -> float | None:
-    """Return ``7-00:00:00``, ``01:00:00``, ``30`` (minutes) or ``5 sec`` in seconds; None for
-    UNLIMITED.
-    """
+    """Return a duration such as ``7-00:00:00``, ``01:00:00``, ``30`` (minutes) or ``5 sec`` in
+    seconds. Return None for UNLIMITED."""
     text = text.strip()
     if text.endswith(" sec"):
         return float(text[:-4])

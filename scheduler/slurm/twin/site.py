@@ -1,7 +1,8 @@
-"""A Slurm cluster as values: what slurmctld decides by, and what a job asks of it.
+"""A Slurm cluster as values: what slurmctld decides by, and what jobs ask for.
 
-Words are Slurm's. Times are seconds (moments: since the epoch), memory MiB. TRES are named as
-Slurm names them: ``cpu``, ``mem``, ``node``, ``billing``, ``gres/gpu``, ``gres/gpu:a100``.
+Names are Slurm's. Durations are in seconds, times in seconds since the epoch, memory in MiB.
+Resources (TRES) have Slurm's names: ``cpu``, ``mem``, ``node``, ``billing``, ``gres/gpu``,
+``gres/gpu:a100``.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ UNPLACED_S = 365 * 86_400.0  # Slurm's own for a job without a limit: a year
 
 @dataclass(frozen=True, slots=True)
 class SiteNode:
-    """A node. `gpus` are numbers by type, in the order of their indices; `gres` are numbers of its
-    other resources, by name.
-    """
+    """A node of a Slurm cluster. `gpus` are numbers of GPUs by type, in the order of their indices.
+    `gres` are numbers of its other generic resources, by name."""
 
     name: str
     cpus: int
@@ -40,20 +40,21 @@ class SiteNode:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition. None: no limit.
+    """A partition of a Slurm cluster. Limits that are None do not exist.
 
     Attributes:
-        tres: what it has in all, as Slurm counts it.
-        qos: whose limits hold for its jobs, too.
-        accounts, all_qos: that may use it; None: any. `no_accounts`, `no_qos`: that may not.
-        groups: whose users may submit to it; None: any. Jobs in its queue are not tested again.
-        root_only: only root may submit to it, likewise.
-        hidden: Slurm shows it to nobody who does not ask for all.
-        in_reservations: its jobs must name a reservation.
-        preempted: how its jobs make way for others, ``REQUEUE``; "": they do not.
-        defaults: memory and CPUs that jobs have or may have, by slurm.conf's names (MiB).
-        min_nodes: a job with fewer waits for ever (`MinNodes`).
-        cpus_per_node: that its jobs together may have of a node (`MaxCPUsPerNode`).
+        tres: the resources of all its nodes, as Slurm counts them.
+        qos: the QOS whose limits also hold for its jobs.
+        accounts, all_qos: accounts and QOS that may use it; None: all.
+        no_accounts, no_qos: accounts and QOS that may not use it.
+        groups: groups whose users may submit to it; None: all. This is tested at submission only.
+        root_only: whether only root may submit to it, also tested at submission only.
+        hidden: whether Slurm shows it only to users who ask for all partitions.
+        in_reservations: whether its jobs must name a reservation.
+        preempted: how its jobs make way for others, such as ``REQUEUE``; "": they do not.
+        defaults: memory (MiB) and CPUs that jobs get by default or may have, by slurm.conf's names.
+        min_nodes: a job with fewer nodes waits for ever (`MinNodes`).
+        cpus_per_node: CPUs of a node that its jobs together may have (`MaxCPUsPerNode`).
     """
 
     name: str
@@ -84,7 +85,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Nodes set apart from `start` to `end`, for these users and accounts."""
+    """Nodes that are reserved from `start` to `end` for certain users and accounts."""
 
     name: str
     nodes: frozenset[str]
@@ -97,7 +98,8 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of an association or a QOS, by sacctmgr's names. None or absent: none."""
+    """Limits of an association or a QOS, by sacctmgr's names. None, or a missing entry, means no
+    limit."""
 
     grp_tres: Tres = field(default_factory=dict)
     grp_jobs: int | None = None
@@ -130,14 +132,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A QOS.
+    """A QOS (quality of service) of Slurm.
 
     Attributes:
-        not_modelled: what it sets that the twin does not know.
-        factor: by which its jobs' usage counts. preempts: QOS whose jobs make way for its own.
-        first: its limits go before those of a partition's QOS (OverPartQOS).
-        exempt_s: for how long its jobs run before they make way; None: as the site has it.
-        preempted: how they make way, ``REQUEUE``; "": as the site has it.
+        not_modelled: its settings that the policy `slurm` does not know.
+        factor: factor with which its jobs' usage counts.
+        preempts: QOS whose jobs make way for jobs of this QOS.
+        first: whether its limits go before those of a partition's QOS (OverPartQOS).
+        exempt_s: seconds that its jobs run before they may be preempted; None: as the site sets it.
+        preempted: how its jobs make way, such as ``REQUEUE``; "": as the site sets it.
     """
 
     name: str
@@ -157,12 +160,16 @@ AssocKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Assoc:
-    """An association. `parent` is the account above, "" for none. `usage` is decayed, as sshare
-    shows it.
+    """An association of Slurm: a user in an account, or an account.
 
-    `shares` None: those of its parent (`Fairshare=parent`). `fairshare`: a user's, as Slurm
-    computed it last; None: it is not known. `qos`: that its jobs may have. `default_qos`: of jobs
-    that name none, inherited as sacctmgr prints it.
+    Attributes:
+        parent: the account above; "" for none.
+        usage: decayed usage, as sshare shows it.
+        shares: its shares; None: those of its parent (`Fairshare=parent`).
+        fairshare: for a user: the fair share as Slurm computed it last; None: not known.
+        qos: the QOS that its jobs may have.
+        default_qos: QOS of jobs that name none, inherited from accounts above as sacctmgr prints
+            it.
     """
 
     account: str
@@ -180,14 +187,14 @@ class Assoc:
 
 @dataclass(frozen=True)
 class Site:
-    """Everything that slurmctld decides by.
+    """All by which slurmctld decides: nodes, partitions, configuration, limits and accounts.
 
     Attributes:
-        licences: how many there are, by name.
-        config: values of `scontrol show config`.
-        backfilled: the second in which backfill ran last; None: it is not known.
-        faults: what of it could not be read, a line each.
-        accounts: default accounts of users that name none.
+        licences: maps each licence to its number.
+        config: values of `scontrol show config`, by name.
+        backfilled: when backfill ran last, in whole seconds since the epoch; None: not known.
+        faults: what could not be read, as lines.
+        accounts: maps each user to the account of jobs that name none.
     """
 
     in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
@@ -205,12 +212,12 @@ class Site:
 
     @cached_property
     def parameters(self) -> Mapping[str, str]:
-        """`SchedulerParameters`, by name."""
+        """The words of `SchedulerParameters` with their values, by name."""
         parts = self.config.get("SchedulerParameters", "").split(",")
         return dict(part.partition("=")[::2] for part in parts if part and part != "(null)")
 
     def parameter(self, name: str, default: float) -> float:
-        """Return a number of `SchedulerParameters`."""
+        """Return the number that `SchedulerParameters` gives for a word, or `default`."""
         try:
             return float(self.parameters.get(name, default))
         except ValueError:
@@ -218,9 +225,8 @@ class Site:
 
     @cached_property
     def booted(self) -> float | None:
-        """When slurmctld started, from when on it computes priorities; None where that is not
-        shown.
-        """
+        """When slurmctld started; priorities are computed at intervals from then on. None where
+        Slurm does not show it."""
         text = self.config.get("BOOT_TIME", "")
         return float(text) if text.isdecimal() else None
 
@@ -231,27 +237,25 @@ class Site:
 
     @cached_property
     def limits_ages(self) -> bool:
-        """Whether a limit on ages holds: then the age of some waiting jobs does not count, because
-        that of others does.
-        """
+        """Whether the site limits the number of waiting jobs whose age counts, so that the age of
+        some does not count because that of others does."""
         known = [one.limits for one in self.qos.values()]
         known += [one.limits for one in self.assocs.values()]
         return bool({"limits", "safe"} & self.enforced) and any(one.of_ages for one in known)
 
     def key(self, account: str, user: str, partition: str) -> AssocKey:
-        """Return the association of a job in a partition. One of that partition alone goes
-        first.
-        """
+        """Return the key of the association that applies to a job in a partition. An association
+        for this partition only goes first."""
         own = account, f"{user}|{partition}"
         return own if own in self.assocs else (account, user)
 
     def default_account(self, user: str) -> str:
-        """Return the account of a job that names none; "" where it is not known."""
+        """Return the account of a user's jobs that name none; "" where it is not known."""
         first = next((a for a, of in self.assocs if of.partition("|")[0] == user), "")
         return self.accounts.get(user) or first
 
     def default_qos(self, account: str, user: str, partition: str = "") -> str:
-        """Return the QOS of a job that names none, as slurmctld chooses it; "" for none."""
+        """Return the QOS of a job that names none, chosen as slurmctld does; "" for none."""
         mine = self.assocs.get(self.key(account, user, partition))
         if mine is not None and mine.default_qos:
             return mine.default_qos
@@ -265,7 +269,8 @@ class Site:
 
     @cached_property
     def weighs(self) -> bool:
-        """Whether priorities are computed (priority/multifactor), not given in order of arrival."""
+        """Whether the site computes priorities (priority/multifactor), instead of taking jobs in
+        order of arrival."""
         return self.config.get("PriorityType", "").endswith("multifactor")
 
     @cached_property
@@ -274,7 +279,7 @@ class Site:
 
     @cached_property
     def types(self) -> frozenset[str]:
-        """Types of GPU that nodes state; "" among them where some state none."""
+        """The types of GPU that nodes state; "" is among them where some state none."""
         return frozenset(kind for node in self.nodes.values() for kind, _ in node.gpus)
 
     @cached_property
@@ -284,10 +289,9 @@ class Site:
 
     @classmethod
     def of_cluster(cls, spec: ClusterSpec) -> Site:
-        """Return the site of a cluster of which only nodes are known. Each virtual cluster is a
-        partition without limits, priority is order of arrival, there is backfill, and CPUs and
-        memory are plenty.
-        """
+        """Return the site for a cluster of which only nodes are known. Each virtual cluster becomes
+        a partition without limits, priority is order of arrival, there is backfill, and CPUs and
+        memory are plentiful."""
         nodes: dict[str, SiteNode] = {}
         members: dict[str, set[str]] = {vc: set() for vc in spec.vcs}
         for number, has in enumerate(spec.nodes()):
@@ -300,7 +304,8 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a job has, or would have, of a node; `gpus` by type, `gres` by name."""
+    """What a job has, or would have, of one node; `gpus` are numbers by type, `gres` numbers by
+    name."""
 
     node: str
     cpus: int
@@ -311,27 +316,30 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a job asks for.
+    """What a job asks for, in Slurm's terms.
 
     Attributes:
-        nodes, max_nodes: at least, and at most (0: any number).
-        cpus: in all. `min_cpus`: on every node.
-        memory_mib: per node, or per CPU (`per_cpu`), or per GPU (`per_gpu`).
-        gpus: GPUs of each type ("" any), per job, or per node (`gpus_per_node`).
-        features: constraint, as written (``a&b``, ``[a|b]``, ``[a*2&b*1]``).
-        accrue: since when its age counts; None: it does not.
-        sizes: nodes and CPUs that its size may count by: those it names, and those Slurm may have
-            found for it by the time it computed its priority. (): `nodes` and `cpus`.
-        priority: Slurm's own at the last look; 0 = held.
-        tres: what it is counted as.
-        shares: what it has while it runs.
-        array, array_limit: its array, and how many tasks of that may run at once (0: any number).
-        reason: Slurm's own.
-        after: jobs that must have ended first; an array's id stands for its tasks.
-        begin: not before; None: at once.
-        deadline: by when it must have ended; None: no matter when.
-        gres: on each node beside GPUs, by name.
-        odd: what else it asks for that the twin does not know.
+        nodes, max_nodes: smallest and largest number of nodes (0: any number).
+        cpus: CPUs in all.
+        min_cpus: CPUs on every node.
+        memory_mib: memory on each node, for each CPU (`per_cpu`), or with each GPU (`per_gpu`).
+        gpus: numbers of GPUs by type ("": any type), in all or (`gpus_per_node`) on each node.
+        features: the constraint on nodes' features, as written (``a&b``, ``[a|b]``, ``[a*2&b*1]``).
+        accrue: time since when its age counts for its priority; None: it does not count.
+        sizes: pairs of nodes and CPUs by which its size may be counted: those it names, and those
+            that Slurm may have found for it when it computed the priority. (): only `nodes` and
+            `cpus`.
+        priority: Slurm's own priority at the last poll; 0: held.
+        tres: the resources (TRES) for which it is counted.
+        shares: while it runs, what it has of each node.
+        array: the array of which it is a task.
+        array_limit: number of tasks of that array that may run at once (0: any number).
+        reason: Slurm's own reason code.
+        after: ids of jobs that must have ended first; an array's id stands for all its tasks.
+        begin: earliest start; None: at once.
+        deadline: time by which it must have ended; None: none.
+        gres: generic resources other than GPUs on each node, by name.
+        odd: names of its options that the policy `slurm` does not know.
     """
 
     in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
@@ -376,19 +384,20 @@ class Ask:
 
     @property
     def partition(self) -> str:
-        """The partitions, as squeue shows them."""
+        """The partitions that it names, as squeue shows them."""
         return ",".join(self.partitions)
 
     @property
     def gpus_in_all(self) -> int:
-        """GPUs over all its nodes."""
+        """Number of GPUs that the job asks for over all its nodes."""
         found = 0
         for _, each in self.gpus:
             found += each
         return found * self.nodes if self.gpus_per_node else found
 
     def limit_s(self, partition: Partition | None) -> float:
-        """Return how many seconds the job may run in a partition."""
+        """Return for how many seconds the job may run in a partition, by its own time limit or the
+        partition's."""
         if self.time_limit_s is not None:
             return self.time_limit_s
         if partition is None:
@@ -397,16 +406,15 @@ class Ask:
 
     @property
     def latest(self) -> float:
-        """The last moment to start, since Slurm cancels a job whose limit reaches beyond its
-        deadline.
-        """
+        """The latest time at which the job may start, since Slurm cancels a job whose time limit
+        reaches beyond its deadline."""
         if self.deadline is None or self.time_limit_s is None:
             return inf
         return self.deadline - self.time_limit_s
 
     @classmethod
     def of_job(cls, job: Job, site: Site) -> Ask:
-        """Return what a job of a trace asks for."""
+        """Return the request of a job of a trace in Slurm's terms."""
         partitions = (job.vc,) if job.vc in site.partitions else tuple(site.partitions)[:1]
         kind = (job.gpu_type or "") if site.types != {""} else ""  # what is not stated suits any
         gpus = ((kind, job.gpus),) if job.gpus else ()
@@ -427,10 +435,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running job, from `start` until its limit at the latest.
+    """A running job, which ends at `until` (its time limit) at the latest.
 
-    `listed`: since when Slurm has a record of it: of a task of an array, since the one before it
-    began.
+    `listed` is the time since which Slurm has a record of it. For a task of an array, that is the
+    start of the task before it.
     """
 
     ask: Ask

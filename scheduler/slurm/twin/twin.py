@@ -1,4 +1,4 @@
-"""What is asked of a policy that decides as a site's own Slurm does (`Capabilities.twin`)."""
+"""The interface of a policy that decides as a site's own Slurm does (`Capabilities.twin`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ MOST_COMPONENTS = 128  # of a heterogeneous job, in Slurm (MAX_HET_JOB_COMPS)
 
 
 class SlurmTwin(Protocol):
-    """Why jobs wait, as of its last look at them; see `Slurm` for each."""
+    """The interface of the policy `slurm`: its site, its order of jobs, and why jobs wait as last
+    computed. See `Slurm` for each member."""
 
     site: Site
     weights: Multifactor
@@ -55,15 +56,14 @@ class SlurmTwin(Protocol):
 
 
 def twin_in(policy: Policy) -> SlurmTwin | None:
-    """Return the policy typed as one that imitates Slurm. Return None for any other policy
-    (`Capabilities.twin`).
-    """
+    """Return the policy as a `SlurmTwin`, if it is one that imitates Slurm (`Capabilities.twin`).
+    Return None for any other policy."""
     return cast(SlurmTwin, policy) if policy.capabilities.twin else None
 
 
 @dataclass(frozen=True, slots=True)
 class TwinOutlook:
-    """What a twin says of jobs that wait, for forecasts."""
+    """The policy `slurm`'s statements about waiting jobs, for forecasts."""
 
     twin: SlurmTwin
 
@@ -74,17 +74,20 @@ class TwinOutlook:
         return next((why for why, is_so in _NEVER.items() if is_so(self.twin, job_id)), None)
 
     def latest(self, job_id: str) -> float:
-        """Return the last moment at which a job may start before its deadline."""
+        """Return the latest time at which a job may start to meet its deadline, seconds since the
+        epoch; inf without one."""
         ask = self.twin.asked(job_id)
         return inf if ask is None else ask.latest
 
     def planned(self, job_id: str) -> float | None:
-        """Return when backfill plans to start a job; None: it does not."""
+        """Return when backfill plans to start a job, seconds since the epoch, or None if it plans
+        no start."""
         reason = self.twin.reasons.get(job_id)
         return None if reason is None else reason.planned_at
 
     def kept_until(self, job_id: str, now: float) -> float:
-        """Return when the first reservation ends that keeps a job from its nodes; else `now`."""
+        """Return when the first of the reservations ends that keep a job from its nodes; `now` if
+        there is none."""
         found, ask = self.twin.reasons.get(job_id), self.twin.asked(job_id)
         if found is None or found.reason != NOT_AVAILABLE or ask is None:
             return now
@@ -102,17 +105,15 @@ def refused(twin: SlurmTwin, job_id: str) -> bool:
 
 
 def limited(twin: SlurmTwin, job_id: str) -> bool:
-    """Return whether the job exceeds a limit on its own in each of its partitions, and Slurm gives
-    that limit as the reason.
-    """
+    """Return whether the job's own request exceeds a limit in each of its partitions, and Slurm
+    gives that limit as the reason."""
     nobody = Usage()
     return _never(twin, job_id, lambda ask, part: _hit(ask, part, twin.site, nobody))
 
 
 def misplaced(twin: SlurmTwin, job_id: str) -> bool:
     """Return whether a job names a reservation whose nodes could not run it even if they were
-    empty.
-    """
+    empty."""
     return _never(twin, job_id, lambda ask, part: _outside(ask, part, twin.site))
 
 
@@ -127,9 +128,8 @@ def _outside(ask: Ask, part: Partition, site: Site) -> bool:
 
 
 def shut_out(twin: SlurmTwin, job_id: str) -> bool:
-    """Return whether the open nodes could not run a job if they were empty, but together with
-    closed ones could.
-    """
+    """Return whether the open nodes alone could not run a job even if they were empty, but together
+    with the closed nodes could."""
     return _never(twin, job_id, lambda ask, part: _needs_closed(ask, part, twin.site))
 
 
@@ -148,9 +148,8 @@ def _hit(ask: Ask, part: Partition, site: Site, usage: Usage) -> bool:
 
 
 def _never(twin: SlurmTwin, job_id: str, keeps: Callable[[Ask, Partition], bool]) -> bool:
-    """Return whether something keeps a job in each of its partitions, or, since they start
-    together, a component of the same heterogeneous job.
-    """
+    """Return whether `keeps` is true for a job in each of its partitions. For a heterogeneous job,
+    return whether that holds for one of its components, since they start together."""
     known = twin.site.partitions
     for ask in _together(twin, job_id):
         parts = [known[name] for name in ask.partitions if name in known]

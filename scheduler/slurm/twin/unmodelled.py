@@ -1,6 +1,5 @@
-"""Finds what a site sets or a job asks for that the policy `slurm` does not know. It is listed with
-the jobs that it affects, and those have no forecast.
-"""
+"""Finds the settings of a site, and the options of jobs, that the policy `slurm` does not know.
+They are listed with the jobs that they affect, and those jobs get no forecast."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _MODES = ("", REQUEUE, CANCEL)  # of preemption, that are known
 
 
 class Charged(Protocol):
-    """The fields of a job that tell what is not modelled for it."""
+    """The fields of a job that decide which features that it uses are not modelled."""
 
     @property
     def qos(self) -> str: ...
@@ -38,7 +37,8 @@ class Charged(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What is not modelled is the same for all jobs of one kind."""
+    """The fields of a job by which jobs are grouped: for all jobs of one kind, the same features
+    are not modelled."""
 
     qos: str
     account: str
@@ -55,7 +55,8 @@ class _Kind:
         )
 
     def touching(self, site: Site) -> Iterator[str]:
-        """Yield what of the kind's QOS, accounts and options is not modelled, a line each."""
+        """Yield the settings of the kind's QOS and accounts, and its options, that are not
+        modelled, as lines."""
         qos, above = site.qos.get(self.qos), [(a, "") for a in accounts_of(site, self.account)]
         yield from (f"QOS {self.qos}: {one}" for one in (qos.not_modelled if qos else ()))
         for key in (site.key(self.account, self.user, self.partitions[0]), *above):
@@ -73,8 +74,8 @@ def unmodelled_words(what: str, jobs: int) -> str:
 
 def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
     """Return which of the site's settings, and of these jobs' partitions, QOS, associations and
-    options, are not modelled, and how many jobs each affects.
-    """
+    options, the policy `slurm` does not model. Maps each, as text, to the number of jobs that it
+    affects."""
     found: Counter[str] = Counter()
     jobs = list(jobs)
     unknown = (Known.NAMED, Known.WITHHELD)
@@ -95,10 +96,10 @@ def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
 def unforeseen(
     site: Site, waiting: Iterable[Ask], running: Iterable[Ask], others: Iterable[Ask] = ()
 ) -> dict[str, str]:
-    """Return the waiting jobs for which no start is forecast, and why.
+    """Return the waiting jobs for which no start is forecast. Maps each job id to the reason.
 
     Args:
-        others: other jobs that wait.
+        others: all waiting jobs, whose limits may stop a job behind them.
     """
     found: dict[str, str] = {}
     others = list(others) if STOPS in site.parameters else []
@@ -133,9 +134,8 @@ STOPS = "assoc_limit_stop"  # who waits for a limit holds all behind it in its p
 
 
 def stopped_by(ask: Ask, waiting: Iterable[Ask]) -> Ask | None:
-    """Return the first job that waits for a limit in a partition of this one and is not behind it,
-    or None.
-    """
+    """Return the first job that waits for a limit in one of this job's partitions and is not behind
+    it, or None."""
     return next(
         (
             one
