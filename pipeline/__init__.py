@@ -1,1 +1,1 @@
-"""Stages that turn files into files, and the command line."""
+"""The command line, and the stages of the pipeline, each of which turns files into files."""

@@ -1,6 +1,6 @@
-"""Answers about a site's own Slurm, as tools of the Model Context Protocol. An agent can ask what a
-person asks: read-only, every number in a field, each field with its source.
-"""
+"""Answers about a site's Slurm as tools of the Model Context Protocol. An agent can ask the same
+questions as a person. The tools only read; every number is in a field, and each field has its
+source."""
 
 from __future__ import annotations
 
@@ -95,9 +95,8 @@ SOURCES: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A waiting job of the user who asks, and its place, from 1, among the jobs that wait in
-    its partition.
-    """
+    """A waiting job of the asking user, with its place in line: `position`, from 1, among the
+    `waiting` jobs of its partition."""
 
     job_id: str
     name: str
@@ -111,7 +110,8 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A job that has not ended. `start_p50` and `start_p90` are those of a waiting job."""
+    """A job that has not ended. `start_p50` and `start_p90` are forecasts of the start of a waiting
+    job, seconds since the epoch."""
 
     job_id: str
     name: str
@@ -140,7 +140,8 @@ class Answer(BaseModel, Generic[T]):
 
 
 class Looks:
-    """Polls Slurm to answer questions, one at a time. Questions within `KEEP_S` share one poll."""
+    """Answers questions from looks (readings of Slurm's state), one question at a time. Questions
+    within `KEEP_S` seconds share one look."""
 
     def __init__(self, look: Callable[[], Direct], now: Callable[[], float]) -> None:
         self._look, self._now = look, now
@@ -150,8 +151,14 @@ class Looks:
     def ask(
         self, tool: str, kind: type[T], question: Callable[[Direct], tuple[T, list[str]]]
     ) -> Answer[T]:
-        """Return an answer from a poll that is no older than `KEEP_S`. Raises ToolError, in a
-        line.
+        """Return the answer to a question, from a look at Slurm that is no older than `KEEP_S`
+        seconds. Raises ToolError, with a message of one line, if Slurm does not answer or the
+        question cannot be answered.
+
+        Args:
+            tool: name of the tool that asks.
+            kind: type of the data in the answer.
+            question: returns the data and the sentences of the answer, given a look.
         """
         with self._lock:
             try:
@@ -237,7 +244,7 @@ class Tools:
 
 
 def server(looks: Looks) -> MCPServer:
-    """Return a server with the tools, none of which changes anything."""
+    """Return an MCP server with the tools. None of them changes anything."""
     made, tools = (
         MCPServer("pellucid", instructions=INSTRUCTIONS, log_level="WARNING"),
         Tools(looks),
@@ -287,9 +294,8 @@ def _listed(look: Direct, job: JobRow) -> Listed:
 
 
 def _short(value: Any) -> Any:
-    """Return `value` with each text longer than `LONGEST` cut, also within lists and dicts.
-    Sentences made here are shorter than that.
-    """
+    """Return `value` with every text in it that is longer than `LONGEST` cut, also within lists and
+    dicts. Sentences that this program makes are shorter."""
     if isinstance(value, str) and len(value) > LONGEST:
         return f"{value[:LONGEST]}..."
     if isinstance(value, list):

@@ -1,4 +1,5 @@
-"""The commands of `pellucid`, grouped by purpose. A command is imported when it is used."""
+"""The list of commands of `pellucid`, grouped by purpose. A command's module is imported only when
+the command is used."""
 
 from __future__ import annotations
 
@@ -15,9 +16,8 @@ from pipeline.settings_help import WithSettings
 
 
 class Command(NamedTuple):
-    """A command: its name, where its function (or group) is, and its summary in a line.
-    `module` is one of `pipeline.commands`, or a whole name.
-    """
+    """A command: its name, the module and name of its function (or group), and what it does in a
+    line. `module` is a module of `pipeline.commands`, or the full name of any other."""
 
     name: str
     module: str
@@ -87,9 +87,8 @@ COMMANDS = {command.name: command for group in GROUPS.values() for command in gr
 
 
 class Lazy(TyperGroup):
-    """The top level of the command line. Names and summaries are known without importing any
-    command.
-    """
+    """The top level of the command line. It knows names and summaries of commands without importing
+    them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

@@ -1,6 +1,5 @@
-"""The command line: `pellucid`. Commands are listed in `pipeline/app.py`; here is what all of them
-share.
-"""
+"""The entry point of `pellucid`: runs a command and handles signals and errors. The commands are
+listed in `pipeline/app.py`."""
 
 from __future__ import annotations
 
@@ -31,16 +30,15 @@ EXTRAS = {
 
 
 class Ended(BaseException):
-    """Raised when a signal asks the command to end; `number` is the signal's."""
+    """Raised when a signal asks the command to end. `number` is the number of the signal."""
 
     def __init__(self, number: int):
         self.number = number
 
 
 def main() -> None:
-    """Run a command. A Ctrl-C, a signal or a closed pipe ends it at any time without a traceback,
-    and its temporary folders are removed.
-    """
+    """Run a command. A Ctrl-C, a signal or a closed pipe ends the command at any time without a
+    traceback, and its temporary folders are removed."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _end)
@@ -62,7 +60,7 @@ def main() -> None:
 
 
 def _status_of(error: BaseException) -> int:
-    """Return the exit status that a shell would give a command which ended by this error."""
+    """Return the exit status that a shell would give for a command that this error ended."""
     if isinstance(error, Ended):
         return 128 + error.number
     return CLOSED_PIPE if isinstance(error, BrokenPipeError) else INTERRUPTED

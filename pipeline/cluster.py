@@ -1,6 +1,7 @@
-"""Where many equal tasks run: in this process, in several on this machine, or on a Dask cluster.
+"""Runs many equal tasks in this process, in several processes of this machine, or on a Dask
+cluster.
 
-One way of asking for all three, so that the same command works on a laptop and on a cluster:
+The option `--where` chooses the place, so that the same command works on a laptop and on a cluster:
 
     here            one after the other, in this process
     local:4         four processes of this machine (joblib)
@@ -8,14 +9,14 @@ One way of asking for all three, so that the same command works on a laptop and 
     tcp://host:8786 a Dask scheduler that is already there
     slurm:4         a Dask cluster of four Slurm jobs (dask-jobqueue)
 
-Partition, account, time limit and the rest of the Slurm jobs are configured as Dask has it: in
+Partition, account, time limit and other properties of the Slurm jobs are configured as for Dask: in
 `~/.config/dask/jobqueue.yaml`, or as `DASK_JOBQUEUE__SLURM__QUEUE=cpu` in the environment.
 
-Whoever can speak to a Dask scheduler can run anything as its user. The clusters made here speak TLS
-only, with a key made for the occasion, listen on one address and show no dashboard.
+Anybody who can connect to a Dask scheduler can run anything as its user. So the clusters made here
+accept only TLS with a new key, listen on one address and have no dashboard.
 
-What takes hours can be kept as it comes (`Keep`): every finished task is a file, and the same
-command takes it up again instead of running the task again.
+Results of long runs can be kept (`Keep`): every finished task writes a file, and when the command
+is repeated, it reads the file instead of running the task again.
 """
 
 from __future__ import annotations
@@ -57,9 +58,8 @@ Mapped = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 
 def place(where: str | None, workers: int) -> str:
-    """Return the place that `--where` or else `--workers` names. Raise UserError when both are
-    given.
-    """
+    """Return the place to run tasks that `--where`, or else `--workers`, names. Raise UserError
+    when both are given."""
     if where is None:
         return HERE if workers == 1 else f"local:{workers}"
     if workers != 1:
@@ -69,21 +69,20 @@ def place(where: str | None, workers: int) -> str:
 
 @contextmanager
 def mapped(where: str, keep: Keep | None = None) -> Iterator[Mapped]:
-    """Give a `map` over tasks that runs them where the options say. Results come in the order
-    of the tasks.
+    """Yield a `map` that runs a task on each of several values, in the place `where`. Results come
+    in the order of the values.
 
-    A task is a picklable function and value. With a Dask cluster the workers need this package
-    and see the same files. With `keep`, finished tasks are kept and taken up. Raises UserError
-    for a place that cannot be used.
+    Task and values must be picklable. Workers of a Dask cluster need this package and must see the
+    same files. With `keep`, results of finished tasks are kept and reused. Raises UserError if the
+    place cannot be used.
     """
     with _mapped(where) as over:
         yield over if keep is None else keep.around(over)
 
 
 def workers_at(where: str) -> int:
-    """Return how many tasks run at a time in a place of `--where`. Raises UserError as `mapped`
-    does.
-    """
+    """Return how many tasks run at the same time in the place `where`. Raises UserError if the
+    place cannot be used."""
     if where == HERE:
         return 1
     match = _counted(where)
@@ -95,9 +94,8 @@ def workers_at(where: str) -> int:
 
 
 def _counted(where: str) -> re.Match[str] | None:
-    """Return a match with the kind and number of workers; None if `where` is the address of a
-    cluster. Raises UserError if it is neither.
-    """
+    """Return a match of `where` with the kind of place and the number of workers; None if `where`
+    is the address of a Dask scheduler. Raises UserError if it is neither."""
     match = _COUNTED.fullmatch(where)
     if match is None and not re.fullmatch(r"(tcp|tls|ucx)://\S+", where):
         raise UserError(f"--where {where}: use {WHERE_HELP}")
@@ -140,9 +138,8 @@ def _joblib(
 
 
 def _in_folder(folder: str, task: Callable[[T], R], value: T) -> R:
-    """Return what the task makes of `value`, run in the caller's folder, so that relative paths
-    mean the same. joblib reuses processes that were started elsewhere.
-    """
+    """Change to the folder `folder`, run the task on `value`, and return its result. joblib reuses
+    processes that were started in other folders, in which relative paths would mean other files."""
     os.chdir(folder)
     return task(value)
 
@@ -177,7 +174,7 @@ def _client(where: str, match: re.Match[str] | None) -> Iterator[Any]:
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Any]:
-    """Give a Dask cluster of processes of this machine, on loopback."""
+    """Yield a Dask cluster of processes of this machine, which listens on loopback only."""
     import dask.config
     from distributed import LocalCluster, Security
 
@@ -197,11 +194,11 @@ def local_cluster(workers: int) -> Iterator[Any]:
 
 @contextmanager
 def slurm_cluster() -> Iterator[Any]:
-    """Give a Dask cluster whose workers are Slurm jobs, none of them requested yet.
+    """Yield a Dask cluster with Slurm jobs as its workers. No job is requested yet.
 
-    Jobs of a core and 4 GiB, unless Dask's configuration says otherwise; so with the network
-    interface and the shared folder of the keys (the home folder). Raises UserError where
-    dask-jobqueue or Slurm's commands are missing.
+    A job has one core and 4 GiB, unless Dask's configuration says otherwise. That can also set the
+    network interface, and the shared folder for the key (by default the home folder). Raises
+    UserError if dask-jobqueue or Slurm's commands are missing.
     """
     import shutil
 
@@ -239,10 +236,10 @@ def slurm_cluster() -> Iterator[Any]:
 
 @contextmanager
 def _shared_key(folder: str | None) -> Iterator[Any]:
-    """Give a new key for Dask, in files that only their owner can read, in a folder that all
-    machines share.
+    """Yield Dask's security settings with a new key. Its files, which only their owner can read,
+    are in a folder that all machines share.
 
-    Raises UserError where others could put a key of theirs in its place.
+    Raises UserError if other users could replace the key by their own.
     """
     from distributed import Security
 
@@ -266,9 +263,8 @@ def _shared_key(folder: str | None) -> Iterator[Any]:
 
 
 def _dask(client: Any, task: Callable[[T], R], values: Sequence[T]) -> Iterator[R]:
-    """Yield results in the order of `values`. A worker that dies is replaced and its tasks run
-    again elsewhere.
-    """
+    """Run the task on the values on a Dask cluster, and yield the results in the order of `values`.
+    Tasks of a worker that dies are run again on another, at most twice."""
     futures = client.map(task, values, pure=False, retries=2)
     try:
         for future in futures:
@@ -283,10 +279,11 @@ class Keep:
     """A folder that keeps the results of finished tasks, to be reused after an interruption.
 
     Attributes:
-        folder: made if need be; only its owner may write there, since results are pickled.
-        question: digest of everything the results follow from (`question_of`). Files of another
-            question are left alone and never read.
-        label: names a value, differently from all others; part of a file's name.
+        folder: created if missing. Only its owner may write to it, since results are pickled.
+        question: digest of everything that the results depend on (`question_of`). Files with
+            another digest are neither read nor changed.
+        label: returns a name for a value, unique among the values; it becomes part of the file's
+            name.
     """
 
     folder: Path
@@ -302,17 +299,19 @@ class Keep:
             )
 
     def path(self, value: Any) -> Path:
-        """Return the path of the result for a value."""
+        """Return the path of the file with the result for a value."""
         name = re.sub(r"[^\w.-]", "_", self.label(value))
         return self.folder / f"{name}-{self.question[:12]}.pickle"
 
     def once(self, name: str, make: Callable[[], R]) -> R:
-        """Return the kept result of this name, or call `make` and keep what it returns."""
+        """Return the kept result with this name. If there is none, call `make`, keep its result and
+        return it."""
         found: R = next(self.around(_here)(lambda _: make(), [name]))
         return found
 
     def around(self, over: Mapped) -> Mapped:
-        """Return a map that runs only the tasks without a kept result."""
+        """Return a map like `over` that runs only tasks without a kept result, and keeps the new
+        results."""
 
         def over_missing(task: Callable[[Any], Any], values: Sequence[Any]) -> Iterator[Any]:
             paths = [self.path(value) for value in values]
@@ -333,9 +332,8 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A function that runs a task, writes its result to a file on the same machine, and returns the
-    result.
-    """
+    """A callable that runs a task, writes the result to a file on the machine where it runs, and
+    returns the result."""
 
     task: Callable[[Any], Any]
 
@@ -357,9 +355,11 @@ def _taken_up(path: Path) -> Any:
 
 
 def question_of(options: object, files: Iterable[Path] = ()) -> str:
-    """Return a digest of a question: its options (by their text), and input files or folders.
+    """Return a digest of everything that the results of a command depend on: its options (their
+    text), and its input files or folders.
 
-    Files go in by name, size and time of the last change; so does this package's version.
+    Of a file, name, size and time of the last change are included, not its content. The version of
+    this package is included, too.
     """
     seen = hashlib.sha256(f"{version('pellucid')}\n{options!r}\n".encode())
     for given in files:

@@ -1,4 +1,4 @@
-"""What the commands share: progress on a terminal, tables, and one-line errors."""
+"""Output that the commands share: progress on a terminal, tables, and errors of one line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ EVERY_S = 60.0  # between two lines of progress, where there is no terminal
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Show errors that a person can mend as one line, with exit status 2.
+    """Turn errors that the user can correct into UserError, which is shown as one line, with exit
+    status 2.
 
-    Every package raises `ValueError` subclasses of its own for bad input; a plain ValueError is
-    a defect and keeps its traceback.
+    For bad input, the packages of this project raise their own subclasses of `ValueError`. A plain
+    ValueError is a defect and keeps its traceback.
     """
     try:
         yield
@@ -40,7 +41,7 @@ def user_errors() -> Iterator[None]:
 
 
 def _damage(error: Exception) -> str:
-    """Return a line about an error that comes of a damaged database; "" for any other error."""
+    """Return a line about the damaged database that caused an error; "" if it has another cause."""
     from scheduler.service.log.store.soundness import WHAT_TO_DO, is_damage
 
     cause = getattr(error, "orig", error)
@@ -52,9 +53,8 @@ _OURS = {"features", "models", "profiler", "scheduler", "pipeline", "reproductio
 
 @contextmanager
 def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal, elsewhere print a line a minute. Give a function that sets the
-    amount done.
-    """
+    """Show a progress bar on a terminal; elsewhere print a line per minute. Yield a function that
+    sets the amount done, of `total`. With `quiet`, show nothing."""
     if quiet:
         yield lambda _: None
         return
@@ -86,10 +86,10 @@ def _minutely(text: str, total: int) -> Callable[[int], None]:
 
 @contextmanager
 def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, elsewhere print a line every few seconds, even if nothing is
-    done.
+    """Show a progress bar on a terminal; elsewhere print a line every `every_s` seconds, even if
+    nothing has been done since.
 
-    Yields a setter of the amount done and of the whole.
+    Yields a function that sets (amount done, whole amount).
     """
     if sys.stdout.isatty():
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -129,9 +129,14 @@ def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None
 
 
 def _left(spent_s: float, parts: float, more: int, *, since_s: float) -> str:
-    """Return words on how long `more` parts take, if `parts` parts took `spent_s` seconds and the
-    next one began `since_s` seconds ago. Return "" if parts are fewer than two, or that time is
-    over: what comes after the last part is not known.
+    """Return a text about the time left, such as ", about 9 s left". Return "" if fewer than two
+    parts are done, or if the time estimated for the remaining ones has passed.
+
+    Args:
+        spent_s: seconds that the parts done took.
+        parts: number of parts done.
+        more: number of parts that remain.
+        since_s: seconds since the part under way began.
     """
     left_s = spent_s / parts * more - since_s if parts >= 2 else 0.0
     return f", about {left_s:.0f} s left" if left_s > 0 else ""
@@ -139,7 +144,8 @@ def _left(spent_s: float, parts: float, more: int, *, since_s: float) -> str:
 
 @contextmanager
 def step(text: str, quiet: bool) -> Iterator[None]:
-    """Show a spinner on a terminal while something of unknown length runs; elsewhere nothing."""
+    """Show a spinner on a terminal while the block runs. Show nothing elsewhere, or with
+    `quiet`."""
     if quiet or not sys.stdout.isatty():
         yield
         return
@@ -167,9 +173,8 @@ _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 
 def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") -> None:
-    """Print key figures of policies, or of what `of` names, a row each. Figures that no row has
-    are left out.
-    """
+    """Print a table of key figures, one row per policy. Figures that no row has are left out. `of`
+    names the first column, if the rows are not policies."""
     from rich.table import Table
 
     out = Table(title=title, title_justify="left")
@@ -190,7 +195,7 @@ def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") 
 
 
 def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None:
-    """Print the errors of models as a table."""
+    """Print a table of the error figures of models, one row per model."""
     from rich.table import Table
 
     names = list(next(iter(models.values())))
@@ -204,7 +209,8 @@ def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None
 
 
 def print_table(out: Any) -> None:
-    """Print a table of rich's, as wide as the terminal, or 160 columns wide without a terminal."""
+    """Print a table of the package rich, as wide as the terminal, or 160 columns wide if the output
+    is no terminal."""
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else 160).print(out)

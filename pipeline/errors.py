@@ -1,7 +1,7 @@
-"""Errors that the user can mend."""
+"""Errors that the user can correct."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Bad input from a person: shown as one line, exit status 2."""
+    """Raised for bad input by the user. It is shown as one line, with exit status 2."""

@@ -1,7 +1,8 @@
-"""Help as wide as the terminal. Docstrings are wrapped for the file, and are wrapped again here.
+"""Wraps the help of commands for the width of the terminal. Its texts are docstrings, which are
+wrapped for the source file.
 
-Prose is one line a paragraph, which whoever prints it wraps. An example is a command to be copied:
-where it is too long it goes on after a backslash.
+A paragraph of prose becomes one line, which typer wraps when it prints it. An example is a command
+to be copied: if it is too long, it continues after a backslash.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _TOGETHER = re.compile(rf"(?<!\S)--?[a-zA-Z][\w-]* (?!-)(?:{_QUOTED}|\S+)|{_QUOT
 
 
 def _example(command: str, width: int) -> str:
-    """Return a command as an indented line, or split into several that a shell joins again."""
+    """Return a command as an indented line. If it is too long, it is split into several lines with
+    backslashes, which a shell joins again."""
     room = width - MARGIN - len(INDENT) - 2
     held = _TOGETHER.sub(lambda found: found[0].replace(" ", KEPT), command)
     parts = textwrap.wrap(
@@ -46,9 +48,8 @@ def _example(command: str, width: int) -> str:
 
 
 def reflowed(command: Any) -> Any:
-    """Return a command, or a group with all of its commands, whose help is as wide as the
-    terminal.
-    """
+    """Wrap the help of a command, or of a group and all of its commands, for the width of the
+    terminal. Return the command or group."""
     width = shutil.get_terminal_size().columns
     if command.help:
         command.help = reflow(command.help, width)

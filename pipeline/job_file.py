@@ -1,4 +1,4 @@
-"""A job as a YAML file: the request that `pellucid submit` sends."""
+"""Job files: the request that `pellucid submit` sends, written as YAML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ BESIDE = ("command", "workdir", "env", "array")
 
 
 def read_job(file: Path) -> Json:
-    """Return the request in a file, by the names of the client's arguments. Raises UserError."""
+    """Return the request in a job file, by the names of the client's arguments. Raises UserError if
+    the file cannot be read or has a field or value that is not accepted."""
     import yaml
 
     try:
@@ -39,8 +40,12 @@ def read_job(file: Path) -> Json:
 
 
 def _read(file: Path, name: str, value: Any) -> Json:
-    """Return a field of a job file as fields of the request. Raises UserError if there is no
+    """Return one field of a job file as arguments of the request. Raises UserError if there is no
     such field, or its value is not accepted.
+
+    Args:
+        file: path of the file, for messages.
+        name: name of the field.
     """
     option = name.replace("_", "-")
     if option in NAMES:
@@ -73,7 +78,13 @@ def _value(file: Path, name: str, value: Any) -> Any:
 
 
 def written(command: list[str], asked: Mapping[str, Any], array: str | None) -> str:
-    """Return the text of a job file for a request. Fields at their defaults are left out."""
+    """Return the text of a job file for a request. Fields with their default value are left out.
+
+    Args:
+        command: the job's command.
+        asked: arguments of the request, by name.
+        array: indices of a job array, as text; None: no array.
+    """
     import yaml
 
     beside = {"workdir": asked["workdir"], "env": asked["environment"], "array": array}

@@ -1,8 +1,9 @@
-"""Models refitted every day while a trace is replayed, to show what a fit adds to the histories.
+"""Estimators of durations that refit their models every day while a trace is replayed. They show
+what a fitted model adds to the histories of similar jobs.
 
-Until the first fit the histories speak for themselves (`FeatureState.outlook`); every fit is
-blended with them by the jobs seen, so there is no step from one to the other. All are baselines
-(`--durations ga2m`, `lightgbm-blended`, `lightgbm`); what they are worth: docs/policy-figures.md.
+Until the first fit, the histories alone predict (`FeatureState.outlook`). Every fit is blended with
+them by the number of jobs seen, so that predictions do not jump. All are baselines (`--durations
+ga2m`, `lightgbm-blended`, `lightgbm`); their results are in docs/policy-figures.md.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ TRAINS = find_spec("interpret") is not None  # the extra `train` is installed
 
 
 class OnlineEstimator(BundleEstimator):
-    """Predicts durations by the histories, and once there are enough jobs by a GA2M trained on
-    what is known, refitted every `refit_s`.
+    """Predicts durations by the histories of similar jobs, and once enough jobs have ended by a
+    GA2M (additive model) trained on the jobs so far. It is refitted every `refit_s` seconds.
 
-    Causal: a row is taken when a job joins its queue; it is learned from once the job has ended,
-    and while it runs as one that has lasted so long.
+    It uses no knowledge of the future. A feature row is taken when a job joins its queue. It is
+    learned from once the job has ended; while the job runs, it counts with the time that it has run
+    so far.
 
     Args:
-        min_rows: ended jobs before the first fit.
+        min_rows: number of ended jobs before the first fit.
         seed: seed of the fits.
     """
 
@@ -144,12 +146,12 @@ class OnlineEstimator(BundleEstimator):
 
 
 class LightGbmEstimator(OnlineEstimator):
-    """Predicts durations by LightGBM in place of the GA2M, refitted as often, on the rows of
+    """Predicts durations by LightGBM instead of the GA2M, refitted as often, on the feature rows of
     ended jobs only.
 
     Args:
-        blends: mixed with the histories by the jobs seen, as the GA2M is; False: alone, once it is
-            fitted.
+        blends: whether predictions are blended with the histories by the number of jobs seen, as
+            the GA2M's are. If False, LightGBM alone predicts once it is fitted.
     """
 
     def __init__(self, *, blends: bool, seed: int = 0, min_rows: int = 500):

@@ -1,6 +1,8 @@
-"""Options shared by several commands, each declared once, and the way in which commands take them.
+"""Options that several commands share, each declared once, and decorators that add them to
+commands.
 
-A command takes those that belong together as one value: a dataclass whose fields are options.
+Options that belong together are one parameter of a command: a dataclass with a field for each
+option.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ JSON_NO_TABLE = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """The options that describe the world in which policies are played."""
+    """The options that describe the simulated world in which policies are compared."""
 
     cluster: Annotated[
         Path | None,
@@ -191,17 +193,15 @@ class World:
     ] = None
 
     def options(self) -> dict[str, Any]:
-        """Return the options of `pipeline.worlds.open_scenario`; moments are seconds since the
-        epoch.
-        """
+        """Return the options as arguments of `pipeline.worlds.open_scenario`; times are seconds
+        since the epoch."""
         since = None if self.since is None else self.since.replace(tzinfo=UTC).timestamp()
         return vars(self) | {"since": since}
 
 
 def spread(command: Command) -> Command:
-    """Return the command with options made from the dataclass fields of its parameters, as typer
-    needs them.
-    """
+    """Return the command with the signature that typer needs: a parameter that is a dataclass is
+    replaced by one option per field."""
     listed, of_values = [], []
     values: dict[str, Any] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -222,11 +222,12 @@ def spread(command: Command) -> Command:
 
 
 def takes(fields: Mapping[str, Field], *, different: bool = False) -> Callable[[Command], Command]:
-    """Return a decorator that does as `spread` does and adds an option for each field of a job, in
-    place of a command's `**asked`.
+    """Return a decorator that does what `spread` does, and replaces a command's `**asked` by an
+    option for each field of a job.
 
     Args:
-        different: of what a job is to be instead: an option that is not given is None.
+        different: whether the options change an existing job: then an option that is not given is
+            None, not the field's default.
     """
 
     def seen(command: Command) -> Command:

@@ -1,6 +1,5 @@
-"""The trade-off between a short mean and a short tail: the policy `pellucid` at several settings of
-its two knobs.
-"""
+"""The trade-off between a short mean JCT and a short longest wait: the policy `pellucid` at several
+values of two settings, `ageing` and `max_wait_s`."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ Loops = Callable[[Mapping[str, Any]], Sequence[Callable[[int], runs.World]]]
 
 
 class Point(TypedDict):
-    """The figures of one pair of settings in one loop, seconds: mean JCT and its standard
-    error, p99 wait, and the longest wait of a wide job.
-    """
+    """The figures for one pair of settings in one loop (open: fixed submit times, or closed), in
+    seconds: mean JCT and its standard error, p99 wait, and the longest wait of a job with many
+    GPUs."""
 
     ageing: float
     max_wait_s: float
@@ -49,11 +48,15 @@ def cost_of_bound(
     where: str,
     results: Sequence[runs.Comparison],
 ) -> None:
-    """Add a note to each result in which many jobs started past `pellucid`'s bound on waiting. It
-    says what the bound costs, by a run without it.
+    """Add a note to each result in which many jobs waited for longer than `pellucid`'s bound on
+    waiting. It says what the bound costs, measured by a run without it.
 
     Args:
-        results: results of `runs.compare`, one a loop.
+        results: results of `runs.compare`, one per loop; their `notes` are changed.
+        loops: returns the worlds of all loops, given settings by policy.
+        settings: settings by policy.
+        seeds: seeds of the runs.
+        where: place to run them, see `pipeline.cluster.mapped`.
     """
     chosen = {**settings, POLICY: {**settings.get(POLICY, {}), "max_wait_s": NO_BOUND_S}}
     for world, result in zip(loops(chosen), results, strict=True):
@@ -77,13 +80,13 @@ def cost(
     free: Mapping[str, Any],
     named: Mapping[str, str] = FIGURES,
 ) -> str:
-    """Return a sentence on what the bound on waiting costs.
+    """Return a sentence about the cost of the bound on waiting.
 
     Args:
-        where: what was replayed.
-        late: share of the jobs that waited for longer.
-        bound, free: figures with it and without (s).
-        named: what they are called, by key.
+        where: name of what was replayed.
+        late: share of the jobs that waited for longer than the bound.
+        bound, free: figures of a run with the bound, and of one without it, seconds.
+        named: key of a figure -> its name in the sentence.
     """
     parts = [
         f"{name} {bound[key]:,.0f} s with it, {free[key]:,.0f} s without"
@@ -99,12 +102,12 @@ def cost(
 def curve(
     loops: Loops, settings: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], where: str
 ) -> list[Point]:
-    """Return a row for each pair of settings and each loop.
+    """Run each pair of settings in each loop. Return their figures, one row each.
 
     Args:
-        loops: the worlds of a seed, one a loop, for settings by policy.
-        settings: by policy, of the other runs.
-        where: see `pipeline.cluster.mapped`.
+        loops: returns the worlds of all loops, given settings by policy.
+        settings: other settings, by policy.
+        where: place to run them, see `pipeline.cluster.mapped`.
     """
     rows = list[Point]()
     for ageing, bound in product(*KNOBS.values()):

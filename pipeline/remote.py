@@ -1,4 +1,4 @@
-"""What commands that talk to a service share: choosing it, opening a client, printing a change."""
+"""Parts of the commands that talk to a service: finding it, opening a client, printing a change."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ MOST_BYTES = 4096  # of a token file
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """The address of the service that a command asks, and the token for it."""
+    """The options that name the service to talk to, and the file with the token for it."""
 
     server: SERVER = None
     token: TOKEN = None
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """Give a client of the service. Its errors are shown as one line, exit status 2."""
+        """Yield a client of the service. Its errors are shown as one line, with exit status 2. At
+        the end, warn if Slurm or its database could not be read, so that the answer is old."""
         from pipeline.console import user_errors
 
         with user_errors(), connect(self.server, self.token) as client:
@@ -58,16 +59,15 @@ def _warn_unread(who: str, what: str, since: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Service(Address):
-    """The address of the service that a command calls, and whether the command prints the answer as
-    JSON.
-    """
+    """The options of a command that talks to a service: its address, and whether the answer is
+    printed as JSON."""
 
     as_json: JSON = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preview(Service):
-    """Options of a change of nodes or settings, which may first be previewed."""
+    """The options of a command that changes nodes or settings, and may preview the change first."""
 
     preview: PREVIEW_MOVES = False
 
@@ -79,17 +79,18 @@ class Reasoned(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Change(Preview):
-    """Options of a change that is also given a reason."""
+    """The options of a command that changes nodes or settings: also a reason for the change."""
 
     reason: REASON = ""
 
     def how(self) -> Reasoned:
-        """Return the two arguments of the client: preview and reason."""
+        """Return the options as arguments of the client: preview and reason."""
         return {"preview": self.preview, "reason": self.reason}
 
 
 def connect(server: str | None, token: Path | None) -> Client:
-    """Return a client of the service; `token` is the file that holds the token."""
+    """Return a client of the service at the address `server`. `token` is the file that holds the
+    token."""
     from scheduler.service.client import Client
 
     return Client(server, None if token is None else _read_token(token))
@@ -114,7 +115,7 @@ def print_json(value: object) -> None:
 
 
 def forecast_words(forecast: ExpectedTimes | None, now: float) -> str:
-    """Return a forecast in a sentence, with times counted from `now`."""
+    """Return a forecast of a job's start and end as a sentence, with times relative to `now`."""
     from scheduler.explain.words import ForecastKind
 
     if forecast is None:
@@ -132,10 +133,11 @@ def forecast_words(forecast: ExpectedTimes | None, now: float) -> str:
 
 
 def change(service: Service, done: str, ask: Callable[[Client], Json]) -> None:
-    """Ask for a change of nodes or settings, or for its preview, and print the result.
+    """Ask the service for a change of nodes or settings, or for its preview, and print the result.
 
     Args:
-        done: what is true of the node, or of the settings, once it is made.
+        done: words for the node or the settings after the change, such as "drained".
+        ask: sends the request with a client, and returns the service's answer.
     """
     with service.client() as client:
         answer = ask(client)
@@ -146,7 +148,8 @@ def change(service: Service, done: str, ask: Callable[[Client], Json]) -> None:
 
 
 def print_change(answer: Json, done: str) -> None:
-    """Print the result of a change of nodes or settings, or of its preview."""
+    """Print the service's answer to a change of nodes or settings, or to its preview. `done` are
+    words for the node or the settings after the change."""
     from features.codec import decode
     from scheduler.service.api.shapes import ClusterChange
 
@@ -196,9 +199,8 @@ def _preview(effect: Effect) -> None:
 
 
 def effect_lines(answer: WhatIfAnswer, now: float) -> list[str]:
-    """Return lines on what a change would do to a waiting job and to others, as the analyst
-    forecasts it.
-    """
+    """Return lines of text about what a change would do to a waiting job and to others, by the
+    service's forecast. Times are relative to `now`."""
     if answer.unavailable:
         return [f"estimate unavailable: {answer.unavailable}"]
     lines = [

@@ -1,8 +1,10 @@
-"""A candidate and the champion, each deciding in the same replayed weeks.
+"""Compares a candidate model with the champion (the model in use) by the schedules that each makes
+in the same replayed weeks.
 
-Both play the jobs that neither learned from, closed loop, in several draws: submissions move a
-little. Each figure is of all jobs, and its interval comes from drawing users, with all their jobs,
-and draws again and again, the same for both.
+With each model, the jobs that neither was trained on are replayed in a closed loop, in several
+draws (replays with slightly moved submit times). Each figure is computed over all jobs. Its
+interval comes from a bootstrap over users, with all their jobs, and over draws, the same resamples
+for both models.
 """
 
 from __future__ import annotations
@@ -47,12 +49,14 @@ LEAST_OF_VC = 100  # jobs, before the wait of the worst hundredth says something
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The comparison of two models by the schedules they make.
+    """The comparison of two models by the schedules that they make.
 
     Attributes:
-        figures: the figures that decide; waits are given by virtual cluster.
-        jobs, users, draws: numbers of those on which the models were compared.
-        days: how many days were replayed.
+        figures: the figures that decide which model is better; there is one for the waits of each
+            virtual cluster.
+        jobs, users, draws: numbers of jobs, of their users and of draws (replays) that were
+            compared.
+        days: number of days that were replayed.
     """
 
     figures: tuple[Paired, ...]
@@ -63,7 +67,7 @@ class Replay:
 
     @property
     def about(self) -> str:
-        """Return in words what was replayed."""
+        """Return a text that says how many days, jobs and users were replayed, and how often."""
         times = "once" if self.draws == 1 else f"{self.draws} times"
         return f"{self.days:.1f} days replayed {times}, {self.jobs:,} jobs of {self.users} users"
 
@@ -92,9 +96,10 @@ def replayed(
     *,
     draws: int = DRAWS,
 ) -> Replay:
-    """Play the jobs submitted after `since` with both models. Return the comparison.
+    """Replay the jobs submitted after `since` (seconds since the epoch) with each model, `draws`
+    times. Return the comparison.
 
-    Raises TrainingError when these are too few; TrackError when they do not fit the cluster.
+    Raises TrainingError if there are too few jobs, and TrackError if they do not fit the cluster.
     """
     last = max(trace.column("submit_time").cast(pa.int64()).to_pylist(), default=0) / 1000
     since = max(since, last - MOST_DAYS * DAY_S)
@@ -126,7 +131,8 @@ def replayed(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Jobs:
-    """How jobs fared, and what was predicted of each at its submission; arrays, (n,)."""
+    """The outcome of replayed jobs, and the predictions made at their submission: arrays with one
+    entry per job, (n,)."""
 
     job_id: NDArray[np.object_]
     user: NDArray[np.object_]
@@ -142,9 +148,9 @@ class _Jobs:
 
     @classmethod
     def together(cls, mine: Sequence[_Jobs], played: Sequence[Sequence[_Jobs]]) -> _Jobs:
-        """Return the jobs of all draws that ended under both models, with the values in `mine`. The
-        order is the same for both models.
-        """
+        """Return one table of the jobs in `mine`, one entry per draw. Only jobs that ended with
+        both models in the draw (`played`) are in it, and their order is the same for both
+        models."""
         parts = []
         for number, (one, pair) in enumerate(zip(mine, played, strict=True)):
             common = sorted(set(pair[0].job_id) & set(pair[1].job_id))
@@ -155,13 +161,17 @@ class _Jobs:
         return cls(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
     def mean(self, values: Floats, weights: Floats) -> Floats:
-        """Return the mean for each row of weights."""
+        """Return the mean of `values` under each row of weights, (rows,)."""
         return np.asarray(weights @ values / weights.sum(axis=1))
 
 
 def _played(bundle: Bundle, trace: pa.Table, spec: CoreSpec, since: float, seed: int) -> _Jobs:
-    """Return the jobs of one draw of the weeks, decided with one bundle: those that ended and
-    were predicted.
+    """Replay one draw of the weeks, with the decisions made by one model. Return the jobs that
+    ended and had a prediction.
+
+    Args:
+        since: replay jobs submitted from then on, seconds since the epoch.
+        seed: number of the draw; it moves the submit times.
     """
     believed = dict[str, Decision]()
 
@@ -203,8 +213,12 @@ def _played(bundle: Bundle, trace: pa.Table, spec: CoreSpec, since: float, seed:
 
 
 def _waits(both: Sequence[_Jobs], weights: Floats) -> list[Paired | None]:
-    """Return the 99th percentile of the wait, of both models, in each virtual cluster with
-    enough jobs; None for one where it means nothing.
+    """Return the comparison of the 99th percentile of waits, for each virtual cluster with enough
+    jobs; None for one in which it is not defined.
+
+    Args:
+        both: the jobs under the candidate, and under the champion.
+        weights: bootstrap weights of the jobs, one row per resample.
     """
     names, counts = np.unique(both[0].vc, return_counts=True)
     chosen = names[counts >= LEAST_OF_VC].tolist()
@@ -218,9 +232,8 @@ def _waits(both: Sequence[_Jobs], weights: Floats) -> list[Paired | None]:
 
 
 def _p99(values: Floats, weights: Floats) -> Floats:
-    """Return the weighted 99th percentile of `values` for each row of `weights`, (rows,); NaN
-    where all weights are 0.
-    """
+    """Return the weighted 99th percentile of `values` for each row of `weights`, (rows,). NaN for a
+    row of zeros."""
     order = np.argsort(values)
     reached = np.cumsum(weights[:, order], axis=1)
     total = reached[:, -1]
@@ -230,10 +243,10 @@ def _p99(values: Floats, weights: Floats) -> Floats:
 
 
 def _found(both: Sequence[_Jobs], weights: Floats) -> list[Floats]:
-    """Return how well each model's chance to run for long finds such jobs, among those that
-    either model believes short.
+    """Return, for each model and resample, how well its predicted probability of running long finds
+    long jobs, among the jobs that either model predicts to be short.
 
-    Average precision; each job found counts by its GPU time.
+    The figure is average precision, in which each long job counts by its GPU time.
     """
     short = np.minimum(both[0].believed_s, both[1].believed_s) < SHORT_S
     long, gpu_s = both[0].ran_s[short] > LONG_S, both[0].gpu_s[short]

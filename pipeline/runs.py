@@ -1,7 +1,7 @@
 """Runs a policy in a scenario and writes the results; compares policies over seeds.
 
-A run folder holds decisions.parquet, jobs.parquet, bundles.json and summary.json. The last is
-written last: a folder without it is a run that did not finish.
+A run folder holds decisions.parquet, jobs.parquet, bundles.json and summary.json. summary.json is
+written last: a folder without it belongs to a run that did not finish.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Figures = dict[str, Any]
 
 
 class Spent(TypedDict):
-    """The time and memory that a run or a comparison used."""
+    """The time and memory that this process used for a run or a comparison."""
 
     wall_s: float
     cpu_s: float
@@ -37,7 +37,8 @@ class Spent(TypedDict):
 
 
 class Pair(TypedDict):
-    """The difference of two policies on the same seeds, with its standard error."""
+    """The mean difference in mean JCT between two policies on the same seeds, with its standard
+    error."""
 
     policy: str
     against: str
@@ -49,8 +50,8 @@ class Comparison(Spent):
     """The figures of policies on the same seeds.
 
     Attributes:
-        policies: figures of each, as mean and sd.
-        paired: differences of every policy to every later one.
+        policies: figures of each policy: mean and standard deviation over seeds.
+        paired: difference between every policy and every later one in the list.
     """
 
     track: str
@@ -62,7 +63,8 @@ class Comparison(Spent):
 
 
 class World(Protocol):
-    """A world in which policies are compared: a `Scenario`, or a world of allocations."""
+    """The interface of a world in which policies are compared: a `Scenario`, or a world of
+    allocations (peers such as Gavel)."""
 
     @property
     def name(self) -> str: ...
@@ -105,14 +107,14 @@ def run(
     world: Figures | None = None,
     jobs: Path | None = None,
 ) -> Figures:
-    """Simulate one policy. With `out`, record every decision there. Return the summary.
+    """Simulate one policy. With `out`, record every decision in that folder. Return the summary.
 
     Args:
-        jobs: file for a row per job, beside or without `out`.
-        world: what it takes to open the same world again, kept with the record; paths that are not
-            absolute are relative to `out`.
+        jobs: file to write with one row per job, in addition to `out` or without it.
+        world: the options with which the same world can be opened again, stored with the record;
+            relative paths are relative to `out`.
 
-    Raises FolderBusy: another process records a run in `out`.
+    Raises FolderBusy if another process is recording a run in `out`.
     """
     with only_writer(out) if out is not None else nullcontext():
         return _run(scenario, policy, out, progress, world=world, jobs=jobs)
@@ -165,10 +167,10 @@ def _run(
 
 
 def prediction_figures(jobs: Sequence[JobResult]) -> dict[str, float | None]:
-    """Return how well the predictions made in a run separated long jobs from others.
+    """Return how well the durations predicted in a run separate long jobs from others.
 
-    AUC of the predicted duration for "longer than 1 h" and "longer than 6 h", over the jobs that
-    had one and ended; None where it is not defined.
+    The figures are the AUC of the predicted duration for "longer than 1 h" and for "longer than 6
+    h", over the jobs that ended and had a prediction; None where it is not defined.
     """
     ended = [r for r in jobs if r.estimate_s is not None and r.end_time is not None]
     estimates = np.array([r.estimate_s for r in ended], dtype=np.float64)
@@ -178,9 +180,8 @@ def prediction_figures(jobs: Sequence[JobResult]) -> dict[str, float | None]:
 
 
 def _late(jobs: Sequence[JobResult], scenario: World, policy: str) -> float | None:
-    """Return the share of the jobs that waited for longer than the policy's starvation bound;
-    None if it has none.
-    """
+    """Return the share of the jobs that waited for longer than the policy's starvation bound
+    (`max_wait_s`); None if the policy has none."""
     if not isinstance(scenario, Scenario):
         return None
     bound_s: float | None = getattr(scenario.spec(policy).settings, "max_wait_s", None)
@@ -198,7 +199,8 @@ def _rounded(cost: Cost) -> Spent:
 
 
 def described(estimator: Estimator) -> dict[str, Description]:
-    """Return the descriptions needed to read the terms in a run's decisions, by bundle digest."""
+    """Return the descriptions of features and terms that are needed to read the decisions of a run:
+    {digest of the bundle: description}."""
     return {digest: describe(bundle) for digest, bundle in estimator.bundles.items()} | dict(
         estimator.descriptions
     )
@@ -229,12 +231,14 @@ def compare(
     """Run every policy on every seed. Return the comparison.
 
     Args:
-        scenarios: makes the world of a seed; picklable unless everything runs here.
-        out: where to record the runs of the first seed, one folder per policy; of the others, what
-            became of the jobs (`jobs-SEED.parquet`).
-        where: see `pipeline.cluster.mapped`.
-        keep: runs already finished, which are not run again.
-        world: what it takes, beside the seed, to open the same worlds again; kept with the records.
+        scenarios: returns the world of a seed; picklable unless everything runs in this process.
+        out: folder in which to record the runs of the first seed, one folder per policy; for the
+            other seeds, only the outcome of each job is written (`jobs-SEED.parquet`).
+        where: place to run them, see `pipeline.cluster.mapped`.
+        keep: the kept results of finished runs, which are not run again.
+        world: the options, besides the seed, with which the same worlds can be opened again; stored
+            with the records.
+        progress: called with each run that is done.
     """
     meter = Meter()
     tasks = [Task(policy, seed) for seed in seeds for policy in policies]
@@ -267,9 +271,8 @@ def compare(
 
 
 def lasting(result: Comparison) -> Figures:
-    """Return a comparison without its measured run time and memory, so that equal inputs give an
-    equal record.
-    """
+    """Return a comparison without the measured run time and memory, so that equal inputs give equal
+    records."""
     spent = tuple(Spent.__annotations__)
     return {key: value for key, value in result.items() if key not in spent} | {
         "policies": [
@@ -280,9 +283,8 @@ def lasting(result: Comparison) -> Figures:
 
 
 class _Sweep:
-    """A function that makes a run of a comparison, and can be sent to another process. It opens
-    the world of a seed once for successive runs.
-    """
+    """A callable that makes one run of a comparison, and can be sent to another process. It reuses
+    the world of a seed for successive runs."""
 
     def __init__(
         self,
@@ -309,8 +311,10 @@ class _Sweep:
 
 
 def not_over(rows: Sequence[Figures]) -> str:
-    """Return a note that jobs of a policy's runs had not ended when these ended; "" where all
-    had.
+    """Return a note that some jobs of a policy had not ended at the end of its runs; "" if all had.
+
+    Args:
+        rows: figures of the policy's runs, one per seed.
     """
     left = sorted({row["jobs"] - row["ended"] - row["refused"] for row in rows})
     if not left[-1]:
@@ -344,9 +348,8 @@ def _aggregate(policy: str, rows: list[Figures]) -> Figures:
 
 
 def _paired(rows: dict[Task, Figures], policies: Sequence[str], seeds: Sequence[int]) -> list[Pair]:
-    """Return differences in average JCT, seconds, on the same seeds: every policy less every
-    later one, with the standard error (None with one seed).
-    """
+    """Return the differences in mean JCT, seconds, on the same seeds, of every policy less every
+    later one, with standard errors (None with one seed)."""
     out = list[Pair]()
     for i, a in enumerate(policies):
         for b in policies[i + 1 :]:

@@ -1,6 +1,5 @@
-"""Notes which services of this user run on this host, and on which database, so that commands which
-work on the database find it.
-"""
+"""Notes which services of this user run on this host, and on which database. Commands that need the
+database find it by these notes."""
 
 from __future__ import annotations
 
@@ -20,8 +19,13 @@ _NO_TOKENS = "\nno tokens"
 
 @contextmanager
 def noted(database: str, *, asks: bool = True) -> Iterator[None]:
-    """Let other commands of this user find the database inside the block, and whether the service
-    asks for tokens. Only a file's URL is noted, since the URL of a server can hold a password.
+    """Write a note for the duration of the block, by which other commands of this user find the
+    database, and know whether the service asks for tokens. Only the URL of a file is noted, since
+    that of a database server can hold a password.
+
+    Args:
+        database: URL of the database.
+        asks: whether the service asks for tokens.
     """
     note = _folder() / str(os.getpid())
     if database.startswith("sqlite:///"):
@@ -39,9 +43,8 @@ def noted(database: str, *, asks: bool = True) -> Iterator[None]:
 
 
 def database_served() -> str | None:
-    """Return the database of the one service that runs, or None where none does. Raise UserError
-    where several do.
-    """
+    """Return the URL of the database of the service that runs, or None if none runs. Raise
+    UserError if services on several databases run."""
     alive = {url for note in _notes() if (url := _alive(note)) is not None}
     found = {url.removesuffix(_NO_TOKENS) for url in alive}
     if len(found) > 1:
@@ -51,7 +54,7 @@ def database_served() -> str | None:
 
 
 def asks_no_token(database: str) -> bool:
-    """Return whether a service that asks for no token runs on a database."""
+    """Return whether a service that asks for no token runs on the database with this URL."""
     return database + _NO_TOKENS in map(_alive, _notes())
 
 
@@ -67,7 +70,8 @@ def _notes() -> list[Path]:
 
 
 def _alive(note: Path) -> str | None:
-    """Return the URL in a note, if the process that wrote it still lives; None otherwise."""
+    """Return the text in a note (the URL of a database) if the process that wrote it still runs.
+    Otherwise remove the note and return None."""
     try:
         started, _, url = read_text(note).partition(" ")
         if psutil.Process(int(note.name)).create_time() == float(started):
@@ -80,10 +84,10 @@ def _alive(note: Path) -> str | None:
 
 
 def usable(folders: Sequence[Path]) -> tuple[Path | None, list[str]]:
-    """Return the first bundle that a service would decide with, and why those before it are
-    refused.
+    """Return (first folder with a bundle of models that a service accepts, why each bundle before
+    it is refused).
 
-    None when there is no such bundle.
+    The folder is None if no bundle is accepted.
     """
     from models.bundle import Bundle, BundleError
     from models.bundle.acceptance import check

@@ -1,4 +1,4 @@
-"""Adds the settings of the policies that were named to a command's `--help`."""
+"""Adds the settings of policies to a command's `--help`, if the command line names the policies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typer.core import TyperCommand
 
 
 class WithSettings(TyperCommand):
-    """A command with `--policy` or `--policies`."""
+    """A command with the option `--policy` or `--policies`, and with the policies' settings in its
+    help."""
 
     _named: tuple[str, ...] = ()
 
@@ -41,7 +42,8 @@ class WithSettings(TyperCommand):
         typer.echo("\n\n".join([*shown, *map(settings_of, self._named)]))
 
     def _show_defaults(self) -> None:
-        """Show, as the default of each option, that of the setting it changes."""
+        """Show, as the default of each option, the default of the service's setting of that
+        name."""
         from scheduler.service.settings import Settings
 
         for param in self.params:
@@ -51,7 +53,7 @@ class WithSettings(TyperCommand):
 
 
 def policies(command: str) -> list[str]:
-    """Return the policies that a command can run."""
+    """Return the names of the policies that a command can run."""
     if command == "serve":
         from scheduler.service.log.header import runnable
 
@@ -62,7 +64,7 @@ def policies(command: str) -> list[str]:
 
 
 def settings_of(policy: str) -> str:
-    """Return the settings of a policy, one a line, with default, unit and limits."""
+    """Return a text with the settings of a policy, one per line, with default, unit and limits."""
     from pipeline.systems import allocating
     from scheduler.core.settings import UnknownPolicy, accepted_by, describe
     from scheduler.policies import POLICIES, policy_named
@@ -81,8 +83,7 @@ def settings_of(policy: str) -> str:
 
 
 def _wrapped(line: str, indent: int) -> str:
-    """Return a line broken to the width of the terminal; the lines after the first are
-    indented.
-    """
+    """Return a line wrapped to the width of the terminal; lines after the first are indented by
+    `indent` columns."""
     wide = max(60, shutil.get_terminal_size().columns)
     return textwrap.fill(line, wide, subsequent_indent=" " * indent, break_on_hyphens=False)

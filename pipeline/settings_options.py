@@ -1,4 +1,4 @@
-"""Options of `pellucid serve` that are settings of the service: as those are declared."""
+"""Options of `pellucid serve` made from the declared settings of the service."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ Command = Callable[..., None]
 
 
 def with_options(command: Command) -> Command:
-    """Give a command an option for each setting of the service that can be an option, and
-    return the command. Their values reach it as keyword arguments, None where not given.
-    """
+    """Add to a command an option for each setting of the service that can be an option. Return the
+    command. It gets their values as keyword arguments, None if an option is not given."""
     declared = inspect.signature(command, eval_str=True)
     own = [p for p in declared.parameters.values() if p.kind is not p.VAR_KEYWORD]
     command.__signature__ = declared.replace(parameters=[*own, *_options()])  # type: ignore[attr-defined]
@@ -41,8 +40,7 @@ def _options() -> Iterator[inspect.Parameter]:
 
 
 def _kind(annotation: Any) -> Any:
-    """Return the type that an option is read as. All but numbers, switches and paths is text,
-    which the settings check.
-    """
+    """Return the type as which typer reads an option for a setting with this annotation: its own
+    for numbers, switches and paths, otherwise str, which the settings check."""
     kinds = [one for one in get_args(annotation) if one is not NoneType] or [annotation]
     return kinds[0] if kinds[0] in (bool, int, float, Path) else str

@@ -1,9 +1,9 @@
-"""Training from a dataset that does not fit into memory: rows and fits are made in parallel.
+"""Trains from a dataset that does not fit into memory: feature rows and fits are made in parallel.
 
 The trace is cut into as many stretches of time as there are workers. A worker replays its stretch
-into Parquet shards; then every shard is fitted. What the features know of the jobs before a
-stretch they learn by replaying the latest of them: all that a group remembers, but of users and
-templates that sent nothing since.
+into Parquet shards; then every shard is fitted. So that the features know the jobs before a
+stretch, the latest of these are replayed first. That restores all that a group of jobs remembers,
+except groups of users and templates without a job among them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ GROUP_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What a training fits, and with which settings.
+    """The settings of a training.
 
     Attributes:
-        cut: jobs submitted before are trained on, the rest is tested on; seconds since the epoch.
-        families: families of features.
+        cut: time, seconds since the epoch: jobs submitted before are trained on, later ones are
+            tested on.
+        families: families of features to compute.
+        preset: settings of the fits, by name.
+        seed: seed of the fits.
     """
 
     cut: float
@@ -59,12 +62,12 @@ class Stretch:
     """Jobs in a span of time; one worker writes their rows. Times are seconds since the epoch.
 
     Attributes:
-        number: its place in time.
-        trace, folder: the dataset, and where shards go.
-        since, until: when the jobs were submitted.
-        warm_from: those submitted from then on are replayed before.
-        shard_rows: jobs of a shard.
-        fit: what for.
+        number: number of the stretch in time order.
+        trace, folder: the dataset, and the folder for the shards.
+        since, until: bounds of the submit times of its jobs.
+        warm_from: jobs submitted from then until `since` are replayed first, without writing rows.
+        shard_rows: number of jobs per shard.
+        fit: settings of the training.
     """
 
     number: int
@@ -87,13 +90,13 @@ def stretches(
     warm_jobs: int = WARM_JOBS,
     least_rows: int = LEAST_ROWS,
 ) -> list[Stretch]:
-    """Return one stretch for each worker, with equally many jobs to learn from; the last extends to
-    the end.
+    """Return stretches of time, at most one per worker, with equally many jobs to train on. The
+    last one extends to the end of the trace.
 
     Args:
-        submitted: when each job was, in any order, seconds since the epoch, (n,).
+        submitted: submit time of each job, in any order, seconds since the epoch, (n,).
 
-    Raises UserError when there is nothing to learn from.
+    Raises UserError if there is no job to train on.
     """
     seen = np.sort(submitted[submitted < fit.cut])
     if not len(seen):
@@ -124,9 +127,9 @@ class Written(NamedTuple):
     """The files with the feature rows of a part of the trace.
 
     Attributes:
-        shards: rows of jobs that had started before the cut, as known then.
-        test: rows of jobs submitted after the cut with a known duration, to measure errors. Only
-            the last part has any.
+        shards: files with rows of jobs that had started before the cut, as known then.
+        test: file with rows of jobs submitted after the cut with a known duration, to measure
+            errors. Only the last part has such jobs.
     """
 
     shards: list[Path]
@@ -135,7 +138,7 @@ class Written(NamedTuple):
 
 
 def write_stretch(one: Stretch) -> Written:
-    """Write the rows of a stretch, in their order. Return the files."""
+    """Write the feature rows of a stretch, in time order. Return the files."""
     started = process_time()
     files: list[Path] = []
     held: list[pa.Table] = []
@@ -190,12 +193,16 @@ def train_sharded(
     keep: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Bundle, Json]:
-    """Train the duration model shard by shard. Return a bundle with it, what it was made from, and
-    its errors.
+    """Train the duration model shard by shard. Return a bundle with the model, and the data,
+    settings and errors of the fit.
 
-    With `keep`, the model of every fitted shard is kept in that folder and taken up again.
-    `submitted`: see `stretches`. `progress` gets the share of the work done: of rows written, then
-    of shards fitted. The bundle holds no arrivals: those are fitted in memory.
+    The bundle has no model of arrivals, which must be fitted in memory.
+
+    Args:
+        scratch: folder for the shards.
+        submitted: see `stretches`.
+        keep: folder that keeps the model of every fitted shard, to be reused after an interruption.
+        progress: called with the share of the work done, 0 to 1.
     """
     work = stretches(
         trace=trace.resolve(),

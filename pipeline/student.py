@@ -1,4 +1,4 @@
-"""Student's t distribution, for the few seeds of a comparison."""
+"""Student's t distribution, for intervals over the few seeds of a comparison."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from math import atan, cos, pi, sin, sqrt
 
 
 def within(t: float, degrees: int) -> float:
-    """Return the chance that Student's t with so many degrees of freedom lies between -t and t.
+    """Return the probability that Student's t with `degrees` degrees of freedom lies between -t and
+    t.
 
-    Abramowitz and Stegun, 26.7.3 and 26.7.4: a finite sum for whole degrees of freedom.
+    Abramowitz and Stegun, 26.7.3 and 26.7.4: a finite sum for integer degrees of freedom.
     """
     angle = atan(t / sqrt(degrees))
     odd = degrees % 2
@@ -21,9 +22,8 @@ def within(t: float, degrees: int) -> float:
 
 
 def bound(chance: float, degrees: int) -> float:
-    """Return the t such that Student's t lies between -t and t with that chance: 2.776 for 0.95 and
-    4.
-    """
+    """Return the number t such that Student's t lies between -t and t with probability `chance`:
+    2.776 for 0.95 and 4 degrees of freedom."""
     low, high = 0.0, 1.0
     while within(high, degrees) < chance:
         high *= 2

@@ -1,6 +1,5 @@
-"""Reproductions of other systems, where they are installed. They are loaded by name and imported by
-nobody.
-"""
+"""Loads the reproductions of other systems, if they are installed. No module imports them directly:
+they are loaded by name."""
 
 from __future__ import annotations
 
@@ -20,21 +19,22 @@ ENTRY = "reproductions.entry"
 
 
 class Workload(runs.World, Protocol):
-    """A world of allocations, with the settings of each policy there."""
+    """The interface of a world of allocations (for peers such as Gavel), with settings by
+    policy."""
 
     settings: Mapping[str, Mapping[str, Any]]
 
     def runnable(self) -> list[str]:
-        """Return the policies for which the world has all statistics."""
+        """Return the names of the policies for which the world has all statistics."""
         ...
 
     def check(self, name: str) -> None:
-        """Raise ValueError when a policy needs statistics that the world lacks."""
+        """Raise ValueError if the policy `name` needs statistics that the world lacks."""
         ...
 
 
 class Systems(Protocol):
-    """The part of `reproductions.entry` that is used here."""
+    """The attributes of the module `reproductions.entry` that are used here."""
 
     ALLOCATING: Mapping[str, type[Configurable]]
 
@@ -46,7 +46,7 @@ class Systems(Protocol):
 
 
 class Published(Protocol):
-    """The part of `reproductions.published.track` that is used here."""
+    """The attributes of the module `reproductions.published.track` that are used here."""
 
     def scenario(
         self, venus: Venus, *, durations: str | None = None, quirks: bool = True
@@ -54,27 +54,25 @@ class Published(Protocol):
 
 
 def systems() -> Systems:
-    """Return the policies of allocations. Raise UserError where they, or what they need, are not
-    installed.
-    """
+    """Return the module with the policies that hand out allocations. Raise UserError if it, or a
+    package that it needs, is not installed."""
     return cast(Systems, _loaded(ENTRY, "--workload"))
 
 
 def published() -> Published:
-    """Return the track `published`. Raise UserError where it is not installed."""
+    """Return the module of the track `published`. Raise UserError if it is not installed."""
     return cast(Published, _loaded("reproductions.published.track", "--track published"))
 
 
 def helios(seed: int) -> Estimator:
-    """Return an estimator that predicts durations as Helios does. Raise UserError where that is not
-    installed.
-    """
+    """Return an estimator that predicts durations as the system Helios does. Raise UserError if it
+    is not installed."""
     module = _loaded("reproductions.baselines.helios", "--durations helios")
     return cast(Estimator, module.OnlineHelios(seed=seed))
 
 
 def allocating() -> Mapping[str, type[Configurable]]:
-    """Return the policies of allocations by name; none where they are not installed."""
+    """Return the policies that hand out allocations, by name; {} if they are not installed."""
     try:
         return systems().ALLOCATING
     except UserError:

@@ -1,10 +1,11 @@
-"""Settings of `pellucid` chosen on a site's own past, and adopted only if they are better there.
+"""Chooses settings of the policy `pellucid` on a site's own past, and adopts them only if they are
+better there.
 
-Every candidate, one part of the policy switched off or set otherwise, is replayed on the first half
-of the jobs. Those with a lower mean JCT and a p99 wait no worse than under the settings in force
-are crossed: the best is joined by the next, for as long as that helps. The one with the lowest
-upper end of its interval is then replayed on the second half, which chose nothing. It is adopted
-only if it is better there beyond chance.
+Every candidate (one part of the policy switched off or set differently) is replayed on the first
+half of the jobs. Candidates with a lower mean JCT, and a p99 wait no worse, than the settings in
+force are combined: the best one with the next, as long as that helps. The candidate with the lowest
+upper bound of its interval is then replayed on the second half, on which nothing was chosen. It is
+adopted only if it is better there beyond chance.
 """
 
 from __future__ import annotations
@@ -80,9 +81,10 @@ class Row(TypedDict):
 
     Attributes:
         settings: the settings that the candidate changes, by dotted names.
-        jct_ratio, jct_low, jct_high: its mean JCT over that of the settings in force, and the
+        jct_ratio, jct_low, jct_high: its mean JCT divided by that of the settings in force, and the
             95 % interval.
-        p99_more_s, p99_more_low_s, p99_more_high_s: its p99 wait less theirs, likewise.
+        p99_more_s, p99_more_low_s, p99_more_high_s: its p99 wait less that of the settings in
+            force, seconds, and the 95 % interval.
     """
 
     name: str
@@ -102,11 +104,12 @@ class Tuned(TypedDict):
     """The result of tuning.
 
     Attributes:
-        chosen_on: rows on the first half, all candidates; `tested_on`: on the second.
-        picked: the candidate tested, None where none was better on the first half.
-        adopt: it is better beyond chance.
-        settings: what is to be set, by dotted names; {} unless `adopt`.
-        before: the values that these have now.
+        chosen_on: rows of all candidates on the first half; `tested_on`: rows of the picked one on
+            the second.
+        picked: name of the candidate that was tested; None if none was better on the first half.
+        adopt: whether the candidate is better beyond chance on the second half.
+        settings: the settings to set, by dotted names; {} unless `adopt`.
+        before: the present values of these settings.
     """
 
     seeds: int
@@ -122,11 +125,12 @@ class Tuned(TypedDict):
 
 @dataclass(frozen=True)
 class History:
-    """A site's jobs, to be replayed in halves.
+    """A site's past jobs, which are replayed in two halves.
 
     Attributes:
-        workload: as recorded, in order of submission.
-        last_days: replay those submitted in the last so many days; what ended earlier is history.
+        workload: the jobs as recorded, in order of submission.
+        last_days: number of days: only jobs submitted in the last so many days are replayed, and
+            earlier ones are what the estimator has learned from. None: all are replayed.
     """
 
     workload: Workload
@@ -150,13 +154,12 @@ class History:
 
     @property
     def played(self) -> list[float]:
-        """Return when the jobs of both halves were submitted, seconds since the epoch."""
+        """Return the submit times of all replayed jobs (both halves), seconds since the epoch."""
         return [t for job in self.workload.jobs if (t := job.submit_time) >= self.since]
 
     def __call__(self, half: int, seed: int, settings: Values) -> Scenario:
-        """Return the world of a half. 0 is the first half; the second has the first as its
-        history.
-        """
+        """Return the world of a half of the jobs: 0 the first, 1 the second, in which the first
+        half is past that the estimator has learned from."""
         when = self.played
         middle, work = when[len(when) // 2], self.workload
         if half == 0:
@@ -176,7 +179,8 @@ class Cell(NamedTuple):
 
 
 def play(worlds: Worlds, cell: Cell) -> Times:
-    """Return JCT and wait of every job of a replay, in order of submission: (2, jobs)."""
+    """Replay the jobs of a cell with the policy `pellucid`. Return the JCT and the wait of every
+    job, in order of submission: (2, jobs), seconds; NaN for jobs that did not end."""
     world = worlds(*cell)
     outcome, _ = world.simulate(POLICY)
     ended = {
@@ -189,10 +193,15 @@ def play(worlds: Worlds, cell: Cell) -> Times:
 
 
 def beside(name: str, settings: Values, times: Times, kept: Times) -> Row:
-    """Return a candidate's figures, paired with those of the settings in force on the same jobs.
+    """Return a candidate's figures, compared with those of the settings in force on the same jobs.
 
-    Windows are runs of as many jobs each. The mean is a ratio of sums over windows, with Student's
-    t; the p99 wait is drawn again from whole windows.
+    The jobs are cut into windows of equally many successive jobs. The interval of the mean's ratio
+    comes from the windows' sums and Student's t, that of the p99 wait from a bootstrap over
+    windows.
+
+    Args:
+        times: JCT and wait with the candidate, one entry per seed.
+        kept: the same with the settings in force.
     """
     both = ~np.isnan(times + kept).any(axis=1, keepdims=True)
     times, kept = (np.where(both, found, np.nan) for found in (times, kept))
@@ -233,22 +242,22 @@ def _p99(waits: Times) -> float:
 
 
 def tail_holds(row: Row, tail: float = TAIL) -> bool:
-    """Return whether the p99 wait is longer by at most the share `tail`; where the difference may
-    be chance, by a `TAIL` more.
-    """
+    """Return whether a candidate's p99 wait is not too long: longer than that of the settings in
+    force by at most the share `tail`, and by at most `tail` - `TAIL` at the lower bound of its
+    interval."""
     kept = row["p99_wait_s"] - row["p99_more_s"]
     certain = row["p99_more_low_s"] <= max(0.0, tail - TAIL) * kept
     return certain and row["p99_more_s"] <= tail * kept
 
 
 def candidates(now: Values, jobs: Workload, more: Mapping[str, Values]) -> dict[str, Values]:
-    """Return the settings to try, by name: of each what differs from `now`, by dotted names. Those
-    that change nothing are left out.
+    """Return the candidates to try: {name: settings that differ from `now`, by dotted names}.
+    Candidates that change nothing are left out.
 
     Args:
-        now: settings of `pellucid` as in a cluster file.
-        jobs: if none has a profile, settings of packing are not tried.
-        more: of the caller's own.
+        now: the present settings of `pellucid`, as in a cluster file.
+        jobs: the jobs to replay; if none has a profile, settings of packing are not tried.
+        more: further candidates, given by the caller.
     """
     packs = any(work.profile is not None for work in jobs.work.values())
     mine = flat(settings_of(POLICY, now))
@@ -274,14 +283,14 @@ def tune(
     """Choose settings on one half of the jobs, and test them on the other. Return the result.
 
     Args:
-        worlds: makes the world of a half (0 or 1) and seed, given settings; picklable where the
-            replays are made elsewhere.
+        worlds: returns the world for a half (0 or 1), a seed and settings; picklable if replays run
+            in other processes.
         now: settings in force, as in a cluster file.
-        tried: of `candidates`.
-        seeds: jittered replays of each.
+        tried: the settings to try, as `candidates` returns them.
+        seeds: number of replays of each candidate, with slightly moved submit times.
         tail: see `tail_holds`.
-        where: see `pipeline.cluster.mapped`.
-        progress: called with the replays done, of at most `replays(tried, seeds)`.
+        where: place to run the replays, see `pipeline.cluster.mapped`.
+        progress: called with the number of replays done, of at most `replays(tried, seeds)`.
     """
     done = count(1)
     known: dict[str, Values] = {KEPT: {}, **tried}
@@ -339,12 +348,14 @@ def tune(
 def crossed(
     good: Sequence[Row], tried: Mapping[str, Values], known: Mapping[str, Values]
 ) -> dict[str, Values] | None:
-    """Return the next crossing to try, by its name, or None where there is none.
+    """Return the next combination of candidates to try, {name: settings}, or None if there is none
+    left.
 
     Args:
-        good: rows that help, crossings included. The best of them is joined by the best single
-            candidate that sets something else.
-        tried: the single candidates. known: all that were tried.
+        good: rows of candidates that help, combinations included. The best of them is combined with
+            the best single candidate that changes other settings.
+        tried: the single candidates.
+        known: all candidates tried so far, combinations included.
     """
     in_order = sorted(good, key=lambda row: row["jct_ratio"])
     for first in in_order[:1]:
@@ -358,17 +369,17 @@ def crossed(
 
 
 class Tuning:
-    """Tunes the policy of a simulated world as `pellucid tune --adopt` would every so many days, on
-    the jobs that had ended there by then.
+    """Tunes the policy of a simulated world at intervals, as `pellucid tune --adopt` would, on the
+    jobs that have ended in the simulation by then.
 
     Args:
-        scenario: the world; it is played by `engine` from now on.
-        every_s: seconds between two tries.
+        scenario: the world. It is changed: from now on `engine` plays it.
+        every_s: seconds between two tunings.
         settings: settings of `pellucid` at the start, as in a cluster file.
 
     Attributes:
-        tries: with enough jobs to choose by.
-        adopted: when, and what was.
+        tries: number of tunings for which enough jobs had ended.
+        adopted: (time, result) of each tuning that was adopted.
     """
 
     def __init__(self, scenario: Scenario, every_s: float, settings: Values):
@@ -380,9 +391,8 @@ class Tuning:
         scenario.engine = partial(_TunedEngine, self)
 
     def due(self, results: Iterable[JobResult], core: Core, now: float) -> None:
-        """Try other settings on the jobs that ended, and decide by them from now on if they are
-        better beyond chance.
-        """
+        """Tune on the jobs in `results` that have ended by `now`. If other settings are better
+        beyond chance, the policy of `core` uses them from now on."""
         past = self._past(results)
         if len(past.jobs) < LEAST:
             return
@@ -413,7 +423,7 @@ class Tuning:
         return Workload(whole.name, jobs, work, whole.cluster, recorded_ends=ends)
 
     def notes(self) -> list[str]:
-        """Return sentences on what was tried and adopted."""
+        """Return sentences that say how often the policy was tuned, and what was adopted."""
         start = self.scenario.workload.jobs[0].submit_time
         every = f"Tuned every {self.every_s / DAY_S:g} days on what had ended by then"
         return [f"{every}: {self.tries} tries, {len(self.adopted)} adopted."] + [
@@ -437,7 +447,7 @@ class _TunedEngine(Engine):
 
 
 def replays(tried: Mapping[str, Any], seeds: int) -> int:
-    """Return how many replays `tune` makes at most."""
+    """Return the largest number of replays that `tune` may make with these candidates and seeds."""
     crossings = min(CROSSED, max(0, len(tried) - 1))
     return seeds * (len(tried) + crossings + 1 + 2 + (DEFAULTS in tried))
 
@@ -462,12 +472,13 @@ def _verdict(row: Row | None, *, adopt: bool) -> str:
 
 
 def words(row: Row) -> str:
-    """Return the ratio of mean JCTs with its interval, in words."""
+    """Return a row's ratio of mean JCTs with its interval, as text."""
     return f"{row['jct_ratio']:.3f} times [{row['jct_low']:.3f}, {row['jct_high']:.3f}]"
 
 
 def evidence(found: Tuned, jobs: int) -> str:
-    """Return why settings were set, for the log: at most 256 characters."""
+    """Return a text that says why settings were changed, for the service's log: at most 256
+    characters."""
     row = next(row for row in found["tested_on"] if row["name"] == found["picked"])
     before = " ".join(assignments(found["before"]))
     text = (
@@ -478,6 +489,6 @@ def evidence(found: Tuned, jobs: int) -> str:
 
 
 def assignments(values: Values) -> list[str]:
-    """Return settings as `pellucid settings set` takes them."""
+    """Return settings as arguments of `pellucid settings set`: NAME=VALUE."""
 
     return [f"{name}={json.dumps(value)}" for name, value in values.items()]

@@ -1,1 +1,1 @@
-"""One module per command of `pellucid`."""
+"""The commands of `pellucid`, one module per command."""

@@ -1,4 +1,5 @@
-"""`pellucid audit`: does a service's database follow from its log?"""
+"""`pellucid audit`: checks whether everything in a service's database follows from its log of
+events."""
 
 from __future__ import annotations
 

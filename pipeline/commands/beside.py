@@ -1,4 +1,5 @@
-"""`pellucid beside`: models that decide nothing, beside those that do."""
+"""`pellucid beside`: compares models that make no decisions (a shadow, the former ones) with the
+models in use."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def beside(service: Service) -> None:
 
 
 def lines(found: Standing) -> list[str]:
-    """Return the lines that compare bundles with the models in use."""
+    """Return lines of text that compare the shadow and the former models with the models in use."""
     if not found.in_use:
         return ["No models are in use."]
     left = [f"{found.left[:12]} was left for the former models: {found.why}."] if found.left else []

@@ -1,4 +1,4 @@
-"""`pellucid cancel`: stop jobs."""
+"""`pellucid cancel`: cancels waiting jobs and stops running ones."""
 
 from __future__ import annotations
 
@@ -107,15 +107,14 @@ def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:
 
 
 def _tasks(client: Client, array_id: str) -> list[Json]:
-    """Cancel an array's tasks together and return them as jobs, those already over last; [] if
-    the id is no array's.
-    """
+    """Cancel the tasks of an array together and return them as jobs, those that had already ended
+    last. Return [] if the id is not that of an array."""
     many = decode(CancelledMany, next(client.cancel_many([array_id])))
     return [client.job(task) for task in (*many.asked, *many.over)]
 
 
 def _matching(client: Client, name: str | None, state: str | None, owner: str) -> Iterator[JobRow]:
-    """Yield one owner's jobs that are neither over nor asked to stop, by name and state."""
+    """Yield an owner's jobs with this name and state that have neither ended nor been cancelled."""
     for one in chosen(client, name=name, state=state, owner=owner):
         job = decode(JobRow, one)
         if job.phase not in OVER and not job.cancel_asked:
@@ -123,9 +122,8 @@ def _matching(client: Client, name: str | None, state: str | None, owner: str) -
 
 
 def _agreed(found: list[JobRow]) -> bool:
-    """Ask a person at a terminal, and return whether the answer is yes. Raises UserError if
-    there is no terminal.
-    """
+    """Ask the user at the terminal whether to cancel these jobs, and return whether the answer is
+    yes. Raises UserError if there is no terminal."""
     from scheduler.core.plural import count
 
     running = sum(job.phase in STATES["running"] for job in found)

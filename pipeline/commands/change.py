@@ -1,4 +1,4 @@
-"""`pellucid change`: let a waiting job ask for something else, and keep its place."""
+"""`pellucid change`: changes what a waiting job asks for. The job keeps its place in the queue."""
 
 from __future__ import annotations
 

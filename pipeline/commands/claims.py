@@ -1,4 +1,5 @@
-"""`pellucid claims`: how often what was claimed of jobs turned out to be so."""
+"""`pellucid claims`: shows how often the service's claims about jobs (forecasts, offers) came
+true."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def claims(service: Service) -> None:
 
 
 def lines(records: list[Record]) -> list[str]:
-    """Return a line on the record of each kind of claim."""
+    """Return a table as lines of text: how often each kind of claim held."""
     if not any(one.judged or one.open for one in records):
         return ["Nothing was claimed yet."]
     from scheduler.explain.words import percent

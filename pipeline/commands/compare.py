@@ -1,4 +1,4 @@
-"""`pellucid compare`: several policies, the same world, paired over seeds."""
+"""`pellucid compare`: runs several policies in the same world, and compares them seed by seed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The options of a comparison, apart from those of its world."""
+    """The options of `pellucid compare`, without those of the world."""
 
     trace: Annotated[Path | None, TRACE] = None
     workload: Annotated[
@@ -97,11 +97,12 @@ class Asked:
 
 
 class _Played(NamedTuple):
-    """The policies to run, and the worlds to run them in.
+    """The policies to compare, and the worlds to compare them in.
 
     Attributes:
-        worlds: one a loop.
-        make: makes a world of a trace, given seed and loop; None on a workload.
+        worlds: functions that return the world of a seed, one per loop (open: fixed submit times;
+            closed).
+        make: returns the world of a trace, given seed and loop; None with `--workload`.
     """
 
     names: list[str]
@@ -164,9 +165,8 @@ def _on_trace(asked: Asked, world: World) -> _Played:
 
 
 def _on_workload(asked: Asked, world: World) -> _Played:
-    """Return the policies to play on a workload, and that workload's world. Raises UserError if
-    options were given that it does not take.
-    """
+    """Return the policies to compare with `--workload`, and the world of that workload. Raises
+    UserError if options were given that do not go with it."""
     from pipeline.systems import systems
     from pipeline.worlds.policy_options import given_to_all
 
@@ -184,7 +184,7 @@ def _on_workload(asked: Asked, world: World) -> _Played:
 def _results(
     asked: Asked, world: World, played: _Played, at: str, folder: Path | None
 ) -> list[runs.Comparison]:
-    """Run the comparison in each of the worlds, and return the results in their order."""
+    """Run the comparison in each of the worlds. Return the results, in the order of the worlds."""
     from pipeline import runs
 
     done = count(1)
@@ -205,7 +205,7 @@ def _results(
 
 
 def _kept(asked: Asked, world: World, number: int) -> Keep | None:
-    """Return the folder that keeps the results in one of the worlds; None if they are not kept."""
+    """Return the folder that keeps results of the world with this number; None without `--keep`."""
     if asked.keep is None:
         return None
     files = [path for path in (asked.trace, world.cluster, world.bundle) if path is not None]
@@ -228,9 +228,8 @@ def _print_where(asked: Asked, results: Sequence[runs.Comparison]) -> None:
 
 @contextmanager
 def _recorded(asked: Asked) -> Iterator[Path | None]:
-    """Give the folder in which the runs are recorded: as asked, or a temporary one if only a
-    page is made; None if nothing needs it. Raises UserError.
-    """
+    """Yield the folder in which the runs are recorded: that of `--out`, or a temporary one if only
+    a page is made; None if none is needed. Raises UserError if options need `--out`."""
     if asked.out is not None or asked.html is None:
         yield asked.out
         return
@@ -241,7 +240,8 @@ def _recorded(asked: Asked) -> Iterator[Path | None]:
 
 
 def _page(asked: Asked, runs: Path | None) -> None:
-    """Write the report on the runs, if asked for; also on the trace if it is a dataset."""
+    """Write the HTML page about the runs, if `--html` was given. It also describes the trace if
+    that is a dataset."""
     if asked.html is None:
         return
     from features.files import write_whole
@@ -254,7 +254,7 @@ def _page(asked: Asked, runs: Path | None) -> None:
 
 
 def _print(results: Sequence[runs.Comparison]) -> None:
-    """Print one table, with a row for each policy and loop, and the notes."""
+    """Print the results as one table, with a row for each policy and loop, and their notes."""
     rows = [
         {key.removesuffix("_mean"): value for key, value in row.items() if not key.endswith("_sd")}
         | {"loop": result["loop"]}
@@ -284,10 +284,9 @@ def _at_other_settings(
     where: str,
     results: Sequence[runs.Comparison],
 ) -> list[Point]:
-    """Return the figures of `pellucid` at other settings of its knobs, in the same worlds; []
-    if that is not asked for. If many jobs started late, add a note on what the bound on waiting
-    costs.
-    """
+    """Return the figures of `pellucid` at other values of its settings `ageing` and `max_wait_s`,
+    in the same worlds; [] without `--pareto`. If many jobs waited past the bound, add a note about
+    its cost to the results."""
     from pipeline.pareto import cost_of_bound, curve
 
     def worlds(settings: Mapping[str, Any]) -> list[Callable[[int], runs.World]]:
@@ -306,10 +305,9 @@ def _bound(seconds: float) -> str:
 def _loops(
     make: Callable[..., Scenario], loop: str | None, track: str | None, first_seed: int
 ) -> list[Callable[[int], runs.World]]:
-    """Return makers of a world given its seed: one with the loop that was asked for or that the
-    track has, otherwise one open and one closed; only the open one if no submission answers an
-    end.
-    """
+    """Return functions that make a world from a seed, one per loop: the loop of the option or of
+    the track, otherwise one open and one closed loop. If no submission answers an end, only the
+    open one is returned."""
     if loop is not None or track in ("published", "honest-closed"):
         return [partial(make, loop=loop)]
     open_, closed = partial(make, loop="open"), partial(make, loop="closed")

@@ -1,4 +1,4 @@
-"""`pellucid serve-demo`: watch the service work, in a browser."""
+"""`pellucid serve-demo`: starts a service with invented jobs, to be watched in a browser."""
 
 from __future__ import annotations
 

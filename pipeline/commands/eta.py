@@ -1,4 +1,4 @@
-"""`pellucid eta`: when a job would start, before it is submitted."""
+"""`pellucid eta`: forecasts when a job would start, before it is submitted."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ def eta(
 
 
 def _of_its_own(client: Client, options: list[str], *, as_json: bool) -> None:
-    """Ask a service that decides itself when a job would start, and print the answer."""
+    """Ask a service that schedules jobs itself (not Slurm's) when a job would start, and print the
+    answer."""
     from features.codec import decode
     from scheduler.explain.effect import NewJob
     from scheduler.explain.new_job import sentences

@@ -1,4 +1,5 @@
-"""`pellucid evaluate`: how good the models are, recomputed from public data, with baselines."""
+"""`pellucid evaluate`: recomputes the errors of the models, beside those of baselines, from public
+data."""
 
 from __future__ import annotations
 

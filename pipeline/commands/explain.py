@@ -1,4 +1,4 @@
-"""`pellucid explain`: the story of one job."""
+"""`pellucid explain`: explains what happened to one job, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pellucid export`: the finished jobs of a service, as a trace."""
+"""`pellucid export`: writes the finished jobs of a service as a trace."""
 
 from __future__ import annotations
 

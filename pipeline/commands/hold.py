@@ -1,4 +1,5 @@
-"""`pellucid hold` and `pellucid release`: keep waiting jobs from starting, for a while."""
+"""`pellucid hold` and `pellucid release`: keep waiting jobs from starting until they are
+released."""
 
 from __future__ import annotations
 
@@ -68,13 +69,16 @@ def act(
     lines: Callable[[T, float], list[str]],
     ask: Callable[[Client, str], Json],
 ) -> None:
-    """Ask something for each job, even if it fails for others, and print the results. The id of
-    an array stands for those of its tasks that wait.
+    """Send a request about each of several jobs, and print the answers. A failure for one job does
+    not stop the others. The id of an array stands for its waiting tasks.
 
     Args:
-        kind: type of an answer. lines: makes lines of an answer and the service's time.
+        kind: type of an answer.
+        jobs: ids of jobs or arrays.
+        lines: returns lines of text, given an answer and the service's time.
+        ask: sends the request about one job.
 
-    Raises UserError (exit status 2) when not all could be done.
+    Raises UserError (exit status 2) if a request failed.
     """
     from scheduler.service.client import ServiceError
 
@@ -97,7 +101,8 @@ def act(
 
 
 def tasks_named(jobs: list[str]) -> list[str]:
-    """Return each task of ARRAY_[0-4]. Raises UserError."""
+    """Return the ids in `jobs`, with ARRAY_[0-4] replaced by the id of each task. Raises UserError
+    if such a text is not valid."""
     from scheduler.service.api.schemas import each_task
 
     try:
@@ -107,18 +112,16 @@ def tasks_named(jobs: list[str]) -> list[str]:
 
 
 def _meant(client: Client, job: str) -> list[str]:
-    """Return the ids to hold: the tasks of an array that have not begun, by number; any other
-    id as it is.
-    """
+    """Return the ids that a job id stands for: for an array, its tasks that have not begun, by
+    number; otherwise the id itself."""
     tasks = [] if "_" in job else client.jobs(array=job, over=False)
     begun = (Phase.STARTING, Phase.RUNNING)
     return [one["job_id"] for one in tasks if one["phase"] not in begun][::-1] or [job]
 
 
 def effect(done: str, answer: JobChange, now: float) -> list[str]:
-    """Return lines on what a change of a waiting job did; `done` is the word for a job after
-    the change, such as "held".
-    """
+    """Return lines of text about the effect of a change on a waiting job. `done` are words for the
+    job after the change, such as "is held"."""
     job = answer.job_id
     if not answer.needed:
         return [f"{job} is so already"]

@@ -1,4 +1,4 @@
-"""`pellucid ingest`: a trace in, a dataset out."""
+"""`pellucid ingest`: reads a trace and writes it as a dataset."""
 
 from __future__ import annotations
 
@@ -114,9 +114,8 @@ def _instant(text: str) -> datetime:
 
 @contextmanager
 def _progress(source: Path) -> Iterator[Callable[[int], None] | None]:
-    """Give a function that shows how many bytes of the source are read; None if there is no
-    terminal.
-    """
+    """Yield a function that shows how many bytes of the source have been read; None without a
+    terminal."""
     if not sys.stdout.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""`pellucid links`: the shared links to your jobs, and their end."""
+"""`pellucid links`: lists and revokes the shared links to a user's jobs."""
 
 from __future__ import annotations
 

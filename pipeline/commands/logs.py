@@ -1,4 +1,4 @@
-"""`pellucid logs`: what a job has written."""
+"""`pellucid logs`: prints the output of a job."""
 
 from __future__ import annotations
 
@@ -75,8 +75,12 @@ def logs(
 def _parts(
     client: Client, job: str, attempt: int | None, tail: int | None, *, follow: bool
 ) -> Iterator[Json]:
-    """Yield the parts of a job's output to its end; with `follow` also those that come later.
-    `tail`: only so many of the last lines at first; None: all.
+    """Yield the parts of a job's output. With `follow`, go on with the parts that the job writes
+    later.
+
+    Args:
+        attempt: number of the attempt; None: the last one.
+        tail: begin with only so many of the last lines; None: with all.
     """
     offset = 0 if tail is None else -max(1, min(TAIL_BYTES, (tail + 1) * LINE_BYTES))
     latest = 0
@@ -102,6 +106,6 @@ def _parts(
 
 
 def _never_ran(job: Json) -> None:
-    """Print on standard error why a job wrote nothing, if it never ran."""
+    """If a job never ran, print on standard error why, since it has no output."""
     if job["started_at"] is None:
         typer.echo(f"{job['job_id']} never ran: {job['detail'] or job['phase']}", err=True)

@@ -1,4 +1,4 @@
-"""`pellucid mcp`: a site's own Slurm for agents."""
+"""`pellucid mcp`: answers questions of AI agents about a site's Slurm (Model Context Protocol)."""
 
 from __future__ import annotations
 

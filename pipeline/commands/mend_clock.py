@@ -1,4 +1,5 @@
-"""`pellucid mend-clock`: puts right the times of a log that a wrong clock dated."""
+"""`pellucid mend-clock`: corrects the times in a service's log that it wrote while its clock was
+wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pellucid node`: nodes that come, go, are drained, opened and moved while jobs run."""
+"""`pellucid node`: adds, removes, drains, opens and moves nodes while jobs run."""
 
 from __future__ import annotations
 

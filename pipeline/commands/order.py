@@ -1,4 +1,4 @@
-"""`pellucid order`: who waits, in order, and what makes each place."""
+"""`pellucid order`: shows which jobs wait, in order, and the terms that make each place."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def order(
 
 
 def lines(one: Order) -> list[str]:
-    """Return the order of a virtual cluster, in lines."""
+    """Return lines of text about the waiting jobs of a virtual cluster, in order."""
     if one.unavailable:
         return [f"{one.vc}: unavailable: {one.unavailable}"]
     held = [f"held, in no line: {job.job_id} ({job.gpus} GPUs)" for job in one.held]

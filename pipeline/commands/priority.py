@@ -1,4 +1,4 @@
-"""`pellucid priority`: let waiting jobs go sooner or later."""
+"""`pellucid priority`: makes waiting jobs start earlier or later by a priority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pellucid profile`: profile a command for a few minutes, from outside."""
+"""`pellucid profile`: runs a command for a few minutes and measures it from outside."""
 
 from __future__ import annotations
 

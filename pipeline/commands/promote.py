@@ -1,4 +1,5 @@
-"""`pellucid promote`: a candidate becomes the champion, with evidence."""
+"""`pellucid promote`: makes a candidate model the champion (the model in use), if evidence says
+so."""
 
 from __future__ import annotations
 
@@ -176,9 +177,8 @@ def promote(
 
 
 def _jobs(path: Path) -> pa.Table:
-    """Return the jobs to judge on, from a dataset or from a file that a service exported.
-    Raises UserError, TraceError.
-    """
+    """Return the jobs on which models are compared, from a dataset or from a file that a service
+    exported. Raises UserError or TraceError if they cannot be read."""
     from features.given import arrow_file
     from features.schema import TRACE_SCHEMA, is_of_a_trace
     from pipeline.traces import read_dataset
@@ -202,15 +202,14 @@ def _jobs(path: Path) -> pa.Table:
 
 
 def _check_alone(bundle: Path | None, back: bool, version: str | None) -> None:
-    """Raise UserError if more than one candidate is named."""
+    """Raise UserError if the options name more than one candidate."""
     if bundle is not None and (back or version is not None):
         raise UserError("--bundle registers new models: it takes no VERSION and no --back")
 
 
 def _candidate(version: str | None, back: bool, registry: Registry) -> Version:
-    """Return the version that is to become champion: `version`, or by default the latest; with
-    `back` the former champion. Raises UserError if there is none.
-    """
+    """Return the model version to promote: `version`, by default the latest one, or with `back` the
+    former champion. Raises UserError if there is none."""
     from models.training.tracking import champion, former_champion, versions
 
     if back:
@@ -232,7 +231,7 @@ def _candidate(version: str | None, back: bool, registry: Registry) -> Version:
 def _tell(proposal: Proposal, as_json: bool) -> None:
     """Print how both models compare on the same jobs, or why they were not compared.
 
-    With `as_json`, print the evidence.
+    With `as_json`, print the evidence as JSON.
     """
     if as_json:
         found = dict(proposal.evidence(version=proposal.candidate.number, better=proposal.better))
@@ -255,9 +254,8 @@ def _tell(proposal: Proposal, as_json: bool) -> None:
 
 
 def _agreed(candidate: Version) -> bool:
-    """Ask a person at a terminal, and return whether the answer is yes. Raises UserError if
-    there is no terminal.
-    """
+    """Ask the user at the terminal whether to promote the candidate, and return whether the answer
+    is yes. Raises UserError if there is no terminal."""
     if not sys.stdin.isatty():
         raise UserError("nobody to ask: say --yes to promote")
     return typer.confirm(f"Make version {candidate.number} the champion?", err=True)

@@ -1,4 +1,4 @@
-"""`pellucid ps`: your jobs."""
+"""`pellucid ps`: lists a user's jobs."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def chosen(
     since: float | None = None,
     **asked: Any,
 ) -> Iterator[Json]:
-    """Yield the jobs as the service lists them, latest first, that fit a name, are in a state and
-    were submitted since a moment. Raises UserError.
-    """
+    """Yield the service's jobs, latest first, with a name (or pattern), in a state, and submitted
+    since a time (seconds since the epoch). None: any. Raises UserError if there is no such
+    state."""
     phases = STATES.get(state or "", (OVER if state == "over" else (state,)))
     if state is not None and state not in (*STATES, "over", *OVER, *ENDED):
         known = ", ".join((*STATES, "over", *ENDED, *OVER))
@@ -112,9 +112,8 @@ def chosen(
 
 
 def _moment(text: str, now: float) -> float:
-    """Return the moment that `text` names, in seconds since the epoch: a date, a date with a time
-    of day, or a span before `now` (90m, 3d). Raise UserError for anything else.
-    """
+    """Return the time that `text` names, in seconds since the epoch: a date, a date with a time of
+    day, or a span before `now` (90m, 3d). Raise UserError for anything else."""
     from features.clock import read_seconds
 
     try:

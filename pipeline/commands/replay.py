@@ -1,4 +1,4 @@
-"""`pellucid replay`: a site's own sacct dump under other policies, as a report."""
+"""`pellucid replay`: replays a site's sacct dump under other policies, and writes a report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNTRAINED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The options of a replay."""
+    """The options of `pellucid replay`."""
 
     sacct: Annotated[
         Path,
@@ -128,7 +128,7 @@ class Asked:
 
     @property
     def hush(self) -> bool:
-        """Return whether to show no progress."""
+        """Return whether to show no progress: with `--quiet` or `--json`."""
         return self.quiet or self.as_json
 
 
@@ -196,9 +196,8 @@ def replay(asked: Asked) -> None:
 
 
 def _question(asked: Asked, name: str, values: Mapping[str, Any]) -> str:
-    """Return a digest of all that the results depend on: this command's input, and the settings
-    of a policy.
-    """
+    """Return a digest of everything that the results of the replay depend on: the command's options
+    and input files, and the settings of the policy."""
     from pipeline.online import TRAINS
 
     paths = (asked.sacct, asked.cluster, asked.nodes, *(asked.site or []))
@@ -237,7 +236,8 @@ def _read(asked: Asked) -> Site:
 
 
 def _remarks(variants: Sequence[Variant], *, trains: bool) -> Iterator[str]:
-    """Yield a sentence for each thing that the replay leaves out, and why."""
+    """Yield a sentence for each variant that the replay leaves out, with the reason. `trains` says
+    whether the packages for training are installed."""
     from pipeline.replay.runs import MOST_SLURM
 
     if not trains:
@@ -250,9 +250,10 @@ def _remarks(variants: Sequence[Variant], *, trains: bool) -> Iterator[str]:
 
 
 def _changed(pairs: Sequence[str], known: Site, variants: Sequence[Variant]) -> tuple[Variant, ...]:
-    """Return the site's own Slurm with these settings as a variant, or () if `pairs` is empty.
+    """Return the site's own Slurm with the settings `pairs` (NAME=VALUE) as a variant, in a tuple;
+    () if `pairs` is empty.
 
-    Raises UserError: not NAME=VALUE, or a setting that a replay does not have.
+    Raises UserError if an entry is not NAME=VALUE, or names a setting that replays do not model.
     """
     from scheduler.slurm.twin.known import REPLAYED, Known, parameter
 
@@ -314,7 +315,8 @@ def _plain(out: Path, known: Site, found: Mapping[str, Any]) -> Json:
 
 
 def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
-    """Yield the summary in sentences: the check against the record, then the savings."""
+    """Yield sentences that sum up a replay: first the comparison with the record, then the
+    savings."""
     from scheduler.explain.words import duration
 
     test = found["backtest"]
@@ -358,9 +360,8 @@ def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
 
 
 def _claims(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield sentences on what each variant saves against Slurm's own schedule, and on the parts
-    left out.
-    """
+    """Yield sentences about what each variant saves compared with Slurm's own schedule, and about
+    the parts of the site for which nothing is stated."""
     from pipeline.replay.claims import COVERED
 
     titles = {variant["key"]: variant["title"] for variant in found["variants"]}
@@ -391,9 +392,8 @@ def _savings(stated: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> 
 
 
 def _changed_slurm(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield sentences on what other settings of Slurm would have changed; none if none were
-    asked for.
-    """
+    """Yield sentences about what other settings of Slurm would have changed; none without
+    `--slurm-with`."""
     stated = found["changed"]
     if not found["changed_to"]:
         return
@@ -406,9 +406,8 @@ def _changed_slurm(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _waits(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each variant: its average wait, and which of its longest waits are
-    worse than in Slurm's own schedule.
-    """
+    """Yield a sentence for each variant with its average wait, and with its long waits if they are
+    worse than in Slurm's own schedule."""
     from scheduler.explain.words import duration
 
     base = next((v for v in found["variants"] if v["key"] == found["against"]), None)
@@ -428,9 +427,8 @@ def _ranked(test: Mapping[str, Any]) -> str:
 
 
 def _policy(asked: Asked) -> tuple[str, Json]:
-    """Return the name of the policy asked for, and its settings: those of the cluster file,
-    overridden by `--set`.
-    """
+    """Return (name of the policy, its settings): that of `--policy`, otherwise of the cluster file,
+    with its settings in that file overridden by `--set`."""
     from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
     from pipeline.worlds.policy_options import given, over
 

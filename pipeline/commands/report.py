@@ -1,4 +1,4 @@
-"""`pellucid report`: one page about a trace, its models and the policies compared."""
+"""`pellucid report`: writes one HTML page about a trace, its models and the policies compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pellucid restore`: puts a backup of a service's database where a damaged one is."""
+"""`pellucid restore`: replaces a damaged database of a service by a backup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pellucid serve`: the scheduler as a service."""
+"""`pellucid serve`: runs the scheduler as a service."""
 
 from __future__ import annotations
 
@@ -138,10 +138,9 @@ def serve(
 
 
 def declared(gpus: int, settings: Settings) -> ClusterSpec:
-    """Return a cluster of one virtual cluster with so many GPUs that are only declared. Raise
-    SettingsError where there is a cluster already, the GPUs are real, or they do not fill nodes of
-    8.
-    """
+    """Return a cluster of one virtual cluster with `gpus` GPUs that are only declared (fake). Raise
+    SettingsError if the settings have a cluster or real GPUs, or if the number does not fill nodes
+    of 8."""
     from scheduler.core.cluster import ClusterSpec
     from scheduler.service.settings import SettingsError
 
@@ -156,7 +155,8 @@ def declared(gpus: int, settings: Settings) -> ClusterSpec:
 
 
 def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
-    """Yield lines on settings that have no effect here, or differ from what was written."""
+    """Yield lines about settings that have no effect in this service, or that differ from the
+    cluster file."""
     from pipeline.serving import usable
     from scheduler.assembly import folded_note
     from scheduler.core.settings import flat
@@ -176,9 +176,9 @@ def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
 
 
 def chosen(differs: FileDiffers) -> Choice:
-    """Ask a person at a terminal whether the cluster file or the log holds, and return the
-    choice. Raises FileDiffers if there is no terminal, or no choice.
-    """
+    """Ask the user at the terminal whether to apply the cluster file or to keep the log's settings,
+    which differ. Return the choice. Raises FileDiffers if there is no terminal, or the user chooses
+    neither."""
     for line in differs.differences:
         typer.echo(line, err=True)
     if not (differs.can_apply and _asks()):
@@ -192,5 +192,5 @@ def chosen(differs: FileDiffers) -> Choice:
 
 
 def _asks() -> bool:
-    """Return whether somebody sits there."""
+    """Return whether the command runs at a terminal, so that it can ask the user."""
     return sys.stdin.isatty() and sys.stderr.isatty()

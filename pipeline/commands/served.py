@@ -1,4 +1,5 @@
-"""`pellucid served`: which models decided how many jobs, and how their predictions turned out."""
+"""`pellucid served`: shows which models decided about how many jobs each week, and the errors of
+their predictions."""
 
 from __future__ import annotations
 
@@ -53,9 +54,8 @@ def served(
 
 
 def _logged(found: list[Week], params: Path, as_json: bool) -> None:
-    """Log whole weeks to the model registry, each figure with the version that decided, and
-    print a line for each.
-    """
+    """Log complete weeks to the model registry, with the version of the model that decided, and
+    print a line for each."""
     with user_errors():
         from models.training.tracking import log_serving, registered
         from pipeline.stages.common import read_params
@@ -74,9 +74,8 @@ def _logged(found: list[Week], params: Path, as_json: bool) -> None:
 
 
 def figures(one: Served) -> dict[str, float]:
-    """Return the figures of a bundle's week to log, by name; figures that are not known are
-    left out.
-    """
+    """Return the figures of one bundle in one week, by the names under which they are logged.
+    Unknown figures are left out."""
     known = {
         "jobs decided": one.decided,
         "jobs ended": one.ended,
@@ -88,7 +87,7 @@ def figures(one: Served) -> dict[str, float]:
 
 
 def lines(found: list[Week]) -> list[str]:
-    """Return the lines that show weeks, the latest first."""
+    """Return lines of text about the weeks, the latest first."""
     table = [["WEEK OF", "BUNDLE", "DECIDED", "ENDED", "ERROR", "TRUE/PREDICTED", "HALF TO TWICE"]]
     marks = {words: "*" * i for i, words in enumerate(_open(found), 1)}
     for week in found:
@@ -104,7 +103,7 @@ def lines(found: list[Week]) -> list[str]:
 
 
 def _open(found: list[Week]) -> list[str]:
-    """Return what may still change of the weeks that are shown, in words; each once."""
+    """Return texts that say what may still change in the figures of the weeks, each once."""
     return list(dict.fromkeys(week.words for week in found if week.words and week.bundles))
 
 

@@ -1,4 +1,4 @@
-"""`pellucid settings`: what the policy of a running service is set to."""
+"""`pellucid settings`: shows and changes the settings of a running service's policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pellucid simulate`: one policy on one trace."""
+"""`pellucid simulate`: simulates one policy on one trace."""
 
 from __future__ import annotations
 
@@ -124,9 +124,8 @@ def simulate(
 
 
 def _usual(world: World, site: Sequence[Path] | None) -> str:
-    """Return the policy to play where none is asked for: "slurm" on a site's own files,
-    otherwise that of the cluster file, or the default.
-    """
+    """Return the policy to simulate if none is named: "slurm" with `--site`, otherwise that of the
+    cluster file, or the default."""
     from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
 
     if site:
@@ -135,7 +134,8 @@ def _usual(world: World, site: Sequence[Path] | None) -> str:
 
 
 def _tune(scenario: Scenario, policy: str, days: float) -> None:
-    """Let the policy be tuned every so many days of the simulation. Raises UserError."""
+    """Tune the policy of the scenario every `days` days of simulated time. Raises UserError if the
+    policy cannot be tuned, or the number is not valid."""
     from pipeline.pareto import DAY_S, POLICY
     from pipeline.tuning import Tuning
 
@@ -147,9 +147,8 @@ def _tune(scenario: Scenario, policy: str, days: float) -> None:
 
 
 def _open(trace: Path, site: Sequence[Path] | None, asked: Mapping[str, Any]) -> Scenario:
-    """Return the world to simulate: a trace, or, given files of a site's Slurm, a dump on that
-    site.
-    """
+    """Return the world to simulate: that of a trace, or, with the files `site` of Slurm, that of a
+    dump on this site."""
     from pipeline.replay.runs import of_files
     from pipeline.worlds import open_scenario
 

@@ -1,4 +1,4 @@
-"""`pellucid slurm`: what is asked of Slurm itself, with no service running."""
+"""`pellucid slurm`: commands that change Slurm itself, without a running service."""
 
 from __future__ import annotations
 
@@ -113,7 +113,8 @@ def release_all(
 
 
 def _kept(config: Path) -> str:
-    """Return why the order that a service gave must stay; "" if it need not."""
+    """Return why the order of jobs that a service gave to Slurm cannot be taken back now; "" if it
+    can."""
     from scheduler.service.log.questions import LEASE
     from scheduler.service.settings import read_settings
 

@@ -1,4 +1,4 @@
-"""`pellucid submit`: hand a job to the service."""
+"""`pellucid submit`: submits a job to the service."""
 
 from __future__ import annotations
 

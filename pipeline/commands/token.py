@@ -1,4 +1,5 @@
-"""`pellucid token`: who may use the service. Works on the database, on the service's host."""
+"""`pellucid token`: makes, lists and revokes access tokens of the service. It works on the
+database, on the service's host."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ token = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False)
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Which database a command works on, and how it prints what it did."""
+    """The options of a command that works on the service's database: which one, and whether the
+    output is JSON."""
 
     database: Annotated[
         str | None,
@@ -46,7 +48,7 @@ class Stored:
 
     @contextmanager
     def opened(self, *, make: bool = False) -> Iterator[Store]:
-        """Give the database of tokens. With `make`, create it if it does not exist."""
+        """Open the service's database and yield it. With `make`, create it if it does not exist."""
         from pipeline.serving import database_served
         from scheduler.service.log.store.schema import prepare
         from scheduler.service.log.store.store import Store, must_exist

@@ -1,4 +1,4 @@
-"""`pellucid top`: the cluster and your jobs, live."""
+"""`pellucid top`: shows the cluster and a user's jobs, updated continuously."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BAR = 30  # columns
 
 
 class Look(TypedDict):
-    """The cluster and its jobs at one moment, as the service sends them."""
+    """A look: the state of the cluster and its jobs at one time, as the service sends it."""
 
     now: float
     vcs: list[Json]
@@ -71,7 +71,8 @@ def top(
 
 
 def _looks(client: Client, vc: str | None) -> Iterator[Look]:
-    """Yield what the service shows at the moment, without end."""
+    """Yield looks (the present state of the cluster and its jobs) without end, each read from the
+    service when it is asked for."""
     while True:
         cluster = client.cluster()
         vcs = [one for one in cluster["vcs"] if vc in (None, one["vc"])]
@@ -80,7 +81,7 @@ def _looks(client: Client, vc: str | None) -> Iterator[Look]:
 
 
 def drawn(look: Look) -> RenderableType:
-    """Return the state of one moment, drawn for a terminal."""
+    """Return a look, drawn for a terminal."""
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table

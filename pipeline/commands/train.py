@@ -1,4 +1,4 @@
-"""`pellucid train`: models from a dataset, without DVC."""
+"""`pellucid train`: trains models on a dataset, without DVC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pellucid tune`: settings chosen on a site's own past."""
+"""`pellucid tune`: chooses settings of the policy on a site's own past."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_JOBS = 50_000
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The options of tuning: which past is replayed, and what is tried on it."""
+    """The options of `pellucid tune`: the past to replay, and the settings to try."""
 
     database: DATABASE = None
     trace: Annotated[
@@ -108,7 +108,8 @@ class Asked:
 
 
 class _Known(NamedTuple):
-    """A past to tune on. `settings`: those of `pellucid` in force; `notes`: on the cluster."""
+    """A past to tune on: jobs, cluster, the present `settings` of the policy `pellucid`, and
+    `notes` about the cluster."""
 
     jobs: Workload
     profiling: ProfilingPartition | None
@@ -166,9 +167,8 @@ def tune(asked: Asked, address: Address) -> None:
 
 
 def _known(asked: Asked) -> _Known:
-    """Return the jobs, the cluster and the settings in force, read from a dump, a trace or the
-    service's log. Raises UserError for options that exclude each other.
-    """
+    """Return the past to tune on (jobs, cluster and present settings), read from a dump, a trace or
+    the service's log. Raises UserError for options that exclude each other."""
     if asked.trace is not None and asked.sacct is not None:
         raise UserError("--trace and --sacct: give one of them")
     if asked.site and asked.sacct is None:
@@ -218,9 +218,8 @@ def _of_trace(asked: Asked, trace: Path) -> _Known:
 
 
 def _of_log(asked: Asked) -> _Known:
-    """Return the finished jobs in a service's log, with its nodes and settings as they are now.
-    Raises UserError if the log is empty.
-    """
+    """Return the past to tune on from a service's log: its finished jobs, with its present nodes
+    and settings. Raises UserError if the log is empty."""
     from pipeline.worlds.plain import workload_of
     from scheduler.service.log.export import finished
     from scheduler.service.log.present import Present
@@ -241,30 +240,31 @@ def _of_log(asked: Asked) -> _Known:
 
 
 def _settings(spec: CoreSpec) -> Values:
-    """Return the settings in force. Raises UserError if the policy is not the one that is
-    tuned.
-    """
+    """Return the present settings of the policy. Raises UserError if it is not `pellucid`, the
+    policy that is tuned."""
     if spec.policy != POLICY:
         raise UserError(f"the policy is {spec.policy}; only {POLICY} is tuned")
     return spec.settings.plain()
 
 
 def _in_force(address: Address) -> Values:
-    """Return the settings of the running service, by name, before the change."""
+    """Return the present settings of the running service, by name."""
     with address.client() as client:
         found = decode(list[Setting], client.settings())
     return with_assignments({}, assignments({one.name: one.value for one in found}))
 
 
 def _also(text: str) -> tuple[str, Values]:
-    """Return a candidate of the caller's own: `text` as its name, and the settings in it."""
+    """Return a candidate that the user gave with `--also`: (`text` as its name, the settings in
+    it)."""
     given(POLICY, text.split())
     pairs = (one.partition("=") for one in text.split())
     return text, {name: value_of(value) for name, _, value in pairs}
 
 
 def _adopted(asked: Asked, address: Address, found: Tuned, jobs: int) -> Values:
-    """Set the settings found, or preview that, and return the service's answer."""
+    """Change the settings of the running service to those of `found`, or preview the change. Return
+    the service's answer."""
     reason = evidence(found, jobs)
     with address.client() as client:
         return client.set_settings(found["settings"], reason=reason, preview=asked.preview)

@@ -1,4 +1,4 @@
-"""`pellucid whatif`: what another request would change."""
+"""`pellucid whatif`: forecasts how a changed request would change a job's start."""
 
 from __future__ import annotations
 

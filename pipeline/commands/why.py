@@ -1,4 +1,4 @@
-"""`pellucid why`: the service says why a job is where it is."""
+"""`pellucid why`: prints the service's explanation why a job waits, runs or has ended."""
 
 from __future__ import annotations
 
@@ -114,7 +114,14 @@ def print_why(
     full: bool = False,
     tree: bool = False,
 ) -> None:
-    """Print what the service says of a job."""
+    """Print the service's explanation of a job.
+
+    Args:
+        after: id of another job: explain why the job is after this one.
+        codes: also print the codes of reasons.
+        full: print everything, not only what matters most.
+        tree: print all findings as a tree.
+    """
     from features.codec import decode
     from scheduler.explain.effect import Sooner
     from scheduler.explain.explanation import Compared, Explanation
@@ -150,9 +157,8 @@ def print_why(
 
 
 def _others(client: Client, job: str, task: str) -> list[Json]:
-    """Return the answers about the other components of a heterogeneous job; [] if `job` names a
-    single job or component. `task` is the id that the service answered for.
-    """
+    """Return the explanations of the other components of a heterogeneous job; [] if `job` names a
+    single job or component. `task` is the id of the component that was explained."""
     from scheduler.service.client import ServiceError
 
     if task != f"{job}+0":

@@ -1,1 +1,2 @@
-"""`pellucid serve-demo`: a service with fake GPUs, and people who send it real processes."""
+"""Parts of `pellucid serve-demo`: a service with fake GPUs, and users who submit real processes to
+it."""

@@ -1,8 +1,9 @@
-"""The first page of `make demo`: made in seconds, while the training libraries are still being
+"""Makes the first page of `make demo` within seconds, while the training libraries are still being
 installed.
 
-The models are those in `data/prebuilt`, which the pipeline made; trace, schedules and explanations
-are made here and now, of one draw. The pipeline then makes it all, the models too, of five.
+The models are those in `data/prebuilt`, which an earlier run of the pipeline made. Trace, schedules
+and explanations are made now, for one draw (seed). Later the pipeline makes everything, including
+the models, for five draws.
 
     python -m pipeline.demo.first           # unless the pipeline's own report is there
     python -m pipeline.demo.first --keep    # what the pipeline made here becomes the prebuilt
@@ -40,7 +41,13 @@ POLICIES = ("fifo", "lucid", "pellucid")
 
 
 def run(params: Params, prebuilt: Path, out: Path, shown: Shown = unseen) -> Path:
-    """Make the page, with all it comes from, in an emptied folder. Return its path."""
+    """Make the page and everything that it is made from in the folder `out`, which is emptied
+    first. Return the path of the page.
+
+    Args:
+        prebuilt: folder with the prebuilt models.
+        shown: called with (parts done, all parts).
+    """
     shutil.rmtree(out, ignore_errors=True)
     trace, runs, bundle = out / "trace", out / "runs", prebuilt / "bundle"
     synthetic.write(synthetic.default_config(params.ingest.scale, params.ingest.seed), trace)
@@ -68,14 +75,14 @@ def run(params: Params, prebuilt: Path, out: Path, shown: Shown = unseen) -> Pat
 
 
 def keep() -> None:
-    """Replace the prebuilt files by what the pipeline made here."""
+    """Replace the prebuilt models by those that the pipeline made in this checkout."""
     shutil.rmtree(PREBUILT, ignore_errors=True)
     shutil.copytree(BUNDLE, PREBUILT / "bundle")
     shutil.copy(METRICS / ERRORS, PREBUILT / ERRORS)
 
 
 def main(asked: list[str]) -> int:
-    """Make the first page, as the module says. Return the exit status."""
+    """Make the first page, or with `--keep` replace the prebuilt models. Return the exit status."""
     try:
         with user_errors():
             if asked == ["--keep"]:

@@ -1,10 +1,11 @@
-"""Installs packages into the environment of the interpreter that runs it, and never stays silent
-for long.
+"""Installs packages into the environment of the Python that runs it, and prints its progress at
+short intervals.
 
     .venv/bin/python pipeline/demo/installing.py -e '.[dev]'
 
-By uv where it is on the machine, else by pip with its progress bar. Needs nothing installed. What
-is not imported is not compiled: bytecode of 150 packages takes longer than they take to unpack.
+It uses uv if that is on the machine, otherwise pip with its progress bar. Only the standard library
+is needed. Packages are not compiled to bytecode, because that takes longer for 150 packages than
+unpacking them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ EVERY_S = 5.0  # between two lines, while the installer says nothing
 
 
 def commands(what: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the ways to install, best first."""
+    """Yield the command lines that install the packages `what`, the best first."""
     asked = ["-c", "constraints.txt", *what]
     if uv := shutil.which("uv"):
         yield [uv, "pip", "install", "--python", sys.executable, *asked]
@@ -30,14 +31,13 @@ def commands(what: Sequence[str]) -> Iterator[list[str]]:
 
 
 def packages() -> int:
-    """Return how many packages are installed."""
+    """Return the number of packages that are installed in this environment."""
     return len(list(Path(sysconfig.get_path("purelib")).glob("*.dist-info")))
 
 
 def run(command: Sequence[str], every_s: float = EVERY_S) -> int:
-    """Run an installer and show the count of installed packages meanwhile. Return its exit
-    status.
-    """
+    """Run an installer and print the number of installed packages every `every_s` seconds
+    meanwhile. Return its exit status."""
     began, before = time.monotonic(), packages()
     with subprocess.Popen(command) as process:
         while True:
@@ -52,7 +52,7 @@ def run(command: Sequence[str], every_s: float = EVERY_S) -> int:
 
 
 def main(what: Sequence[str]) -> int:
-    """Install what is asked for, as pip would. Return the exit status."""
+    """Install packages, given as arguments of pip. Return the exit status."""
     status = 0
     for command in commands(what):
         print(f"Installing by {Path(command[0]).name}: {' '.join(what)}", flush=True)

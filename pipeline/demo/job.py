@@ -1,5 +1,5 @@
-"""The job that the demo runs: a process that trains nothing, but takes its time and reports
-progress.
+"""The job that the demo submits: a process that only sleeps and reports progress, as a training
+would.
 
 python job.py --model resnet50 --seconds 12 [--fail]
 """
@@ -12,7 +12,7 @@ EPOCHS = 5
 
 
 def main() -> int:
-    """Sleep through a few epochs. Return 1 with --fail, else 0."""
+    """Sleep through a few epochs and print their progress. Return 1 with --fail, else 0."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
     parser.add_argument("--seconds", type=float, required=True)

@@ -1,4 +1,4 @@
-"""Who sends which job, and when; the same for the same seed."""
+"""Plans the demo: which user submits which job, and when. The same seed gives the same plan."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ FAILS = 0.08
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One submission: made `after_s` seconds after the start, by `user`."""
+    """One planned submission of the demo: made `after_s` seconds after its start, by `user`, with
+    the request `asked`."""
 
     after_s: float
     user: str
@@ -51,16 +52,16 @@ class Sent:
 
 
 def plan(jobs: int, minutes: float, seed: int) -> list[Sent]:
-    """Return submissions in order of time. They come in waves, so that queues fill and empty."""
+    """Return the planned submissions in order of time. They come in waves, so that queues fill and
+    empty."""
     random = Random(seed)
     times = sorted(_moment(random) * minutes * 60 for _ in range(jobs))
     return [Sent(at, *_job(random, i)) for i, at in enumerate(times, 1)]
 
 
 def _moment(random: Random) -> float:
-    """Return a random moment, as a share from 0 to 1 of the demo's time. Three of four fall
-    into one of three waves.
-    """
+    """Return a random time of a submission, as a share (0 to 1) of the demo's length. Three of four
+    are in one of three waves."""
     if random.random() < 0.25:
         return random.random()
     wave = random.choice((0.08, 0.4, 0.72))
@@ -89,6 +90,6 @@ def _job(random: Random, number: int) -> tuple[str, Json]:
 
 
 def declared() -> Iterator[Json]:
-    """Yield profiles by command, as the `local` backend's fake GPUs take them."""
+    """Yield profiles by command, in the format of the `local` backend's fake GPUs."""
     for model, (_, profile) in MODELS.items():
         yield {"command": f"*--model {model} *", "amp": False, **profile}

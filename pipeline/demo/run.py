@@ -1,4 +1,4 @@
-"""The demo's service: started, fed with jobs, and stopped without leaving anything behind."""
+"""Starts the demo's service, submits jobs to it, and stops it without leaving processes behind."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ BUNDLES = Path("data/bundle"), Path("data/prebuilt/bundle")  # the first that is
 
 @dataclass(frozen=True)
 class Running:
-    """A running demo service, and how to reach it.
+    """A running demo service, with its address and tokens.
 
     Attributes:
-        address: where its pages and API are.
-        secrets: token of each person, and of the operator, by name.
-        log: file that the service prints to.
+        address: URL of its pages and API.
+        secrets: token of each user, and of the operator, by name.
+        log: file with the service's output.
     """
 
     address: str
@@ -55,10 +55,10 @@ class Running:
 
 @contextmanager
 def service(folder: Path, port: int, policy: str | None = None) -> Iterator[Running]:
-    """Start a service with fake GPUs in a folder of its own, which is emptied first, and give
-    access to it.
+    """Start a service with fake GPUs in the folder `folder`, which is emptied first, and yield the
+    running service.
 
-    At the end its jobs are cancelled and it is stopped. UserError when it does not start.
+    At the end its jobs are cancelled and it is stopped. Raises UserError if it does not start.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -82,9 +82,8 @@ def service(folder: Path, port: int, policy: str | None = None) -> Iterator[Runn
 
 
 def feed(running: Running, plan: list[Sent], stopping: Callable[[], bool]) -> int:
-    """Submit the planned jobs, each as its user and at its time. Return the number of jobs
-    submitted.
-    """
+    """Submit the planned jobs, each as its user and at its time, until `stopping` returns true.
+    Return the number of jobs submitted."""
     start, sent = time.monotonic(), 0
     with ExitStack() as stack, bar("submitted", len(plan), quiet=False) as shown:
         clients = {user: stack.enter_context(running.client(user)) for user in USERS}
@@ -108,7 +107,8 @@ def unfinished(client: Client) -> list[str]:
 
 
 def outcome(client: Client) -> dict[str, int]:
-    """Return the number of jobs by the state in which they ended, or by their phase."""
+    """Return the number of jobs by the state in which they ended, or by their phase if they have
+    not."""
     counts: dict[str, int] = {}
     for job in client.jobs():
         state = job["state"] or job["phase"]
@@ -120,9 +120,8 @@ def outcome(client: Client) -> dict[str, int]:
 
 
 def _settings(folder: Path, port: int, policy: str | None) -> dict[str, str]:
-    """Write the settings, the cluster and the declared profiles into `folder`. Return the
-    settings.
-    """
+    """Write the cluster file and the declared profiles into `folder`. Return the settings of the
+    service."""
     (folder / "cluster.yaml").write_text(yaml.safe_dump(CLUSTER, sort_keys=False))
     (folder / "profiles.json").write_text(json.dumps(list(declared()), indent=1))
     bundle, _ = usable(BUNDLES)
@@ -163,9 +162,8 @@ def _people(database: str) -> dict[str, str]:
 
 
 def _await_ready(running: Running) -> None:
-    """Wait until requests can be served and a process decides. Raises UserError if the service
-    did not start.
-    """
+    """Wait until the service answers requests and its decider process runs. Raises UserError if the
+    service does not start."""
     until = time.monotonic() + START_S
     with running.client() as client:
         while time.monotonic() < until:

@@ -1,5 +1,5 @@
-"""What `pellucid evaluate` prints: one module per kind of prediction.
+"""The evaluations of `pellucid evaluate`: one module per kind of prediction.
 
-Each has `run(data, *, seed) -> dict`, plain JSON with every figure and its baselines, and may have
-`text(result) -> str`, the same for a person.
+Each has `run(data, *, seed) -> dict`, which returns the figures and those of baselines as plain
+JSON, and may have `text(result) -> str`, which returns them as tables.
 """

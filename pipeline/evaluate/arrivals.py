@@ -1,4 +1,5 @@
-"""`pellucid evaluate arrivals`: ten-minute arrivals of September, learnt from April to August."""
+"""`pellucid evaluate arrivals`: forecasts of arrivals per ten minutes in September, by models
+trained on April to August."""
 
 from __future__ import annotations
 
@@ -25,10 +26,11 @@ TARGETS = {"jobs@next": 3.15, "gpus@next": 36.0}
 
 
 def run(data: Path, *, seed: int = 0) -> Json:
-    """Return the figures of every lead with those of the baselines, and whether each target is met.
+    """Return the errors for every lead (time ahead), those of the baselines, and whether each
+    target is met.
 
     Args:
-        data: folder with `venus/cluster_throughput.csv` and, if there, the published forecast.
+        data: folder with `venus/cluster_throughput.csv` and, optionally, the published forecast.
 
     Raises TrainingError when the file is missing or malformed.
     """

@@ -1,7 +1,8 @@
-"""`pellucid evaluate bundle`: parity with the libraries it came from, size, and what scoring costs.
+"""`pellucid evaluate bundle`: whether a bundle predicts the same as the libraries that trained it,
+its size, and how long scoring takes.
 
-The times are taken in a fresh process that reads the bundle and rows and nothing else, as the
-scheduler does; it also says which training libraries it ended up with.
+Times are measured in a new process that reads only the bundle and rows, as the scheduler does. It
+also reports which training libraries it has loaded.
 """
 
 from __future__ import annotations
@@ -74,13 +75,14 @@ print(json.dumps({
 def run(
     data: Path, *, seed: int = 0, trace: Path | None = None, bundle: Path | None = None
 ) -> Json:
-    """Return figures of a bundle that is fitted on Venus and the measured pairs, or errors of
-    the one given.
+    """Fit a bundle on Venus and the measured pairs, and return its figures. If a bundle is given,
+    return its errors instead.
 
     Args:
-        trace, bundle: an ingested dataset and an exported bundle, see `errors`.
+        trace, bundle: folders of a dataset and of an exported bundle, for `errors`; None: fit a
+            bundle.
 
-    Raises TrainingError when the data is not there or the fresh process fails.
+    Raises TrainingError if the data is missing or the new process fails.
     """
     if trace is not None and bundle is not None:
         return errors(trace, bundle)
@@ -120,9 +122,10 @@ def run(
 
 
 def errors(trace: Path, folder: Path) -> Json:
-    """Return the errors of an exported bundle's durations on the jobs submitted after its window.
+    """Return the errors of an exported bundle's predicted durations, on the jobs of a trace that
+    were submitted after those it was trained on.
 
-    Raises TrainingError when there are none that ended.
+    Raises TrainingError if none of these has ended.
     """
     bundle = Bundle.load(folder)
     families = sorted({spec.family for spec in bundle.duration.features})
@@ -136,9 +139,8 @@ def errors(trace: Path, folder: Path) -> Json:
 
 
 def plain(specs: Any) -> tuple[Any, ...]:
-    """Return the features without monotonicity. Flattening changes predictions, and parity needs
-    none changed.
-    """
+    """Return the features' specs without monotonicity. Making a model monotone changes its
+    predictions, and the comparison with the libraries needs them unchanged."""
     return tuple(replace(spec, monotone=0) for spec in specs)
 
 

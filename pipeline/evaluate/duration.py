@@ -1,8 +1,9 @@
-"""`pellucid evaluate duration`: Venus, cold from 1 September, refitted daily, causal.
+"""`pellucid evaluate duration`: predicted durations on the trace Venus from 1 September, starting
+without history, refitted daily, without knowledge of the future.
 
-The trace tells no start times, so the cluster is taken as idle: a job starts when it is submitted,
-and what is learned of it is learned when it would then have ended. Any other ingested trace is
-judged likewise (`--trace`).
+The trace has no start times, so each job is taken to start when it is submitted, and its duration
+is learned when it would then have ended. Any other dataset is evaluated in the same way
+(`--trace`).
 """
 
 from __future__ import annotations
@@ -73,13 +74,13 @@ CHANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 class EvaluationError(ValueError):
-    """Raised for data that cannot be evaluated on; names the file or what is wrong."""
+    """Raised for data on which models cannot be evaluated. The message names the file or the
+    fault."""
 
 
 class _Watched(FeatureState):
-    """A feature state that keeps, beside each row, the whole curve of hazards and the claims
-    about the job.
-    """
+    """A feature state that also stores, with each row, the job's hazards (share of similar jobs
+    that ends in each stretch of running time) and the claims about its duration."""
 
     def __init__(self, families: tuple[str, ...]) -> None:
         super().__init__(families)
@@ -101,13 +102,15 @@ def run(
     run: Path | None = None,
     statements: float = 0.0,
 ) -> Json:
-    """Return every figure, by model: see the names in the result.
+    """Return all figures, by model, as plain JSON.
 
     Args:
-        data: holds `venus/`.
-        trace: an ingested dataset, in its place.
-        run: folder of a simulation of the same jobs, whose predictions are judged, too.
-        statements: share of the users who say how long each job will run; see `stating`.
+        data: folder that contains `venus/`.
+        trace: folder of a dataset to use instead of Venus.
+        run: folder of a simulation of the same jobs; its predictions are evaluated, too.
+        statements: share of the users who state how long each of their jobs will run; see
+            `stating`.
+        ablation: also evaluate models without one family of features, for each family.
     """
     table = read_dataset(trace) if trace is not None else _venus(data)
     ids, users = table["job_id"].to_pylist(), table["user"].to_pylist()
@@ -160,10 +163,11 @@ def run(
 
 
 def stating(lives: Sequence[Lifetime], share: float, seed: int) -> list[Lifetime]:
-    """Return the jobs with statements of the owner on the duration, for a share of the users.
+    """Return the jobs with an invented statement of the owner about the duration, for a share of
+    the users.
 
-    Every second of these users is right, within `STATED_ERROR`; the others name the duration of a
-    job drawn by lot, and so say nothing.
+    Half of these users are right, within `STATED_ERROR`. The others state the duration of a job
+    drawn at random, so their statements are worthless.
     """
     draw = random.Random(f"statements {seed}")
     lasted = [life.duration_s for life in lives if life.duration_s is not None]
@@ -184,13 +188,14 @@ def stating(lives: Sequence[Lifetime], share: float, seed: int) -> list[Lifetime
 
 
 def of_families(rows: Rows, families: tuple[str, ...]) -> Rows:
-    """Return the rows with the features of some families only."""
+    """Return the rows with only the features of the families `families`."""
     chosen = tuple(spec for spec in rows.features if spec.family in families)
     return replace(rows, features=chosen, X=rows.X[[spec.name for spec in chosen]])
 
 
 def ended_before_submission(user: list[Any], rows: Rows) -> NDArray[np.int64]:
-    """Return how many jobs of the same user had ended before each was submitted, (n,)."""
+    """Return, for each row's job, how many jobs of its user had ended before it was submitted,
+    (n,)."""
     ends: dict[Any, list[float]] = {}
     for who, end in zip(user, rows.end_time.tolist(), strict=True):
         if end == end:
@@ -219,10 +224,11 @@ def _limits(rows: Rows) -> Floats:
 
 
 def curve_quantiles(hazards: Floats, limit_s: Floats) -> Floats:
-    """Return seconds at `LEVELS` from curves of hazards, (n, stretches) to (n, levels).
+    """Return the quantiles `LEVELS` of durations, seconds, (n, levels), by curves of hazards, (n,
+    stretches).
 
-    Straight lines of ln(1 + seconds) within a stretch; the last ends where nothing is expected to
-    run longer. No job lasts beyond its limit.
+    Within a stretch, ends are spread evenly in ln(1 + seconds); the last stretch ends at
+    `LONGEST_S`. No quantile is above the job's limit.
     """
     ends = np.log1p([0.0, *EDGES_S, LONGEST_S])
     left = np.cumprod(1.0 - hazards[:, :-1], axis=1)
@@ -236,11 +242,12 @@ def curve_quantiles(hazards: Floats, limit_s: Floats) -> Floats:
 def _outlived(
     believed: Believed, rows: Rows, score: Floats, test: Mask
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the figures of jobs that outlive each of `OUTLIVED_S`, by that time.
+    """Return figures for the jobs that run longer than each time in `OUTLIVED_S`, by that time.
 
-    "as submitted" is the prediction made at submission, with the distribution of how predictions
-    turned out. "outlived" is the prediction that knows how long the job has run, with the
-    distribution that decides. `pinball` and `p90_held` are of these distributions.
+    "as submitted" is the prediction made at submission, with the distribution of earlier
+    predictions' errors. "outlived" is the prediction that knows how long the job has run, with the
+    distribution that the scheduler uses. `pinball` and `p90_held` are computed with these
+    distributions.
     """
     found = {}
     limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
@@ -268,14 +275,15 @@ def _outlived(
 
 @dataclass(frozen=True)
 class Believed:
-    """What the scheduler's own distribution predicts for every job at its submission, learned
-    from the jobs that had ended by then.
+    """The predictions of the scheduler's own distribution of durations for every job at its
+    submission, learned from the jobs that had ended by then.
 
     Attributes:
-        hazards: behind it, (n, stretches).
-        quantiles: seconds at `LEVELS`, of who outlives each of `OUTLIVED_S`, (n, moments, levels).
-        chances: to last longer than each of `LONG_S`, (n, thresholds).
-        score: ln(1 + the predicted seconds), with what is claimed of the job.
+        hazards: hazards of each job that the distribution uses, (n, stretches).
+        quantiles: quantiles `LEVELS` of the duration, seconds, given that the job outlasts each of
+            `OUTLIVED_S`, (n, times, levels).
+        chances: probability to last longer than each of `LONG_S`, (n, thresholds).
+        score: ln(1 + predicted seconds), corrected by the claims about the job.
     """
 
     hazards: Floats
@@ -291,12 +299,15 @@ class Believed:
         hazards: Floats | None = None,
         claims: Sequence[Sequence[Claim]] | None = None,
     ) -> Believed:
-        """Replay the jobs in order of submission. Return what was predicted for each at its own.
+        """Replay the jobs in order of submission. Return the predictions made for each at its
+        submission.
 
         Args:
-            score: predictions, ln(1 + seconds); NaN: none, and then nothing is believed.
-            hazards: of each job, (n, stretches). None: only how predictions turned out counts.
-            claims: on each job; counted only with `hazards`.
+            score: predicted ln(1 + seconds) of each job; NaN: none, and then the job gets no
+                prediction here.
+            hazards: hazards of each job, (n, stretches). None: the distribution uses only the
+                errors of earlier predictions.
+            claims: claims about each job's duration; used only with `hazards`.
         """
         distribution, running = DurationDistribution(), list[tuple[float, int]]()
         limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
@@ -330,9 +341,8 @@ class Believed:
 
 def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dict[str, object]:
     """Return how well two scores find jobs of over six hours among those with a predicted duration
-    below `SHORT_S`: the predicted chance, and the sum of terms. Each has average precision and
-    precision at some recalls. Return {} if there is no such long job.
-    """
+    below `SHORT_S`: the predicted probability, and the sum of terms. Each has average precision,
+    and precision at some recalls. Return {} if there is no such long job."""
     these = test & np.isfinite(rows.y) & (np.expm1(score) < SHORT_S)
     long = (rows.y[these] > LONG_S[1][1]).astype(np.float64)
     of = {"the sum": score[these], "what decides": believed.chances[these, 1]}
@@ -350,9 +360,12 @@ def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dic
 
 
 def _precision(long: Floats, by: Floats, recall: float) -> float:
-    """Return the precision at a given recall: jobs are flagged in order of `by`, greatest
-    first, until `recall` of the long ones are; this is the share of long jobs (1 in `long`)
-    among the flagged.
+    """Return the precision at a given recall. Jobs are flagged in descending order of `by`, until
+    the share `recall` of the long jobs is flagged; the precision is the share of long jobs among
+    the flagged.
+
+    Args:
+        long: 1 for a long job, 0 for others.
     """
     hits = np.cumsum(long[np.argsort(-by, kind="stable")])
     flagged = int(np.searchsorted(hits, recall * hits[-1])) + 1
@@ -360,9 +373,8 @@ def _precision(long: Floats, by: Floats, recall: float) -> float:
 
 
 def calibration(believed: Believed, rows: Rows, test: Mask) -> dict[str, object]:
-    """Return, for groups of jobs with about the same predicted chance to last over six hours, the
-    mean of these chances and the share that did last.
-    """
+    """Return, for groups of jobs with about the same predicted probability to last over six hours,
+    the mean of that probability and the share that did."""
     these = test & np.isfinite(rows.y) & np.isfinite(believed.chances[:, 1])
     chance, long = believed.chances[these, 1], rows.y[these] > LONG_S[1][1]
     found = dict[str, object]()
@@ -378,9 +390,8 @@ def calibration(believed: Believed, rows: Rows, test: Mask) -> dict[str, object]
 
 
 def shares(rows: Rows, mask: Mask) -> dict[str, float]:
-    """Return the share of the sum's variance that each of its terms carries, by name; they add
-    up to 1.
-    """
+    """Return, for each term of the sum of survival features, the share of the sum's variance that
+    it carries, by name. The shares add up to 1."""
     terms = rows.X.loc[mask, [spec.name for spec in SUM]].to_numpy(np.float64)
     score = typical(rows.X[mask])
     centred = score - score.mean()
@@ -412,10 +423,11 @@ def _add_baselines(forecasts: Forecasts, rows: Rows, user: list[Any], folder: Pa
 
 
 def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
-    """Return seconds at `LEVELS` by the scheduler's own `DurationDistribution`, (n, levels).
+    """Return the quantiles `LEVELS` of durations, seconds, (n, levels), by the scheduler's own
+    `DurationDistribution`.
 
-    Of each job at submission, from how the predictions `score` (ln(1 + seconds)) of the jobs that
-    had ended by then turned out. NaN where there is no prediction.
+    They are those of each job at its submission, from the errors of the predictions `score` (ln(1 +
+    seconds)) of the jobs that had ended by then. NaN where there is no prediction.
     """
     distribution, running = DurationDistribution(), list[tuple[float, int]]()
     predicted = np.maximum(np.expm1(score), 0.0)
@@ -434,9 +446,8 @@ def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
 
 
 def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[str, float]]]:
-    """Return figures of the days that follow 1, 3, 7 and 14 days of history, by these days as
-    text; empty for days without rows.
-    """
+    """Return the figures for the days that follow 1, 3, 7 and 14 days of history: {number of days
+    as text: figures}; {} for a number without rows."""
     first = math.floor(float(rows.time.min()) / DAY_S) * DAY_S
     found = {}
     for days in HISTORY_DAYS:
@@ -447,10 +458,9 @@ def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[st
 
 
 def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, dict[str, float]]:
-    """Return the errors of the durations that a simulated run predicted when its jobs started.
-    Beside them return the errors of `score`, which uses no state of the queue. Raise
-    EvaluationError without such a run.
-    """
+    """Return the errors of the durations that a simulated run predicted when its jobs started, and
+    those of `score`, which knows nothing of the queue. Raise EvaluationError if `run` is no folder
+    of a run."""
     try:
         with arrow_file(run / "jobs.parquet") as file:
             table = pq.read_table(file, columns=["job_id", "estimate_s", "end_time"])
@@ -484,9 +494,8 @@ def _groups(rows: Rows, test: Mask, ended: NDArray[np.int64]) -> list[tuple[str,
 def _ablation(
     everything: Rows, test: Mask, test_from: float, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Return figures of the GA2M fitted without each of its families, and with each family that
-    it lacks, by "without" or "with" and the family.
-    """
+    """Return the figures of the GA2M fitted without each of its families of features, and with each
+    family that it lacks: {"without FAMILY" or "with FAMILY": figures}."""
     found = {}
     for family in (*FAMILIES, *ABLATED):
         kept = set(FAMILIES) ^ {family}
@@ -505,9 +514,8 @@ def _ablation(
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` as JSON holds it: floats rounded to five digits, None for NaN and
-    infinity.
-    """
+    """Return `value` as JSON can hold it: floats rounded to five digits, NaN and infinity as
+    None."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -518,7 +526,7 @@ def _plain(value: Any) -> Any:
 
 
 def text(result: Mapping[str, Any]) -> str:
-    """Return the result as tables."""
+    """Return the result as tables of text."""
     columns = (
         "spearman",
         "spearman_gpu_time",

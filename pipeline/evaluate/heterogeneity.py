@@ -1,4 +1,5 @@
-"""`pellucid evaluate heterogeneity`: speed on another GPU type, on Gavel's table."""
+"""`pellucid evaluate heterogeneity`: predicted speeds on other types of GPU, on Gavel's table of
+measured rates."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ _KEY = re.compile(r"\('(?P<family>.+?)(?: \(batch size (?P<batch>\d+)\))?', (?P<
 
 
 def run(data: Path, *, seed: int = 0) -> Json:
-    """Return errors with families and configurations left out, and the model fitted on everything.
+    """Return the errors with model families, and with configurations, left out of the fit, and the
+    model fitted on everything.
 
     Args:
         data: folder with `gavel/simulation_throughputs.json`.
-        seed: nothing here is random.
+        seed: ignored: nothing here is random.
     """
     measured = read_rates(data / "gavel" / "simulation_throughputs.json")
     alone = [m for m in measured if m.gpus == 1]
@@ -35,9 +37,8 @@ def run(data: Path, *, seed: int = 0) -> Json:
 
 
 def read_rates(path: Path) -> list[Measured]:
-    """Return isolated, consolidated rates from a table like Gavel's. TrainingError names what is
-    wrong.
-    """
+    """Return the rates in a table like Gavel's, for jobs that run alone and consolidated. Raises
+    TrainingError, which names the fault, if the table cannot be read."""
     try:
         table: Mapping[str, Any] = json.loads(read_text(path, LARGE))
         found: dict[str, dict[str, float]] = {}

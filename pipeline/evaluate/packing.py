@@ -1,7 +1,8 @@
-"""`pellucid evaluate packing`: sharing scores and pair speeds on measured pairs.
+"""`pellucid evaluate packing`: predicted sharing scores and speeds of two jobs on one GPU, on
+measured pairs.
 
-With the tables of a colocation campaign on another GPU beside them, also how well the models of
-one GPU judge the pairs of the other, both ways.
+With the pairs measured on another type of GPU, it also evaluates how well models of one type
+predict the pairs of the other, both ways.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ REPEATS = 20
 
 
 def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> Json:
-    """Return errors on pairs of unseen families, accuracy of the score tree, and the targets.
+    """Return the errors on pairs of model families left out of the fit, the accuracy of sharing
+    scores, and whether the targets are met.
 
     Args:
-        data: folder with `packing/`, in the artifact's format.
-        profiles: folder with `solo.parquet` and `pairs.parquet` of another GPU. Each way of sharing
-            that it measured is judged apart, and each by models of the other.
+        data: folder that contains `packing/`, in the format of Lucid's artifact.
+        profiles: folder with `solo.parquet` and `pairs.parquet` of another GPU. The ways of sharing
+            that it measured are evaluated separately, and each also by models of the other.
 
     Raises TrainingError when the pairs are missing or malformed.
     """
@@ -68,13 +70,14 @@ def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> Json:
 
 
 def online(pairs: PairMeasurements, *, seed: int = 0, orders: int = 5) -> dict[str, float]:
-    """Return how well pairs are judged once similar pairs have run, as `pellucid` learns from
-    pairs that run.
+    """Return how well the speeds of pairs are predicted once similar pairs have run. The policy
+    `pellucid` learns from running pairs in this way.
 
-    Trees that saw neither family, corrected by the errors seen on the pairs that came before, in
-    `orders` random orders. Of the pairs both of whose kinds of profile had been seen (`seen`, their
-    share): error of the sum of speeds, and how often "sum > 1.8" is judged rightly, by the
-    corrected figure, the tree as it was (`cold_`), and the rule "sum of utilisation <= 120 %".
+    Each pair is predicted by a tree fitted without its families, corrected by the errors on the
+    pairs that came before, in `orders` random orders. Only pairs with two kinds of profile that
+    were seen before count (`seen`: their share). The figures are the error of the sum of speeds,
+    and how often "sum > 1.8" is predicted correctly, by the corrected prediction, by the tree alone
+    (`cold_`), and by the rule "sum of utilisation <= 120 %".
     """
     unseen, _ = unseen_speeds(pairs)
     members, n = pairs.members, len(pairs)

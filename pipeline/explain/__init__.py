@@ -1,4 +1,4 @@
-"""The stories of the jobs of a recorded run (`scheduler.explain.story`)."""
+"""Reads and shows the stories (what happened, and why) of the jobs of a recorded run."""
 
 from pipeline.explain.run import RunError, RunFolder, UnknownJob, read_story
 

@@ -1,9 +1,9 @@
-"""What would have started a waiting job of a simulation. The core is run again up to that moment.
+"""Counterfactuals: which changes would have started a waiting job of a simulation. The core is
+simulated again up to the time asked about.
 
-The run's own world is played once more to the moment asked about, and must have come to the same
-decisions by then. From there on the analyst that answers for a live service answers here
-(`scheduler.service.analyst`): it tries every change on copies of the core, and shows those alone
-that were seen to help.
+The world of the run is simulated again up to that time, and must come to the same decisions. Then
+the analyst of a live service (`scheduler.service.analyst`) tries every change on copies of the
+core, and returns only those that helped.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ RECORD_S = 0.001  # what the times of a record are rounded to
 
 @dataclass(frozen=True, slots=True)
 class Counterfactuals:
-    """What a job waited for at one time, and which changes would have started it sooner.
+    """Why a job waited at one time, and which changes would have started it sooner.
 
     Attributes:
         at: the time, seconds since the epoch.
-        wait: the analysis of its wait, with every job named.
+        wait: the analysis of its wait; other jobs are named in it.
         helped: changes that start the job at once, or earlier in most simulated futures.
     """
 
@@ -61,32 +61,33 @@ def counterfactuals(
     samples: int = SAMPLES,
     budget_s: float = BUDGET_S,
 ) -> Counterfactuals:
-    """Ask about a job's wait in a recorded run, and return the answer. Raise RunError when it did
-    not wait, or cannot be replayed.
+    """Return why a job waited in a recorded run, and which changes would have started it sooner.
+    Raise RunError if it did not wait, or if the run cannot be simulated again.
 
     Args:
-        since_submit_s: when to ask, seconds after its submission; None: as its longest wait
-            begins.
-        most: how many changes at most.
-        samples: futures that each change is tried in.
-        budget_s: processor seconds for all of them; the search for what was in its way has as many
-            again.
+        since_submit_s: time to explain, seconds after its submission; None: the start of its
+            longest wait.
+        most: largest number of changes to try.
+        samples: number of simulated futures in which each change is tried.
+        budget_s: CPU seconds for trying all changes; the search for the jobs in its way may use as
+            many again.
     """
     at = asked_at(story, since_submit_s)
     return PlayedAgain(run).ask(story, at, most=most, samples=samples, budget_s=budget_s)
 
 
 def asked_at(story: Story, since_submit_s: float | None = None) -> float:
-    """Return the time to explain, seconds since the epoch: that many seconds after submission, or
-    the start of the job's longest wait. Raise RunError if the job did not wait then.
-    """
+    """Return the time to explain, seconds since the epoch: `since_submit_s` seconds after
+    submission, or if that is None the start of the job's longest wait. Raise RunError if the job
+    did not wait then."""
     start = _wait(story, since_submit_s).start
     at = start if since_submit_s is None else story.job.submit_time + since_submit_s
     return at + RECORD_S
 
 
 class PlayedAgain:
-    """A recorded run, played again as far as is asked. Raises RunError if its world is gone."""
+    """A recorded run that is simulated again, as far as it is needed. Raises RunError if the world
+    of the run cannot be opened again."""
 
     def __init__(self, run: RunFolder):
         self._run = run
@@ -104,9 +105,8 @@ class PlayedAgain:
         )
 
     def stand_at(self, at: float) -> tuple[Core, Memory]:
-        """Return the core and its memory after the decisions up to `at`. Moments must be asked
-        for in order of time.
-        """
+        """Return (core, its memory) after all decisions up to the time `at`. Calls must be in order
+        of time."""
         self._engine.until = at
         if self._engine.comes_by(at):
             with suppress(_Reached):
@@ -122,7 +122,8 @@ class PlayedAgain:
         samples: int = SAMPLES,
         budget_s: float = BUDGET_S,
     ) -> Counterfactuals:
-        """Ask about a job's wait at a moment; see `counterfactuals`. Return the answer."""
+        """Return why a job waited at the time `at`, and which changes would have started it sooner;
+        see `counterfactuals`."""
         job_id = story.job.job_id
         core, memory = self.stand_at(at)
         queued = core.jobs.get(job_id)
@@ -154,7 +155,7 @@ def _waits(story: Story) -> list[Span]:
 
 
 class _Reached(Exception):
-    """Raised to stop the engine at the moment asked about."""
+    """Raised to stop the simulation at the time asked about."""
 
 
 class _Until(Engine):
@@ -163,7 +164,7 @@ class _Until(Engine):
     until = 0.0
 
     def comes_by(self, at: float) -> bool:
-        """Return whether anything happens up to a moment."""
+        """Return whether an event happens at or before the time `at`."""
         return bool(self._heap) and self._heap[0][0] <= at
 
     def _decided(self, now: float) -> None:
@@ -173,9 +174,9 @@ class _Until(Engine):
 
 
 def _wait(story: Story, since_submit_s: float | None) -> Span:
-    """Return the span of waiting to explain: the one that contains the time `since_submit_s` after
-    submission, or else the longest. Raise RunError if the job did not wait then.
-    """
+    """Return the period of waiting to explain: the one that contains the time `since_submit_s`
+    seconds after submission, or if that is None the longest. Raise RunError if the job did not wait
+    then."""
     waits = _waits(story)
     if not waits:
         raise RunError(f"job {story.job.job_id} did not wait")
@@ -192,9 +193,8 @@ def _wait(story: Story, since_submit_s: float | None) -> Span:
 
 
 def _world(run: RunFolder) -> Scenario:
-    """Return the world that the run was made in, opened again. Raises RunError if that cannot
-    be done.
-    """
+    """Open the world of a recorded run again, and return it. Raises RunError if that is
+    impossible."""
     asked = run.summary.get("world")
     if not isinstance(asked, Mapping):
         raise RunError(
@@ -221,7 +221,7 @@ def _world(run: RunFolder) -> Scenario:
 
 
 def lines(found: Counterfactuals) -> list[str]:
-    """Return the answer for a person, in lines."""
+    """Return the answer as lines of text."""
     words = says(found.wait, Reader.RECORD)
     parts = [f"At {moment(found.at, zone=True)} it waited: {words['dominant']}."]
     parts += [words["in_the_way"], *filter(None, [words["otherwise"]])]
@@ -233,9 +233,9 @@ def lines(found: Counterfactuals) -> list[str]:
 
 
 def _line(outcome: Outcome, at: float) -> str:
-    """Return a sentence about one change: when the job would have started, how fast it would
-    run, its predicted end, and what that assumes. `at`: the moment of the question, s.
-    """
+    """Return a sentence about one change: when the job would have started, how fast it would run,
+    its predicted end, and what that assumes. `at` is the time asked about, seconds since the
+    epoch."""
     words = outcome.change.words()
     text = f"{words[0].upper()}{words[1:]} "
     if outcome.starts_now:
@@ -265,7 +265,7 @@ def _line(outcome: Outcome, at: float) -> str:
 
 
 def plain(found: Counterfactuals) -> Json:
-    """Return the answer as plain values."""
+    """Return the answer as plain JSON."""
     words, wait = says(found.wait, Reader.RECORD), asdict(found.wait)
     return {
         "at": found.at,

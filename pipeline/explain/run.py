@@ -59,17 +59,18 @@ DECISIONS, JOBS, SUMMARY, BUNDLES = (
 
 
 class RunError(ValueError):
-    """Raised for a run's folder that lacks something or cannot be read. One line, for a person."""
+    """Raised for a run's folder that lacks a file or cannot be read. The message is one line for
+    the user."""
 
 
 LISTED = "jobs.parquet there lists all, and a report those worth a look"
 
 
 class UnknownJob(RunError):
-    """Raised where the run has no job of that id.
+    """Raised if the run has no job with the given id.
 
     Attributes:
-        close: ids that look like it, closest first.
+        close: similar ids that exist, the most similar first.
     """
 
     def __init__(self, job_id: str, folder: Path, close: list[str]):
@@ -79,7 +80,7 @@ class UnknownJob(RunError):
 
 
 class RunFolder:
-    """A recorded run on disk. Raises RunError if the folder is no run."""
+    """The folder of a recorded run. Raises RunError if the folder holds none."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -98,18 +99,18 @@ class RunFolder:
 
     @cached_property
     def bundles(self) -> dict[str, Description]:
-        """Return the names of terms and inputs, by digest of the bundle; empty if nothing was
-        scored.
-        """
+        """Return the names of terms and inputs, by digest of the bundle; {} if no job was
+        scored."""
         path = self.folder / BUNDLES
         return read_object(path) if path.is_file() else {}
 
     def table(self, name: str, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
-        """Return columns of one of the two tables, rows in file order."""
+        """Return some columns of jobs.parquet or decisions.parquet, for the rows where the
+        condition `where` holds, in file order."""
         return read_parquet(self.folder / name, columns, where)
 
     def job(self, job_id: str) -> JobFacts:
-        """Return the result of a job. Raise UnknownJob when there is none of that id."""
+        """Return the result of a job. Raise UnknownJob if there is no job with this id."""
         names = [f.name for f in fields(JobFacts)]
         rows = self.table(JOBS, names, pc.field("job_id") == job_id)
         if rows.num_rows == 0:
@@ -117,9 +118,8 @@ class RunFolder:
         return JobFacts(**seconds(rows).slice(0, 1).to_pylist()[0])
 
     def decisions(self, job_id: str) -> tuple[list[Decision], list[Decision]]:
-        """Return the decisions about a job, and the decisions that put another job beside it;
-        each in order of sequence.
-        """
+        """Return (decisions about a job, decisions that put another job on its GPUs), each in the
+        order in which they were made."""
         mine = pc.field("job_id") == job_id
         rows = self.table(DECISIONS, _DECISION_COLUMNS, mine | (pc.field("partner") == job_id))
         found = sorted(self._decisions(rows), key=lambda d: d.seq)
@@ -129,9 +129,8 @@ class RunFolder:
     def each(
         self, job_ids: Sequence[str]
     ) -> Iterator[tuple[JobFacts, list[Decision], list[Decision]]]:
-        """Yield (result, decisions about it, decisions beside it) of each job, in one pass over
-        the tables. Unknown jobs are left out.
-        """
+        """Yield (result, decisions about it, decisions that put another job on its GPUs) for each
+        job, in one pass over the tables. Unknown jobs are left out."""
         mine, beside = (pc.field(name).isin(job_ids) for name in ("job_id", "partner"))
         own, joined = defaultdict[str, list[Decision]](list), defaultdict[str, list[Decision]](list)
         rows = self.table(DECISIONS, _DECISION_COLUMNS, mine | beside)
@@ -145,7 +144,7 @@ class RunFolder:
             yield job, own[job.job_id], joined[job.job_id]
 
     def ends(self, job_ids: Iterable[str]) -> dict[str, float | None]:
-        """Return the end times of jobs."""
+        """Return the end time of each job, seconds since the epoch; None if it did not end."""
         wanted = list(job_ids)
         if not wanted:
             return {}
@@ -154,9 +153,7 @@ class RunFolder:
         return dict(zip(table["job_id"].to_pylist(), table["end_time"].to_pylist(), strict=True))
 
     def order_values(self, job_ids: Iterable[str]) -> dict[str, float]:
-        """Return the value by which the queue ordered each job, at its last entry into the
-        queue.
-        """
+        """Return the key by which the queue ordered each job, when it last entered the queue."""
         wanted = list(job_ids)
         if not wanted:
             return {}
@@ -169,9 +166,8 @@ class RunFolder:
         return {job_id: value for job_id, value in pairs if value is not None}
 
     def overtaken(self, job: JobFacts) -> dict[str, int]:
-        """Return how many later jobs of its virtual cluster were given GPUs while it waited, by the
-        reason why. Profiling runs count if the job ended in them.
-        """
+        """Return how many jobs of a job's virtual cluster that were submitted later got GPUs while
+        it waited, by the reason of that decision. Profiling runs count if the job ended in them."""
         if job.refused:
             return {}
         until = job.start_time if job.start_time is not None else job.end_time
@@ -203,9 +199,9 @@ class RunFolder:
         return by
 
     def held(self, job: JobFacts, spells: Sequence[tuple[float, float]]) -> list[Held]:
-        """Return the jobs that had GPUs of its virtual cluster, alone or with another, during the
-        spells of a job's wait, those of most GPU-time first. Less than a second does not count.
-        """
+        """Return the jobs that had GPUs of a job's virtual cluster, alone or shared, during the
+        periods of its wait, `spells`. Those with the most GPU-time come first. Less than a second
+        does not count."""
         if not spells or job.vc is None:
             return []
         began, over = (pa.scalar(_ms(at), _TIME) for at in (spells[0][0], spells[-1][1]))
@@ -244,7 +240,8 @@ class RunFolder:
         return sorted(found, key=lambda one: -one.gpu_s)
 
     def last(self) -> float | None:
-        """Return the time of the last recorded event, or None where nothing happened."""
+        """Return the time of the last recorded event, seconds since the epoch; None if there is
+        none."""
         held = [self.table(DECISIONS, ["time"]), self.table(JOBS, ["submit_time", "end_time"])]
         times = [pc.max(column).as_py() for table in held for column in seconds(table).columns]
         return max((time for time in times if time is not None), default=None)
@@ -264,12 +261,14 @@ class RunFolder:
 
 
 def read_story(run: RunFolder, job_id: str) -> Story:
-    """Return the story of a job of a run. RunError when the run or the job is not there."""
+    """Return the story (what happened, and why) of a job of a run. Raises RunError if the run or
+    the job does not exist."""
     return story_of(dossier_of(run, job_id))
 
 
 def dossier_of(run: RunFolder, job_id: str) -> Dossier:
-    """Return all that a run recorded of a job. RunError when the run or the job is not there."""
+    """Return everything that a run recorded about a job. Raises RunError if the run or the job does
+    not exist."""
     job = run.job(job_id)
     own, joined = run.decisions(job_id)
     beside = {d.partner for d in own if d.partner} | {d.job_id for d in joined}
@@ -289,7 +288,8 @@ def dossier_of(run: RunFolder, job_id: str) -> Dossier:
 
 
 def read_object(path: Path) -> Json:
-    """Return a JSON object from a file. RunError names what is wrong with it."""
+    """Return a JSON object from a file. Raises RunError, which names the fault, if it cannot be
+    read."""
     try:
         value = json.loads(read_given(path, LARGE))
     except FileNotFoundError:
@@ -304,7 +304,8 @@ def read_object(path: Path) -> Json:
 
 
 def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
-    """Return columns and rows of a Parquet file. RunError names what is wrong with it."""
+    """Return columns of a Parquet file, for the rows where the condition `where` holds. Raises
+    RunError, which names the fault, if it cannot be read."""
     try:
         with arrow_file(path) as file:
             return pq.read_table(file, columns=columns, filters=where, partitioning=None)
@@ -343,7 +344,12 @@ def seconds(table: pa.Table) -> pa.Table:
 
 
 def _gpus_on(nodes: set[int] | None, given: Sequence[int], masks: Sequence[int]) -> int:
-    """Return the number of GPUs that a decision gave on some nodes; None: on any."""
+    """Return the number of GPUs that a decision gave on the nodes `nodes`; None: on all nodes.
+
+    Args:
+        given: nodes of the decision.
+        masks: for each of these, a number with a bit for each GPU.
+    """
     placed = zip(given or (), masks or (), strict=False)
     return sum(mask.bit_count() for node, mask in placed if nodes is None or node in nodes)
 

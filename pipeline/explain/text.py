@@ -1,4 +1,4 @@
-"""A story on a terminal, and as JSON."""
+"""Shows a story (what happened to a job, and why) on a terminal, or as JSON."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ PLAIN_WIDTH = 120
 
 
 def show(story: Story, console: Console, *, codes: bool = False) -> None:
-    """Print the whole story. With `codes`, show reason codes and names as recorded beside the
-    words.
-    """
+    """Print a whole story. With `codes`, also print codes of reasons and names as recorded."""
     job = story.job
     console.print(f"[bold]{escape(story.headline)}[/]", soft_wrap=not console.is_terminal)
     details = [f"submitted {moment(job.submit_time, zone=True)}"]
@@ -60,14 +58,15 @@ def show(story: Story, console: Console, *, codes: bool = False) -> None:
 
 
 def plain_console(console: Console) -> Console:
-    """Return the console itself on a terminal; for a pipe a plain, wide one."""
+    """Return the console itself if it is a terminal, otherwise a wide one without colours, for a
+    pipe."""
     if console.is_terminal:
         return console
     return Console(file=console.file, width=PLAIN_WIDTH, no_color=True, highlight=False)
 
 
 def section(console: Console, title: str, lines: list[str]) -> None:
-    """Print a titled block of lines."""
+    """Print lines of text under a title."""
     console.print(f"\n[bold]{title}[/]")
     for line in lines:
         console.print(Padding(escape(line), (0, 0, 0, 2), expand=False))
@@ -161,9 +160,7 @@ def _show_sharing(sharing: Sharing, console: Console) -> None:
 
 
 def as_plain(story: Story) -> Json:
-    """Return the story as plain values: seconds, seconds since the epoch, null for what is not
-    known.
-    """
+    """Return a story as plain JSON: times in seconds since the epoch, null for unknown values."""
     job = story.job
     return {
         "job": {name: getattr(job, name) for name in job.__dataclass_fields__},

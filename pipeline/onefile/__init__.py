@@ -1,1 +1,2 @@
-"""`why`, `eta` and `queue` as one file that asks a site's own Slurm (`make why`)."""
+"""Builds `why`, `eta` and `queue` as one file, which asks a site's Slurm without a service (`make
+why`)."""

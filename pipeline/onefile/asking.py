@@ -1,4 +1,4 @@
-"""The one file's commands: `why`, `eta`, `queue`."""
+"""The commands of the one file: `why`, `eta` and `queue`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ ABOUT = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer one question. Return 2 where it cannot be answered, with the reason on stderr, in a
-    line.
-    """
+    """Answer one question, and return 0. If it cannot be answered, print the reason in one line on
+    stderr, and return 2."""
     asked = _parser().parse_args(arguments)
     try:
         look = Direct(Slurm(patience_s=asked.patience), pwd.getpwuid(os.getuid()).pw_name)
@@ -70,9 +69,8 @@ def _why(look: Direct, asked: argparse.Namespace) -> tuple[Any, list[str]]:
 
 
 def _of_parts(look: Direct, asked: argparse.Namespace, parts: list[str]) -> tuple[Any, list[str]]:
-    """Return the answers about all components of a heterogeneous job, as JSON and as lines; the
-    first line tells that they start together.
-    """
+    """Return the answers about all components of a heterogeneous job, as JSON and as lines. The
+    first line says that the components start together."""
     found = [look.why(part) for part in parts]
     starts = f"{asked.job} is a heterogeneous job: {', '.join(parts)} start together."
     lines = [line for one in found for line in lines_of(one, look.now)]

@@ -1,6 +1,5 @@
-"""Builds the one file: `python -m pipeline.onefile.build FOLDER`. The same tree gives the same
-bytes.
-"""
+"""Builds the one file: `python -m pipeline.onefile.build FOLDER`. The same source tree gives the
+same bytes."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ raise SystemExit(main())
 
 def build(folder: Path) -> Path:
     """Write `pellucid.pyz` into a folder, and return its path. Its bytecode is for the Python that
-    builds it. Any from 3.11 on can run it, but others compile the sources at every start.
-    """
+    builds it. Any Python from 3.11 on can run the file, but another version compiles the sources at
+    every start."""
     tree = Path(__file__).parents[2]
     files = sorted({file for name in modules() for file in _files(tree, name)})
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,9 +64,8 @@ def _files(tree: Path, module: str) -> Iterator[Path]:
 
 
 def modules() -> set[str]:
-    """Return every module of ours that the one file can import, except those that a question about
-    Slurm never reaches.
-    """
+    """Return the names of the modules of this project that the one file needs: all that its entry
+    imports, except those that a question about Slurm never uses."""
     found, left = set[str](), [ENTRY]
     while left:
         name = left.pop()

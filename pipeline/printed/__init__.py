@@ -1,4 +1,4 @@
-"""Answers as lines, whoever gave them: a service, or the one file that asks Slurm by itself."""
+"""Turns answers (of a service, or of the one file that asks Slurm itself) into lines of text."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return rows of cells as lines, column under column. Columns numbered in `right` are aligned
-    to the right.
-    """
+    """Return rows of cells as lines with aligned columns. Columns with a number in `right` are
+    aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [">" if number in right else "<" for number in range(len(widths))]
     return [
@@ -18,7 +17,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
 
 
 def between(start: float | None, end: float | None) -> str:
-    """Return the time between two moments, for a person; "-" when either is not known."""
+    """Return the time between two moments, given in seconds, in words; "-" if either is unknown."""
     if start is None or end is None:
         return "-"
     from scheduler.explain.words import duration

@@ -1,4 +1,4 @@
-"""All waiting jobs by cause, in lines."""
+"""Turns a summary of all waiting jobs by cause into lines of text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ HOLDS = "JOBS", "GPUS", "WAIT FOR", "OF", "WHICH IS"
 
 
 def lines(found: Causes) -> list[str]:
-    """Return lines of text on why jobs wait: one per cause with its remedy, then the jobs whose end
-    would free most waiting jobs.
-    """
+    """Return lines of text about why jobs wait: one per cause with its remedy, then the jobs whose
+    end would free most waiting jobs."""
     from scheduler.explain.render import WAITED_FOR, of_causes
 
     if not found.waiting:

@@ -1,4 +1,4 @@
-"""When a job would start, in lines; and the options of its script."""
+"""Turns a forecast of a job's start into lines of text; and reads the options in a job's script."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_BYTES = 4 << 20  # of a script: slurm.conf's max_script_size, as it comes
 
 
 def with_script(options: list[str]) -> list[str]:
-    """Return the options of the script's `#SBATCH` lines, then those given; where an option occurs
-    twice the last counts. Raises UserError.
-    """
+    """Return the options in the `#SBATCH` lines of the script that `options` name, followed by
+    `options`. If an option occurs twice, the last counts. Raises UserError if the script cannot be
+    read."""
     from scheduler.slurm.read.request import RequestError, script_of, script_options
 
     try:
@@ -38,7 +38,8 @@ def with_script(options: list[str]) -> list[str]:
 
 
 def lines(answer: Eta) -> list[str]:
-    """Return a line for each partition, first all the times, then the reasons."""
+    """Return lines of text about the start in each partition: first those with a time, then the
+    reasons of the others."""
     if answer.unavailable:
         return [f"estimate unavailable: {answer.unavailable}"]
     from scheduler.explain.render import of_partitions

@@ -1,4 +1,4 @@
-"""Jobs as a table."""
+"""Turns jobs into a table of text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OVER = ("ended", "cancelled", "refused", "lost")
 
 
 def lines(jobs: Iterable[JobRow], now: float) -> list[str]:
-    """Return jobs as a table: a heading, and a line for each."""
+    """Return a table of jobs as lines: a heading, and one line per job."""
     return aligned([_HEADINGS, *(_cells(job, now) for job in jobs)], right=_RIGHT)
 
 
@@ -32,9 +32,10 @@ def _cells(job: JobRow, now: float) -> list[str]:
 
 
 def _start(job: JobRow, now: float) -> str:
-    """Return when a waiting job should start, half to nine in ten: "16:40-18:10".
+    """Return when a waiting job should start, from the time with even odds to that with nine in
+    ten: "16:40-18:10". Return "" if there is no forecast.
 
-    "~16:40-18:10" is crude; "never": its virtual cluster is too small.
+    "~16:40-18:10" is a rough forecast; "never" means that its virtual cluster is too small.
     """
     from scheduler.explain.words import ForecastKind, clock_time
 

@@ -1,4 +1,4 @@
-"""Why a job is where it is, in lines."""
+"""Turns an explanation of a job (why it waits, runs or has ended) into lines of text."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ def waits_in_slurm(explained: Explanation) -> bool:
 
 
 def sooner_lines(sooner: Sooner) -> list[str]:
-    """Return lines on what would let the job start sooner, tried on a copy of the followed
-    Slurm.
-    """
+    """Return lines of text about the changes that would let the job start sooner, as tried on a
+    copy of the followed Slurm's queue."""
     if sooner.unavailable:
         return []
     from scheduler.explain.render import tried_by
@@ -47,7 +46,7 @@ NODE_HEAD = "PARTITION", "NODE", "GPUS FREE", "BY LIMITS", "WHAT KEEPS IT"
 
 
 def node_lines(answer: ByNode, now: float) -> list[str]:
-    """Return what keeps a job from each node, a line each."""
+    """Return one line of text per node about what keeps a job from it."""
     from scheduler.explain.render import of_nodes
     from scheduler.explain.words import clock_time
 
@@ -70,10 +69,13 @@ def lines_of(
     full: bool = False,
     program: bool = False,
 ) -> list[str]:
-    """Return an explanation in lines.
+    """Return an explanation as lines of text.
 
     Args:
-        program: a program reads them, to which what other people wrote is data.
+        program: whether a program reads the lines. Then texts that other people wrote, such as
+            names of jobs, are marked as data.
+        codes: also show codes of reasons.
+        full: show everything, not only what matters most.
     """
     from scheduler.explain.render import Depth, Reader, render
 
@@ -88,9 +90,8 @@ def _row(label: str, text: str) -> str:
 
 
 def tree_lines(found: Finding, depth: int = 0) -> list[str]:
-    """Return findings in lines, each indented below the one that it is part of; empty values
-    are left out.
-    """
+    """Return findings as lines of text, each indented below the finding that it is part of. Empty
+    values are left out."""
     given = {name: value for name, value in found.values.items() if value not in _SAYS_NOTHING}
     values = [f"{name}={json.dumps(value)}" for name, value in given.items()]
     first = " ".join([f"{'  ' * depth}{found.kind}", *values])
@@ -101,7 +102,7 @@ _SAYS_NOTHING: tuple[object, ...] = (None, "", (), [], {})
 
 
 def after_lines(compared: Compared) -> list[str]:
-    """Return a comparison of two places in line, in lines."""
+    """Return a comparison of two jobs' places in line as lines of text."""
     from scheduler.explain.render import of_places
 
     lines = of_places(compared)

@@ -1,1 +1,2 @@
-"""What would it have saved us? A site's own `sacct` dump, replayed under other policies."""
+"""Replays a site's own `sacct` dump (record of past jobs) under other policies, to answer what they
+would have saved."""

@@ -1,7 +1,8 @@
-"""What each job asked for, by a dump of sacct.
+"""Finds out what each job asked for, from a dump of sacct.
 
-`SubmitLine` is what the user typed and not what the script says in `#SBATCH` lines: it is taken
-whole where it comes to what `ReqTRES` counts, else only what TRES do not count is taken of it.
+`SubmitLine` holds what the user typed, without the options in the script's `#SBATCH` lines. If its
+options add up to the resources that `ReqTRES` counts, all of them are used; otherwise only those
+that TRES do not count.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ LICENCE = "license/"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A job as a dump of Slurm's accounting has it: what it was given and asked for."""
+    """A job in a dump of Slurm's accounting: its partition, the TRES that it was given and asked
+    for, and its command line."""
 
     job: Job
     partition: str
@@ -35,11 +37,11 @@ class Row:
 def ask_of(
     row: Row, site: Site, pools: Callable[[str], str | None], hide: Callable[[str], str]
 ) -> Ask:
-    """Return what a job asked for, without its owner.
+    """Return what a job asked for. Its owner is not filled in.
 
     Args:
-        pools: returns the virtual cluster of a partition. Other partitions that a job named
-            count only if all are of the virtual cluster of the one it ran in.
+        pools: returns the virtual cluster of a partition. If a job named several partitions, the
+            others count only if all belong to the virtual cluster of the one that it ran in.
         hide: returns the name by which a partition is shown.
     """
     plain = _counted(row, site)
@@ -81,9 +83,8 @@ def ask_of(
 
 
 def licences_of(asked: str, line: str) -> tuple[tuple[str, int], ...]:
-    """Return the licences that a job had: from ReqTRES where the site counts them, else from its
-    command.
-    """
+    """Return the licences that a job had, as (name, number): from ReqTRES if the site counts
+    licences there, otherwise from its command line."""
     counted = _counts(asked)
     found = tuple(
         (name.removeprefix(LICENCE), int(n)) for name, n in counted.items() if name[:8] == LICENCE
@@ -97,9 +98,8 @@ def licences_of(asked: str, line: str) -> tuple[tuple[str, int], ...]:
 
 
 def options(line: str) -> Iterator[str]:
-    """Yield the options of a command of sbatch, srun or salloc, each as ``--name=value``, without
-    unknown ones. A SubmitLine has lost its quotes, so reading ends at `--wrap`.
-    """
+    """Yield the options in a command line of sbatch, srun or salloc, each as ``--name=value``.
+    Unknown options are left out. A SubmitLine has lost its quotes, so reading stops at `--wrap`."""
     words = line.split()[1:]
     while words:
         word = words.pop(0)
@@ -129,9 +129,9 @@ _ELSEWHERE = (
 
 
 def _typed(row: Row, site: Site) -> SlurmJob | None:
-    """Return the job that the options of a row's command line make; None if it has no line, or
-    its options cannot be read. Its partitions are those of the line, otherwise of the row.
-    """
+    """Return the job that the options in a row's command line describe. Return None if there is no
+    command line, or its options cannot be read. Its partitions are those of the command line,
+    otherwise that of the row."""
     found, parts, array = [], row.partition, ""
     for one in options(row.line):
         name, _, value = one[2:].partition("=")
@@ -175,9 +175,8 @@ def _may(job: Job, site: Site, partition: str) -> bool:
 
 
 def _known(features: str, site: Site) -> bool:
-    """Return whether every word of a constraint is a feature of some node; otherwise the job
-    would wait for ever.
-    """
+    """Return whether every word of a constraint is a feature of some node. If not, a job with this
+    constraint would never start."""
     has = {one for node in site.nodes.values() for one in node.features}
     words = features.replace("&", "|").replace("*", "|").strip("()[]").split("|")
     return all(word in has for word in words if word)
@@ -188,9 +187,8 @@ def _there(licences: Sequence[tuple[str, int]], site: Site) -> tuple[tuple[str, 
 
 
 def _counted(row: Row, site: Site) -> Ask:
-    """Return the request of a job from the counts in its record: the allocated counts if recorded,
-    otherwise the requested ones.
-    """
+    """Return the request of a job by the TRES counts in its record: those allocated if they are
+    recorded, otherwise those requested."""
     job, tres, asked = row.job, row.given, row.asked
     given, wanted = _counts(tres), _counts(asked)
     nodes = max(1, int(wanted.get("node", given.get("node", 1))))
@@ -222,9 +220,9 @@ def _counts(tres: str) -> dict[str, float]:
 
 
 def _kinds(gpus: int, tres: str, site: Site, partition: str) -> tuple[tuple[str, int], ...]:
-    """Return (type, number) of the GPUs by the types asked for. Type "" is any; it also stands
-    for a type that the partition lacks, and for all where the counts do not add up.
-    """
+    """Return (type, number) of the GPUs that a job asked for. The type "" means any. It is used for
+    a type that the partition lacks, and for all GPUs if the counts in `tres` do not add up to
+    `gpus`."""
     found = gpu_types(tres) if tres else None
     if not found or sum(found.values()) != gpus:
         found = gpus_of("", gpus)

@@ -1,4 +1,4 @@
-"""Jobs without GPUs: they take CPUs and memory of the nodes that jobs with GPUs wait for."""
+"""Jobs without GPUs, which take CPUs and memory of nodes that jobs with GPUs wait for."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from scheduler.simulation.work import Workload
 
 @dataclass(frozen=True)
 class Beside:
-    """Jobs without GPUs, in their virtual clusters; `recorded` is as in `Site.recorded`."""
+    """The jobs without GPUs, in their virtual clusters. `recorded` has the columns of
+    `Site.recorded`."""
 
     workload: Workload
     recorded: pa.Table
     rows: Rows
 
     def arriving(self, modelled: frozenset[str]) -> Workload:
-        """Return the jobs as `arriving` does."""
+        """Return the workload of these jobs with the submission times that the function `arriving`
+        changes."""
         return arriving(self.workload, self.recorded, modelled)
 
 
 def arriving(workload: Workload, recorded: pa.Table, modelled: frozenset[str]) -> Workload:
-    """Return the workload with changed submission times: a job that waited for a cause outside of
-    `modelled` is submitted at its recorded start, since no policy could have started it before.
-    """
+    """Return the workload with changed submission times. A job that waited for a cause outside of
+    `modelled` is submitted at its recorded start, since no policy could have started it before."""
     columns = ("job_id", "submit", "wait_s", "cause", "carried")
     late = {
         job_id: submit + wait
@@ -53,12 +54,13 @@ def arriving(workload: Workload, recorded: pa.Table, modelled: frozenset[str]) -
 
 def beside_of(table: pa.Table, dump: Path, shape: Shape, taken: Collection[str]) -> Beside | None:
     """Return the jobs without GPUs that fit on the nodes of the partition in which they ran, or
-    None where there are none.
+    None if there are none.
 
     Args:
-        table: jobs without GPUs.
-        shape: all nodes, those without GPUs too.
-        taken: ids that jobs with GPUs have.
+        table: the jobs without GPUs.
+        dump: the file of sacct that they come from.
+        shape: the nodes of the cluster, including those without GPUs.
+        taken: ids of jobs with GPUs, which must not be used again.
     """
     cpus: dict[str, int] = {}
     for node in shape.nodes:

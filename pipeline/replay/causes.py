@@ -1,7 +1,7 @@
-"""Why a job waited, by the reason that Slurm recorded (sacct's column Reason).
+"""Finds out why a job waited, from the reason that Slurm recorded (sacct's column Reason).
 
-Slurm records the last reason other than Priority and Resources; without one a job waited for what
-others had, or for its turn (https://slurm.schedmd.com/sacct.html).
+Slurm records the last reason other than Priority and Resources. Without one, a job waited for
+resources that other jobs had, or for its turn (https://slurm.schedmd.com/sacct.html).
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ _PATTERNS = (
 
 
 def cause_of(reason: str, *, eligible_later: bool = False) -> str:
-    """Return the cause that a job waited for. An unknown reason never counts as lack of
+    """Return the cause of a job's wait, such as CAPACITY. An unknown reason never counts as lack of
     capacity.
 
     Args:
-        reason: as sacct shows it.
-        eligible_later: its waiting is counted from when it was eligible, so what kept it from being
-            so is not in it.
+        reason: the text in sacct's column Reason.
+        eligible_later: whether its wait is counted from the time when it was eligible to start.
+            Then reasons that only kept it from being eligible (dependency, hold, begin time) do not
+            count.
     """
     text = reason.strip()
     if text in ("", "None", "Priority", "Resources", "Unknown"):

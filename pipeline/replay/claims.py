@@ -1,11 +1,12 @@
-"""What a replay may say of other policies: by how much waiting would change, between which bounds.
+"""What a replay may state about other policies: by how much waiting would change, between which
+bounds.
 
-A replay is no second run of the site. Three things part it from one: chance (two runs of the same
-Slurm differ, too), what the replay has wrong about this site, and what nobody recorded. So a saving
-is an interval: over the draws of chance, counted against the record and against Slurm's own
-schedule as replayed, and wider by what replays of sites with a known truth were off by
-(docs/replay.md). A part of the site that the replay has wrong by a factor is refused, by name, and
-the rest is answered for.
+A replay differs from a second run of the site by chance (two runs of the same Slurm differ, too),
+by errors of the replay, and by what was not recorded. So a saving is an interval. It covers replays
+with different seeds, counts against the record as well as against the replay of Slurm's own
+schedule, and is widened by the errors of replays of sites with a known truth (docs/replay.md). For
+a part of the site (such as a partition) that the replay gets wrong by a large factor, nothing is
+stated.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ PARTS = "vc", "gpus", "user"
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """How the mean wait of some jobs changes under a policy, against Slurm's own schedule.
+    """The change of the mean wait of some jobs under a policy, compared with Slurm's own schedule.
 
     Attributes:
-        low_s, high_s: interval of what a job waits less, seconds, at nine in ten; below 0: more.
-        shorter: replays, out of `draws`, in which the jobs waited less than under Slurm's own.
+        low_s, high_s: 90 % interval of the seconds that a job waits less, on average; below 0: it
+            waits more.
+        shorter: number of replays, out of `draws`, in which the jobs waited less than under Slurm's
+            own schedule.
     """
 
     low_s: float
@@ -58,14 +61,17 @@ class Saving:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a replay states about a part of the site.
+    """The statement of a replay about a part of the site (a partition, a number of GPUs, a user),
+    or about the whole site.
 
     Attributes:
-        by, name: the column, and its value in this part; both "" for the whole site.
-        recorded_s, replayed_s: mean wait as recorded, and over the replays of Slurm's own.
-        chance_s: half width of the interval of `replayed_s` at nine in ten; None with one replay.
-        refused: why nothing is stated of the part; "" if something is.
-        savings: what each variant saves, by its key.
+        by, name: the column of the record that defines the part, and its value; both "" for the
+            whole site.
+        recorded_s, replayed_s: mean wait as recorded, and over the replays of Slurm's own schedule.
+        chance_s: half the width of the 90 % interval of `replayed_s`, by chance alone; None with
+            one replay.
+        refused: why nothing is stated about the part; "" if something is.
+        savings: key of a variant (a policy with its settings) -> its saving.
     """
 
     by: str
@@ -88,14 +94,15 @@ class Claim:
 def claims(
     record: pa.Table, found: Mapping[str, Sequence[Mapping[str, Any]]], base: str | None
 ) -> list[Claim]:
-    """Return what may be stated, of the whole first, then by partition, GPUs and user.
+    """Return the statements about the whole site first, then about partitions, numbers of GPUs and
+    users.
 
     Args:
-        record: the jobs judged.
-        found: of `figures.of_replay`, replay by replay, by variant.
-        base: the variant that stands for Slurm's own schedule; None: none was played.
+        record: the recorded jobs that are compared.
+        found: variant -> results of `figures.of_replay`, one per replay.
+        base: the variant that replays Slurm's own schedule; None: there is none.
 
-    The whole leaves out the partitions that are refused.
+    The statement about the whole leaves out the partitions about which nothing is stated.
     """
     if base is None or not len(record):
         return []
@@ -117,8 +124,13 @@ def claims(
 
 
 def _draws(cells: Sequence[Mapping[str, Any]], by: str, name: Any) -> Floats:
-    """Return the mean waits of a part (one user, say) in each replay, (replays,); NaN where
-    none of its jobs ended. `by`: kind of part; `name`: the part.
+    """Return the mean waits of a part (one user, say) in each replay, (replays,); NaN where none of
+    its jobs ended.
+
+    Args:
+        cells: figures of the replays.
+        by: key of the kind of part, such as `by_user`.
+        name: name of the part.
     """
     return np.array([cell[by].get(name, np.nan) for cell in cells], float)
 
@@ -153,7 +165,8 @@ def _claim(by: str, name: str, wait: Floats, draws: Mapping[str, Floats], base: 
 
 
 def _refused(recorded: float, replayed: float) -> str:
-    """Return why nothing is stated of a part; "" if something is."""
+    """Return why nothing is stated about a part, given its mean waits (seconds) as recorded and as
+    replayed; "" if something is."""
     if not np.isfinite(replayed):
         return "in no replay of Slurm's own schedule one of its jobs started"
     low, high = sorted((recorded, replayed))
@@ -166,9 +179,8 @@ def _refused(recorded: float, replayed: float) -> str:
 
 
 def _chance(*of: Floats) -> float:
-    """Return by how much a run differs from the mean of these draws, at nine in ten, seconds; 0
-    with fewer than two draws.
-    """
+    """Return by how much a single replay may differ by chance from the mean of the given replays,
+    seconds, in nine of ten cases; 0 with fewer than two replays."""
     draws = min(len(one) for one in of)
     if draws < 2:
         return 0.0
@@ -178,7 +190,12 @@ def _chance(*of: Floats) -> float:
 
 def _saving(recorded: float, own: Floats, other: Floats) -> Saving:
     """Return the interval of the saved mean wait, seconds. It spans three ways to compute the
-    saving, and is widened by the random error and the error of the replay.
+    saving, and is widened by chance and by the error of replays.
+
+    Args:
+        recorded: mean wait as recorded.
+        own: mean wait in each replay of Slurm's own schedule.
+        other: mean wait in each replay of the policy.
     """
     replayed, after = float(own.mean()), float(other.mean())
     counted = [recorded - after, replayed - after]
@@ -194,7 +211,7 @@ def _saving(recorded: float, own: Floats, other: Floats) -> Saving:
 
 
 def refusals(found: Sequence[Claim]) -> Iterator[str]:
-    """Yield a line for each partition of which nothing is stated, with the reason."""
+    """Yield a sentence for each partition about which nothing is stated, with the reason."""
     for claim in found:
         if claim.by == "vc" and claim.refused:
             yield f"Nothing is stated of partition {claim.name} ({count(claim.jobs, 'job')}): " + (

@@ -1,4 +1,4 @@
-"""When a job would start on an empty site, of which only files are known."""
+"""Forecasts when a job would start on an empty site that is only known from files of its Slurm."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ from scheduler.slurm.twin.site import Site
 
 
 def eta_of(paths: Iterable[Path], options: Sequence[str], user: str) -> Eta:
-    """Return when a job with these options of sbatch would start if the site of these files
-    were empty: in each partition that takes it, and why the others do not.
+    """Return when a job with these options of sbatch would start if the site were empty: its start
+    in each partition that accepts it, and why the other partitions do not.
 
-    Raises UserError: naming the file, or why Slurm would not take the job.
+    Raises UserError if a file cannot be used, or Slurm would not accept the job.
+
+    Args:
+        paths: files in which the site's Slurm printed its nodes and settings.
+        options: options of sbatch, one per word.
+        user: name of the job's user.
     """
     given = read_printed(paths)
     if not given.nodes:

@@ -1,4 +1,4 @@
-"""What a dump has of each job beyond the trace schema. Only a replay of that site reads it."""
+"""Columns of a dump that the trace schema does not have. Only a replay of that site reads them."""
 
 from __future__ import annotations
 
@@ -26,29 +26,28 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Extra:
-    """Columns by name, with a text per job in the order of the jobs. Columns that the dump lacks
-    are absent.
-    """
+    """Columns of a dump by name, with one text per job, in the order of the jobs. Columns that the
+    dump lacks are absent."""
 
     columns: Mapping[str, list[str]]
     jobs: int
 
     def of(self, name: str) -> list[str]:
-        """Return a column; empty texts where the dump has none."""
+        """Return a column; empty texts if the dump does not have it."""
         return self.columns.get(name) or [""] * self.jobs
 
     def at(self, places: Sequence[int] | NDArray[Any]) -> Extra:
-        """Return the columns of the jobs at these places."""
+        """Return the columns of the jobs with these indices."""
         picked = {n: [values[i] for i in places] for n, values in self.columns.items()}
         return Extra(picked, len(places))
 
 
 def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
-    """Return the further columns of some lines of a dump.
+    """Return the columns of a dump that the trace schema lacks, for the jobs on some lines.
 
     Args:
         dump: a file of ``sacct -P`` that was ingested.
-        lines: lines of each job, as ingestion counts them: from 1.
+        lines: the line number of each job, from 1.
     """
     wanted = set(lines.tolist())
     found: dict[int, list[str]] = {}
@@ -73,7 +72,7 @@ def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
 
 
 def _lines(file: BinaryIO, records: Records) -> Iterator[bytes]:
-    """Yield the lines of a dump below its header, each with one record or empty."""
+    """Yield the lines of a dump below its header. Each is one record, or empty."""
     data = file.read(BLOCK_BYTES) + file.readline()
     while data:
         following = file.read(BLOCK_BYTES) + file.readline()
@@ -84,9 +83,8 @@ def _lines(file: BinaryIO, records: Records) -> Iterator[bytes]:
 
 
 def _names(file: BinaryIO, dump: Path) -> tuple[int, list[str] | None]:
-    """Return the number of the first line of jobs, and the names of the columns; None for these
-    if the file has no line.
-    """
+    """Return (line number of the first job, names of the columns). The names are None if the file
+    is empty."""
     number = 1
     for line in iter(file.readline, b""):
         number += 1

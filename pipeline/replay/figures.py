@@ -1,4 +1,5 @@
-"""From replays to figures: per replay, over replays, by user and partition, against the record."""
+"""Computes figures from replays: per replay, over replays, by user and partition, and compared with
+the record."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ FIT_MEAN, SHORT_S, FIT_RANK = 0.15, 1.0, 0.8
 
 
 def of_record(record: pa.Table) -> Figures:
-    """Return the recorded waits and GPU-hours of the judged jobs, in all and by how they ended."""
+    """Return the recorded waits and GPU-hours of the compared jobs, in total and by the state in
+    which they ended."""
     wait, ran = floats(record["wait_s"]), floats(record["ran_s"])
     hours = floats(record["gpus"]) * ran / 3600
     states = [
@@ -53,9 +55,8 @@ def _waits(wait: Floats, jct: Floats) -> Figures:
 
 
 def apart(record: pa.Table) -> list[Figures]:
-    """Return how long the jobs submitted in the window waited, as recorded, a row for each
-    cause.
-    """
+    """Return how long the jobs submitted in the window waited, as recorded, one row per cause of
+    waiting."""
     wait, before, found = (
         floats(record["wait_s"]),
         floats(record["before_s"]),
@@ -75,8 +76,8 @@ def of_replay(replayed: pa.Table, record: pa.Table) -> Figures:
     """Return the figures of one replay.
 
     Args:
-        replayed: job_id, wait_s, jct_s of every job that ended.
-        record: what happened to the jobs that are judged; others are left out of every figure.
+        replayed: table with job_id, wait_s and jct_s of every job that ended in the replay.
+        record: the recorded jobs that are compared; others are left out of every figure.
     """
     found = of_jobs(replayed, record["job_id"])
     ended = found["job_id"].is_valid()
@@ -89,20 +90,20 @@ def of_replay(replayed: pa.Table, record: pa.Table) -> Figures:
 
 
 def by_job(replayed: pa.Table, record: pa.Table) -> dict[str, list[float | None]]:
-    """Return wait and JCT (s) of each job of the record in a replay, in its order; None for a job
-    that never ended.
-    """
+    """Return wait and JCT (seconds) of each recorded job in a replay, in the order of `record`;
+    None for a job that never ended."""
     found = of_jobs(replayed, record["job_id"])
     return {name: found[name].to_pylist() for name in ("wait_s", "jct_s")}
 
 
 def backtest(replayed: pa.Table, record: pa.Table) -> Figures:
-    """Return how far a replay of Slurm's rule is from the record: over all jobs, by partition,
-    by cause of waiting, and by the pass of Slurm that started them.
+    """Return how far a replay of Slurm's own schedule is from the record: over all jobs, by
+    partition, by cause of waiting, and by the scheduling pass of Slurm (main or backfill) that
+    started the job.
 
     Args:
-        replayed: job_id, wait_s.
-        record: record of the jobs whose waiting that replay can show.
+        replayed: table with job_id and wait_s.
+        record: the recorded jobs that waited for causes which the replay models.
     """
     wait = of_jobs(replayed, record["job_id"])["wait_s"]
     record, now = record.filter(wait.is_valid()), floats(wait.drop_null())
@@ -122,7 +123,8 @@ def backtest(replayed: pa.Table, record: pa.Table) -> Figures:
 
 
 def _fit(was: Floats, now: Floats) -> Figures:
-    """Return how well replayed waits fit the recorded ones, both in seconds, one of each job."""
+    """Return how well replayed waits (`now`) fit the recorded ones (`was`), seconds, one entry per
+    job."""
     near = np.abs(now - was) <= NEAR_S
     return {
         "jobs": len(was),
@@ -135,9 +137,8 @@ def _fit(was: Floats, now: Floats) -> Figures:
 
 
 def _same_order(was: Floats, now: Floats) -> float | None:
-    """Return the rank correlation (Spearman) of two lists of waits: None if all in `was` are
-    equal, 0 if all in `now` are.
-    """
+    """Return the rank correlation (Spearman) of two lists of waits: None if all values of `was` are
+    equal, 0 if all of `now` are."""
     if len(np.unique(was)) < 2:
         return None
     if len(np.unique(now)) < 2:
@@ -172,12 +173,12 @@ def ceiling(base: Sequence[Figures]) -> float:
 
 
 def misfit(found: Figures | None, most: float = 1.0) -> list[str]:
-    """Return what makes a back-test doubtful, a sentence each; an empty list means that nothing
-    does.
+    """Return the reasons to doubt a replay of Slurm's own schedule, one sentence each; [] if there
+    are none.
 
     Args:
-        found: of `backtest`; None: Slurm's own schedule was not replayed.
-        most: of `ceiling`.
+        found: result of `backtest`; None: Slurm's own schedule was not replayed.
+        most: highest rank correlation to be expected, by `ceiling`.
     """
     if found is None:
         return ["Slurm's own schedule was not replayed."]
@@ -200,12 +201,14 @@ def misfit(found: Figures | None, most: float = 1.0) -> list[str]:
 
 
 def doubts(cell: Figures | None, most: float = 1.0) -> list[str]:
-    """Return what makes doubtful the savings that are counted against a replay of Slurm's rule.
+    """Return the reasons to doubt savings that are counted against a replay of Slurm's own
+    schedule, one sentence each.
 
     Args:
-        cell: of `cell`. Where its `backtest` is not of the very replay that savings are counted
-            in, `counted` is, and both have to fit.
-        most: of `ceiling`.
+        cell: figures of the replay, from `runs.cell`. If its `backtest` belongs to another replay
+            than the one that savings are counted against, `counted` is the back-test of the latter,
+            and both are checked.
+        most: highest rank correlation to be expected, by `ceiling`.
     """
     if cell is None:
         return misfit(None)
@@ -231,18 +234,19 @@ def over_seeds(
     jobs: int,
     plain: Sequence[Figures] | None = None,
 ) -> Figures:
-    """Return means, with standard errors, of one variant over the seeds, and its differences to
-    others on the same seeds.
+    """Return the means of one variant's figures over the seeds, with standard errors, and its
+    differences to other variants on the same seeds.
 
     Args:
         cells: results of `of_replay`, seed by seed.
-        against: the same of the variant to compare with (Slurm's rule); None when there is none.
-        jobs: jobs judged.
-        plain: the same of the variant that this one adds something to; None when there is none.
+        against: the same for the variant to compare with (Slurm's own schedule); None: there is
+            none.
+        jobs: number of jobs compared.
+        plain: the same for the variant that this one extends; None: there is none.
 
-    `saved_hours` is the waiting saved against the first, over all jobs, `added_hours` against the
-    second. Every `_ci95` is half the width of a 95 % interval (Student's t over the seeds, paired
-    for the differences), None with one seed.
+    `saved_hours` is the wait saved compared with `against`, over all jobs; `added_hours` that
+    compared with `plain`. Every `_ci95` is half the width of a 95 % interval (Student's t over the
+    seeds, paired for the differences), None with one seed.
     """
     figures: Figures = {"unfinished": max(cell["unfinished"] for cell in cells)}
     for name in _MEANS:
@@ -269,10 +273,10 @@ def _half_width(values: np.ndarray[Any, Any]) -> float | None:
 
 
 def by_name(found: Mapping[str, Sequence[Figures]], record: pa.Table, column: str) -> list[Figures]:
-    """Return mean waits by user or partition: recorded and under each variant, those with most jobs
-    first.
+    """Return mean waits by user or partition (`column`), seconds: as recorded and under each
+    variant. Those with most jobs come first.
 
-    None where none of them ended in any replay.
+    A mean is None if none of its jobs ended in any replay.
     """
     wait = floats(record["wait_s"])
     out: list[Figures] = [

@@ -1,4 +1,4 @@
-"""What the histories in the dump itself would have predicted of durations."""
+"""Evaluates how well the histories in a dump itself would have predicted durations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LEAST = 50
 
 
 def duration_knowledge(site: Site) -> dict[str, float] | None:
-    """Return the errors, over the last days, of an estimator that learned as the recorded weeks
-    went by.
+    """Return the errors, over the last days of the dump, of an estimator of durations that learned
+    from the earlier jobs.
 
-    It is asked when a job was submitted and learns a duration when it ended, as recorded. None
-    when there are too few jobs to say.
+    It predicts when a job was submitted, and learns its duration when the job ended, by the
+    recorded times. Return None if there are too few jobs.
     """
     record = site.submitted  # what was cut by the window's opening has no duration of its own
     jobs = [

@@ -1,4 +1,4 @@
-"""The savings report: one self-contained page."""
+"""Makes the savings report of a replay: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losin
 
 
 def render(site: Site, found: Mapping[str, Any]) -> str:
-    """Return the page. `found` is what `runs.replay` returned for the site."""
+    """Return the page as HTML. `found` is the result of `runs.replay` for the site."""
     variants = found["variants"]
     jobs, went = _results(site, found)
     return page(
@@ -77,7 +77,7 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
 
 
 def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield (title, back-test); the first is the one that is looked at closer."""
+    """Yield (title, back-test) for each back-test. The page shows details of the first one."""
     for variant in found["variants"]:
         if variant["key"] not in found["backtests"]:
             continue
@@ -87,11 +87,9 @@ def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the range of waiting that Pellucid would save against Slurm's own schedule, over all
-    jobs. `which` is less, more or unclear. Return None if the replays support no statement.
-
-    None where nothing is stated of the whole. `which`: less, more or unclear.
-    """
+    """Return the range of waiting that Pellucid would save compared with Slurm's own schedule, over
+    all jobs, in hours; `which` is less, more or unclear. Return None if nothing may be stated about
+    the whole site."""
     whole = next((claim for claim in found["claims"] if not claim["by"]), None)
     if whole is None or PELLUCID not in whole["savings"]:
         return None
@@ -103,9 +101,10 @@ def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _claimed(
     stated: Sequence[Mapping[str, Any]], variant: str, *, whole: bool = False
 ) -> list[Mapping[str, Any]]:
-    """Return the rows of the table of parts (partitions, numbers of GPUs) under a variant.
+    """Return the rows of the table of parts (partitions, numbers of GPUs) for a variant, with the
+    saving of each.
 
-    Users are left out: they have a table of their own.
+    Users are left out, because they have a table of their own.
 
     Args:
         stated: the claims of `runs.replay`, in its order.
@@ -127,7 +126,8 @@ def _title(claim: Mapping[str, Any]) -> str:
 
 
 def _shown(backtest: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a back-test with names fit for a table; None if there is none."""
+    """Return a back-test with the names of partitions shortened for a table; None if there is
+    none."""
     if backtest is None:
         return None
     return {
@@ -141,9 +141,8 @@ def _day(epoch_s: float) -> str:
 
 
 def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[PolicyResult]]:
-    """Return a table of the judged jobs, and their waits and completion times: as recorded, and in
-    the first replay of each variant.
-    """
+    """Return two things: a table of the compared jobs, and their waits and completion times as
+    recorded and in the first replay of each variant."""
     record = site.judged
     jobs = pa.table(
         {
@@ -168,12 +167,11 @@ def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[Polic
 
 
 def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> SimpleNamespace:
-    """Return which groups of jobs wait less or more under Pellucid: the counts, and rows of the
-    largest groups and of the worst losers. The base is the replay of Slurm's own schedule, or the
-    record if `against` is None.
+    """Return which of the groups of jobs in `rows` wait less or more under Pellucid: their numbers,
+    and rows of the largest groups and of those that lose most.
 
-    The base is the replay of Slurm's own schedule, like with like; if `against` is None, the
-    record.
+    They are compared with the replay of Slurm's own schedule, the variant `against`. If that is
+    None, they are compared with the record.
     """
     base = "recorded_s" if against is None else f"{against}_s"
     changed = [
@@ -197,14 +195,13 @@ def _change(row: Mapping[str, Any], base: str) -> float | None:
 
 
 def _short(name: str) -> str:
-    """Return a name fit for a table: cleaned, and cut to `LONGEST_NAME` characters."""
+    """Return a name from a dump for a table: cleaned, and cut to `LONGEST_NAME` characters."""
     return _clean(name, LONGEST_NAME)
 
 
 def _clean(text: str, longest: int) -> str:
-    """Return text of a dump fit for a page: control characters replaced, and cut to `longest`
-    characters.
-    """
+    """Return a text from a dump for a page: control characters replaced, and cut to `longest`
+    characters."""
     shown = "".join(
         c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: longest + 1]
     )

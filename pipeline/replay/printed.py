@@ -1,4 +1,4 @@
-"""Files in which a site's Slurm prints its nodes, partitions, settings, accounts and QOS."""
+"""Reads files in which a site's Slurm printed its nodes, partitions, settings, accounts and QOS."""
 
 from __future__ import annotations
 
@@ -53,20 +53,18 @@ class Window:
     flags: frozenset[str]
 
     def at(self, zone: tzinfo) -> Reservation:
-        """Return the reservation in the form that the policy `slurm` reads, its times taken as
-        of `zone`.
-        """
+        """Return the reservation as the policy `slurm` reads it. Its clock times are those of
+        `zone`."""
         start, end = (one.replace(tzinfo=zone).timestamp() for one in (self.start, self.end))
         return Reservation(self.name, self.nodes, start, end, flags=self.flags)
 
 
 @dataclass
 class Printed:
-    """What was found in the files. A field is empty if a site has nothing of the kind, or None
-    if no file says whether it has.
+    """The content of the files that a site's Slurm printed. A field is empty if the site has
+    nothing of the kind, or None if no file says whether it has.
 
-    `reservations`: the nodes, flags and times of each, the times as printed. `accounts`: each
-    user's default account.
+    `reservations` have times as printed. `accounts` maps a user to the default account.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -81,10 +79,9 @@ class Printed:
 
 def read_printed(paths: Iterable[Path]) -> Printed:
     """Return the content of files that Slurm's commands printed. The files may come in any order,
-    and one file may hold several outputs. Raise UserError with the name of a file that cannot be
-    read.
+    and one file may hold several outputs.
 
-    Raises UserError naming the file.
+    Raises UserError, with the name of the file, if a file cannot be read.
     """
     found = Printed()
     for path in paths:
@@ -128,7 +125,7 @@ def _read(text: str, found: Printed) -> None:
 
 
 def _managed(lines: Sequence[str], found: Printed) -> None:
-    """Add to `found` what `sacctmgr` printed."""
+    """Parse the lines that `sacctmgr` printed, and add their content to `found`."""
     for names, rows in _tables(lines):
         if {"account", "user"} <= set(names):
             found.assocs |= assocs_of(_as_asked(names, rows, ASSOC), "")
@@ -144,7 +141,8 @@ def _managed(lines: Sequence[str], found: Printed) -> None:
 
 
 def _reserved(found: Printed, row: Mapping[str, str]) -> None:
-    """Add a reservation, as scontrol or sacctmgr prints it, to `found`, unless it is there."""
+    """Add a reservation, as scontrol or sacctmgr prints it, to `found`, unless it is already
+    there."""
     nodes = parse.hosts(row.get("nodes") or row.get("nodename", ""))
     window = Window(
         name=row.get("reservationname") or row["name"],
@@ -169,7 +167,7 @@ def _is_table(names: Sequence[str]) -> bool:
 
 
 def _records(lines: Sequence[str]) -> Iterator[str]:
-    """Yield each record of scontrol on one line, however many lines it was printed on."""
+    """Yield each record of scontrol as one line, even if it was printed on several."""
     held: list[str] = []
     for line in lines:
         if _RECORD.match(line) or not line.startswith((" ", "\t")):
@@ -183,7 +181,7 @@ def _records(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _tables(lines: Sequence[str]) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Yield the tables of sacctmgr: (names of the columns in small letters, rows)."""
+    """Yield (names of the columns in lower case, rows) for each table that sacctmgr printed."""
     names: list[str] = []
     rows: list[list[str]] = []
     for line in [*lines, ""]:
@@ -200,10 +198,9 @@ def _tables(lines: Sequence[str]) -> Iterator[tuple[list[str], list[list[str]]]]
 
 
 def _as_asked(names: Sequence[str], rows: Sequence[Sequence[str]], wanted: Sequence[str]) -> str:
-    """Return rows as lines of only the `wanted` columns, as the service asks Slurm for; a
-    column that is not in `names` is empty. Rows of associations without an account are left
-    out.
-    """
+    """Return rows as lines with only the `wanted` columns, in the format in which the service asks
+    Slurm for them. A column that is not in `names` is empty. Rows of associations without an
+    account are left out."""
     lines = []
     for row in rows:
         cells: Mapping[str, str] = dict(zip(names, row, strict=True))

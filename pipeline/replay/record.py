@@ -1,4 +1,4 @@
-"""What happened to each job of a dump, as a table."""
+"""Makes a table of what happened to each job of a dump."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pipeline.replay.extra import Extra
 
 
 def recorded_of(table: pa.Table, extra: Extra) -> pa.Table:
-    """Return a row for each job: see `pipeline.replay.site.Site.recorded`."""
+    """Return a table with one row per job. `pipeline.replay.site.Site.recorded` describes its
+    columns."""
     submit, start, end = (seconds(table, f"{name}_time") for name in ("submit", "start", "end"))
     return pa.table(
         {
@@ -45,16 +46,17 @@ _PASSES = {
 
 
 def _pass(flags: str) -> str:
-    """Return which of Slurm's passes started a job, of sacct's Flags."""
+    """Return which scheduling pass of Slurm (main or backfill) started a job, from sacct's column
+    Flags; "" if it does not say."""
     return next((flag for flag in re.split(r"[,|]", flags) if flag in _PASSES), "")
 
 
 def seconds(table: pa.Table, name: str) -> Any:
-    """Return a column of times, seconds since the epoch."""
+    """Return a column of times as seconds since the epoch."""
     return table[name].cast(pa.int64()).to_numpy() / 1000
 
 
 def text(table: pa.Table, name: str) -> list[str | None]:
-    """Return a column of texts."""
+    """Return a column as Python texts; None for null."""
     values: list[str | None] = table[name].cast(pa.string()).to_pylist()
     return values

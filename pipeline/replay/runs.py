@@ -1,4 +1,5 @@
-"""The replays: each variant on the same jittered weeks, compared with what was recorded."""
+"""Runs the replays: each variant (a policy with settings) replays the same weeks with slightly
+moved submit times, and is compared with the record."""
 
 from __future__ import annotations
 
@@ -80,10 +81,10 @@ class Variant:
 
     Attributes:
         short, title: names for a chart and for a table.
-        values: settings of the policy that are not its defaults.
-        borrows: idle GPUs of other partitions are used.
-        packs: two jobs may share a GPU, as `PACKING_SCENARIO` assumes.
-        changed: settings of the site's own Slurm that are other than they were, by name.
+        values: settings of the policy that differ from its defaults.
+        borrows: whether jobs may use idle GPUs of other partitions.
+        packs: whether two jobs may share a GPU, with the profiles that `PACKING_SCENARIO` assumes.
+        changed: changed settings of the site's own Slurm, by name.
     """
 
     key: str
@@ -97,13 +98,13 @@ class Variant:
 
     @property
     def twin(self) -> bool:
-        """Return whether the variant decides as the site's own Slurm does."""
+        """Return whether the variant imitates the site's own Slurm."""
         known = POLICIES.get(self.policy)
         return known is not None and known.capabilities.twin
 
     @property
     def adds(self) -> bool:
-        """Return whether the variant is Pellucid with something added."""
+        """Return whether the variant is Pellucid extended by packing or borrowing."""
         return self.packs or self.borrows
 
 
@@ -130,11 +131,12 @@ VARIANTS: tuple[Variant, ...] = (
 
 
 def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tuple[Variant, ...]:
-    """Return the variants to replay, with these settings for `policy`. If no variant plays that
-    policy, one that does is added at the end.
+    """Return the variants to replay, with the settings `values` for `policy`. If no variant is of
+    that policy, one is added at the end.
 
-    Without the extra `train` none packs: which pairs to pack is learned. Of many jobs Slurm's own
-    schedule is left out, unless it is the policy asked for.
+    Without the extra `train`, variants that pack jobs are left out, because the choice of pairs is
+    learned. If `jobs`, their number, is large, Slurm's own schedule is left out unless it is
+    `policy`.
     """
     played = [
         variant
@@ -153,11 +155,12 @@ def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tupl
 
 
 def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> Scenario:
-    """Return the world of one replay. Submissions are moved by U(0, 60) s, except with seed 0.
+    """Return the world of one replay. Each submission is moved by a random 0 to 60 s, except with
+    seed 0.
 
     Args:
-        modelled: what jobs wait for in it; those that waited for something else come when they
-            started.
+        modelled: causes of waiting that the replay models; a job that waited for another cause is
+            submitted at its recorded start.
     """
     jobs = site.arriving(modelled)
     twin = site.twin.with_settings(variant.changed) if site.twin and variant.twin else None
@@ -198,9 +201,10 @@ def of_files(
     seed: int,
     loop: str,
 ) -> Scenario:
-    """Return the world of a ``sacct`` dump on the site of these files of Slurm's, for one policy.
+    """Return the world of a ``sacct`` dump for one policy. The files `printed` by Slurm describe
+    the site.
 
-    Raises UserError: a file is not what it should be.
+    Raises UserError if a file cannot be used.
     """
     with TemporaryDirectory() as scratch:
         site = read_site(dump, Path(scratch), DumpOptions(printed=printed)).in_loop(loop)
@@ -212,18 +216,16 @@ def of_files(
 
 
 def profiling(site: Site) -> ProfilingPartition:
-    """Return a profiling partition of one node of the largest partition, or of none if that has
-    only one.
-    """
+    """Return a profiling partition of one node of the largest partition, or of no node if that
+    partition has only one."""
     vcs = site.workload.cluster.vcs
     largest = max(vcs, key=lambda vc: vcs[vc])
     return ProfilingPartition(nodes={largest: 1} if vcs[largest] > 1 else {}, known_s=0.0)
 
 
 def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> pa.Table:
-    """Play one replay. Return a table (job_id, wait_s, jct_s, start) with a row for every job that
-    ended in it.
-    """
+    """Run one replay. Return a table (job_id, wait_s, jct_s, start) with one row per job that ended
+    in it."""
     outcome, _ = scenario(site, variant, seed, modelled).simulate(variant.policy)
     done = [result for result in outcome.jobs if result.end_time is not None]
     return pa.table(
@@ -238,11 +240,12 @@ def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALON
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One replay to be made, or, without a variant, an evaluation of the duration model.
+    """One task: a replay, or, without a variant, an evaluation of predicted durations.
 
     Attributes:
-        limits: jobs may also wait for the limits that the site's own Slurm knows. Without it, and
-            for causes that nothing models, a job comes when it started in the record.
+        limits: whether jobs may also wait for limits of the site's own Slurm. If not, a job that
+            waited for a limit is submitted at its recorded start, as are jobs that waited for
+            causes that are not modelled.
     """
 
     variant: Variant | None
@@ -256,9 +259,9 @@ class Cell:
 
 
 def cell(site: Site, wanted: Cell) -> Figures | None:
-    """Return the figures of a cell. An exact replay of Slurm's rules also holds a back-test. Where
-    jobs in that back-test wait for limits, as they did, a second one (`counted`) is of this replay.
-    """
+    """Run the task and return its figures. Those of a replay of Slurm's own schedule with seed 0
+    include a back-test (comparison with the record). If that back-test is of another replay, in
+    which jobs also wait for limits, a second one (`counted`) is of this replay."""
     variant = wanted.variant
     if variant is None:
         return duration_knowledge(site)
@@ -286,9 +289,8 @@ def seeds_for(site: Site, asked: int | None) -> int:
 
 
 def cells_of(variants: Sequence[Variant], seeds: int) -> list[Cell]:
-    """Return every replay to be made. Slurm with other settings is compared with Slurm's own where
-    both know limits.
-    """
+    """Return all tasks. Slurm with changed settings is compared with Slurm's own schedule in
+    replays in which jobs also wait for limits."""
     plain = [variant for variant in variants if not variant.changed]
     twins = [variant for variant in variants if variant.twin] if plain != list(variants) else []
     return [
@@ -310,18 +312,19 @@ def replay(
     """Replay every variant on every seed. Return the figures, compared with the record.
 
     Args:
-        site: what is replayed.
-        seeds: replays of each variant.
-        where, keep: see `pipeline.cluster.mapped`. What is kept is of this very site.
-        progress: called with the replays done, of `cells_of`.
+        site: the site to replay.
+        seeds: number of replays of each variant.
+        where, keep: see `pipeline.cluster.mapped`; kept results must belong to this site.
+        progress: called with the number of tasks done, of all of `cells_of`.
 
     Returns ``{backtest, backtests, ceiling, misfit, refused, claims, changed, recorded, counted,
     apart, against, variants: [figures with standard errors], bound, by_user, by_vc, by_job,
-    duration_model}``. `misfit` is what makes savings doubtful, `refused` why none is stated at all.
-    `claims` is what is stated, of `pipeline.replay.claims`; `changed` likewise of Slurm with other
-    settings. `against` is the variant that savings are counted against, `counted` the back-test of
-    its very replay, where `backtest` is of another that models more. `bound` is what Pellucid's
-    bound on waiting costs, where many jobs waited for longer, else "".
+    duration_model}``. `misfit` lists reasons to doubt the savings, `refused` why none is stated at
+    all. `claims` are the statements of `pipeline.replay.claims`; `changed` are those about Slurm
+    with other settings. `against` is the variant that savings are counted against. `counted` is the
+    back-test of its replay, if `backtest` is of another replay that models more. `bound` is a
+    sentence about the cost of Pellucid's bound on waiting, if many jobs waited for longer,
+    otherwise "".
     """
     cells = cells_of(variants, seeds)
     known: Figures | None = None
@@ -393,7 +396,13 @@ def replay(
 
 
 def _refused(stated: Sequence[Claim], checked: Figures | None, lost: Sequence[str]) -> list[str]:
-    """Return why no saving is stated at all, a sentence each; empty: some are."""
+    """Return why no saving is stated at all, one sentence each; [] if some are.
+
+    Args:
+        stated: all statements.
+        checked: the back-test.
+        lost: why replays cannot be trusted, because too many lines of the dump could not be read.
+    """
     if checked is None or not checked["jobs"]:
         return misfit(checked)
     if lost:
@@ -410,9 +419,8 @@ def _bound(
     over_cells: Callable[[Sequence[Cell]], Iterator[Figures]],
     seeds: int,
 ) -> str:
-    """Return what the bound of Pellucid costs, by replays without it; "" where few waited for
-    longer.
-    """
+    """Return a sentence about the cost of Pellucid's bound on waiting, found by replays without it;
+    "" if few jobs waited for longer."""
     variant = next((variant for variant in variants if variant.key == POLICY), None)
     if variant is None:
         return ""
@@ -430,9 +438,8 @@ def _bound(
 
 @contextmanager
 def _task(site: Site, where: str, keep: Keep | None) -> Iterator[Callable[[Cell], Figures | None]]:
-    """Give a function that plays a cell on a site. Elsewhere than here, each process reads the
-    site from a file, once.
-    """
+    """Yield a function that runs a task on the site. In other processes, it reads the site from a
+    file, once per process."""
     if where == HERE:
         yield lambda wanted: cell(site, wanted)
         return
@@ -457,7 +464,7 @@ def _site(path: Path) -> Site:
 
 
 def _profiled(workload: Workload, seed: int) -> Workload:
-    """Return the same jobs, each with a profile drawn at random from the stated scenario."""
+    """Return the same jobs, each with a profile drawn at random from `PACKING_SCENARIO`."""
     rng = np.random.default_rng(seed)
     shares = [share for _, share, _ in PACKING_SCENARIO]
     drawn = rng.choice(len(shares), len(workload.jobs), p=shares)

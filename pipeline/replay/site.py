@@ -1,4 +1,5 @@
-"""A site as its dump shows it: jobs, their results, and the shape of the cluster."""
+"""Reads a site from its dump of sacct: jobs, what happened to them, and the shape of the
+cluster."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ Progress = Callable[[int], None]
 
 
 class Month(TypedDict):
-    """The jobs of a month: how many, their GPU-hours, and their mean wait."""
+    """The jobs of a month: their number, their GPU-hours, and their mean wait in seconds."""
 
     month: str
     jobs: int
@@ -81,27 +82,30 @@ class Month(TypedDict):
 
 @dataclass(frozen=True)
 class Site:
-    """A site as its dump shows it.
+    """A site, as its dump shows it.
 
     Attributes:
-        workload: GPU jobs that ran, from when they could have started (submission, or the end of
-            what they depended on), with their time limits, in that order. Those that ran or
-            waited when the window opened come first, with what was left of them.
+        workload: the jobs with GPUs that ran, with their time limits, in the order in which they
+            could have started (at submission, or at the end of the jobs that they depend on). Jobs
+            that ran or waited when the replayed window begins come first, with the time that they
+            had left.
         recorded: one row per job of `workload`, in its order: job_id, user, vc (the partition),
-            gpus, submit, wait_s, ran_s as it happened; `carried`: not judged, it only fills the
-            cluster as the window opens or the dump ends; `cause`: what it waited for
-            (`pipeline.replay.causes`), `started_by`: the pass of Slurm that started it, "" where
-            the dump does not tell.
-        twin: the site's own Slurm.
-        shape: where the cluster's shape comes from, a sentence.
-        counts: rows of the dump and what became of them; they add up to `lines`.
-        quarantined: rows refused, by reason.
+            gpus, submit, wait_s and ran_s as they happened; `carried`: whether the job only fills
+            the cluster as the window begins or the dump ends, and is left out of the figures;
+            `cause`: what it waited for (`pipeline.replay.causes`); `started_by`: the scheduling
+            pass of Slurm that started it, "" if unknown.
+        twin: the site's own Slurm, as it is imitated in a replay.
+        shape: a sentence that says where the cluster's shape comes from.
+        counts: numbers of lines of the dump that were used, or left out and why; they add up to
+            `lines`.
+        quarantined: number of refused lines, by reason.
         ran: one row per month of the whole dump: month, jobs, gpu_hours, avg_wait_s.
         window: days replayed, and whether the dump was too large to replay whole.
-        notes: what a reader must know, sentences.
-        missing: what the dump does not say, sentences.
-        nearer: what was not given and would bring a replay nearer to what happened.
-        beside: jobs without GPUs on the same nodes, which only `twin` plays and nobody judges.
+        notes: sentences that a reader must know.
+        missing: sentences about what the dump does not contain.
+        nearer: files or columns that are missing and would make a replay more exact.
+        beside: the jobs without GPUs on the same nodes. Only replays of Slurm's own schedule
+            include them, and no figure does.
     """
 
     workload: Workload
@@ -119,7 +123,8 @@ class Site:
 
     @property
     def unlike(self) -> list[str]:
-        """Return sentences on what happened here, or is set, that no replay reproduces."""
+        """Return sentences about what happened at this site, or is set there, that no replay
+        reproduces."""
         counts = Counter(self.recorded["state"].to_pylist())
         ended = [
             f"{count(counts[state], 'run')} ended by {why}, which no replay repeats."
@@ -130,9 +135,8 @@ class Site:
 
     @property
     def lost(self) -> tuple[list[str], bool]:
-        """Return (sentences, whether replays can be believed no more) on the lines that could
-        not be read; ([], False) if they are few.
-        """
+        """Return (sentences, whether replays cannot be trusted) about lines of the dump that could
+        not be read; ([], False) if they are few."""
         lines = sum(self.quarantined.values())
         share = lines / max(1, lines + len(self.recorded))
         if share < LOST:
@@ -150,28 +154,27 @@ class Site:
 
     @property
     def judged(self) -> pa.Table:
-        """Return the rows of `submitted` for jobs that a scheduler can make wait less."""
+        """Return the rows of `submitted` for jobs that waited for capacity, so that a scheduler can
+        shorten their wait. Figures are computed on these."""
         rows = self.submitted
         return rows.filter(pc.equal(rows["cause"], CAPACITY))
 
     @property
     def replayable(self) -> pa.Table:
-        """Return the rows of `submitted` for jobs that waited for a cause that a replay of the
-        site's own Slurm knows.
-        """
+        """Return the rows of `submitted` for jobs that waited for a cause that the replay of the
+        site's own Slurm models."""
         rows = self.submitted
         return rows.filter(pc.is_in(rows["cause"], pa.array(self.modelled)))
 
     @property
     def modelled(self) -> frozenset[str]:
-        """Return the causes of waiting that a replay of the site's own Slurm knows."""
+        """Return the causes of waiting that the replay of the site's own Slurm models."""
         knows = self.twin is not None and self.twin.limits
         return frozenset((CAPACITY, LIMIT) if knows else (CAPACITY,))
 
     def arriving(self, modelled: frozenset[str]) -> Workload:
         """Return the workload for a replay. A job that waited for a cause outside of `modelled` is
-        submitted at its recorded start, since no policy could have started it before.
-        """
+        submitted at its recorded start, since no policy could have started it before."""
         return arriving(self.workload, self.recorded, modelled)
 
     @property
@@ -180,9 +183,8 @@ class Site:
         return len(self.workload.jobs) > MANY_JOBS
 
     def in_loop(self, loop: str) -> Site:
-        """Return the site to be replayed in an open or a closed loop
-        (`pipeline.worlds.closed_loop`).
-        """
+        """Return the site for replays in an open or a closed loop (`pipeline.worlds.closed_loop`),
+        with a note about a closed one."""
         workload = in_loop(self.workload, loop)
         if not workload.after:
             return self
@@ -230,14 +232,14 @@ def read_site(
     *,
     progress: Progress | None = None,
 ) -> Site:
-    """Read a dump of ``sacct -X -a -D -P``. Return the site.
+    """Read a dump made by ``sacct -X -a -D -P``. Return the site.
 
     Args:
-        dump: the file.
-        scratch: a folder for what is in between.
-        progress: called with the bytes read.
+        dump: the file of the dump.
+        scratch: a folder for temporary files.
+        progress: called with the number of bytes read.
 
-    Raises UserError when nothing can be replayed, and what ingestion raises.
+    Raises UserError if nothing can be replayed, and TraceError if the dump cannot be read.
     """
     given = read_printed(options.printed)
     listed = nodes_listed(options.nodes) if options.nodes is not None else given.nodes
@@ -315,7 +317,8 @@ def _check_any(dump: Path, ended: _Ended, summary: IngestSummary) -> None:
 
 
 def _check_judged(dump: Path, recorded: pa.Table, shape: Shape) -> None:
-    """Raise UserError unless a scheduler could have shortened the wait of at least one job."""
+    """Raise UserError unless a scheduler could have shortened the wait of at least one job of the
+    dump."""
     if not len(recorded):
         raise UserError(f"{dump}: no job fits into the cluster as described ({shape.source})")
     submitted = recorded.filter(pc.invert(recorded["carried"]))
@@ -339,13 +342,13 @@ _NEEDED = (
 
 class _Ended(NamedTuple):
     """Jobs of a dump with a start and an end, in the order in which they could have started.
-    Jobs still running (`window.until`) end when the dump does.
+    Running jobs end when the dump does, see `window.until`.
 
     Attributes:
-        months: figures by month of the jobs with GPUs that ended.
-        delayed: number of these that had to wait for something else first.
+        months: figures of the jobs with GPUs that ended, by month.
+        delayed: number of these that first waited for something other than resources.
         running: number of jobs with GPUs that still run.
-        kept_bare: number of rows without GPUs, whether they ended or not.
+        kept_bare: number of jobs without GPUs in the dump, ended or not.
     """
 
     with_gpus: pa.Table
@@ -410,8 +413,11 @@ def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _counts(summary: IngestSummary, ended: int, bare: int) -> dict[str, int]:
-    """Return how many lines of the dump were used, or left out and why. `bare`: rows kept that
-    have no GPUs.
+    """Return how many lines of the dump were used, and how many were left out, by reason.
+
+    Args:
+        ended: number of jobs with GPUs that ended.
+        bare: number of kept lines of jobs without GPUs.
     """
     cpu = summary.quarantined.get("no_gpu", 0)
     return {
@@ -482,9 +488,8 @@ def _cpu_notes(counts: Mapping[str, int]) -> list[str]:
 def _fitting(
     table: pa.Table, extra: Extra, kinds: Kinds, counts: dict[str, int], notes: list[str]
 ) -> tuple[pa.Table, Extra]:
-    """Return the jobs that fit where they ran, and their further columns. Add the number of
-    others to `counts`, and a note on them to `notes`.
-    """
+    """Return the jobs that fit into their virtual cluster, and their further columns. The number of
+    other jobs is added to `counts`, and a note about them to `notes`."""
     spec = kinds.spec
     room = {vc: sum(has.nodes * has.gpus_per_node for has in spec.groups_of(vc)) for vc in spec.vcs}
     fits = np.array(
@@ -504,9 +509,8 @@ def _fitting(
 
 
 def _pooled(table: pa.Table, kinds: Kinds) -> pa.Table:
-    """Return the jobs with `vc` set to each one's virtual cluster. `gpu_type` becomes null: the
-    virtual cluster tells it.
-    """
+    """Return the jobs with `vc` set to each one's virtual cluster. `gpu_type` becomes null, because
+    the virtual cluster implies it."""
     return with_column(in_vcs(table, kinds), "gpu_type", pa.nulls(len(table), pa.string()))
 
 
@@ -520,9 +524,8 @@ def _kinds_note(kinds: Kinds) -> list[str]:
 
 
 class _Hidden:
-    """A function that replaces a name by a hash. The key is random and never stored. ""
-    stays "".
-    """
+    """A callable that replaces a name by a hash. The key is random and never stored. "" stays
+    ""."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -598,9 +601,8 @@ LOST, TOO_MANY_LOST = 0.01, 0.05  # share of the jobs of a dump
 
 
 def _nearer(extra: Extra, printed: Sequence[Path], shape: Path | None) -> list[str]:
-    """Return as texts which further files or columns would make the replay more exact. Those
-    already given are not named.
-    """
+    """Return texts that name further files or columns which would make the replay more exact. Those
+    already given are left out."""
     notes = []
     if not printed:
         notes.append(f"the site's {'' if shape else 'nodes and '}settings (--site)")

@@ -1,6 +1,5 @@
-"""The site's own Slurm, to be replayed: its nodes, partitions and settings, and what jobs asked
-for.
-"""
+"""The twin: the site's own Slurm as a replay imitates it, with nodes, partitions, settings and the
+requests of the jobs."""
 
 from __future__ import annotations
 
@@ -26,15 +25,16 @@ from scheduler.slurm.twin.unmodelled import unmodelled, unmodelled_words
 
 @dataclass(frozen=True)
 class Twin:
-    """A site in the form that the policy `slurm` needs.
+    """A site in the form that the policy `slurm`, which imitates Slurm, needs.
 
     Attributes:
-        site: nodes, partitions, settings.
-        spec: the cluster as the core has it; `names`: its nodes, in order.
-        pools: virtual cluster of each of the other policies' virtual clusters.
-        asks: what each job asked for, those without GPUs too.
-        limits: whether limits of QOS and associations are among what it knows.
-        notes: what a reader must know, sentences; left_out: of settings that no replay has.
+        site: nodes, partitions and settings.
+        spec: the cluster as the core sees it; `names`: names of its nodes, in order.
+        pools: virtual cluster of other policies -> virtual cluster here.
+        asks: what each job asked for, including jobs without GPUs.
+        limits: whether limits of QOS and associations are known.
+        notes: sentences that a reader must know; left_out: sentences about settings that replays
+            ignore.
     """
 
     site: Site
@@ -50,8 +50,8 @@ class Twin:
         """Return the same Slurm with some settings changed.
 
         Args:
-            changed: values by name: of `SchedulerParameters` in small letters, of slurm.conf as
-                it spells them.
+            changed: name -> value. A name that begins in lower case is of `SchedulerParameters`,
+                any other of slurm.conf.
         """
         config = dict(self.site.config)
         parameters = dict(self.site.parameters)
@@ -66,9 +66,8 @@ class Twin:
         return replace(self, site=replace(self.site, config=config))
 
     def choosing_otherwise(self, seed: int) -> Twin:
-        """Return the same Slurm with a random preference, drawn by a seed, among nodes of equal
-        weight. A record says least about which of them Slurm takes.
-        """
+        """Return the same Slurm with a random order of preference among nodes of equal weight.
+        Records do not show which of these Slurm prefers."""
         rng = np.random.default_rng(seed)
         names = list(self.site.nodes)
         drawn = rng.permutation(len(names)).tolist()
@@ -79,9 +78,9 @@ class Twin:
         return replace(self, site=replace(self.site, nodes=nodes))
 
     def workload(self, others: Workload, beside: Workload | None = None) -> Workload:
-        """Return the same jobs, each in its pool here, and the jobs without GPUs. GPU types are
-        part of what they ask for.
-        """
+        """Return the jobs of `others`, and those of `beside` (jobs without GPUs), for the cluster
+        of this twin. Each job with GPUs moves to its virtual cluster here; its GPU type is part of
+        its request."""
         jobs = [replace(job, vc=self.pools[job.vc], gpu_type=None) for job in others.jobs]
         work = others.work
         if beside is not None:
@@ -90,9 +89,8 @@ class Twin:
         return replace(others, jobs=jobs, work=work, cluster=self.spec)
 
     def shown(self, jobs: Sequence[Job]) -> Callable[[Policy], None]:
-        """Return a function that prepares a policy for a replay of these jobs. It tells a policy
-        that imitates Slurm about the site and the requests of the jobs.
-        """
+        """Return a function that prepares a policy for a replay of these jobs. It gives a policy
+        that imitates Slurm the site and the requests of the jobs, and does nothing for others."""
         asks = {
             job.job_id: replace(
                 self.asks[job.job_id],
@@ -127,14 +125,14 @@ def twin_of(
     hide: Hide,
     zone: tzinfo,
 ) -> Twin:
-    """Return the twin of a site.
+    """Return the twin of a site: its Slurm, as a replay imitates it.
 
     Args:
-        shape: its nodes.
-        printed: what its Slurm says of itself.
-        rows: its jobs.
+        shape: the nodes of the site.
+        printed: the content of the files that its Slurm printed.
+        rows: the jobs of the dump.
         pools: see `Twin`.
-        hide: how partitions, users, accounts and QOS are called from here on.
+        hide: returns the name that replaces a name of a partition, user, account or QOS.
         zone: time zone of clock times.
     """
     site = _site(shape, printed, hide, zone)
@@ -188,9 +186,8 @@ def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
 
 
 def _not_given(printed: Printed, rows: Sequence[Rows]) -> list[str]:
-    """Return notes on licences and reservations if their files are missing, with the number of jobs
-    that used them.
-    """
+    """Return notes about licences and reservations for which no file was given, with the number of
+    jobs that used them."""
     notes = []
     if printed.licences is None:
         texts = [
@@ -218,8 +215,8 @@ def _not_given(printed: Printed, rows: Sequence[Rows]) -> list[str]:
 
 def _site(shape: Shape, printed: Printed, hide: Hide, zone: tzinfo) -> Site:
     """Return the site as Slurm's files and the nodes describe it, with all nodes and partitions
-    open and no partition limit on nodes, accounts or QOS: the recorded jobs did run.
-    """
+    open, and without partition limits on nodes, accounts or QOS, because the recorded jobs did
+    run."""
     nodes = {node.name: replace(site_node(node), open=True) for node in shape.nodes}
     members: dict[str, set[str]] = {}
     for node in shape.nodes:
@@ -283,9 +280,8 @@ def _assoc(assoc: Assoc, hide: Hide) -> Assoc:
 
 
 def _user(name: str, hide: Hide) -> str:
-    """Return a user's name hidden; for an association of one partition (``ada|gpu``) both
-    names.
-    """
+    """Return a user's name replaced by `hide`. For an association of one partition (``ada|gpu``),
+    both names are replaced."""
     return "|".join(map(hide, name.split("|"))) if name else name
 
 

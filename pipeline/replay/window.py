@@ -18,19 +18,19 @@ _TIMES = ("submit_time", "start_time", "end_time")
 
 
 def latest(table: pa.Table) -> int:
-    """Return the last moment (ms) that jobs tell of, or 0 where there are none."""
+    """Return the last time in the table (milliseconds since the epoch), or 0 if it has none."""
     return max((pc.max(table[name].cast(pa.int64())).as_py() or 0 for name in _TIMES), default=0)
 
 
 def runs(table: pa.Table) -> pa.ChunkedArray:
-    """Return which jobs had not ended when the trace was taken."""
+    """Return a mask of the jobs that had not ended when the dump was made."""
     return pc.fill_null(pc.equal(table["state"].cast(pa.string()), State.RUNNING.value), False)
 
 
 def until(table: pa.Table, last: int) -> pa.Table:
-    """Return the jobs with a start and an end. Running jobs end at the last moment (ms) of the
-    dump, since they hold their GPUs until then. One past its limit has ended without a record.
-    """
+    """Return the jobs with a start and an end. Running jobs end at `last`, the last time in the
+    dump (milliseconds since the epoch), since they hold their GPUs until then. A running job past
+    its time limit is left out: its end was not recorded."""
     start, end = (table[name].cast(pa.int64()) for name in ("start_time", "end_time"))
     limit = pc.fill_null(pc.cast(table["time_limit_s"], pa.float64()), float("inf"))
     ran_s = pc.divide(pc.cast(pc.subtract(last, start), pa.float64()), 1000.0)
@@ -41,10 +41,10 @@ def until(table: pa.Table, last: int) -> pa.Table:
 
 
 def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
-    """Return the table with submissions moved to when jobs were eligible, in the new order, and how
-    many were moved.
+    """Return (table, number of jobs moved), with each submission moved to the time when the job was
+    eligible to start, in the order of the new times.
 
-    A column `before_s` says by how much.
+    The new column `before_s` holds the seconds by which it was moved.
     """
     submit, start = (table[f"{n}_time"].cast(pa.int64()).to_numpy() for n in ("submit", "start"))
     eligible = pc.fill_null(table["eligible_time"].cast(pa.int64()), 0).to_numpy()
@@ -56,9 +56,8 @@ def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
 
 
 class Window(TypedDict):
-    """The days that are replayed, out of how many days and jobs. `cut`: the dump was too large
-    to replay whole.
-    """
+    """The window that is replayed: `days` out of `of_days` days and `of_jobs` jobs in the dump.
+    `cut` says whether the dump was too large to replay all of it."""
 
     days: float
     of_days: float
@@ -70,8 +69,12 @@ class Window(TypedDict):
 def window_of(
     table: pa.Table, last_days: float | None, most: int | None
 ) -> tuple[pa.Table, Window]:
-    """Return the last days of a table, with the jobs that ran or waited as they began (`carried`),
-    and the window.
+    """Return (jobs, window): the jobs of the last days, and those that ran or waited when these
+    days began (marked `carried`).
+
+    Args:
+        last_days: number of days; None: as many as `most` allows.
+        most: most jobs to keep, without `last_days`; None: keep all.
     """
     submit = table["submit_time"].cast(pa.int64()).to_numpy()
     first, last = int(submit[0]), int(submit[-1])
@@ -92,9 +95,9 @@ def window_of(
 
 
 def opened(table: pa.Table, since: int) -> pa.Table:
-    """Return the jobs submitted since a time (ms), and those that ran or waited then. The new
-    column `carried` marks the latter, and jobs that still run when the dump ends.
-    """
+    """Return the jobs submitted from the time `since` (milliseconds since the epoch) on, and those
+    that ran or waited then. The new column `carried` marks the latter, and jobs that still run when
+    the dump ends."""
     carried = table["submit_time"].cast(pa.int64()).to_numpy() < since
     kept = ~carried | (table["end_time"].cast(pa.int64()).to_numpy() > since)
     table, carried = table.filter(pa.array(kept)), carried[kept]
@@ -104,10 +107,9 @@ def opened(table: pa.Table, since: int) -> pa.Table:
 
 
 def _carried_over(table: pa.Table, carried: Any, since: int) -> pa.Table:
-    """Return the table with the jobs in mask `carried`, submitted before `since` (ms),
-    submitted just before it instead; of those that ran then, only the rest is left to run.
-    Sorted by submission.
-    """
+    """Return the table, sorted by submission, in which the jobs of mask `carried` are submitted
+    just before the time `since` (milliseconds). Those that already ran have only the rest of their
+    duration left."""
     submit, start, end = (
         table[f"{n}_time"].cast(pa.int64()).to_numpy() for n in ("submit", "start", "end")
     )

@@ -1,4 +1,5 @@
-"""A site's own slurm.conf and `sacctmgr dump`, turned into what Slurm would print."""
+"""Converts a site's own slurm.conf and `sacctmgr dump` to the text that Slurm's commands would
+print."""
 
 from __future__ import annotations
 
@@ -44,9 +45,9 @@ DEEPEST = 8  # files that are included by files that are included
 
 
 def as_printed(path: Path, text: str) -> str:
-    """Return a file as `scontrol` and `sacctmgr` would print its content, or unchanged where it is
-    none of these files. Raises ParseError.
-    """
+    """Return the content of a file as `scontrol` and `sacctmgr` would print it. Text that is
+    neither a slurm.conf nor a dump of sacctmgr is returned unchanged. Raises ParseError if the file
+    is wrong."""
     if _OWN.search(text):
         return "\n".join(_conf(_lines(path, text)))
     if _DUMP.search(text):
@@ -55,16 +56,14 @@ def as_printed(path: Path, text: str) -> str:
 
 
 def is_gres(text: str) -> bool:
-    """Return whether a text is a gres.conf. It is not needed: slurmctld counts the GPUs that
-    slurm.conf states.
-    """
+    """Return whether a text is a gres.conf. Such a file is not needed, because the GPUs that
+    slurm.conf states count."""
     return _GRES.search(text) is not None and not _OWN.search(text)
 
 
 def _lines(path: Path, text: str, deep: int = 0) -> Iterator[str]:
-    """Yield the lines of a configuration file, without comments, with those of the files that
-    it includes and that exist.
-    """
+    """Yield the lines of a configuration file, without comments, and those of existing files that
+    it includes. `deep` is the number of files around this one."""
     if deep > DEEPEST:
         raise ParseError(f"Include {path.name[:80]}: files that include each other")
     for line in re.sub(r"\\\n", " ", text).splitlines():
@@ -118,9 +117,8 @@ def _conf(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _nodes_of(text: str, every: Mapping[str, Record]) -> list[str]:
-    """Return the nodes that `text` lists, or all for "ALL". Raises ParseError for a name that
-    is no node's, such as a NodeSet's.
-    """
+    """Return the names of the nodes that `text` lists, or all for "ALL". Raises ParseError for a
+    name that is not a node's, such as that of a NodeSet."""
     found = list(every) if text.upper() == "ALL" else list(parse.hosts(text))
     if unknown := [name for name in found if name not in every]:
         raise ParseError(f"Nodes={unknown[0][:80]}: no NodeName says what that is")
@@ -148,15 +146,15 @@ def _node(name: str, row: Record, parts: Mapping[str, Sequence[str]]) -> str:
 
 
 def _for_jobs(row: Record) -> int:
-    """Return the CPUs of a node without those of the cores that it keeps for the system."""
+    """Return the number of CPUs of a node that jobs can use: without those of cores kept for the
+    system."""
     kept = int(row.get("CoreSpecCount", 0)) * int(row.get("ThreadsPerCore", 1))
     return max(0, _cpus(row) - kept)
 
 
 def _tres(has: Sequence[Record], counted: Sequence[str]) -> str:
-    """Return the TRES of a partition with these nodes; GPUs and their types only where the site
-    counts them.
-    """
+    """Return the TRES text of a partition with the nodes `has`. GPUs and their types are included
+    only if the site counts them (`counted`)."""
     gpus: Counter[str] = Counter()
     for one in has:
         gpus.update(gpu_types(re.sub(r"\([^)]*+\)?+", "", one.get("Gres", ""))) or {})
@@ -174,9 +172,9 @@ _COLUMNS = {"Share": "Fairshare", "MaxTRES": "MaxTRESPerJob", "MaxWall": "MaxWal
 
 
 def _accounts(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the associations of a dump of sacctmgr as lines of `sacctmgr show assoc`, in which
-    users inherit from their accounts; then the users' default accounts as `sacctmgr show user`.
-    """
+    """Yield the associations in a dump of sacctmgr as lines of `sacctmgr show assoc`, in which
+    users inherit fields of their accounts. Then yield the users' default accounts as lines of
+    `sacctmgr show user`."""
     yield "|".join(ASSOC)
     first: dict[str, str] = {}
     parent, above = "root", dict[str, Record]()
@@ -201,9 +199,8 @@ def _accounts(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _passed_on(row: Record) -> Record:
-    """Return the fields of an account that users below it inherit; limits on a group are its
-    own.
-    """
+    """Return the fields of an account that users below it inherit. Limits on the account as a group
+    are not inherited."""
     own = ("Grp", "Fairshare", "Description", "Organization", "DefaultAccount", "Partition")
     return {name: value for name, value in row.items() if not name.startswith(own)}
 

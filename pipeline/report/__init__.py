@@ -1,1 +1,2 @@
-"""The report: one self-contained page about a trace, its models and the policies compared."""
+"""The report: one self-contained HTML page about a trace, its models, and the policies compared on
+it."""

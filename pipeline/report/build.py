@@ -1,4 +1,4 @@
-"""Puts the report together from those of its inputs that exist."""
+"""Builds the report from those of its inputs that exist."""
 
 from __future__ import annotations
 
@@ -49,23 +49,25 @@ LIBRARIES = ("numpy", "pandas", "pyarrow", "interpret-core", "scikit-learn", "li
 
 
 class ReportError(ValueError):
-    """Raised where a report cannot be made from what was given. One line, for a person."""
+    """Raised if a report cannot be made from the given inputs. The message is one line for the
+    user."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the inputs of the report are; None leaves the section out.
+    """The inputs of the report. An input that is None leaves its section out.
 
     Attributes:
-        compare: folder of `pellucid compare --out` (or of one `simulate --out`).
-        bundle: exported models.
-        trace: ingested dataset.
-        metrics: JSON with the errors of the duration model and its baselines.
-        learning: JSON with errors and average JCT by jobs of history.
-        coming: draws of the same comparison that are still to come: no verdict before.
-        tried: for how many of the explained jobs it is tried what would have started them; each
-            takes seconds.
-        public: also show the month of the public trace.
+        compare: folder that `pellucid compare --out` (or `simulate --out`) wrote.
+        bundle: folder of the exported models.
+        trace: folder of the ingested dataset.
+        metrics: JSON file with the errors of the duration model and its baselines.
+        learning: JSON file with errors and average JCT by the number of jobs of history.
+        coming: number of draws (replays of the same jobs with another seed) of the comparison that
+            are still running. Above 0, the report gives no verdict.
+        tried: number of the explained jobs for which changes are tried that would have started
+            them; each takes seconds.
+        public: whether to show also the figures of a month of the public trace.
     """
 
     compare: Path | None = None
@@ -80,7 +82,7 @@ class Inputs:
 
 @dataclass
 class Report:
-    """The page, and which sections it has."""
+    """The page, which sections it has, and its headline in sentences."""
 
     html: str
     sections: dict[str, bool]
@@ -90,9 +92,8 @@ class Report:
 
 @dataclass(frozen=True)
 class Check:
-    """The result of adding up every recorded score of a run again: how many, how many are
-    wrong, and the largest difference.
-    """
+    """The result of recomputing every recorded score of a run from its terms: number of scores,
+    number of wrong ones, and the largest difference."""
 
     policy: str
     scored: int
@@ -101,10 +102,10 @@ class Check:
 
 
 def build(inputs: Inputs) -> Report:
-    """Make the page from the inputs, and return it.
+    """Make the report from the inputs, and return it.
 
-    Raises ReportError without any input, and what the readers raise: RunError, BundleError,
-    TraceError.
+    Raises ReportError if there is no input; and RunError, BundleError or TraceError if an input
+    cannot be read.
     """
     if not any((inputs.compare, inputs.bundle, inputs.trace, inputs.metrics)):
         raise ReportError("nothing to report on; give --compare, --bundle, --trace or --metrics")
@@ -168,9 +169,8 @@ def build(inputs: Inputs) -> Report:
 
 
 def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[Json]:
-    """Return the jobs with instructive errors of the duration model. Each gets the duration that
-    the compared policy predicted, if it did.
-    """
+    """Return the jobs with instructive errors of the duration model, from the metrics. Each has the
+    duration that the report's own policy predicted, if it did, otherwise the model's."""
     estimates: Mapping[Any, float] = {}
     if c is not None:
         known = c.own.jobs.select(["job_id", "estimate_s"]).drop_null().to_pydict()
@@ -194,9 +194,8 @@ def _trace_facts(inputs: Inputs, comparison: Comparison | None) -> trace.TraceFa
 
 
 def check_scores(run: PolicyRun) -> Check:
-    """Return how many recorded scores of a run differ from intercept plus terms, and the
-    largest difference. Raises RunError if the decisions cannot be read.
-    """
+    """Return how many recorded scores of a run differ from intercept plus terms, and the largest
+    difference. Raises RunError if the decisions of the run cannot be read."""
     path = run.folder.folder / DECISIONS
     scored = wrong = 0
     worst = 0.0
@@ -246,9 +245,9 @@ def _each_job(
     stories: Sequence[Sample],
     shown: Mapping[str, Any] | None,
 ) -> EachJob | None:
-    """Return the answers about any job that a reader chooses, without the waits, which are in
-    the columns `shown`; None without a comparison or columns.
-    """
+    """Return the data with which the page explains any job that a reader chooses. Its waits are not
+    among them: they are in `shown`, the columns of the figures. Return None without a comparison or
+    columns."""
     if c is None or shown is None:
         return None
     tried = {s.view.story.job.job_id: s.tried for s in stories if s.tried}
@@ -274,7 +273,7 @@ def _title(comparison: Comparison | None, facts: trace.TraceFacts | None) -> str
 
 
 def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | None) -> str:
-    """Return a sentence on what the picture of the schedule shows; "" without one."""
+    """Return a sentence about what the picture of the schedule shows; "" without a schedule."""
     if c is None or schedule is None:
         return ""
     span = duration(schedule.last - schedule.first)
@@ -289,9 +288,8 @@ def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | 
 
 
 def _schedule_view(s: Schedule | None, stories: Sequence[Sample]) -> SimpleNamespace | None:
-    """Return a picture of the whole schedule, with the first explained job marked; None without
-    a schedule.
-    """
+    """Return a picture of the whole schedule in which the first explained job is marked; None
+    without a schedule."""
     if s is None:
         return None
     until = s.end

@@ -1,4 +1,4 @@
-"""What `pellucid compare` wrote, read again: its figures, and the runs of its first seed."""
+"""Reads what `pellucid compare` wrote: its figures, and the runs of its first seed."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ _COLUMNS = [
 
 @dataclass
 class PolicyRun:
-    """One policy's run.
+    """The runs of one policy in a comparison: that of the first draw (seed), and the figures of all
+    draws.
 
     Attributes:
         name: name of the policy.
-        oracle: it reads true durations. It gives a bound, and is not ranked with the others.
-        preemptive: it may stop running jobs.
-        estimates: it asks for durations.
-        folder: the run.
-        jobs: one row per job of the first draw, times in seconds since the epoch (null = never).
-        draws: the job tables of every draw that was recorded, the first among them.
-        figures: figures of the comparison, `<figure>_mean`, `_sd` and `_each` over the draws.
+        oracle: whether the policy knows true durations. Such a policy gives a bound, and is not
+            ranked with the others.
+        preemptive: whether the policy may stop running jobs.
+        estimates: whether the policy uses predicted durations.
+        folder: the folder of the run.
+        jobs: table with one row per job of the first draw; times in seconds since the epoch (null:
+            never).
+        draws: such tables of all recorded draws, including the first.
+        figures: figures of the comparison: `NAME_mean`, `NAME_sd` and `NAME_each` over the draws.
     """
 
     name: str
@@ -48,12 +51,12 @@ class PolicyRun:
     figures: Mapping[str, Any]
 
     def mean(self, figure: str) -> float | None:
-        """Return the mean of a figure over the seeds."""
+        """Return the mean of a figure over the draws; None if it was not recorded."""
         value = self.figures.get(f"{figure}_mean", self.folder.summary.get(figure))
         return None if value is None else float(value)
 
     def each(self, figure: str) -> Floats:
-        """Return a figure of every draw, as far as it was recorded, (draws,)."""
+        """Return the values of a figure in all draws for which it was recorded, (draws,)."""
         each = self.figures.get(f"{figure}_each")
         if each is None and (one := self.mean(figure)) is not None:
             each = [one]
@@ -70,27 +73,28 @@ class PolicyRun:
 
     @property
     def gpus(self) -> int:
-        """Return the number of GPUs of the whole cluster; 0 if not recorded."""
+        """Return the number of GPUs of the whole cluster; 0 if it was not recorded."""
         return sum(self.gpus_by_vc.values())
 
     @property
     def gpus_by_vc(self) -> dict[str, int]:
-        """Return the number of GPUs by virtual cluster; empty if not recorded."""
+        """Return the number of GPUs by virtual cluster; {} if it was not recorded."""
         recorded = self.folder.summary.get("gpus_by_vc", {})
         return {str(vc): int(gpus) for vc, gpus in recorded.items()}
 
     def decisions(self, columns: list[str], actions: list[str]) -> pa.Table:
-        """Return decisions of some kinds, by sequence; times are seconds since the epoch."""
+        """Return the decisions with one of these actions, in the order in which they were made;
+        times are seconds since the epoch."""
         where = pc.field("action").isin(actions)
         return seconds(self.folder.table(DECISIONS, columns, where)).sort_by("seq")
 
 
 @dataclass
 class Comparison:
-    """Runs to compare, in the order they were asked for.
+    """The runs of a comparison, in the order in which the user named the policies.
 
     Attributes:
-        coming: draws of the same comparison that are still to come.
+        coming: number of draws of the comparison that are still running.
     """
 
     track: str
@@ -99,35 +103,39 @@ class Comparison:
     coming: int = 0
 
     def run(self, name: str) -> PolicyRun | None:
-        """Return the run of a policy, or None."""
+        """Return the run of the policy with this name, or None."""
         return next((r for r in self.runs if r.name == name), None)
 
     def ranked(self, *, oracle: bool) -> list[PolicyRun]:
-        """Return the runs of oracles, or of the other policies, the lowest average JCT first."""
+        """Return the runs of oracles (policies that know true durations), or those of the other
+        policies, the lowest average JCT first."""
         chosen = [r for r in self.runs if r.oracle is oracle and r.mean("avg_jct_s") is not None]
         return sorted(chosen, key=lambda r: r.mean("avg_jct_s") or 0.0)
 
     @property
     def best(self) -> PolicyRun:
-        """Return the run with the lowest average JCT among policies that know no durations, or
-        among the oracles if there is no such policy.
-        """
+        """Return the run with the lowest average JCT among policies that are no oracles (do not
+        know true durations), or among oracles if there are no others."""
         return [*self.ranked(oracle=False), *self.ranked(oracle=True), *self.runs][0]
 
     @property
     def own(self) -> PolicyRun:
-        """Return the run of the policy that the report is about: Pellucid's if there is one."""
+        """Return the run of the policy that the report is about: Pellucid's, or else the best."""
         return self.run(OURS) or self.best
 
     def paired(self, other: PolicyRun, key: str, better: int = -1) -> Paired | None:
-        """Return a figure of the report's own policy compared with another's, on the same draws."""
+        """Return a figure of the report's own policy compared with that of another, on the same
+        draws. `key` names the figure; `better` is -1 if less is better, +1 if more is."""
         return paired(self.own.each(key), other.each(key), better, coming=self.coming)
 
 
 def read_comparison(folder: Path, coming: int = 0) -> Comparison:
     """Read what `pellucid compare --out` (or one `simulate --out`) wrote. Return the comparison.
 
-    Raises RunError naming what is missing or unreadable.
+    Raises RunError, which names the file that is missing or unreadable.
+
+    Args:
+        coming: number of draws that are still running.
     """
     if (folder / DECISIONS).is_file():
         run = _read_run(folder, {})

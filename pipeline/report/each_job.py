@@ -1,7 +1,7 @@
-"""What the report says of any job that a reader chooses: few enough data for a page, of which its
-script draws.
+"""Data with which the report explains any job that a reader chooses, small enough for a page. A
+script of the page draws them.
 
-All of it is what `pellucid explain` says of the job, by the same functions.
+The explanations are the same as those of `pellucid explain`, by the same functions.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ Ref = int | str  # a job: its place in the page's columns, or its id where it is
 
 @dataclass
 class EachJob:
-    """What a page says of its jobs.
+    """The data with which a page explains its jobs.
 
     Attributes:
-        data: of each job, in the order of the page's columns (`figures.js` reads it).
-        paths: trees with a lit path, one for each leaf that a pair came to.
+        data: data of each job, in the order of the page's columns of jobs (`figures.js` reads
+            them).
+        paths: drawings of decision trees with a marked path, one for each leaf that a pair of jobs
+            reached.
     """
 
     data: Mapping[str, Any]
@@ -64,13 +66,14 @@ def each_job(
     *,
     beside: Sequence[int] = (),
 ) -> EachJob:
-    """Return what a page says of the jobs of a run.
+    """Return the data with which a page explains the jobs of a run.
 
     Args:
-        ids: the jobs of the page's columns, in their order; of more than `MOST_JOBS` those that
-            waited longest.
-        tried: what would have started a job, in lines, of the jobs for which it was tried.
-        beside: places, among the columns' policies, of those that a job is shown under.
+        ids: ids of the jobs in the page's columns, in their order. If there are more than
+            `MOST_JOBS`, only those that waited longest are explained.
+        tried: job id -> lines that say what would have started the job, for the jobs for which that
+            was tried.
+        beside: indices, among the policies of the columns, of those for which a job is shown.
     """
     asked = _most_waiting(run, ids)
     places = {job: i for i, job in enumerate(ids)}
@@ -117,15 +120,15 @@ def _s(seconds: float | None) -> int | None:
 
 
 def _why(spans: Sequence[Any], own: Sequence[Decision]) -> str:
-    """Return the reasons of a wait in words, by their share; "" if all are too small to name."""
+    """Return the reasons of a job's wait in words, with their shares; "" if all are too small to
+    name."""
     parts = [w for w in waits_of(spans, own) if w.share >= LEAST_SHARE and w.seconds >= LEAST_S]
     return listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
 
 
 def _terms(own: Sequence[Decision], run: PolicyRun, texts: dict[str, int]) -> Iterator[list[Any]]:
-    """Yield the steps of a job's first prediction: [number of the text, what it adds to ln(1 +
-    seconds), that in words]. New texts are added to `texts`.
-    """
+    """Yield the steps of a job's first predicted duration: [number of the step's text in `texts`,
+    what it adds to ln(1 + seconds), the same in words]. New texts are added to `texts`."""
     scored = [d for d in own if d.score is not None][:1]
     for breakdown in drawn(breakdowns(scored, run.folder.bundles)):
         for step in thought_waterfall(breakdown).steps:
@@ -140,19 +143,19 @@ def _pair(
     places: Mapping[str, int],
     trees: _Trees,
 ) -> list[Any]:
-    """Return three values: the partner (its place in the columns, otherwise its id), why in
-    words, and which of the drawn trees decided it (None if none did).
-    """
+    """Return [partner, why, tree] of a job that shared GPUs: the partner's index in the columns
+    (its id if it is not there), the reasons in words, and the index of the drawn tree that decided
+    it (None if none)."""
     words = " ".join([*sharing_words(pair)][1:])
     return [places.get(pair.partner, pair.partner), words, trees.of(pair, *decided)]
 
 
 def judged(pair: Sharing, own: Sequence[Decision], joined: Sequence[Decision]) -> list[TreeStep]:
-    """Return the steps in the tree by which a job was judged for a pair; [] if they are not
-    recorded.
+    """Return the steps through the decision tree that gave a job its score for sharing with a
+    partner; [] if they are not recorded.
 
     Args:
-        own, joined: decisions about it, and those that put another beside it.
+        own, joined: decisions about the job, and decisions that put another job on its GPUs.
     """
     found = next(
         (
@@ -171,7 +174,7 @@ def judged(pair: Sharing, own: Sequence[Decision], joined: Sequence[Decision]) -
 
 
 class _Trees:
-    """Draws the trees of a bundle, once for each path that judged a pair."""
+    """Draws the decision trees of a bundle, once for each path that decided about a pair."""
 
     def __init__(self, bundle: Bundle | None):
         self._bundle = bundle
@@ -179,7 +182,8 @@ class _Trees:
         self.drawings: list[Drawing] = []
 
     def of(self, pair: Sharing, own: Sequence[Decision], joined: Sequence[Decision]) -> int | None:
-        """Return the place of the drawing that judged a job for a pair; None: there is none."""
+        """Return the index of the drawing of the tree that decided about a pair; None if there is
+        none."""
         steps = judged(pair, own, joined)
         compared = [step.compared for step in steps if step.compared is not None]
         key = tuple((name, at_most, cut) for name, _, at_most, cut in compared)
@@ -198,7 +202,7 @@ class _Trees:
 
 
 class _Holders:
-    """Tells which jobs had GPUs of a virtual cluster, and when."""
+    """Finds which jobs had GPUs of a virtual cluster, and when."""
 
     def __init__(self, run: PolicyRun, schedule: Schedule, places: Mapping[str, int]):
         self._schedule, self._places = schedule, places
@@ -206,10 +210,9 @@ class _Holders:
         self._order = {job: i for i, job in enumerate(run.jobs["job_id"].to_pylist())}
 
     def of(self, job: JobFacts, spells: Sequence[tuple[float, float]]) -> list[Any]:
-        """Return [jobs, more] for some spans of a job's wait: the jobs with the most GPU-time in
-        them, each as [job, GPUs], and the number of further jobs. `RunFolder.held` gives the same
-        for one job.
-        """
+        """Return [jobs, more] for some periods of a job's wait, `spells`: the jobs with the most
+        GPU-time in these periods, each as [job, GPUs], and the number of further jobs.
+        `RunFolder.held` returns the same for one period."""
         if not spells or job.vc is None:
             return [[], 0]
         starts, ends, gpus, jobs = self._on(job.vc)
@@ -231,9 +234,8 @@ class _Holders:
         return [shown, len(found) - len(shown)]
 
     def _on(self, vc: str) -> tuple[Floats, Floats, Floats, Any]:
-        """Return the spells on GPUs of a virtual cluster, of jobs of any: starts, ends, GPUs
-        and job ids. Spells of profiling are left out. Remembered by virtual cluster.
-        """
+        """Return (starts, ends, GPUs, job ids) of the periods in which jobs held GPUs of a virtual
+        cluster. Periods of profiling are left out. The result is remembered."""
         if vc not in self._there:
             spells, vc_of = self._schedule.spells, self._schedule.vc_of
             gpus = np.array(
@@ -253,10 +255,9 @@ class _Holders:
 
 
 def _drawn(schedule: Schedule, places: Mapping[str, int], first: float) -> Mapping[str, Any] | None:
-    """Return the schedule as figures, or None if it has more spells than a page holds. A spell:
-    job, start, end, until when it is shared (0: never), whether it profiles, and its rows.
-    Times are seconds since `first`.
-    """
+    """Return the data of the schedule for the page, or None if it has more spells (periods of a job
+    on GPUs) than a page can hold. A spell is [job, start, end, until when GPUs are shared (0:
+    never), whether it is a profiling run, rows of the chart]. Times are seconds since `first`."""
     found = schedule.spells
     if len(found.start) > MOST_SPELLS:
         return None

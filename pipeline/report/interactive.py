@@ -1,7 +1,8 @@
-"""Figures with which a reader can interact: per-job columns, and the scripts that draw them.
+"""Figures that a reader can filter: the columns with data of each job, and the scripts that draw
+them.
 
-The chart library is the one that the service's pages vendor, embedded once. A page names by hash
-what it may run, and may ask nobody for anything: its browser sees to that.
+The chart library is the one in the service's pages, embedded once. The page's security policy names
+by hash which scripts it may run, and lets it contact no server.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class PolicyResult:
 
     Attributes:
         name: name of the policy.
-        colour: number of the colour, for s0 to s7 of the style sheet.
-        wait_s, jct_s: seconds of each job, shape (jobs,); NaN if the job did not end.
+        colour: number of its colour in the style sheet (s0 to s7).
+        wait_s, jct_s: wait and JCT of each job, seconds, (jobs,); NaN if the job did not end.
         oracle: whether the policy knows true durations.
     """
 
@@ -56,9 +57,9 @@ class PolicyResult:
 
 
 def colours(names: Sequence[str], known: Mapping[str, int] = COLOURS) -> list[int]:
-    """Return the number of a colour for each policy name (s0 to s7 of the style sheet). A name
-    without a fixed colour gets one that no other name has.
-    """
+    """Return the number of a colour in the style sheet (s0 to s7) for each policy name. Names in
+    `known` have fixed colours; any other gets a colour that no other name has, as long as there are
+    any."""
     taken = {known[name] for name in names if name in known}
     free = cycle([c for c in OTHERS if c not in taken] or OTHERS)
     return [known[name] if name in known else next(free) for name in names]
@@ -74,15 +75,18 @@ def gpu_group(low: int, high: int) -> str:
 def columns(
     jobs: pa.Table, results: Sequence[PolicyResult], explained: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return the data from which figures are drawn, small enough for a page.
+    """Return the data from which a page draws its figures, as columns with one entry per job, small
+    enough for a page.
 
     Args:
-        jobs: job_id, vc, gpus, submit_time (s since the epoch), one row per job.
-        results: how they went, in the same order of jobs.
-        explained: ids of the page's elements that explain a job, by job id; these jobs are kept.
+        jobs: table with job_id, vc, gpus and submit_time (seconds since the epoch), one row per
+            job.
+        results: results of the jobs under each policy, in the order of `jobs`.
+        explained: job id -> id of the page's element that explains the job; these jobs are always
+            kept.
 
-    More jobs than there is room for are thinned evenly by submission, those explained kept; `share`
-    is what is left.
+    If there are too many jobs for a page, some are left out, evenly over the submit times; `share`
+    is the share that is kept.
     """
     explained = explained or {}
     order = np.argsort(jobs["submit_time"].to_numpy(), kind="stable")
@@ -136,7 +140,7 @@ def _columns(
 
 
 def _whole(seconds: Floats) -> list[int | None]:
-    """Return seconds rounded to whole ones; None for NaN."""
+    """Return seconds rounded to integers; None for NaN."""
     return [None if np.isnan(s) else round(s) for s in seconds.astype(np.float64).tolist()]
 
 
@@ -153,9 +157,8 @@ class Scripts:
 
 @cache
 def scripts(columns: bool) -> Scripts:
-    """Return the scripts of a page with charts; with `columns`, also those that draw figures from
-    them.
-    """
+    """Return the scripts of a page with charts. With `columns`, include those that draw figures
+    from the columns of jobs."""
     static = files("scheduler.service.pages").joinpath("static")
     drawing = static.joinpath("charts.js").read_text("utf-8")
     own = files("pipeline.report").joinpath("templates")
@@ -168,9 +171,8 @@ def scripts(columns: bool) -> Scripts:
 
 
 def policy(scripts: str = "'none'") -> str:
-    """Return the security policy of a page: it may draw itself and run these scripts, and contact
-    nobody.
-    """
+    """Return the content security policy of a page: it may show itself and run the scripts allowed
+    by `scripts`, and contact no server."""
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"

@@ -1,4 +1,4 @@
-"""The models in the form that the report needs. Only this part of the report reads a bundle."""
+"""Reads the models of a bundle for the report. No other part of the report reads a bundle."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ MAX_PAIRS = 10
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The content of a bundle, drawn as the service's page of models draws it.
+    """The content of a bundle of models, with charts like those of the service's page about models.
 
     Attributes:
-        texts: texts of the duration model's features, by name.
-        shapes, pairs: charts of its terms, those that move predictions most first.
-        histories: charts of those that it was trained beside.
-        undrawn: terms that moved no training row, and those beyond what a page holds.
-        terms, of_pairs: how many it has, and how many of them are of two features.
+        texts: name of a feature of the duration model -> its text.
+        shapes, pairs: charts of its terms of one feature, and of two; the most important first.
+        histories: charts of the histories (durations of groups of jobs) in the bundle.
+        undrawn: number of terms without a chart: they changed no prediction of a training row, or
+            there are too many for a page.
+        terms, of_pairs: number of all its terms, and of those of two features.
         sharing: how GPUs were shared where the pairs were measured; "" unknown.
     """
 
@@ -54,7 +55,7 @@ class ModelFacts:
     sharing: str
 
     def described(self, part: str) -> Mapping[str, Any]:
-        """Return the metadata of one of the models; {} if there is none."""
+        """Return the metadata of one of the models in the bundle; {} if there is none."""
         value = self.metadata.get(part)
         return value if isinstance(value, Mapping) else {}
 
@@ -88,7 +89,7 @@ def read_models(folder: Path) -> ModelFacts:
 
 
 def meaning(axis: Axis, term: Term) -> str:
-    """Return a sentence on what a curve tells of the jobs that it was drawn from."""
+    """Return a sentence about what the curve of a term shows of the jobs that it was trained on."""
     held = [i for i in range(1, axis.size) if term.weights[i] > 0]
     if not held:
         return "No job had it."
@@ -122,7 +123,8 @@ METRICS = {  # 1: the higher, the better
 
 @dataclass(frozen=True)
 class ErrorRow:
-    """A model's errors, in the order of the columns: the text, and whether it is the best."""
+    """The errors of one model: a cell is (text, whether it is the best in its column), in the order
+    of the columns. `used` says whether the model is the one in use."""
 
     name: str
     used: bool
@@ -133,7 +135,7 @@ class ErrorRow:
 class ErrorTable:
     """Errors of the duration model and its baselines, on the same jobs.
 
-    `within`: whether their 95 % intervals are known.
+    `within` says whether 95 % intervals of the errors are shown.
     """
 
     headings: tuple[str, ...]
@@ -147,9 +149,9 @@ RULE = "ewma_user_gpus"
 
 
 def in_view(metrics: Mapping[str, Any]) -> ErrorTable | None:
-    """Return a table of the errors of the model in use, the rule that needs no model, and the
-    models that are best at something; None without errors.
-    """
+    """Return a table of errors with three kinds of models only: the model in use, the rule that
+    needs no model, and those that are best in some figure. Return None if the metrics have no
+    errors."""
     table = error_table(metrics, IN_VIEW)
     if table is None:
         return None
@@ -164,9 +166,8 @@ def in_view(metrics: Mapping[str, Any]) -> ErrorTable | None:
 def error_table(
     metrics: Mapping[str, Any], names: Sequence[str] | None = None
 ) -> ErrorTable | None:
-    """Return the errors in a metrics file, from its first object that maps models to their
-    figures; None if it has none. `names` limits the figures.
-    """
+    """Return a table of the errors in the metrics: of their first object that maps models to
+    figures; None if there is none. `names` limits the figures."""
     found = _models(metrics)
     if not found:
         return None
@@ -204,7 +205,8 @@ def _figure(row: Mapping[str, Any], sure: Mapping[str, Any], key: str) -> str:
 
 
 def slice_tables(metrics: Mapping[str, Any]) -> list[tuple[str, ErrorTable]]:
-    """Return the errors of the model by slice, one table per cut; empty when none were measured."""
+    """Return (property, table) for each property of jobs by which the model's errors were measured,
+    with one row per value; [] if none were."""
     found = metrics.get("slices")
     if not isinstance(found, Mapping):
         return []
@@ -214,16 +216,16 @@ def slice_tables(metrics: Mapping[str, Any]) -> list[tuple[str, ErrorTable]]:
 
 @dataclass(frozen=True)
 class LearningFacts:
-    """What history is worth: rows of (jobs, error in powers of ten, average JCT in s), and a
-    conclusion.
-    """
+    """How much history helps: rows of (jobs of history, error in powers of ten, average JCT in
+    seconds), and a conclusion in words."""
 
     rows: tuple[tuple[int, float | None, float], ...]
     conclusion: str
 
 
 def learning_facts(points: Sequence[Mapping[str, Any]]) -> LearningFacts | None:
-    """Return errors and average JCT by jobs of history, from the least to all of it."""
+    """Return the errors and average JCTs by number of jobs of history, from the least to the most;
+    None with fewer than two points."""
     if len(points) < 2:
         return None
     rows = tuple((int(p["jobs"]), p.get("mae_log10"), float(p["avg_jct_s"])) for p in points)
@@ -250,9 +252,8 @@ STEADY, SHIFTED = 0.1, 0.25  # population stability index: the usual marks
 
 @dataclass(frozen=True)
 class DriftFacts:
-    """What changed since training: (feature, stability index, verdict), largest first, and
-    warnings.
-    """
+    """How far jobs have changed since training: (feature, stability index, verdict) for the
+    features that changed most, and warnings."""
 
     rows: int
     features: tuple[tuple[str, float, str], ...]
@@ -262,9 +263,8 @@ class DriftFacts:
 def drift_facts(
     metrics: Mapping[str, Any], models: ModelFacts | None, most: int = 6
 ) -> DriftFacts | None:
-    """Return the drift in a metrics file, in words of the models, or None when it was not
-    measured.
-    """
+    """Return the drift in the metrics, with the features' texts of the models; None if it was not
+    measured. `most` limits the number of features."""
     found = metrics.get("drift")
     if not isinstance(found, Mapping) or not isinstance(found.get("features"), Mapping):
         return None

@@ -1,7 +1,9 @@
-"""The public month shown next to a demo: figures computed before, with their command; and what
-asks a reader's own history instead.
+"""Figures of policies on a month of a public trace, which a demo shows. They were computed earlier,
+and are shown with the command that computes them, and with the command that does the same for a
+reader's own jobs.
 
-They are the README's (`docs/figures.md` has all): a demo's minute has no room for 16 seeds of it.
+They are the figures in the README (`docs/figures.md` has all). Computing 16 seeds would take longer
+than a demo.
 """
 
 from __future__ import annotations
@@ -23,9 +25,8 @@ OWN = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A policy's figures on the month: JCT and wait in seconds; in hours the longest wait of a
-    job on more than 8 GPUs.
-    """
+    """The figures of a policy on the month: mean JCT and mean wait in seconds, and the longest wait
+    of a job on more than 8 GPUs in hours."""
 
     policy: str
     what: str

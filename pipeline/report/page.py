@@ -1,4 +1,5 @@
-"""The look shared by the report and the page of one job: templates, style sheet, writing."""
+"""Makes HTML pages, with the templates and style sheet that the report and the page of one job
+share."""
 
 from __future__ import annotations
 
@@ -19,9 +20,8 @@ from scheduler.explain import words
 
 @cache
 def environment() -> Environment:
-    """Return the environment of this package's templates. Everything is escaped; an undefined name
-    is an error.
-    """
+    """Return the jinja environment for this package's templates. All values are escaped, and an
+    undefined name is an error."""
     env = Environment(
         loader=ChoiceLoader(
             [PackageLoader("pipeline.report"), PackageLoader("scheduler.service.pages")]
@@ -41,9 +41,8 @@ def environment() -> Environment:
 
 
 def _portable(value: Any) -> Any:
-    """Return a value to be drawn, with floats cut to 12 digits: the last ones differ between
-    processors.
-    """
+    """Return a value for a chart with its floats rounded to 12 digits, because the last digits
+    differ between processors."""
     if isinstance(value, float):
         return float(f"{value:.12g}")
     if isinstance(value, Mapping):
@@ -59,12 +58,13 @@ def page(
     each_job: EachJob | None = None,
     **values: Any,
 ) -> str:
-    """Return a whole page made from a template. With `columns` (of `interactive`) it has figures to
-    filter.
+    """Return a whole HTML page made from a template.
 
     Args:
-        charts: it has charts without columns.
-        each_job: what its reader may ask of any job.
+        charts: whether the page has charts though it has no columns.
+        each_job: data with which the page explains any job.
+        columns: data of each job, from `interactive.columns`, for figures that a reader can filter.
+        values: values for the template.
     """
     css = files("pipeline.report").joinpath("templates/style.css").read_text("utf-8")
     scripts = interactive.scripts(columns is not None) if columns or charts else None

@@ -1,8 +1,8 @@
-"""Two policies compared on the same draws (replays of the same jobs with another seed): how often
-one is ahead, by how much, and whether chance explains it.
+"""Compares two policies on the same draws (replays of the same jobs with another seed): how often
+one is ahead, by how much, and whether it may be chance.
 
-Every interval of the report is made here: of the ratio of two figures of the same draw, in its
-logarithm, so that neither end is nonsense where a figure is far from even.
+All intervals of the report are computed here, from the logarithm of the ratio of two figures of the
+same draw, so that both bounds make sense even for ratios far from 1.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Paired:
     """A figure of one policy compared with another's, draw by draw.
 
     Attributes:
-        ratios: ours over theirs, (draws,).
-        better: -1 where less is better, +1 where more is.
-        ratio: their geometric mean. low, high: its 95 % interval; None of a single draw.
-        verdict: ahead or behind where the interval holds no 1, level where it does, and open of
-            fewer draws than `SURE` or while more are to come.
+        ratios: figure of our policy / figure of the other, (draws,).
+        better: -1 if a lower figure is better, +1 if a higher one is.
+        ratio: geometric mean of the ratios. low, high: its 95 % interval; None with a single draw.
+        verdict: ahead or behind if the interval does not contain 1, level if it does. It is empty
+            with fewer draws than `SURE`, or while more are running.
     """
 
     ratios: Floats
@@ -44,17 +44,17 @@ class Paired:
 
     @property
     def ahead(self) -> int:
-        """Return the number of draws on which ours is better."""
+        """Return the number of draws in which our policy is better."""
         return int((self.better * (self.ratios - 1) > SAME).sum())
 
     @property
     def same(self) -> int:
-        """Return the number of draws on which the two are the same."""
+        """Return the number of draws in which both policies are the same."""
         return int((abs(self.ratios - 1) <= SAME).sum())
 
     @property
     def tally(self) -> str:
-        """Return the count in words: "ahead in 13 of 15 draws"."""
+        """Return how often our policy is ahead, in words: "ahead in 13 of 15 draws"."""
         text = f"ahead in {self.ahead} of {count(len(self.ratios), 'draw')}"
         return f"{text}, the same in {self.same}" if self.same else text
 
@@ -81,11 +81,12 @@ def change(ratio: float) -> str:
 
 
 def paired(ours: Floats, theirs: Floats, better: int = -1, *, coming: int = 0) -> Paired | None:
-    """Compare two figures of the same draws. Return None where they cannot be compared.
+    """Return a figure compared between two policies on the same draws. Return None if it cannot be
+    compared, for example if a draw lacks it.
 
     Args:
-        ours, theirs: of each draw, in the same order.
-        coming: draws that are still to come; there is no verdict before.
+        ours, theirs: figure of our policy and of the other in each draw, in the same order.
+        coming: number of draws that are still running; above 0, there is no verdict.
     """
     if len(ours) != len(theirs) or not len(ours) or not better:
         return None

@@ -1,4 +1,5 @@
-"""The policies compared: words, tables, and a dot for every draw."""
+"""The report's comparison of policies: sentences, tables, and a chart with a dot for every draw
+(replay with another seed)."""
 
 from __future__ import annotations
 
@@ -39,9 +40,9 @@ class Cell:
     """A figure in the table.
 
     Attributes:
-        text, value: the figure as it is shown, and as the table sorts by it.
-        change: that of the report's policy against this one: "−39 % (−50 % to −20 %)".
-        verdict: ahead, behind or level; "" if the draws do not tell.
+        text, value: the figure as it is shown, and the number that the table sorts by.
+        change: change of the report's own policy compared with this one: "−39 % (−50 % to −20 %)".
+        verdict: ahead, behind or level; "" if there are too few draws.
     """
 
     text: str
@@ -52,7 +53,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Figure:
-    """A column of a table: its key, heading, what it means, and which end is better."""
+    """A column of a table: its key, heading and meaning, and whether less (-1) or more (+1) is
+    better."""
 
     key: str
     heading: str
@@ -125,17 +127,15 @@ TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
 
 
 def rivals(c: Comparison) -> list[PolicyRun]:
-    """Return the runs that the report's own is compared with in words: `RIVALS`, or, where none of
-    them was run, the best two that know no durations.
-    """
+    """Return the runs that the report's own policy is compared with in sentences: those of
+    `RIVALS`, or, if none of them was run, the best two policies that do not know true durations."""
     named = [r for name in RIVALS if (r := c.run(name)) is not None and r is not c.own]
     return named or [r for r in c.ranked(oracle=False) if r is not c.own][:2]
 
 
 def headline(c: Comparison) -> list[str]:
-    """Return sentences that compare the project's policy with each rival, then sentences on where
-    it is behind.
-    """
+    """Return sentences that compare the report's own policy with each rival, and then sentences
+    about the figures in which it is behind."""
     own = c.own
     jct = own.mean(JCT)
     if jct is None:
@@ -153,11 +153,11 @@ def headline(c: Comparison) -> list[str]:
 
 
 def compared(c: Comparison, rival: PolicyRun, *, first: bool = True) -> str:
-    """Return a sentence on one rival: in how many draws ours is ahead, and by how much on the
-    mean.
+    """Return a sentence about one rival: in how many draws the report's own policy is ahead, and by
+    how much in the mean.
 
     Args:
-        first: no sentence before it states what is compared, and how.
+        first: whether this is the first such sentence, which also says what is compared, and how.
     """
     found = c.paired(rival, JCT)
     a, b = c.own.mean(JCT), rival.mean(JCT)
@@ -190,9 +190,8 @@ def _coming(c: Comparison) -> str:
 
 
 def _behind(c: Comparison) -> list[str]:
-    """Return a sentence on the figures in which another policy is ahead beyond chance, or that
-    there is none; [] where there are too few seeds to tell.
-    """
+    """Return a sentence that names the figures in which another policy is ahead beyond chance, or
+    says that there are none. Return [] if there are too few draws to tell."""
     lost = []
     for figure in (f for _, figures in TABLES for f in figures if f.better):
         worse = [
@@ -232,7 +231,7 @@ def _where(c: Comparison) -> list[str]:
 
 
 def abstract(c: Comparison) -> list[str]:
-    """Return sentences on what is compared and what the words mean, for first-time readers."""
+    """Return sentences for first-time readers about what is compared and what the terms mean."""
     text = (
         "Each policy was given the same jobs on the same GPUs, in a simulator. A draw is another "
         "week of other people's jobs on the same cluster. A job waits from submission until it has "
@@ -256,7 +255,8 @@ def abstract(c: Comparison) -> list[str]:
 
 
 def tables(c: Comparison) -> list[Table]:
-    """Return tables of the recorded figures, a row per policy, each compared with ours."""
+    """Return tables of the recorded figures, one row per policy, each compared with the report's
+    own policy."""
     made = []
     for title, figures in TABLES:
         heads = tuple(f for f in figures if any(value_of(r, f) is not None for r in c.runs))
@@ -269,9 +269,8 @@ def tables(c: Comparison) -> list[Table]:
 
 
 def value_of(run: PolicyRun, figure: Figure) -> float | None:
-    """Return a figure of a run over its draws: the mean, or the median if the figure is so defined.
-    Return None if it was not recorded or is undefined.
-    """
+    """Return a figure of a run over its draws: the mean, or the median for figures with `middle`.
+    Return None if it was not recorded or is not defined."""
     each = each_of(run, figure.key)
     if not len(each):
         return None
@@ -279,7 +278,8 @@ def value_of(run: PolicyRun, figure: Figure) -> float | None:
 
 
 def each_of(run: PolicyRun, key: str) -> Floats:
-    """Return a figure of every draw, as far as it was recorded and means something, (draws,)."""
+    """Return the values of a figure in all draws for which it was recorded and is defined,
+    (draws,)."""
     if key == SLOWED and not run.mean("packed_jobs"):
         return run.each("")  # nobody shared
     if key == BUSY:
@@ -288,13 +288,14 @@ def each_of(run: PolicyRun, key: str) -> Floats:
 
 
 def compare(c: Comparison, other: PolicyRun, figure: Figure) -> Paired | None:
-    """Return a figure of ours compared with another's on the same draws, or None."""
+    """Return a figure of the report's own policy compared with another's on the same draws; None if
+    it cannot be compared."""
     ours, theirs = (each_of(run, figure.key) for run in (c.own, other))
     return paired(ours, theirs, figure.better, coming=c.coming)
 
 
 def kind(run: PolicyRun) -> str:
-    """Return what a policy knows and may do, in a few words."""
+    """Return what a policy knows of durations, and whether it preempts, in a few words."""
     if run.oracle:
         return "knows durations" + (", preempts" if run.preemptive else "")
     if not run.estimates:
@@ -322,7 +323,8 @@ def _cell(c: Comparison, run: PolicyRun, figure: Figure) -> Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """Jobs of a kind, ours compared with a rival's: mean JCT (s) of each, and the change."""
+    """A group of jobs under the report's own policy and under a rival: the mean JCT (seconds) of
+    each, and the comparison."""
 
     name: str
     jobs: int
@@ -332,19 +334,21 @@ class Group:
 
     @property
     def far(self) -> float:
-        """Return how far apart two policies are: abs(ln(ratio)); 0 where they are not compared."""
+        """Return how far apart the two policies are: abs(ln(ratio of mean JCTs)); 0 if they cannot
+        be compared."""
         return 0.0 if self.found is None else abs(log(self.found.ratio))
 
 
 @dataclass(frozen=True)
 class Gains:
-    """Which jobs gain and which lose against a rival.
+    """Which jobs end sooner, and which later, under the report's own policy than under a rival.
 
     Attributes:
-        sooner, later: shares of all jobs of all draws, by when they ended.
-        later_s: by how much the later ones end later, at the median, seconds.
-        most_later: the size and the virtual cluster of which the largest share ends later.
-        by_size, by_vc: groups of jobs.
+        sooner, later: shares of all jobs of all draws that end sooner, and later.
+        later_s: median of the seconds by which the later ones end later.
+        most_later: the number of GPUs, and the virtual cluster, with the largest share of jobs that
+            end later, in words.
+        by_size, by_vc: groups of jobs by number of GPUs, and by virtual cluster.
     """
 
     rival: str
@@ -357,8 +361,8 @@ class Gains:
 
     @property
     def sentences(self) -> list[str]:
-        """Return which shares of the jobs end sooner and later, then the groups that gain or lose
-        beyond chance."""
+        """Return sentences: which shares of the jobs end sooner and later, then which groups gain
+        or lose beyond chance."""
         text = [
             f"Against {self.rival}, {percent(self.sooner)} of the jobs end sooner and "
             f"{percent(self.later)} later{self._who}."
@@ -381,7 +385,7 @@ class Gains:
 
     @property
     def _who(self) -> str:
-        """Who ends later and by how much, in words; "" where nobody does."""
+        """The jobs that end later, and by how much, in words; "" if there are none."""
         if not self.most_later:
             return ""
         by = roughly(self.later_s)
@@ -389,7 +393,7 @@ class Gains:
 
 
 def gains(c: Comparison) -> list[Gains]:
-    """Return which jobs gain and which lose, for the first `GAINS` rivals."""
+    """Return which jobs gain and which lose, compared with each of the first `GAINS` rivals."""
     found = (_gains(c, rival) for rival in rivals(c) if len(rival.draws) == len(c.own.draws))
     return list(islice(found, GAINS))
 
@@ -421,8 +425,13 @@ def _gains(c: Comparison, rival: PolicyRun) -> Gains:
 
 
 def _most(labels: NDArray[np.object_], late: NDArray[np.bool_]) -> str:
-    """Return the group of which the largest share is late, with that share, in words. A group of
-    few jobs is none."""
+    """Return the group with the largest share of late jobs, with that share, in words. Groups of
+    few jobs are left out.
+
+    Args:
+        labels: name of each job's group.
+        late: whether each job is late.
+    """
     jobs = Counter(labels.tolist())
     least = min(LEAST_SHARE * len(labels), max(jobs.values()))
     shares = {
@@ -479,9 +488,8 @@ def colours_of(c: Comparison) -> list[int]:
 
 
 def results(c: Comparison) -> tuple[pa.Table, list[PolicyResult]]:
-    """Return the jobs of the first draw, and how they fared under each policy, for the live
-    figures.
-    """
+    """Return the jobs of the first draw, and their results under each policy, for the interactive
+    figures."""
     jobs = c.runs[0].jobs
     found = []
     for r, colour in zip(c.runs, colours_of(c), strict=True):
@@ -499,9 +507,8 @@ def results(c: Comparison) -> tuple[pa.Table, list[PolicyResult]]:
 
 
 def dots(c: Comparison) -> Chart | None:
-    """Return a chart with a dot for every draw: our mean JCT over each other policy's on the same
-    draw.
-    """
+    """Return a chart with a dot for every draw: the mean JCT of the report's own policy / that of
+    each other policy."""
     data, rows = list[Trace](), list[list[str]]()
     for r, colour in zip(c.runs, colours_of(c), strict=True):
         found = None if r is c.own else c.paired(r, JCT)

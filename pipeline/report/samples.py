@@ -1,4 +1,5 @@
-"""Jobs worth explaining, chosen by rule, so that the same runs give the same samples."""
+"""Chooses the jobs that the report explains. They are chosen by rule, so that the same runs give
+the same jobs."""
 
 from __future__ import annotations
 
@@ -39,9 +40,8 @@ ROOM = 0.25  # of a wait, that is drawn before and after it
 
 @dataclass(frozen=True)
 class Lived:
-    """A job under one policy: its wait and JCT, in seconds, and in percent of its longest JCT
-    under any policy.
-    """
+    """A job under one policy: its wait and JCT in seconds (`wait_s`, `jct_s`), and in percent of
+    its longest JCT under any policy (`wait`, `whole`)."""
 
     policy: str
     colour: int
@@ -58,11 +58,14 @@ class Sample:
     Attributes:
         view: the job's story.
         title: why the job was chosen.
-        lives: the same job under each policy, that of the story first.
-        closeup: the GPUs of its virtual cluster around its wait; None if it did not wait.
-        terms: terms of its first prediction, grouped by the feature they tell of.
-        tree: the tree that judged its first sharing, its path marked; None if it shared with none.
-        tried: the changes tried, and which would have started it; empty if none was tried.
+        lives: the job's wait and JCT under each policy, that of the story first.
+        closeup: picture of the GPUs of its virtual cluster during its wait; None if it did not
+            wait.
+        terms: terms of its first predicted duration, grouped by feature.
+        tree: the decision tree for the first time that it shared GPUs, with the path marked; None
+            if it never did.
+        tried: sentences about the changes tried, and which would have started the job; empty if
+            none was tried.
     """
 
     view: StoryView
@@ -91,13 +94,15 @@ def samples(
 ) -> list[Sample]:
     """Return the jobs to explain, from the first draw under the report's own policy.
 
-    First the one with the best story: of those that waited, shared GPUs and were predicted, the one
-    whose wait is most shorter than under `BESIDE`. Then the one whose wait is most longer, and the
-    worst estimate. No job comes twice.
+    The first is the job with the best story: among those that waited, shared GPUs and had a
+    predicted duration, the one with the wait that is shortened most compared with the policies
+    `BESIDE`. Then come the job with the wait that is lengthened most, and that with the worst
+    prediction. No job occurs twice.
 
     Args:
-        colours: colours of the runs.
-        tried: for how many of them what would have started it is tried, which plays the run again.
+        colours: number of the colour of each run.
+        tried: number of these jobs for which changes that would have started them are tried. That
+            simulates the run again.
     """
     run = c.own
     rivals = beside(c)
@@ -126,7 +131,8 @@ def samples(
 
 
 def beside(c: Comparison) -> list[PolicyRun]:
-    """Return the runs that a job is shown under beside that of the report's own policy."""
+    """Return the runs with which an explained job is compared, besides that of the report's own
+    policy."""
     named = [r for name in BESIDE if (r := c.run(name)) is not None and r is not c.own]
     return named[:MOST_BESIDE] or [r for r in c.runs if r is not c.own][:1]
 
@@ -202,9 +208,9 @@ def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iter
 
 
 def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
-    """Return a picture of the GPUs of a job's virtual cluster while it waited; None without a
-    schedule, a wait of a second, or nodes of that virtual cluster.
-    """
+    """Return a picture of the GPUs of a job's virtual cluster while the job waited. Return None
+    without a schedule, if it waited less than a second, or if the nodes of its virtual cluster are
+    unknown."""
     waits = [s for s in story.spans if s.phase is Phase.WAITING and s.end is not None]
     if schedule is None or not waits or story.job.vc is None:
         return None
@@ -224,26 +230,23 @@ def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
 
 
 def _tree(run: PolicyRun, story: Story, bundle: Bundle | None) -> Drawing | None:
-    """Return the tree that judged a job's first sharing, its path marked; None if it shared
-    with none.
-    """
+    """Return the decision tree for the first time that a job shared GPUs, with the path marked;
+    None if it never did."""
     if not story.sharing or bundle is None:
         return None
     return lit_by(bundle, judged(story.sharing[0], *run.folder.decisions(story.job.job_id)))
 
 
 def _terms(story: Story) -> Sequence[Step]:
-    """Return a job's first prediction as steps of a waterfall; () if it was not predicted in
-    terms.
-    """
+    """Return a job's first predicted duration as steps of a waterfall chart; () if it has no
+    terms."""
     found = drawn(story.scores)
     return thought_waterfall(found[0]).steps if found else ()
 
 
 def _tried(run: PolicyRun, stories: Sequence[Story]) -> dict[str, Sequence[str]]:
-    """Return sentences, by job, on what would have started it, tried on the run played again;
-    or on why that cannot be tried.
-    """
+    """Return, by job id, sentences about which changes would have started the job, tried in a
+    repeated simulation of the run; or about why that cannot be tried."""
     found: dict[str, Sequence[str]] = {}
     moments: list[tuple[float, str, Story]] = []
     try:

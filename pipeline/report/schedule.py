@@ -1,6 +1,5 @@
-"""A schedule as a Gantt chart: which job had which GPU when, as a whole or around one job's
-wait.
-"""
+"""Draws a schedule (which job had which GPU when) as a Gantt chart, as a whole or around the wait
+of one job."""
 
 from __future__ import annotations
 
@@ -32,7 +31,8 @@ LEGEND = {
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The rows of a virtual cluster: where they begin and how many, in percent of the height."""
+    """The rows of a virtual cluster in a Gantt chart: where they begin, and their height, in
+    percent of the chart's height."""
 
     name: str
     top: float
@@ -44,11 +44,11 @@ class Gantt:
     """A Gantt chart, with a row per GPU.
 
     Attributes:
-        rows: how many GPUs are drawn.
-        layers: class of the style sheet and path, what is on top last.
-        bands: the virtual clusters.
-        ticks, marks: (percent of the width, text) of times, and of moments that are named.
-        legend: (class, what it is) of what is drawn.
+        rows: number of GPUs that are drawn.
+        layers: (class of the style sheet, SVG path) of each layer, the topmost last.
+        bands: rows of the virtual clusters.
+        ticks, marks: (percent of the width, text) of times on the axis, and of named moments.
+        legend: (class of the style sheet, meaning) of each kind of layer.
     """
 
     rows: int
@@ -64,8 +64,11 @@ class Schedule:
     """Which jobs had which GPUs when in a run, and the row on which each GPU is drawn.
 
     Attributes:
-        row: row of the first GPU of a node.
-        vc_of: virtual cluster of each node, its own rather than a borrower's.
+        row: node -> row of its first GPU.
+        vc_of: node -> the virtual cluster that owns it.
+        spells: which jobs held which GPUs when.
+        until: index of a shared spell -> time when the sharing ended.
+        first, last: time of the first and the last event, seconds since the epoch.
     """
 
     spells: Spells
@@ -78,7 +81,7 @@ class Schedule:
 
     @property
     def end(self) -> float:
-        """Return the time until which the whole schedule is drawn, seconds since the epoch."""
+        """Return the time up to which the whole schedule is drawn, seconds since the epoch."""
         return self.last + 0.02 * (self.last - self.first) + 1.0
 
     def drawn(
@@ -91,11 +94,13 @@ class Schedule:
         holds: Collection[str] = (),
         marks: Sequence[tuple[float, str]] = (),
     ) -> Gantt:
-        """Draw a span of time of the schedule. Return the chart.
+        """Draw the schedule from `since` to `until` (seconds since the epoch). Return the chart.
 
         Args:
-            vc: only the nodes of this virtual cluster.
-            own, holds: jobs that stand out.
+            vc: draw only the nodes of this virtual cluster; None: all nodes.
+            own, holds: the explained job, and the jobs that held the GPUs that it waited for; both
+                are highlighted.
+            marks: (time, text) of moments to mark.
         """
         nodes = [node for node in self.row if vc in (None, self.vc_of[node])]
         row = {node: i * self.gpus_per_node for i, node in enumerate(nodes)}
@@ -133,7 +138,9 @@ class Schedule:
         )
 
     def boxes(self, i: int, row: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-        """Yield the first row and the number of rows of each run of GPUs that a spell holds."""
+        """Yield (first row, number of rows) for each run of adjacent GPUs that a spell (period of a
+        job on GPUs) holds. `i` is the index of the spell, `row` the first row of each drawn
+        node."""
         for node, mask in zip(self.spells.nodes[i], self.spells.masks[i], strict=False):
             if node not in row:
                 continue
@@ -185,9 +192,8 @@ class Schedule:
 
 
 def read_schedule(run: PolicyRun) -> Schedule | None:
-    """Return the schedule of a run. Return None if no job got GPUs, or the nodes are not
-    recorded.
-    """
+    """Return the schedule of a run. Return None if no job got GPUs, or if the nodes were not
+    recorded."""
     found = spells(run)
     if not len(found.start) or not any(len(nodes) for nodes in found.nodes):
         return None
@@ -217,7 +223,8 @@ def read_schedule(run: PolicyRun) -> Schedule | None:
 
 
 def ticks(since: float, until: float, most: int) -> Iterator[tuple[float, str]]:
-    """Yield round moments of a span of time in UTC: percent of the way, and text."""
+    """Yield (percent of the way, text) for round times between `since` and `until`, UTC. There are
+    about `most` of them at most."""
     step = next((s for s in TICKS_S if (until - since) / s <= most), TICKS_S[-1])
     at = np.ceil(since / step) * step
     while at < until:

@@ -1,9 +1,8 @@
-"""Which job had which GPUs when, from the decisions and ends of a run.
+"""Spells: the periods in which jobs had GPUs, computed from the decisions and ends of a run.
 
-A start or a packing opens a spell on the job's GPUs that lasts until it is preempted or ends; a
-profiling run lasts until the job joins its queue or ends. Times are those of the records
-(milliseconds), so the result is exact, with one exception: a free profiling pass is left out, as
-its time was never charged.
+When a job starts, or is packed onto another job's GPUs, a spell begins, which lasts until the job
+is preempted or ends. A profiling run is a spell that lasts until the job joins its queue or ends.
+Times are as recorded (to milliseconds). A profiling run that took no simulated time is left out.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ _CLOSING = (Action.PREEMPT.value, Action.ENQUEUE.value)
 
 @dataclass(frozen=True)
 class Spells:
-    """Spells of jobs on GPUs. Every field has one entry per spell.
+    """Spells: periods in which jobs held GPUs. Every field has one entry per spell.
 
     Attributes:
-        nodes, masks: where they were, and which GPUs of each node as bits.
+        nodes, masks: the nodes of the spell, and for each node a number with a bit for each GPU
+            held.
     """
 
     job: NDArray[np.object_]
@@ -45,7 +45,8 @@ class Spells:
 
 
 def spells(run: PolicyRun) -> Spells:
-    """Return all spells of a run, by sequence of the decisions that opened them."""
+    """Return all spells (periods of jobs on GPUs) of a run, in the order of the decisions that
+    began them."""
     columns = ["seq", "time", "action", "reason", "job_id", "partner", "nodes", "gpus"]
     rows = filled(run.decisions(columns, [*_OPENING, *_CLOSING]), action="", reason="")
     joins = pc.equal(rows["action"], Action.ENQUEUE.value)
@@ -78,11 +79,11 @@ def spells(run: PolicyRun) -> Spells:
 
 
 def shared_until(found: Spells, shared: NDArray[np.bool_]) -> Floats:
-    """Return, for each shared run on GPUs, the time when it or its partner ended, whichever is
-    earlier.
+    """Return, for each spell in which a job joined another on its GPUs, the time when the sharing
+    ended: the earlier end of the two.
 
     Args:
-        shared: mask of the runs that joined another job.
+        shared: mask of the spells that joined another job.
     """
     beside: dict[str, list[tuple[float, float]]] = defaultdict(list)
     partners = set(found.partner[shared])

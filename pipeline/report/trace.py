@@ -1,6 +1,5 @@
-"""Charts of the trace: when jobs come, how long and large they are, whose they are, and how they
-end.
-"""
+"""Charts of a trace: when jobs come, how long and large they are, who submits them, and how they
+end."""
 
 from __future__ import annotations
 
@@ -30,14 +29,14 @@ SHOWN = 12
 
 @dataclass
 class TraceFacts:
-    """A trace as the report needs it.
+    """The parts of a trace that the report shows.
 
     Attributes:
-        jobs: submit_time (seconds since the epoch), gpus, duration_s (null unknown), user, vc,
-            state ("" when not recorded).
-        source: one line: where it comes from.
-        provenance: what the dataset says of itself; empty when drawn from a run.
-        capacity: GPUs by virtual cluster, where known.
+        jobs: table with submit_time (seconds since the epoch), gpus, duration_s (null: unknown),
+            user, vc, and state ("" if not recorded).
+        source: where the trace comes from, in one line.
+        provenance: content of the dataset's `provenance.json`; {} if the jobs come from a run.
+        capacity: number of GPUs by virtual cluster; {} if unknown.
     """
 
     jobs: pa.Table
@@ -53,7 +52,7 @@ class TraceFacts:
 
     @property
     def known_s(self) -> Floats:
-        """Return the durations that are known, seconds."""
+        """Return the durations of jobs, seconds, without unknown ones."""
         return floats(self.jobs["duration_s"].drop_null())
 
     @property
@@ -63,9 +62,8 @@ class TraceFacts:
 
     @property
     def kind(self) -> str:
-        """Return the name of the trace: "synthetic", or the first file it was read from; "" if
-        not known.
-        """
+        """Return the name of the trace: "synthetic", or the name of the first file that it was read
+        from; "" if unknown."""
         if self.source.startswith("synthetic"):
             return "synthetic"
         files = self.provenance.get("files")
@@ -75,12 +73,13 @@ class TraceFacts:
 
     @property
     def has_states(self) -> bool:
-        """Return whether the trace tells how jobs ended."""
+        """Return whether the trace says how jobs ended."""
         return any(sizes(self.jobs["state"]))
 
 
 def from_dataset(folder: Path, run: PolicyRun | None = None) -> TraceFacts:
-    """Return a dataset of `pellucid ingest`. Raise TraceError when the folder is none."""
+    """Return the facts about the dataset in `folder`, with the number of GPUs from `run`. Raise
+    TraceError if the folder holds no dataset."""
     table = read_dataset(folder).select(
         ["submit_time", "gpus", "duration_s", "user", "vc", "state"]
     )
@@ -91,7 +90,8 @@ def from_dataset(folder: Path, run: PolicyRun | None = None) -> TraceFacts:
 
 
 def from_run(run: PolicyRun) -> TraceFacts:
-    """Return the jobs of a run, where no dataset is given. They carry no states."""
+    """Return the facts about the jobs of a run, for when no dataset is given. The jobs have no
+    states."""
     kept = run.jobs.select(["submit_time", "gpus", "duration_s", "user", "vc"])
     kept = kept.append_column("state", pa.repeat("", len(kept)))
     return TraceFacts(kept, "the jobs of the runs compared", {}, _capacity(run))
@@ -115,7 +115,7 @@ def _object(path: Path) -> Json:
 
 
 def summary(t: TraceFacts) -> str:
-    """Return the trace in three sentences."""
+    """Return a description of the trace in up to three sentences."""
     jobs = t.jobs
     if not len(jobs):
         return "The trace holds no job."
@@ -157,9 +157,8 @@ def charts(t: TraceFacts) -> list[Chart]:
 
 
 def per_day(t: TraceFacts) -> Chart:
-    """Return a chart of jobs submitted per day (or per week, on a trace longer than half a
-    year).
-    """
+    """Return a chart of jobs submitted per day; per week if the trace is longer than half a
+    year."""
     what, days = ("week", 7) if t.span_s > 180 * DAY_S else ("day", 1)
     at = (_day(t) + 3) // days  # weeks begin on Monday, and 1 January 1970 was a Thursday
     values = np.bincount(at - at.min()).tolist()
@@ -211,7 +210,7 @@ def by_hour(t: TraceFacts) -> Chart:
 
 
 def durations(t: TraceFacts) -> Chart:
-    """Return a chart of how long jobs run, on a logarithmic axis."""
+    """Return a histogram of the jobs' durations, on a logarithmic axis."""
     known = t.known_s
     edges, counts = log_histogram(known)
     label = f"Durations: median {duration(float(np.median(known)) if len(known) else 0.0)}"
@@ -241,7 +240,7 @@ def durations(t: TraceFacts) -> Chart:
 
 
 def gpu_counts(t: TraceFacts) -> Chart:
-    """Return a chart of jobs and GPU-time by number of GPUs asked for."""
+    """Return a chart of the shares of jobs and of GPU-time, by number of GPUs asked for."""
     gpus, time = floats(t.jobs["gpus"]), t.gpu_s
     total = max(float(time.sum()), 1e-12)
     items = []
@@ -254,16 +253,15 @@ def gpu_counts(t: TraceFacts) -> Chart:
 
 
 def states(t: TraceFacts) -> Chart:
-    """Return a chart of how jobs ended."""
+    """Return a chart of the shares of jobs by the state in which they ended."""
     shares = {s: n / len(t.jobs) for s, n in sizes(t.jobs["state"]).items()}
     items = [(s.replace("_", " ") or "not stated", v, percent(v)) for s, v in shares.items()]
     return lying("states", "How jobs end", "How jobs ended", items)
 
 
 def users(t: TraceFacts) -> Chart:
-    """Return a chart of how unequal users are: cumulative shares of jobs and of GPU-time, heaviest
-    user first.
-    """
+    """Return a chart of how unequal users are: cumulative shares of jobs and of GPU-time, the
+    heaviest user first."""
     time, of_user = t.gpu_s, groups(t.jobs["user"]).values()
     data, shares_held = [], []
     held = {"jobs": [*map(len, of_user)], "GPU-time": [time[rows].sum() for rows in of_user]}
@@ -291,9 +289,10 @@ def users(t: TraceFacts) -> Chart:
 
 
 def vc_loads(t: TraceFacts) -> Chart:
-    """Return a chart of offered load by virtual cluster: GPU-time asked for over GPU-time there is.
+    """Return a chart of the offered load by virtual cluster: GPU-time of its jobs / GPU-time of its
+    GPUs over the trace.
 
-    Without capacities, the share of all GPU-time asked for.
+    If the numbers of GPUs are unknown, show each virtual cluster's share of the jobs' GPU-time.
     """
     each = t.gpu_s
     time = {vc: float(each[rows].sum()) for vc, rows in groups(t.jobs["vc"]).items()}
@@ -314,7 +313,8 @@ def vc_loads(t: TraceFacts) -> Chart:
 
 
 def log_histogram(values: Floats, bins_per_decade: int = 5) -> tuple[Floats, NDArray[np.int64]]:
-    """Return edges and counts of values of at least 1, in equal steps of the logarithm."""
+    """Return (edges, counts) of a histogram in equal steps of the logarithm. Values below 1 count
+    as 1."""
     kept = np.clip(values, 1.0, None)
     top = max(np.log10(kept.max(initial=10.0)), 1.0)
     edges = 10 ** np.arange(0, top + 1.0 / bins_per_decade, 1.0 / bins_per_decade)

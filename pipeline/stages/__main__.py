@@ -1,4 +1,4 @@
-"""`python -m pipeline.stages NAME`: one stage of `dvc.yaml`."""
+"""`python -m pipeline.stages NAME`: runs one stage of `dvc.yaml`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ STAGES = ("ingest", "features", "train", "evaluate", "export", "simulate", "lear
 
 
 def main(name: str) -> int:
-    """Run one stage and print one line. Errors are one line, too. Return the exit status."""
+    """Run one stage and print its results in a line. Errors are printed as one line, too. Return
+    the exit status."""
     logging.basicConfig(level=logging.WARNING)
     at = STAGES.index(name)
     left = ", ".join(STAGES[at + 1 :])

@@ -1,4 +1,4 @@
-"""Where the stages put their files, and the parameters they read."""
+"""Parts that the stages share: the paths of their files, and the parameters that they read."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ Shown = Callable[[int, int], None]  # how many of how many parts of a stage are 
 
 
 def unseen(done: int, of: int) -> None:
-    """Ignore the progress."""
+    """Ignore the progress of a stage. Used where a function that shows it is expected."""
 
 
 def agreed(figures: Any) -> Any:
-    """Return figures, plain JSON, rounded to the digits on which all processors agree."""
+    """Return figures (plain JSON) with floats rounded to the digits on which all processors
+    agree."""
     if isinstance(figures, float):
         return float(f"{figures:.{DIGITS}g}")
     if isinstance(figures, dict):
@@ -95,7 +96,7 @@ class Simulate(_Strict):
 
     @property
     def seeds(self) -> list[int]:
-        """Return a seed for each draw, that of the trace itself first."""
+        """Return the seed of each draw; the first is that of the trace itself."""
         return list(range(self.seed, self.seed + self.draws))
 
 
@@ -112,7 +113,8 @@ class Params(_Strict):
 
 
 def read_params(path: Path = Path("params.yaml")) -> Params:
-    """Return the parameters. UserError names the field, the value and what is accepted."""
+    """Return the parameters in a file. Raises UserError, which names the field, its value and what
+    is accepted."""
     try:
         return Params.model_validate(yaml.safe_load(read_text(path)))
     except OSError as error:
@@ -126,25 +128,28 @@ def read_params(path: Path = Path("params.yaml")) -> Params:
 
 
 def drawn(trace: Path, draws: Path, seed: int, first: int) -> Path:
-    """Return the trace of a draw. Where none was generated for the seed, it is the first trace,
-    replayed with its submissions jittered.
+    """Return the folder with the trace of a draw. If none was generated for this seed, return the
+    first trace, which is then replayed with slightly moved submit times.
+
+    Args:
+        trace: folder of the first trace.
+        draws: folder with the other generated traces.
+        first: seed of the first trace.
     """
     again = draws / str(seed)
     return again if seed != first and again.is_dir() else trace
 
 
 def workers() -> str:
-    """Return a place with one process per processor, at most 8, as `pipeline.cluster.mapped`
-    takes it.
-    """
+    """Return a place to run tasks, for `pipeline.cluster.mapped`, with one process per processor,
+    at most 8."""
     count = min(len(os.sched_getaffinity(0)), 8)
     return HERE if count == 1 else f"local:{count}"
 
 
 def test_from(submit_time: pa.ChunkedArray, test_days: float) -> float:
-    """Return when the test days begin, seconds since the epoch: `test_days` before the end of the
-    last submission's day (UTC). Raise UserError where no job is left to train on.
-    """
+    """Return when the test days begin, seconds since the epoch: `test_days` days before the end of
+    the day (UTC) of the last submission. Raise UserError if no job is left to train on."""
     if not len(submit_time):
         raise UserError("the trace holds no job")
     last = pc.max(submit_time).cast(pa.int64()).as_py() / 1000

@@ -1,7 +1,7 @@
-"""Stage `evaluate`: errors on days the models never saw, beside the baselines.
+"""Stage `evaluate`: errors of the models on days after their training, beside those of baselines.
 
-The rolling evaluation refits as the live system would. The candidate itself is then logged to
-MLflow and registered there; who is champion, it leaves alone.
+The rolling evaluation refits models as the live system would. The exported candidate is then logged
+to MLflow and registered there. The stage does not change which model is champion.
 """
 
 from __future__ import annotations
@@ -89,9 +89,8 @@ def run(params: Params, shown: Shown = unseen) -> str:
 
 
 def evaluated(bundle: Path, trace: pa.Table, rows: Rows, rolling: DurationEvaluation) -> Json:
-    """Return the content of `evaluate.json`: the rolling evaluation, and the errors of the bundle
-    itself.
-    """
+    """Return the content of `evaluate.json`: the results of the rolling evaluation, and the errors
+    of the bundle itself."""
     loaded, moved = Bundle.load(bundle), drift(bundle, rolling)
     tested = {**rolling.metrics, **edits.measured(loaded)}
     found: Json = agreed(
@@ -113,7 +112,8 @@ def evaluated(bundle: Path, trace: pa.Table, rows: Rows, rolling: DurationEvalua
 
 
 def weeks(rolling: DurationEvaluation) -> dict[str, dict[str, float]]:
-    """Return the errors of each week, by its number since the epoch, under MLflow's names."""
+    """Return the errors in each week: {number of the week since the epoch: {figure as MLflow names
+    it: value}}."""
     rows, score = rolling.rows, rolling.scores["ga2m"]
     number = (rows.time // (7 * DAY_S)).astype(np.int64)
     found = {}
@@ -130,7 +130,7 @@ def weeks(rolling: DurationEvaluation) -> dict[str, dict[str, float]]:
 
 
 def unlike_before(trace: pa.Table) -> list[str]:
-    """Return how the last day of a trace differs from the weeks before, in words."""
+    """Return sentences that say how the last day of a trace differs from the weeks before."""
     names = ("submit_time", "duration_s", "gpus", "vc", "user", "gpu_type")
     columns = [trace.column(name) for name in names]
     columns[0] = columns[0].cast("int64")
@@ -161,15 +161,14 @@ def chosen(params: Params) -> dict[str, object]:
 
 
 def registry_of(params: Params) -> Registry:
-    """Return where runs and models are kept."""
+    """Return the MLflow store that the parameters name."""
     wanted = params.mlflow
     return Registry(tracking_uri=wanted.uri, artifact_root=wanted.artifacts, name=wanted.model)
 
 
 def headline(found: Json) -> dict[str, float]:
-    """Return the figures that `dvc metrics` and `dvc exp show` print of the duration model, and of
-    LightGBM. They are kept in git, so they have few digits.
-    """
+    """Return the figures of the duration model, and of LightGBM, that `dvc metrics` and `dvc exp
+    show` print. They are kept in git, so they are rounded to few digits."""
     tested = found["duration"]
     figures = {
         "spearman": tested["ga2m"]["spearman"],
@@ -184,7 +183,8 @@ def roll(
     trace: pa.Table, rows: Rows, cut: float, *, refit_days: float, preset: str, seed: int,
     shown: Shown = unseen,
 ) -> DurationEvaluation:  # fmt: skip
-    """Return the rolling evaluation from `cut` on, with the baselines."""
+    """Run the rolling evaluation with baselines, with test jobs submitted from `cut` on (seconds
+    since the epoch). Return its result."""
     ids, names = trace.column("job_id").to_pylist(), trace.column("user").to_pylist()
     users = dict(zip(ids, names, strict=True))
     return evaluate_duration(
@@ -199,9 +199,9 @@ def roll(
 
 
 def cuts(trace: pa.Table, rows: Rows) -> dict[str, list[str]]:
-    """Return the groups that errors are shown by: gang size, virtual cluster, how well the user is
-    known.
-    """
+    """Return the groups of rows for which errors are shown separately: {property: its value for
+    each row}. The properties are the number of GPUs, the virtual cluster, and how well the user is
+    known."""
     place = {job: i for i, job in enumerate(trace.column("job_id").to_pylist())}
     where = [place[job] for job in rows.job_id]
     vc, user = (trace.column(name).cast("string").to_pylist() for name in ("vc", "user"))
@@ -224,7 +224,7 @@ def cuts(trace: pa.Table, rows: Rows) -> dict[str, list[str]]:
 
 
 class Alike(TypedDict):
-    """An ended job, and its distance from another job as the model sees both."""
+    """An ended job, and its distance from another job by the model's terms."""
 
     job_id: str
     gpus: int
@@ -233,7 +233,8 @@ class Alike(TypedDict):
 
 
 class Foil(TypedDict):
-    """An unseen job, which kind of error it stands for, and the ended jobs most like it."""
+    """An unseen job, the kind of error that it is an example of, and the most similar ended
+    jobs."""
 
     kind: str
     job_id: str
@@ -244,10 +245,11 @@ class Foil(TypedDict):
 
 
 def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[Foil]:
-    """Return, for a typical unseen job and the two worst misses, the ended jobs most like it.
+    """Return three unseen jobs, each with the most similar ended jobs: a typical one and the two
+    with the largest errors.
 
-    Alike as the exported model sees it (`models.training.card.similar_rows`), so a miss shows what
-    the model took the job for.
+    Similarity is that of the exported model (`models.training.card.similar_rows`), so the similar
+    jobs show why the model predicted what it did.
     """
     model, test = Bundle.load(bundle).duration, rolling.rows
     seen = rows.ended_before(float(test.time.min()))
@@ -280,10 +282,10 @@ def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[Foil]:
 
 
 def drift(bundle: Path, rolling: DurationEvaluation) -> Drift | None:
-    """Return the drift of features since training, and of errors between the two halves of the test
-    days.
+    """Return the drift (change) of features since training, and of errors between the two halves of
+    the test days.
 
-    None when there are too few rows to say.
+    Return None if there are too few rows.
     """
     rows = rolling.rows
     residual = np.log1p(rows.y) - rolling.scores["ga2m"]
@@ -308,12 +310,12 @@ def track(
     registry: Registry,
     source: Path | None = None,
 ) -> Version:
-    """Log a bundle with its evaluation and card, and register it as a candidate. Return the
-    version.
+    """Log a bundle to MLflow with its evaluation and model card, and register it as a candidate.
+    Return the version.
 
     Args:
-        found: `evaluate.json`.
-        source: the trace.
+        found: content of `evaluate.json`.
+        source: folder of the trace.
     """
     loaded, measured, moved = Bundle.load(bundle), found["duration"], found["drift"]
     card = model_card(
@@ -354,9 +356,8 @@ def track(
 
 
 def _errors(rolling: DurationEvaluation) -> str:
-    """Return CSV for `dvc plots`: the share of jobs predicted within each factor, a column per
-    model.
-    """
+    """Return CSV for `dvc plots`: for a number of factors, the share of jobs predicted within this
+    factor, one column per model."""
     true = np.log1p(rolling.rows.y)
     off = {
         name: np.exp(np.abs(score - true)[np.isfinite(score - true)])

@@ -1,7 +1,8 @@
-"""Stage `export`: the champion's bundle, which is what the scheduler reads.
+"""Stage `export`: exports the bundle of the champion (the model in use), which the scheduler reads.
 
-The first candidate of all becomes champion here. A later one does only where `mlflow.promote` says
-so, if it is better beyond chance, and never in an experiment: otherwise `pellucid promote` does.
+The very first candidate becomes champion here. A later candidate does only if the parameter
+`mlflow.promote` is set and it is better beyond chance, and never in a DVC experiment. Otherwise use
+`pellucid promote`.
 """
 
 from __future__ import annotations

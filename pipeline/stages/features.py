@@ -1,4 +1,5 @@
-"""Stage `features`: the trace replayed through the state that also makes live rows."""
+"""Stage `features`: makes feature rows by replaying the trace through the state that also makes the
+rows of live jobs."""
 
 from __future__ import annotations
 

@@ -26,9 +26,8 @@ def run(params: Params, shown: Shown = unseen) -> str:
 
 
 def draw(params: Params, draws: Path) -> None:
-    """Generate further draws of the embedded trace: other people in other weeks on the same
-    cluster.
-    """
+    """Generate further draws of the synthetic trace: other users in other weeks on the same
+    cluster, one per further seed. Write them into the folder `draws`."""
     with mapped(workers()) as over:
         for _ in over(_Another(params, draws), params.simulate.seeds[1:]):
             pass
@@ -36,7 +35,7 @@ def draw(params: Params, draws: Path) -> None:
 
 @dataclass(frozen=True)
 class _Another:
-    """A function that writes the draw of a seed, and can be sent to another process."""
+    """A callable that writes the draw of a seed, and can be sent to another process."""
 
     params: Params
     draws: Path

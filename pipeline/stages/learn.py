@@ -1,9 +1,10 @@
-"""Stage `learn`: what history is worth. It gives the models more and more history, and compares the
-schedules.
+"""Stage `learn`: measures how much history helps. It gives the models more and more history, and
+compares the resulting schedules.
 
-For each amount everything older is cut off the trace: models, features and the running estimator
-know nothing of it. What is left trains the duration model, and the same policy schedules the same
-days with it, on every draw: one draw differs from the next by more than history does.
+For each amount of history, all older jobs are cut off the trace, so that models, features and the
+estimator do not know them. The duration model is trained on the rest, and the same policy schedules
+the same days with it. That is done for several draws, because draws differ by more than amounts of
+history do.
 """
 
 from __future__ import annotations
@@ -53,9 +54,8 @@ DRAWN = 5  # draws replayed with each amount: a model is trained for every one
 
 @dataclass(frozen=True)
 class Known:
-    """A random draw of jobs. `jobs` is the number of last submissions before the test days that the
-    model may learn from.
-    """
+    """A task of the stage: a draw of the trace (`seed`), and the number of last submissions before
+    the test days that the model may learn from (`jobs`)."""
 
     jobs: int
     seed: int
@@ -63,9 +63,8 @@ class Known:
 
 @dataclass(frozen=True)
 class Learner:
-    """A function that computes errors and average JCT of a draw with a history; it can be sent
-    to another process.
-    """
+    """A callable that computes errors and average JCT for a draw with an amount of history. It can
+    be sent to another process."""
 
     params: Params
     trace: Path
@@ -73,9 +72,8 @@ class Learner:
     bundle: Path
 
     def read(self, seed: int) -> tuple[pa.Table, float, int]:
-        """Return the trace of a draw, when its test days begin, and how many jobs were submitted
-        before.
-        """
+        """Return (trace of a draw, start of its test days in seconds since the epoch, number of
+        jobs submitted before)."""
         trace = read_dataset(drawn(self.trace, self.draws, seed, self.params.simulate.seed))
         cut = test_from(trace.column("submit_time"), self.params.train.test_days)
         before = pc.less(trace.column("submit_time").cast(pa.int64()), int(cut * 1000))
@@ -122,9 +120,8 @@ def amounts(submitted: int) -> list[int]:
 
 
 def together(draws: Sequence[dict[str, float]]) -> Json:
-    """Return means over the draws of the figures that every draw has, with the average JCT of each
-    draw.
-    """
+    """Return the means over the draws of the figures that all draws have, and the average JCT of
+    each draw."""
     common = [name for name in draws[0] if all(name in one for one in draws)]
     found = {name: float(np.mean([one[name] for one in draws])) for name in common}
     return found | {
@@ -137,9 +134,10 @@ def together(draws: Sequence[dict[str, float]]) -> Json:
 def point(
     params: Params, known: pa.Table, cut: float, seed: int, *, exported: Bundle, folder: Path
 ) -> dict[str, float]:
-    """Return errors and average JCT when only `known` is, up to `cut`.
+    """Return errors and average JCT if only the jobs `known`, up to the time `cut`, are known.
 
-    With too few to fit a model on, durations are what the histories alone say.
+    If they are too few to fit a model on, durations are predicted by histories of similar jobs
+    alone.
     """
     rows = training_rows(known, families=params.features.families)
     seen, test = rows.ended_before(cut), rows.where((rows.time >= cut) & np.isfinite(rows.y))

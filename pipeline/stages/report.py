@@ -1,4 +1,4 @@
-"""Stage `report`: one page about the trace, the models and the policies compared."""
+"""Stage `report`: writes one HTML page about the trace, the models and the policies compared."""
 
 from __future__ import annotations
 

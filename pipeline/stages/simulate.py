@@ -1,4 +1,5 @@
-"""Stage `simulate`: every policy on the days the exported bundle was not trained on, per draw."""
+"""Stage `simulate`: simulates every policy on the days that the exported bundle was not trained on,
+for each draw."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ HEADLINE = ("fifo", "lucid", "pellucid")  # of these `dvc metrics show` tells; p
 
 @dataclass(frozen=True)
 class Draws:
-    """The test days of a trace and of further draws of it; called with a seed, gives a world."""
+    """A callable that returns the world of a seed: the test days of the trace, or of a further draw
+    of it."""
 
     trace: Path
     draws: Path
@@ -59,9 +61,9 @@ class Draws:
         return test_from(read_dataset(trace).column("submit_time"), self.test_days)
 
     def describe(self, out: Path) -> Json:
-        """Return what is needed to open the first world again, for runs in folders of `out`. Paths
-        are relative to there, so that the record is the same wherever the project lies.
-        """
+        """Return the options with which the world of the first draw can be opened again, to be
+        stored with runs in folders of `out`. Paths are relative to these folders, so that the
+        record does not depend on where the project is."""
         return {
             "cluster": relpath(self.cluster, out / "policy"),
             "durations": self.durations,
@@ -74,9 +76,7 @@ class Draws:
 def compared(
     params: Params, *, trace: Path, draws: Path, bundle: Path, out: Path, shown: Shown
 ) -> runs.Comparison:
-    """Run every policy on every draw. Return the comparison, as `pipeline.runs.compare` writes
-    it.
-    """
+    """Run every policy on every draw. Return the comparison of `pipeline.runs.compare`."""
     wanted = params.simulate
     days = params.train.test_days
     worlds = Draws(

@@ -1,6 +1,5 @@
-"""Stage `train`: fits durations, arrivals, packing and pair speeds, and makes a candidate of
-them.
-"""
+"""Stage `train`: fits the models of durations, arrivals, packing and pair speeds, and exports them
+as a candidate bundle."""
 
 from __future__ import annotations
 
@@ -52,7 +51,8 @@ from pipeline.traces import read_dataset
 
 
 def read_measured(pairs: str, seed: int, sharing: str | None = None) -> PairMeasurements:
-    """Return the pairs that `train.pairs` names. Raises TrainingError."""
+    """Return the pairs that the parameter `train.pairs` names: simulated ones, or those in a file
+    or folder. Raises TrainingError if they cannot be read."""
     if pairs == "simulated":
         if sharing is not None:
             raise TrainingError(
@@ -64,12 +64,12 @@ def read_measured(pairs: str, seed: int, sharing: str | None = None) -> PairMeas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What a bundle holds besides the models of jobs and pairs.
+    """Further parts of a bundle, besides the models of durations and pairs.
 
     Attributes:
-        arrivals: of the history; with less than two weeks of them there is no model of them.
-        gpu_types: how fast each type of GPU is.
-        histories: for their pictures.
+        arrivals: past arrivals to fit a model on; with less than two weeks, none is fitted.
+        gpu_types: the model of the speeds of GPU types.
+        histories: histories of groups of jobs, for charts of them.
     """
 
     arrivals: Arrivals | None = None
@@ -90,13 +90,14 @@ def fit(
     edits: Edits | None = None,
     beside: Beside = NOTHING_BESIDE,
 ) -> Bundle:
-    """Return every model of a bundle, fitted on what was known at `cut`.
+    """Return a bundle with all models, fitted on the jobs known at `cut` (seconds since the epoch).
 
-    `edits` are a person's corrections of the duration model. They are refused when they make its
-    tail AUC on the days after `cut` worse than `models.training.edits` tolerates; the errors there
-    without and with them are kept in the bundle (`models.training.edits.measured`).
+    `edits` are manual corrections of the duration model. They are refused if they lower its tail
+    AUC on the days after `cut` by more than `models.training.edits` tolerates. The errors without
+    and with them are stored in the bundle (`models.training.edits.measured`).
 
-    Raises TrainingError, and BundleError when no service could decide with what was fitted.
+    Raises TrainingError if a model cannot be fitted, and BundleError if a service would not accept
+    the models.
     """
     duration = fit_at(rows, cut, seed=seed, preset=preset)
     model, corrected = duration.model, {}
@@ -142,9 +143,8 @@ def fit(
 
 
 def arrivals_before(trace: pa.Table, cut: float) -> Arrivals | None:
-    """Return the arrivals of a trace up to `cut`, in bins of ten minutes of UTC, or None when there
-    are none.
-    """
+    """Return the arrivals of a trace up to `cut` (seconds since the epoch), in bins of ten minutes,
+    UTC; None if there are none."""
     submitted = trace.column("submit_time").cast("int64").to_numpy() / 1000  # milliseconds
     seen = submitted < cut
     if not seen.any():

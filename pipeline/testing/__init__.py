@@ -1,4 +1,4 @@
-"""The contract of a trace adapter, as tests that anyone can subclass.
+"""Tests that every trace adapter must pass, as a class to subclass.
 
     from pipeline.testing import AdapterConformance
 

@@ -1,4 +1,5 @@
-"""What every trace adapter must do. Subclass it in a few lines; see ``pipeline.testing``."""
+"""The tests that every trace adapter must pass. A subclass needs a few lines; see
+``pipeline.testing``."""
 
 from __future__ import annotations
 
@@ -31,18 +32,18 @@ GARBAGE = bytes(range(256))
 
 
 class AdapterConformance:
-    """The tests that every adapter must pass (contract of ``pipeline.traces.base.Adapter``).
+    """The tests that every adapter must pass (the rules of ``pipeline.traces.base.Adapter``).
 
     Class attributes to set:
-        format: name of the adapter, or `module:Class` of one that Pellucid does not bring.
-        ids: the format has job ids.
-        starts: it has starts and ends.
-        ends: it has ends of its own, which may lie before the start.
-        recorded: it has a duration of its own.
-        counts: a GPU count is a number in its text.
-        clock: its times are dates.
-        delimiters: what separates its columns, and what does not.
-        reasons: for which reason a GPU count is refused, where the format has its own.
+        format: name of the adapter, or `module:Class` of one that is not part of Pellucid.
+        ids: whether the format has job ids.
+        starts: whether it has starts and ends.
+        ends: whether it has ends as a field of its own, which may be before the start.
+        recorded: whether it has a duration as a field of its own.
+        counts: whether the number of GPUs is a number in its text.
+        clock: whether its times are dates, not offsets.
+        delimiters: a separator of its columns, and a character that is none.
+        reasons: reasons for which a number of GPUs is refused, if they differ from the usual ones.
     """
 
     format: ClassVar[str]
@@ -232,9 +233,8 @@ class AdapterConformance:
     # -- how it is read makes no difference --------------------------------------------------
 
     def test_cut_anywhere(self, tmp_path: Path) -> None:
-        """Check a truncated file: whole rows are kept, and the torn one is refused, or the file is.
-        A row torn before a value that may be empty counts as whole.
-        """
+        """Check a truncated file: whole rows are kept, and the cut row or the whole file is
+        refused. A row that was cut before a value that may be empty counts as whole."""
         source = self.written(tmp_path, samples())
         file = self.adapter.files(source)[-1]
         content = file.read_bytes()
@@ -286,9 +286,8 @@ class AdapterConformance:
     )
     @given(data=st.data())
     def test_mutated(self, data: st.DataObject) -> None:
-        """Check a file with bytes changed at random: all rows are accounted for, or one line says
-        why not.
-        """
+        """Check a file with bytes changed at random: all rows are accounted for, or an error of one
+        line says why not."""
         folder = Path(tempfile.mkdtemp())
         try:
             source = self.written(folder, samples(6))
@@ -310,7 +309,7 @@ class AdapterConformance:
 
     @property
     def asked(self) -> str:
-        """Return what a person would give as --format: "auto" if the format is recognised."""
+        """Return the value of `--format` for this format: "auto" if it is recognised by itself."""
         return "auto" if self.format in FORMATS else self.format
 
     def ingested(self, folder: Path, jobs: Sequence[Sample]) -> tuple[pa.Table, Json]:
@@ -352,9 +351,8 @@ class AdapterConformance:
         return str(found)
 
     def check_account(self, source: Path) -> int:
-        """Read a source, and check that nothing is lost and everything kept is sound. Return how
-        many jobs were kept.
-        """
+        """Read a source, and check that no row is lost and every kept job is valid. Return the
+        number of jobs kept."""
         adapter, failure = self.adapter, ""
         batches: list[Batch] = []
         try:
@@ -381,7 +379,7 @@ class AdapterConformance:
 
 
 def check_table(table: pa.Table) -> None:
-    """Check what must hold for any table in the schema."""
+    """Check the rules that hold for every table in the trace schema."""
     assert table.schema.equals(TRACE_SCHEMA)
     table.validate(full=True)
     for field in TRACE_SCHEMA:
@@ -422,7 +420,7 @@ def _mutate(content: bytearray, data: st.DataObject) -> None:
 
 
 def _with_garbage(content: bytes) -> bytes:
-    """Return `content` with a line of every kind of byte put into its middle."""
+    """Return `content` with a line of arbitrary bytes inserted in its middle."""
     middle = content.index(b"\n", len(content) // 2) + 1
     return content[:middle] + GARBAGE.replace(b"\n", b"") + b"\n" + content[middle:]
 

@@ -1,7 +1,7 @@
 """Invented jobs for the tests of trace adapters.
 
-A writer of a format takes what it has no column for as missing. ``raw`` overrides the text of a
-value: ``gpus``, ``submit``, ``start``, ``end`` or ``duration``.
+A writer of a format leaves out the fields for which the format has no column. ``raw`` overrides the
+text of a value: ``gpus``, ``submit``, ``start``, ``end`` or ``duration``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BASE = datetime(2023, 3, 30, 20, 0, 0, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Sample:
-    """A job to write in a format; times in UTC, whole seconds."""
+    """A job that the tests write in a format; times in UTC, whole seconds."""
 
     job_id: str
     user: str
@@ -37,7 +37,8 @@ class Sample:
 
 
 def samples(count: int = 12) -> list[Sample]:
-    """Return jobs over two months, in order of submission."""
+    """Return `count` invented jobs, in order of submission. With more than a few, they span two
+    months."""
     states = ("completed", "failed", "cancelled")
     jobs = []
     for i in range(count):

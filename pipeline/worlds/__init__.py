@@ -1,4 +1,4 @@
-"""Tracks: the settings under which policies are compared."""
+"""Worlds: the simulated settings under which policies are compared, by track or for any trace."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ def open_scenario(
     """Return the world that the options of `pellucid simulate` describe.
 
     Args:
-        settings: by policy, over those of the track or the cluster file.
+        settings: settings by policy, which override those of the track or the cluster file.
         options: options of `Playing`.
 
-    Raises TrackError with one line naming what is wrong.
+    Raises TrackError, with a message of one line, if the options contradict each other or a file is
+    wrong.
     """
     playing = Playing(**options)
     _check_plain(trace, playing)
@@ -113,7 +114,8 @@ def _check_published(*, exact: bool, bundle: Path | None) -> None:
 
 
 def _plain(trace: Path, cluster: Path | None, playing: Playing) -> Scenario:
-    """Return a world of any trace, on the cluster in a file or on one inferred from the trace."""
+    """Return the world of any trace, on the cluster in the file `cluster`, or on one inferred from
+    the trace if that is None."""
     from pipeline.traces import read_dataset
     from pipeline.worlds import plain
     from pipeline.worlds.cluster_file import read_cluster

@@ -1,16 +1,18 @@
-"""Closed-loop replay: a submission that followed an end follows it in the replay, too.
+"""Closed-loop replay: a submission that followed a job's end in the trace also follows it in the
+replay.
 
-People and scripts submit when something has ended: a run failed, so they try again; a step is
-done, so the next one starts. A replay with fixed submit times (an open loop) lets the answer come
-before the end it answers, and queues retries that could not exist yet. In a closed loop such a
-submission comes no earlier than its own time, and no earlier than that end in the replay plus the
-time that lay between the two in the trace (the think time; Zakay and Feitelson, "Preserving user
+People and scripts submit when something has ended: a run failed, so they try again; a step is done,
+so the next one starts. In a replay with fixed submit times (an open loop), such a submission (the
+answer) may come before the end that it answers, so retries wait in queues that could not exist yet.
+In a closed loop, it comes no earlier than in the trace, and no earlier than the end in the replay
+plus the time between the two in the trace (the think time; Zakay and Feitelson, "Preserving user
 behavior characteristics in trace-based simulation of parallel job scheduling", MASCOTS 2014).
 
-What answers what is read from the trace alone: a submission at most `WITHIN_S` after an end of the
-same user in the same virtual cluster answers the latest such end, and of several at one instant
-that of the job submitted last. An end may have several answers. A job that is held back ends
-later, and so do the jobs that answer it. Where a trace names no users, nothing answers anything.
+Which end a submission answers is inferred from the trace alone: a submission at most `WITHIN_S`
+after an end of the same user in the same virtual cluster answers the latest such end (of several at
+one instant, that of the job submitted last). An end may have several answers. A job that is
+submitted later ends later, and so do the jobs that answer it. If a trace names no users, no
+submission answers an end.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ LOOPS = ("open", "closed")
 
 
 def within(loop: str) -> float | None:
-    """Return the seconds after an end within which a submission counts as its answer, by
-    `--loop`; None if none does.
+    """Return within how many seconds after an end a submission counts as its answer, as the option
+    `--loop` says; None for an open loop.
 
-    Raises TrackError for what is neither `open` nor `closed`, nor `closed:SECONDS`.
+    Raises TrackError if the option is neither `open` nor `closed` nor `closed:SECONDS`.
     """
     if loop in LOOPS:
         return WITHIN_S if loop == "closed" else None
@@ -49,15 +51,14 @@ def within(loop: str) -> float | None:
 
 
 def in_loop(workload: Workload, loop: str) -> Workload:
-    """Return the workload with the loop that `--loop` asks for."""
+    """Return the workload for the kind of loop that the option `--loop` names."""
     within_s = within(loop)
     return workload if within_s is None else closed(workload, within_s)
 
 
 def closed(workload: Workload, within_s: float = WITHIN_S) -> Workload:
-    """Return the workload with the ends that its submissions wait for. Call it on the trace as
-    recorded, before submissions are moved.
-    """
+    """Return the workload for a closed loop: `after` says which end each submission waits for. Call
+    it on the trace as recorded, before submit times are changed."""
     after = {
         job.job_id: After(earlier[i][2], job.submit_time - earlier[i][0])
         for job, earlier in _with_earlier(workload)
@@ -69,13 +70,15 @@ def closed(workload: Workload, within_s: float = WITHIN_S) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How many submissions of a trace look like answers to an earlier end, compared with
-    chance.
+    """Counts of the submissions of a trace that look like answers to an earlier end, and how many
+    would by chance.
 
     Attributes:
-        submissions: submissions after an earlier one of the same user and virtual cluster.
-        after: number of these that came at most `within_s` after an end of such a job.
-        before: number that came less than `within_s` before such an end, as chance would have it.
+        submissions: number of submissions after an earlier one of the same user in the same virtual
+            cluster.
+        after: number of these that came at most `within_s` seconds after an end of such a job.
+        before: number that came less than `within_s` seconds before such an end, which can only be
+            chance.
     """
 
     within_s: float
@@ -85,9 +88,8 @@ class Answers:
 
 
 def answers(workload: Workload, within_s: float = WITHIN_S) -> Answers:
-    """Return how many submissions come within `within_s` seconds after an end of the same user's
-    job. For comparison, return how many come within `within_s` before an end.
-    """
+    """Return how many submissions come within `within_s` seconds after an end of a job of the same
+    user and virtual cluster and, for comparison, how many come within as long before one."""
     submissions = after = before = 0
     for job, earlier in _with_earlier(workload):
         now = job.submit_time
@@ -103,9 +105,8 @@ _LAST = float("inf")
 
 
 def _with_earlier(workload: Workload) -> Iterator[tuple[Job, list[_End]]]:
-    """Yield every job of a known user, and the ends, sorted, of the jobs before it of the same
-    user and virtual cluster.
-    """
+    """Yield (job, sorted ends of earlier jobs of the same user and virtual cluster) for every job
+    of a known user."""
     ends: defaultdict[tuple[str, str], list[_End]] = defaultdict(list)
     for place, job in enumerate(workload.jobs):
         if not job.user:

@@ -1,4 +1,4 @@
-"""Reads a cluster file, as a person writes it."""
+"""Reads a cluster file: a YAML file in which a person describes a cluster."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ class _Strict(BaseModel):
 
 
 class NodesFile(_Strict):
-    """Equal nodes of one virtual cluster, as written; what is left out is as in the rest of the
-    file.
-    """
+    """Equal nodes of one virtual cluster, as written in a cluster file. A field that is left out
+    has the value of the whole file."""
 
     nodes: int = Field(ge=1, le=100_000)
     gpus_per_node: Annotated[PositiveInt, Field(le=64)] | None = None
@@ -52,7 +51,8 @@ class NodesFile(_Strict):
 
 
 def _groups(value: Any) -> Any:
-    """Return groups of nodes; a bare number of nodes becomes one group."""
+    """Return a list of groups of nodes as it is; turn a bare number of nodes into a list of one
+    group."""
     return value if isinstance(value, list) else [{"nodes": value}]
 
 
@@ -91,7 +91,7 @@ class ClusterFile(_Strict):
         return {vc: sum(group.nodes for group in has) for vc, has in self.vcs.items()}
 
     def spec(self) -> ClusterSpec:
-        """Return the shape of the cluster."""
+        """Return the cluster's nodes, by virtual cluster."""
         if all(group.model_fields_set == {"nodes"} for has in self.vcs.values() for group in has):
             return ClusterSpec(
                 self.counts, self.gpus_per_node, self.gpu_memory_mib, self.gpu_type, name=self.name
@@ -115,16 +115,14 @@ class _Lenders(_Strict):
 
 
 def read_cluster(path: Path) -> CoreSpec:
-    """Return the content of a cluster file. TrackError names the field, the value and what is
-    accepted.
-    """
+    """Return the cluster and policy in a cluster file. Raises TrackError, which names the field,
+    its value and what is accepted."""
     return read_cluster_file(path)[0]
 
 
 def read_cluster_file(path: Path) -> tuple[CoreSpec, Stated]:
-    """Return the content of a cluster file, and which of the values that have a default it states.
-    Raises TrackError.
-    """
+    """Return the cluster and policy in a cluster file, and whether the file states its name and the
+    policy. Raises TrackError as `read_cluster`."""
     content = _content(path)
     if not isinstance(content, dict):
         held = "empty" if content is None else "no list of names and values"
@@ -155,9 +153,8 @@ def _content(path: Path) -> Any:
 
 
 def _refused(path: Path, why: str) -> TrackError:
-    """Return an error of one line, with unprintable characters replaced: a terminal would obey
-    them.
-    """
+    """Return an error about the cluster file, in one line. Unprintable characters, which a terminal
+    would obey, are replaced."""
     plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in why)
     return TrackError(f"cluster {path}: {plain}")
 

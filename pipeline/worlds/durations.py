@@ -1,7 +1,7 @@
-"""The sources of predicted durations: what is learned, the truth, and simple rules.
+"""The sources of predicted durations in a simulation: learned ones, the truth, and simple rules.
 
-A claim about predictions stands beside the simplest rule that could replace them, in the schedule
-and not only in its error; `--durations` puts any of these in their place.
+With the option `--durations`, any of them can replace the usual predictions, so that their benefit
+for the schedule, and not only their error, can be compared with that of simple rules.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ OLD_NAMES = {"oracle": "truth", "gpus": f"constant:{UNKNOWN_S:.0f}", "histories"
 
 
 def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
-    """Return makers of estimators by name, as a world offers them; `more` is added, or replaces
-    some of them.
-    """
+    """Return functions that make estimators, by name. `more` are added to the usual ones, or
+    replace those of the same name."""
     truth = TableEstimator("truth", {i: work.duration_s for i, work in workload.work.items()})
     found: dict[str, Make] = {
         "own": HistoriesEstimator,
@@ -55,8 +54,12 @@ def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
 def chosen(
     name: str | None, offered: Mapping[str, Make], default: str = "own"
 ) -> Callable[[Policy], Estimator]:
-    """Return a function that gives each policy its estimator. Raise TrackError when there is no
-    such source.
+    """Return a function that makes the estimator for a policy, by the source `name`. Raise
+    TrackError if there is no such source.
+
+    Args:
+        name: value of `--durations`; None: `default`.
+        offered: the sources, by name, that the world offers.
     """
     name = OLD_NAMES.get(name or default, name or default)
     make = _constant(name) if name.startswith("constant:") else offered.get(name)
@@ -90,7 +93,7 @@ def _constant(name: str) -> Make:
 
 
 class _Rule(Estimator):
-    """An estimator by a simple rule over the jobs that ended, which a subclass states."""
+    """An estimator by a simple rule over the ended jobs. A subclass defines the rule."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +109,7 @@ class _Rule(Estimator):
         self._jobs.pop(job_id, None)
 
     def learn(self, job: Job, duration_s: float) -> None:
-        """Learn from a job that ended after `duration_s`."""
+        """Update the rule with a job that ended after `duration_s` seconds."""
 
 
 class ByGpuCount(_Rule):
@@ -129,9 +132,8 @@ class ByGpuCount(_Rule):
 
 
 class LastOfUser(_Rule):
-    """Predicts the duration of the job of the same user that ended last; of the virtual cluster
-    without users.
-    """
+    """Predicts the duration of the last ended job of the same user, or of the same virtual cluster
+    if the job has no user."""
 
     name = "last"
 

@@ -1,11 +1,11 @@
-"""Track `honest`, the one that counts: nothing about a job is known before it happened.
+"""Track `honest`, the main one: policies know nothing about a job before it has happened.
 
-Workloads are permuted over the jobs, profiling is charged, pairs that were never measured run at
-0.8 each, speeds are capped at 1, and what a policy believes about a pair comes from models trained
-without either of the pair's model families.
+What jobs train is permuted over the jobs, and profiling takes time. Two jobs on one GPU that were
+never measured together run at 0.8 of their speed each, and speeds are capped at 1. Policies predict
+the speed of a pair by models that were trained without either of the pair's model families.
 
-Track `honest-open` is the same without the isolation of virtual clusters, for the policies
-that can borrow; `honest-closed` is the same in a closed loop (`pipeline.worlds.closed_loop`).
+Track `honest-open` is the same without the isolation of virtual clusters, for the policies that can
+borrow; `honest-closed` is the same in a closed loop (`pipeline.worlds.closed_loop`).
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ def scenario(
     borrowing: bool = False,
     loop: str = "open",
 ) -> Scenario:
-    """Return the honest track on the Venus folder.
+    """Return the world of the track `honest` for the Venus trace.
 
     Args:
-        seed: seed of the permutation; seeds above 0 also move submit times by U(0, 60) s.
-        durations: `own` (the default), or a baseline: `ebm`, `lgb` or one of `durations.sources`.
-        compress: multiplies submit times.
+        seed: seed of the permutation; seeds above 0 also move each submit time by a random 0 to 60
+            s.
+        durations: source of predicted durations: `own` (the default), or a baseline: `ebm`, `lgb`
+            or one of `durations.sources`.
+        compress: factor on submit times.
         bundle: use this bundle's duration model, trained elsewhere, instead of learning online.
-        borrowing: for track `honest-open`.
+        borrowing: whether virtual clusters may borrow GPUs (track `honest-open`).
         loop: `closed` for track `honest-closed`; see `pipeline.worlds.closed_loop`.
     """
     workload = jitter(in_loop(venus.workload, loop), seed, compress=compress)

@@ -1,6 +1,5 @@
-"""The smallest cluster that could have run a dump's jobs: nodes by NodeList, GPUs by the jobs on
-each.
-"""
+"""Infers the smallest cluster that could have run the jobs of a dump: nodes by the column NodeList,
+GPUs by the jobs on each node."""
 
 from __future__ import annotations
 
@@ -27,7 +26,8 @@ LIKELY = 0.1
 
 @dataclass(frozen=True)
 class Ran:
-    """What a job had: nodes, start and end (seconds), and GPUs in all by type."""
+    """The resources that a job ran on: nodes, number of GPUs by type, and start and end (seconds
+    since the epoch)."""
 
     partition: str
     nodes: tuple[str, ...]
@@ -39,15 +39,14 @@ class Ran:
 @dataclass
 class Seen:
     """A node inferred from the jobs that ran on it: its partitions, the most used first, and its
-    number of GPUs by type.
-    """
+    number of GPUs by type."""
 
     partitions: list[str]
     gpus: dict[str, int] = field(default_factory=dict)
 
 
 def expanded(names: str) -> tuple[str, ...]:
-    """Return the node names of a Slurm host list. What is no host list gives none."""
+    """Return the node names in a Slurm host list; () if the text is no host list."""
     try:
         found = parse.hosts(names)
     except ParseError:
@@ -56,9 +55,8 @@ def expanded(names: str) -> tuple[str, ...]:
 
 
 def gpus_of(tres: str, gpus: int) -> dict[str, int]:
-    """Return GPUs by type from an AllocTRES, "" for no type; where it states none, `gpus` of no
-    type.
-    """
+    """Return the number of GPUs by type in an AllocTRES text; GPUs without a type have the type "".
+    If the text does not account for `gpus` GPUs, return that number without a type."""
     try:
         found = gpu_types(tres)
     except ValueError:
@@ -67,7 +65,8 @@ def gpus_of(tres: str, gpus: int) -> dict[str, int]:
 
 
 def nodes_of(jobs: Sequence[Ran]) -> dict[str, Seen]:
-    """Return nodes by name, as the jobs on them show them."""
+    """Return the nodes that the jobs ran on, by name, with partitions and GPUs inferred from the
+    jobs."""
     by_node: dict[str, Counter[str]] = {}
     for job in jobs:
         for name in job.nodes:
@@ -84,9 +83,8 @@ def nodes_of(jobs: Sequence[Ran]) -> dict[str, Seen]:
 
 
 def _peaks(jobs: Iterable[Ran]) -> dict[str, dict[str, int]]:
-    """Return, by node and type, the most GPUs in use at once, by the jobs in `jobs`: each ran
-    on one node.
-    """
+    """Return the most GPUs in use at once: {node: {type: number}}. Each of the jobs ran on one
+    node."""
     moments: dict[tuple[str, str], list[tuple[float, int]]] = {}
     for job in jobs:
         for kind, count in job.gpus.items():
@@ -106,9 +104,8 @@ def _peaks(jobs: Iterable[Ran]) -> dict[str, dict[str, int]]:
 
 
 def _untyped(kinds: dict[str, int]) -> dict[str, int]:
-    """Return the number of GPUs by type. GPUs without a type are assigned to the only known
-    type.
-    """
+    """Return the number of GPUs by type, with GPUs of no type assigned to the type of the others if
+    they have only one."""
     typed = {kind: count for kind, count in kinds.items() if kind}
     if len(typed) != 1 or "" not in kinds:
         return typed or kinds
@@ -117,9 +114,8 @@ def _untyped(kinds: dict[str, int]) -> dict[str, int]:
 
 
 def _spread(jobs: Sequence[Ran], seen: Mapping[str, Seen]) -> None:
-    """Raise the GPUs in `seen` so that the jobs over several nodes fit, a share on each, as
-    evenly as the nodes allow.
-    """
+    """Raise the numbers of GPUs in `seen`, in place, so that jobs over several nodes fit. Each node
+    gets a share of the job's GPUs, as evenly as possible."""
     for job in jobs:
         for kind, count in job.gpus.items():
             here = [seen[name].gpus for name in job.nodes]
@@ -134,9 +130,8 @@ def _spread(jobs: Sequence[Ran], seen: Mapping[str, Seen]) -> None:
 
 
 def _alike(seen: Mapping[str, Seen]) -> None:
-    """Raise a node that was never full to the next common size of nodes alike in name,
-    partitions and type.
-    """
+    """Raise the number of GPUs of a node that was never full, in place, to the next common number
+    among nodes with a similar name, the same partitions and the same GPU type."""
     groups: dict[tuple[Any, ...], list[dict[str, int]]] = {}
     for name, node in seen.items():
         for kind in node.gpus:
@@ -151,8 +146,12 @@ def _alike(seen: Mapping[str, Seen]) -> None:
 
 
 def _full(size: int, seen: Sequence[int], usual: Sequence[int]) -> int:
-    """Return how many GPUs a node is taken to have if its jobs never used more than `size`:
-    most nodes have 1, 2, 4 or 8.
+    """Return the number of GPUs that a node probably has, if its jobs never used more than `size`
+    at once. Most nodes have 1, 2, 4 or 8.
+
+    Args:
+        seen: numbers that were seen on similar nodes.
+        usual: those of them that are common.
     """
     even = [n for n in seen if n >= size and not n & (n - 1)]
     if size in usual and (size in even or not even):
@@ -162,7 +161,7 @@ def _full(size: int, seen: Sequence[int], usual: Sequence[int]) -> int:
 
 
 def peak_of(start: NDArray[Any], end: NDArray[Any], gpus: NDArray[Any]) -> int:
-    """Return the most GPUs in use at once."""
+    """Return the most GPUs in use at once, by the start, end and GPUs of each job."""
     moments, change = np.concatenate([start, end]), np.concatenate([gpus, -gpus])
     order = np.lexsort((change, moments))  # at one moment the ends come first
     return int(np.max(np.cumsum(change[order]), initial=0))

@@ -1,4 +1,5 @@
-"""What a world lets a policy believe about two jobs on one GPU, and what that was learned from."""
+"""Predictors of the speed of two jobs on one GPU, as a world gives them to policies, and the pairs
+that they are fitted on."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ BUNDLE = "the bundle's models"
 
 
 def fitted(pairs: PairMeasurements, unseen: Collection[str] = ()) -> BundlePairPredictor:
-    """Return a predictor fitted on measurements, without those of some model families."""
+    """Return a predictor of pair speeds fitted on measured pairs, without the pairs of the model
+    families in `unseen`."""
     from models.training.packing import fit_packing, fit_pair_speed
 
     return BundlePairPredictor(
@@ -32,9 +34,8 @@ def fitted(pairs: PairMeasurements, unseen: Collection[str] = ()) -> BundlePairP
 
 
 def simulated(seed: int) -> BundlePairPredictor:
-    """Return a predictor fitted on pairs that were never measured: speeds come from a stated
-    formula.
-    """
+    """Return a predictor of pair speeds fitted on simulated pairs, with speeds by a formula and not
+    measured."""
     from models.training.simulated import simulated_pairs
 
     return fitted(simulated_pairs(seed))
@@ -43,9 +44,8 @@ def simulated(seed: int) -> BundlePairPredictor:
 def of_bundle_or_simulated(
     bundle: Bundle | None, seed: int
 ) -> tuple[str, Callable[[], PairPredictor]]:
-    """Return the name of the source of a pair predictor, and a function that makes the predictor.
-    The bundle's predictor is used if it has one, otherwise a simulated one.
-    """
+    """Return (name of the source, function that returns the predictor of pair speeds). It is the
+    bundle's predictor if the bundle has one, otherwise one fitted on simulated pairs."""
     held = None if bundle is None else pair_predictor_of(bundle)
     if held is not None:
         return BUNDLE, lambda: held
@@ -53,13 +53,14 @@ def of_bundle_or_simulated(
 
 
 class UnseenFamilies:
-    """A predictor whose models never saw either family of the pair it is asked about.
+    """A predictor of pair speeds that answers by models fitted without either model family of the
+    pair.
 
-    The harness, not the policy, knows which family a job belongs to: it only picks the models.
+    The policy does not know the family of a job; this class does, and only to choose the models.
 
     Args:
-        families: model family by job id.
-        train: a predictor that knows nothing of some families.
+        families: job id -> model family.
+        train: returns a predictor fitted without the families given.
     """
 
     def __init__(
@@ -75,14 +76,18 @@ class UnseenFamilies:
         return self._train(unseen).predict_pair(newcomer, partner)
 
     def _family(self, queued: QueuedJob) -> str:
-        """Return the family of a job. A job that a forecast lets come again has that of the
-        original.
-        """
+        """Return the model family of a job. A copy of a job that a forecast submits again has the
+        family of the original."""
         return self._families[queued.job.job_id.partition(AGAIN)[0]]
 
 
 def unseen_pair_predictor(workload: Workload, packing: Path) -> UnseenFamilies:
-    """Return a predictor that knows nothing of either of a pair's model families."""
+    """Return a predictor that answers for each pair by models fitted without the pair's model
+    families.
+
+    Args:
+        packing: folder with the measured pairs.
+    """
     from models.training.pairs import read_artifact
 
     pairs = read_artifact(packing)

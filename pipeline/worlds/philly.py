@@ -1,12 +1,13 @@
-"""Track `philly`: another company's jobs, under the rules of track `honest`, nothing retuned.
+"""Track `philly`: another company's jobs under the rules of track `honest`, with no setting changed
+for them.
 
 The list of jobs (`philly.csv`) says when each was submitted, how long it ran, its GPUs and its
-virtual cluster, and no more: no user, no name, no end state. What they train is drawn, seeded,
-from the measured configurations beside it (`packing/`), as Venus' workloads are permuted; without
-that nobody could share a GPU.
+virtual cluster, and no more: no user, no name, no end state. What each job trains is drawn at
+random from the measured configurations in the folder `packing/`; without that, no two jobs could
+share a GPU.
 
-The cluster was large for what is left of the trace: GPUs are asked for 13 % of the time, and
-nothing ever waits long. `compress` below about 0.3 makes queues.
+The cluster was large for the jobs that the list has: GPUs are in use 13 % of the time, and no job
+waits long. With `compress` below about 0.3 there are queues.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def load(folder: Path, *, bare: bool = False) -> Workload:
     """Return the jobs of a folder with `philly.csv`, each row once, in order of submission.
 
     Args:
-        bare: attach nothing that is trained: no job has a profile, nobody packs.
+        bare: leave out what the jobs train: no job has a profile, so none shares a GPU.
 
-    Raises TrackError when a file is missing or not as expected.
+    Raises TrackError if a file is missing or malformed.
     """
     cluster = ClusterSpec(VCS, name="philly")
     seen: set[tuple[str, ...]] = set()
@@ -83,7 +84,8 @@ def scenario(
     compress: float = 1.0,
     loop: str = "open",
 ) -> Scenario:
-    """Return the track on a folder with `philly.csv`; arguments are those of `honest.scenario`."""
+    """Return the world of the track for a folder with `philly.csv`; the other arguments are those
+    of `honest.scenario`."""
     workload = jitter(in_loop(load(folder), loop), seed, compress=compress)
     packing = folder.parent / "packing"
     pair_predictor = unseen_pair_predictor(workload, packing)

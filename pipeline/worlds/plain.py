@@ -1,4 +1,4 @@
-"""Any trace on any cluster, as `simulate` plays it when no track is named."""
+"""Worlds of any trace on any cluster, as `simulate` plays them when no track is named."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _KNOWN_STATES = frozenset(State)
 
 
 def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
-    """Return jobs and truth of a trace in `TRACE_SCHEMA`.
+    """Return the workload (jobs, and the truth about them) of a trace in `TRACE_SCHEMA`.
 
-    Rows without a duration are left out and counted; a job id that comes again gets a suffix.
-    Raises TrackError on a duration or state that cannot be.
+    Rows without a duration are left out and counted; a job id that occurs again gets a suffix.
+    Raises TrackError for an impossible duration or state.
     """
     jobs: list[Job] = []
     work: dict[str, Work] = {}
@@ -91,9 +91,8 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
 
 
 def _unknown_vcs(workload: Workload) -> tuple[str, ...]:
-    """Return notes on the virtual clusters of the trace that the cluster lacks. Raises
-    TrackError if it lacks all of them.
-    """
+    """Return notes about virtual clusters that the trace names but the cluster lacks. Raises
+    TrackError if it lacks all of them."""
     jobs = Counter(job.vc for job in workload.jobs)
     unknown = [(vc, count) for vc, count in jobs.most_common() if vc not in workload.cluster.vcs]
     if not unknown:
@@ -108,11 +107,10 @@ def _unknown_vcs(workload: Workload) -> tuple[str, ...]:
 
 
 def _warm(estimator: Estimator, past: list[Job], truth: dict[str, Work], since: float) -> Estimator:
-    """Return the estimator after it learned from the past: every job that had ended before
-    `since`.
+    """Let the estimator learn from past jobs, those that had ended before `since`. Return it.
 
-    A trace says when a job was submitted and how long it ran, not always when it started: the
-    past is replayed as if nobody had waited.
+    Past jobs are replayed as if each had started when it was submitted, because a trace does not
+    always say when a job started.
     """
     moments: list[tuple[float, int, Job]] = []
     for job in past:
@@ -138,14 +136,15 @@ def scenario(
     profiling: ProfilingPartition | None,
     playing: Playing = AS_IT_IS,
 ) -> Scenario:
-    """Return a trace on a cluster. Pairs run at simulated speeds, since a trace holds none."""
+    """Return the world of a trace on a cluster. Two jobs on one GPU run at simulated speeds, since
+    a trace has none."""
     return of_workload(workload_of(table, cluster, name), profiling, playing)
 
 
 def of_workload(
     recorded: Workload, profiling: ProfilingPartition | None, playing: Playing = AS_IT_IS
 ) -> Scenario:
-    """Return the world that `scenario` makes, of jobs that are read already."""
+    """Return the world that `scenario` returns, for jobs that were already read."""
     seed, since, bundle, loop = playing.seed, playing.since, playing.bundle, playing.loop or "open"
     name, whole = recorded.name, in_loop(recorded, loop)
     notes = _unknown_vcs(whole)

@@ -1,4 +1,4 @@
-"""Options of how a trace is played."""
+"""Options of how a trace is replayed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playing:
-    """The options by which a trace is played.
+    """Options of how a trace is replayed.
 
     Attributes:
-        durations: `own` (the default; the bundle when one is given), `helios` or one of
-            `durations.sources`.
-        bundle: exported models; without one, durations are learned online and the packing
-            models are fitted on simulated pairs.
-        seed: seed of online fits; above 0 also of the submit times, which move by U(0, 60) s.
-        since: simulate only jobs submitted from then on (seconds since the epoch); what ended
-            before is history that estimators may learn from.
-        compress: multiplies submit times.
-        readable: share of the users whose jobs state, once profiled, how long they will have run.
-        readable_error: standard deviation of ln(stated / true) of the time that these have left.
-        readable_commands: the commands of these jobs state how much they do, too.
-        loop: see `pipeline.worlds.closed_loop`; None: as the track has it, else open.
+        durations: source of predicted durations: `own` (the default; the bundle if one is given),
+            `helios` or one of `durations.sources`.
+        bundle: folder of exported models; None: durations are learned during the replay, and the
+            packing models are fitted on simulated pairs.
+        seed: seed of fits during the replay; seeds above 0 also move each submit time by a random 0
+            to 60 s.
+        since: simulate only jobs submitted from then on (seconds since the epoch); estimators may
+            learn from jobs that ended before.
+        compress: factor on submit times.
+        readable: share of the users with jobs that report, once profiled, how long they will run in
+            all.
+        readable_error: standard deviation of ln(reported / true) of the time that these jobs have
+            left.
+        readable_commands: whether the commands of these jobs also state their amount of work.
+        loop: open or closed loop, see `pipeline.worlds.closed_loop`; None: that of the track, or
+            open.
     """
 
     durations: str | None = None

@@ -1,4 +1,5 @@
-"""`--policy NAME --set NAME=VALUE`: the same wherever a policy is named."""
+"""The options `--policy NAME --set NAME=VALUE`, which are the same in all commands that take a
+policy."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ Named = Callable[[str], type[Configurable]]
 
 
 def given(policy: str, options: Sequence[str], named: Named = policy_named) -> Json:
-    """Return the settings of a policy that options `NAME=VALUE` state. Raises UserError for an
-    option that is not accepted.
+    """Return the settings of a policy in options `NAME=VALUE`. Raises UserError if there is no such
+    policy, or if it does not accept an option.
 
     Args:
-        named: finds the class of a policy.
+        named: returns the class of a policy, given its name.
     """
     try:
         kind = named(policy)
@@ -41,10 +42,11 @@ def given(policy: str, options: Sequence[str], named: Named = policy_named) -> J
 def given_to_all(
     policies: Sequence[str], options: Sequence[str], named: Named = policy_named
 ) -> dict[str, Json]:
-    """Return the given settings by policy. Each option is for all policies that have such a
-    setting.
+    """Return the settings in options `NAME=VALUE` for several policies: {policy: settings}. Each
+    option applies to all policies that have such a setting.
 
-    UserError: there is no such policy, or none with such a setting, or a value cannot be.
+    Raises UserError if there is no such policy, if none has such a setting, or if a value is not
+    accepted.
     """
     try:
         fields = {policy: accepted_by(named(policy)).model_fields for policy in policies}
@@ -60,14 +62,13 @@ def given_to_all(
 
 
 def _field(option: str) -> str:
-    """Return the field of the settings that an option such as `name.part=value` sets, wholly or
-    in part.
-    """
+    """Return the name of the setting that an option such as `name.part=value` sets, as a whole or
+    in part."""
     return option.partition("=")[0].partition(".")[0]
 
 
 def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Json:
-    """Return plain values with others on top, section by section."""
+    """Return the values of `below`, overridden by those of `above`, section by section."""
     found = dict(below)
     for name, value in above.items():
         under = found.get(name)

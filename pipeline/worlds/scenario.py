@@ -1,4 +1,5 @@
-"""A scenario: everything a run needs besides the policy, so that policies meet the same world."""
+"""A scenario: everything that a simulation needs besides the policy, so that all policies are
+compared in the same world."""
 
 from __future__ import annotations
 
@@ -34,21 +35,23 @@ class Scenario:
 
     Attributes:
         name: track or trace name.
-        workload: jobs, truth, cluster.
-        speed: nature's rule for rates.
-        estimators: makes the estimator a policy uses; called once per run.
-        pair_predictor: makes the predictor of pair speeds; None = nobody packs.
-        pairs_from: what that was learned from, for people; "" = it goes without saying.
-        arrivals: makes a forecaster of arrivals; None = there is none.
-        profiling: the partition; None = nobody profiles.
-        quirks: departures of the engine.
+        workload: the jobs, the truth about them, and the cluster.
+        speed: how fast jobs really run, alone and sharing GPUs.
+        estimators: returns the estimator of durations for a policy; called once per run.
+        pair_predictor: returns the predictor of pair speeds; None: no jobs share GPUs.
+        pairs_from: the source of that predictor, in words; "": not shown.
+        arrivals: returns a forecaster of arrivals; None: there is none.
+        profiling: the profiling partition; None: no job is profiled.
+        quirks: known defects of published simulations that the engine copies.
         seed: seed of the workload's permutation and jitter.
-        loop: `open`, or `closed` where submissions wait for what they answer.
-        notes: what a reader of its figures must know, sentences.
-        settings: by policy, those that are not its defaults, as in the cluster file.
-        states: who says while it runs how far it is; None: nobody.
-        engine: plays a core; as `Engine` is made.
-        shows: tells a policy, before any job comes, what it decides by beside the cluster.
+        loop: `open`: fixed submit times; or `closed`: submissions wait for the ends that they
+            answer.
+        notes: sentences that a reader of the figures must know.
+        settings: policy -> its settings that differ from the defaults, as in a cluster file.
+        states: which jobs report their progress while they run; None: none.
+        engine: returns an engine that simulates a core; it takes the arguments of `Engine`.
+        shows: called with each new policy, to give it further information before the first job;
+            None: not called.
     """
 
     name: str
@@ -73,7 +76,7 @@ class Scenario:
         return self.workload.cluster.gpus
 
     def layout(self) -> Json:
-        """Return the cluster, for the summary of a run."""
+        """Return a description of the cluster, for the summary of a run."""
         cluster = self.workload.cluster
         gpus = {
             vc: sum(group.nodes * group.gpus_per_node for group in cluster.groups_of(vc))
@@ -87,12 +90,13 @@ class Scenario:
         }
 
     def traits(self, policy: str) -> dict[str, bool]:
-        """Return what a policy knows and may do, for the summary of a run."""
+        """Return what a policy can do, for the summary of a run: whether it knows the truth,
+        preempts jobs, and uses predicted durations."""
         can = self.spec(policy).kind.capabilities
         return {"oracle": can.oracle, "preemptive": can.preemptive, "estimates": can.estimates}
 
     def notes_on(self, policy: str) -> list[str]:
-        """Return sentences that a reader of a policy's figures must know."""
+        """Return sentences that a reader of a policy's figures in this world must know."""
         notes, jobs = list(self.notes), self.workload.jobs
         unlimited = sum(not job.time_limit_s for job in jobs)
         if self.spec(policy).kind.capabilities.by_limits and unlimited:
@@ -110,9 +114,8 @@ class Scenario:
         return notes
 
     def _judged_otherwise(self, policy: str) -> str:
-        """Return a note if pairs were measured in another way than the policy lets jobs share
-        GPUs; "" if not, or if no pairs are read.
-        """
+        """Return a note if the policy shares GPUs in another way than the one in which the pairs
+        behind its predictor were measured. Return "" if it does not, or if it uses no predictor."""
         spec = self.spec(policy)
         rules = getattr(spec.settings, "sharing", None)
         if not isinstance(rules, SharingRules) or rules.mode is None:
@@ -128,9 +131,8 @@ class Scenario:
         return f"GPUs are shared by {rules.mode}, pairs were measured in {measured}: {what}."
 
     def _not_packed(self, policy: str) -> str:
-        """Return why a policy that packs packs few jobs or none here, a sentence; "" where it
-        can.
-        """
+        """Return a sentence that says why a policy that can pack jobs packs few or none in this
+        world; "" if nothing prevents it."""
         spec, work = self.spec(policy), self.workload.work.values()
         can, folded = spec.kind.capabilities, spec.folded
         if not can.packs:
@@ -148,12 +150,13 @@ class Scenario:
         )
 
     def spec(self, policy: str) -> CoreSpec:
-        """Return what the core of a policy is built from. Raises UnknownPolicy, InvalidSettings."""
+        """Return the description from which the core of a policy is built. Raises UnknownPolicy if
+        there is no such policy, InvalidSettings if its settings are wrong."""
         given = self.settings.get(policy, {})
         return CoreSpec.of(self.workload.cluster, policy, given, self.profiling)
 
     def policy(self, name: str) -> Policy:
-        """Return a policy by name, with the predictors this world grants it."""
+        """Return a new policy, by name, with the predictors that this world gives it."""
         spec = self.spec(name)
         pairs = (
             self.pair_predictor() if self.pair_predictor and spec.kind.capabilities.packs else None
@@ -170,10 +173,11 @@ class Scenario:
         *,
         stage: Stage | None = None,
     ) -> Core:
-        """Return a new core for a policy, given by name or built by the caller.
+        """Return a new core (cluster, queues and policy) for a policy, which is given by name or
+        built by the caller.
 
         Args:
-            estimator, stage: instead of this world's.
+            estimator, stage: used instead of those of this world.
         """
         made = self.policy(policy) if isinstance(policy, str) else policy
         return assemble(
@@ -187,13 +191,19 @@ class Scenario:
     def simulate(
         self, name: str, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]:
-        """Run one policy, by name, over the workload. Return its results and its estimator."""
+        """Simulate one policy, by name, over the workload. Return the outcome and the estimator
+        that it used."""
         return self.play(self.core(name), sink=sink, progress=progress)
 
     def play(
         self, core: Core, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]:
-        """Run a core over the workload. Return its results and its estimator."""
+        """Simulate a core over the workload. Return the outcome and the core's estimator.
+
+        Args:
+            sink: gets every decision.
+            progress: called as the simulation goes on.
+        """
         engine = self.engine(
             core,
             self.workload.jobs,
@@ -210,7 +220,7 @@ class Scenario:
 
 @dataclass(slots=True)
 class Cost:
-    """What a run cost this process."""
+    """The time and memory that this process used for a run."""
 
     wall_s: float
     cpu_s: float
@@ -233,7 +243,7 @@ class Meter:
 
 @dataclass(slots=True)
 class Run:
-    """A finished run of one policy in one scenario."""
+    """A finished simulation of one policy in one scenario."""
 
     policy: str
     outcome: Outcome

@@ -1,4 +1,5 @@
-"""The shape of a cluster, as stated by a person or Slurm, or inferred from a dump."""
+"""The shape of a cluster (its nodes by partition): as written by a person, as listed by Slurm, or
+inferred from the jobs of a dump."""
 
 from __future__ import annotations
 
@@ -38,11 +39,11 @@ class Shape:
     """The shape of a cluster.
 
     Attributes:
-        spec: nodes by pool. A pool is a partition, or several that share nodes.
-        pools: the pool of each partition.
-        nodes: in the order of `spec`, with the partitions each is in.
-        source: where it comes from, a sentence.
-        notes: what a reader must know, sentences.
+        spec: the nodes of each pool. A pool is a partition, or several partitions that share nodes.
+        pools: partition -> its pool.
+        nodes: the nodes, in the order of `spec`, each with its partitions.
+        source: a sentence that says where the shape comes from.
+        notes: sentences that a reader must know.
     """
 
     spec: ClusterSpec
@@ -53,7 +54,8 @@ class Shape:
 
 
 def from_cluster_file(path: Path, hide: Hide) -> Shape:
-    """Return the shape that a person wrote down. Its virtual clusters are the partitions."""
+    """Return the shape in a cluster file. Its virtual clusters are the partitions. `hide` replaces
+    their names."""
     written = read_cluster(path).cluster
     vcs = {hide(name): count for name, count in written.vcs.items()}
     groups = {hide(name): has for name, has in written.groups.items()}
@@ -85,7 +87,7 @@ def _node(name: str, partitions: Sequence[str], types: Mapping[str, int]) -> Nod
 def nodes_listed(path: Path) -> list[Node]:
     """Return the nodes in the output of `scontrol show nodes` or of `sinfo -N -o "%N %P %G"`.
 
-    Raises UserError where it cannot be read, or is neither.
+    Raises UserError if the file cannot be read, or is neither.
     """
     try:
         text = read_text(path, LARGE, errors="replace")
@@ -120,13 +122,13 @@ def _of_sinfo(text: str) -> Iterator[Node]:
 def from_nodes(
     listed: Sequence[Node], given: str, used: Iterable[str], hide: Hide, *, bare: bool = False
 ) -> Shape:
-    """Return the shape of the given nodes.
+    """Return the shape of a cluster with the given nodes.
 
     Args:
-        listed: all of them; those without GPUs are left out unless `bare`.
-        given: what they were given as, for a refusal.
-        used: partitions of the dump; others do not tie nodes together.
-        hide: how partitions are called from here on.
+        listed: all nodes; those without GPUs are left out unless `bare`.
+        given: option and file that the nodes come from, for messages.
+        used: partitions that occur in the dump; others are ignored.
+        hide: returns the name that replaces the name of a partition.
     """
     having = [node for node in listed if (node.gpus or bare) and node.partitions]
     if not any(node.gpus for node in having):
@@ -151,7 +153,7 @@ def from_nodes(
 
 
 def _shape(nodes: Sequence[Node], source: str, name: str) -> Shape:
-    """Return the shape of a cluster of these nodes, grouped by pool."""
+    """Return the shape of a cluster with these nodes, grouped by pool."""
     pools, notes = _pooled(node.partitions for node in nodes)
     members: dict[str, list[Node]] = {}
     for node in nodes:
@@ -162,10 +164,9 @@ def _shape(nodes: Sequence[Node], source: str, name: str) -> Shape:
 
 
 def _spec(sizes: Mapping[str, Sequence[int]], name: str) -> ClusterSpec:
-    """Return a cluster of virtual clusters with nodes of so many GPUs each, in this order,
-    without types: Slurm knows them itself, and other policies have a virtual cluster for each
-    (`by_kind`).
-    """
+    """Return a cluster without GPU types, given the GPUs of each node in order: {virtual cluster:
+    [GPUs]}. Slurm's own schedule needs no types here, and for other policies each type has a
+    virtual cluster of its own (`by_kind`)."""
     kinds = {gpus for has in sizes.values() for gpus in has}
     if len(kinds) == 1:
         return ClusterSpec({vc: len(has) for vc, has in sizes.items()}, kinds.pop(), name=name)
@@ -178,11 +179,13 @@ def _spec(sizes: Mapping[str, Sequence[int]], name: str) -> ClusterSpec:
 
 @dataclass(frozen=True)
 class Kinds:
-    """The virtual clusters of policies that treat all GPUs of a virtual cluster as alike.
+    """The virtual clusters for policies that make no difference between the GPUs of a virtual
+    cluster: pools are split by GPU type.
 
     Attributes:
-        spec: each pool, or a part of it for each kind of node, by the types of its GPUs.
-        pools: the pool of each of these.
+        spec: the cluster: a virtual cluster is a pool, or the nodes of a pool with the same GPU
+            types.
+        pools: virtual cluster -> its pool.
     """
 
     spec: ClusterSpec
@@ -192,9 +195,8 @@ class Kinds:
     _of: dict[tuple[str, str], str]  # virtual cluster by pool and kind
 
     def vc_of(self, partition: str, gpus: Mapping[str, int], nodes: Sequence[str]) -> str | None:
-        """Return the virtual cluster of a job: by its GPU types, else by its nodes, else the one
-        with most GPUs of its partition. Return None for an unknown partition.
-        """
+        """Return the virtual cluster of a job: the one in its partition with its GPU types, else
+        with its nodes, else the one with most GPUs. Return None for an unknown partition."""
         pool = self._shape.pools.get(partition)
         if pool is None:
             return None
@@ -206,9 +208,8 @@ class Kinds:
 
 
 def by_kind(shape: Shape) -> Kinds:
-    """Return the pools split into a virtual cluster for each kind of node, by the types of their
-    GPUs.
-    """
+    """Return the virtual clusters that a cluster has if its pools are split by the GPU types of
+    their nodes."""
     kinds = {n.name: "+".join(sorted(kind for kind, _ in n.types if kind)) for n in shape.nodes}
     sizes: dict[str, dict[str, list[int]]] = {}
     for node in shape.nodes:
@@ -231,8 +232,10 @@ def by_kind(shape: Shape) -> Kinds:
 
 
 def _pooled(homes: Iterable[Sequence[str]]) -> tuple[dict[str, str], list[str]]:
-    """Return the pool of each partition, and notes on partitions that share nodes. `homes`: the
-    partitions of each node.
+    """Return (pool of each partition, notes on partitions that share nodes).
+
+    Args:
+        homes: the partitions of each node.
     """
     together: dict[str, set[str]] = {}
     for partitions in homes:
@@ -251,9 +254,8 @@ def _pooled(homes: Iterable[Sequence[str]]) -> tuple[dict[str, str], list[str]]:
 
 @dataclass(frozen=True)
 class _Jobs:
-    """What the jobs of a trace are known to have had, an entry for each job; NaN and "" are
-    unknown.
-    """
+    """The resources that the jobs of a trace had, as far as is known: one entry per job; NaN and ""
+    mean unknown."""
 
     vc: list[str]
     kind: list[str]
@@ -283,7 +285,7 @@ class _Jobs:
         return np.asarray(np.isfinite(self.start + self.end) & (self.gpus > 0))
 
     def on_nodes(self) -> list[Ran]:
-        """Return the runs of all jobs that have run and whose nodes are recorded."""
+        """Return a `Ran` for each job that has run and has known nodes."""
         return [
             Ran(
                 partition=self.vc[i],
@@ -303,14 +305,14 @@ TIMES = ("start", "end")
 def inferred(table: pa.Table, instead: str = "--nodes or --site") -> Shape:
     """Return the smallest cluster that could have run the jobs.
 
-    The nodes the trace names, each with the GPUs of each type that were in use on it at once. A
-    partition without named nodes: the GPUs of each type in use at the busiest time; where starts
-    and ends are not recorded as many as leave a tenth of the GPU time idle while jobs were
-    submitted or the longest one ran, and never more than all its jobs at once would fill.
+    It has the nodes that the trace names, each with the most GPUs of each type that were in use on
+    it at once. A partition without named nodes has the most GPUs of each type that were in use at
+    once. If starts and ends are not recorded, it has so many GPUs that a tenth of their time stays
+    idle over the span of the trace, but no more than all its jobs together ask for.
 
     Args:
-        table: the jobs in TRACE_SCHEMA, partitions (`vc`) already called as they shall be.
-        instead: what would tell the nodes, for the note.
+        table: the jobs in TRACE_SCHEMA; `vc` is the partition, under its final name.
+        instead: options with which the user can state the nodes, for the note.
     """
     jobs = _Jobs.of(table)
     recorded = bool(len(jobs.vc) and np.isfinite(jobs.start + jobs.end).mean() > 0.5)
@@ -351,7 +353,8 @@ def inferred(table: pa.Table, instead: str = "--nodes or --site") -> Shape:
 
 
 def _load(table: pa.Table) -> Floats:
-    """Return the GPUs that each job kept busy on average over the trace, with a tenth to spare."""
+    """Return, for each job, the number of GPUs that it kept busy on average over the whole trace,
+    plus a tenth."""
     submit = _floats(pc.cast(table["submit_time"], pa.int64())) / 1000
     took = np.nan_to_num(_floats(table["duration_s"]))
     span = max(float(np.ptp(submit)) if len(submit) else 0.0, float(took.max(initial=0.0)), 1.0)
@@ -360,8 +363,11 @@ def _load(table: pa.Table) -> Floats:
 
 
 def _unnamed(jobs: _Jobs, partition: str, load: Floats | None) -> list[Node]:
-    """Return inferred nodes of a partition of which only the jobs are known: for each GPU type, as
-    many nodes as the jobs need. `load`: see `_load`; None: all jobs are known to have run.
+    """Return the inferred nodes of a partition without named nodes: for each GPU type, as many
+    nodes as its jobs need.
+
+    Args:
+        load: see `_load`; None: starts and ends of the jobs are recorded.
     """
     known = np.isfinite(jobs.nodes) & (jobs.nodes > 0)
     most = np.ceil(jobs.gpus[known] / jobs.nodes[known]).max() if known.any() else PER_NODE
@@ -393,9 +399,8 @@ def _unnamed(jobs: _Jobs, partition: str, load: Floats | None) -> list[Node]:
 
 
 def vcs_of(table: pa.Table, kinds: Kinds) -> list[str | None]:
-    """Return the virtual cluster in which each job is played by policies that treat GPUs as
-    alike.
-    """
+    """Return, for each job of a trace, the virtual cluster in `kinds` that it is replayed in; None
+    if there is none."""
     jobs = _Jobs.of(table)
     each = list(zip(jobs.vc, jobs.kind, jobs.where, strict=True))
     known = {job: kinds.vc_of(job[0], {job[1]: 1}, job[2]) for job in set(each)}
@@ -403,7 +408,7 @@ def vcs_of(table: pa.Table, kinds: Kinds) -> list[str | None]:
 
 
 def in_vcs(table: pa.Table, kinds: Kinds) -> pa.Table:
-    """Return the table with each job in its virtual cluster."""
+    """Return the table with the column `vc` set to each job's virtual cluster in `kinds`."""
     place, kind = table.schema.get_field_index("vc"), table.schema.field("vc")
     return table.set_column(
         place, kind, pa.array(vcs_of(table, kinds), pa.string()).cast(kind.type)
@@ -411,9 +416,10 @@ def in_vcs(table: pa.Table, kinds: Kinds) -> pa.Table:
 
 
 def cluster_of(table: pa.Table) -> tuple[pa.Table, ClusterSpec, list[str]]:
-    """Return the cluster that a trace ran on, where nobody states it.
+    """Infer the cluster that a trace ran on, for when the user does not state it.
 
-    Returns the jobs, each in its virtual cluster; the cluster; sentences on it.
+    Returns (the jobs, each in its virtual cluster; the cluster; sentences about how it was
+    inferred).
     """
     shape = inferred(table, "--cluster")
     kinds = by_kind(shape)

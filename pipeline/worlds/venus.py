@@ -1,7 +1,8 @@
-"""The Venus folder: a trace, its virtual clusters, measured pairs, and what peers predicted.
+"""Reads the Venus folder: a trace, its virtual clusters, measured pairs of jobs on one GPU, and
+published predictions.
 
-The folder is read in place and never copied. Its clock is the artifact's own (seconds since the
-first GPU job, written as a date): wall time is 152 s later, which nothing here depends on.
+The folder is read in place and never copied. Its times are seconds since the first GPU job, written
+as dates. The wall clock was 152 s later, but nothing here depends on that.
 """
 
 from __future__ import annotations
@@ -22,18 +23,21 @@ from scheduler.simulation.work import Configuration, Work, Workload
 
 
 class TrackError(ValueError):
-    """Raised where a track's folder lacks something, or holds something unreadable."""
+    """Raised if a track's folder lacks a file, or an option or file of a world is wrong. The
+    message is one line for the user."""
 
 
 @dataclass(slots=True)
 class Venus:
-    """The Venus trace with its pairs and cluster, as its folder holds them.
+    """The content of the Venus folder: trace, cluster and measured pairs.
 
     Attributes:
-        workload: jobs in file order (sorted by submit time), the truth, the cluster.
-        pair_speeds: measured speed of the first configuration beside the second.
-        labels: the artifact's manual sharing score by configuration.
-        folder: where it was read from.
+        workload: the jobs in file order (sorted by submit time), the truth about them, and the
+            cluster.
+        pair_speeds: (configuration, other configuration) -> measured speed of the first beside the
+            other, relative to running alone.
+        labels: configuration -> the sharing score that the artifact's authors gave it.
+        folder: the folder that it was read from.
     """
 
     workload: Workload
@@ -42,12 +46,14 @@ class Venus:
     folder: Path
 
     def predictions(self, name: str) -> dict[str, float]:
-        """Return predicted seconds by job id, of `ebm` or `lgb`, as the peers published them."""
+        """Return the published predictions of durations, seconds by job id. `name` is that of the
+        model, `ebm` or `lgb`."""
         rows = read_rows(self.folder / f"peer_duration_{name}.csv")
         return {row["job_id"]: float(row["priority"]) for row in rows}
 
     def forecast(self, compress: float = 1.0) -> TableForecaster:
-        """Return the artifact's arrival forecast, for submit times multiplied by `compress`."""
+        """Return the published forecast of arrivals, adapted to submit times that are multiplied by
+        `compress`."""
         rows = read_rows(self.folder / "peer_throughput_pred.csv")
         bins = range(round(len(rows) * compress))
         played = [rows[min(int(i / compress), len(rows) - 1)] for i in bins]
@@ -59,7 +65,8 @@ class Venus:
 
 
 def load(folder: Path) -> Venus:
-    """Read the folder, and `packing/` beside it. Return the content."""
+    """Return the content of the Venus folder and of the folder `packing/` beside it. Raises
+    TrackError if a file is missing or malformed."""
     try:
         return _load(folder)
     except KeyError as error:
@@ -103,12 +110,14 @@ _STATES = {
 
 
 def configurations(packing: Path) -> list[tuple[Configuration, Profile]]:
-    """Return the measured configurations of `packing/`, each with what profiling it shows."""
+    """Return the training configurations that were measured in the folder `packing/`, each with its
+    profile."""
     return [(_configuration(row), _profile(row)) for row in read_rows(packing / "single_data.csv")]
 
 
 def pair_speeds(packing: Path) -> dict[tuple[Configuration, Configuration], float]:
-    """Return the measured speed of the first configuration beside the second."""
+    """Return the measured speeds in the folder `packing/`: {(configuration, other): speed of the
+    first beside the other, relative to running alone}."""
     speeds: dict[tuple[Configuration, Configuration], float] = {}
     for row in read_rows(packing / "colocate_info.csv"):
         a, b = _configuration(row, "1"), _configuration(row, "2")
@@ -146,7 +155,8 @@ def _seconds(text: str) -> float:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file, as text by column. Raise TrackError when there are none."""
+    """Return the rows of a CSV file: {column: text}. Raise TrackError if the file is missing, is
+    not CSV or has no rows."""
     try:
         with opened_text(path, newline="") as file:
             rows = list(csv.DictReader(file))
