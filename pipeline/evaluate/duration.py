@@ -147,6 +147,7 @@ def run(
         "warm_users": figures(forecasts, rows, test & (ended >= WARM)),
         "history_days": _by_history(forecasts, rows),
         "outlived": _outlived(believed, rows, forecasts.scores["history"], test),
+        "ordered": ordered(believed, rows, test),
         "long": found_long(believed, rows, forecasts.scores["history"], test),
         "chances": calibration(believed, rows, test),
         "all_days": figures(forecasts, rows, np.isfinite(forecasts.scores["ga2m"])),
@@ -284,12 +285,14 @@ class Believed:
             `OUTLIVED_S`, (n, times, levels).
         chances: probability to last longer than each of `LONG_S`, (n, thresholds).
         score: ln(1 + predicted seconds), corrected by the claims about the job.
+        means: mean of the job's own curve, seconds, (n,): what the order goes by.
     """
 
     hazards: Floats
     quantiles: Floats
     chances: Floats
     score: Floats
+    means: Floats
 
     @classmethod
     def of(
@@ -313,6 +316,7 @@ class Believed:
         limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
         quantiles = np.full((len(rows), len(OUTLIVED_S), len(LEVELS)), np.nan)
         chances = np.full((len(rows), len(LONG_S)), np.nan)
+        means = np.full(len(rows), np.nan)
         known, score = dict[int, Duration](), score.copy()
         for i in np.flatnonzero(np.isfinite(score)).tolist():
             while running and running[0][0] < rows.time[i]:
@@ -326,6 +330,8 @@ class Believed:
                 claimed = claims[i] if claims is not None else ()
                 predicted_s = with_claims(Estimate(own), own, claimed).seconds
                 score[i] = math.log1p(seconds_of(predicted_s))
+            alone = distribution.alone(predicted_s)
+            means[i] = seconds_of(predicted_s) if alone is None else alone.expected()
             for place, outlived_s in enumerate(OUTLIVED_S):
                 found = distribution.quantiles(predicted_s, outlived_s, most)
                 quantiles[i, place] = [at_level(found, level) for level in LEVELS]
@@ -336,7 +342,35 @@ class Believed:
                 heapq.heappush(running, (float(rows.end_time[i]), i))
                 known[i] = predicted_s
         behind = np.empty((len(rows), 0)) if hazards is None else hazards
-        return cls(behind, quantiles, chances, score)
+        return cls(behind, quantiles, chances, score, means)
+
+
+def ordered(believed: Believed, rows: Rows, test: Mask) -> dict[str, dict[str, float]]:
+    """Return what an order by predicted durations is worth, by what the jobs are ordered by.
+
+    All jobs wait at once for one machine that does their GPU time in order, the smallest product of
+    duration and GPUs first. `before_h` is the mean GPU time done until a job's end, hours. `earned`
+    is how far that is from the order of arrival (0) to the order by true durations (1).
+    """
+    these = test & np.isfinite(rows.y) & np.isfinite(believed.means)
+    gpus, true_s = rows.gpus[these].astype(np.float64), rows.y[these].astype(np.float64)
+    keys = {
+        "arrival": rows.time[these],
+        "the predicted number": np.expm1(believed.score[these]) * gpus,
+        "the mean of the curve": believed.means[these] * gpus,
+        "truth": true_s * gpus,
+    }
+    before = {name: _work_before(key, true_s * gpus) / 3600.0 for name, key in keys.items()}
+    whole = before["arrival"] - before["truth"]
+    return {
+        name: {"before_h": one, "earned": (before["arrival"] - one) / whole if whole else 0.0}
+        for name, one in before.items()
+    }
+
+
+def _work_before(key: Floats, work: Floats) -> float:
+    """Return the mean, over jobs, of the work done until a job's end, the smallest key first."""
+    return float(np.cumsum(work[np.argsort(key, kind="stable")]).mean()) if len(work) else 0.0
 
 
 def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dict[str, object]:
@@ -554,6 +588,7 @@ def text(result: Mapping[str, Any]) -> str:
     at = [f"precision_at_{recall:.0%}" for recall in RECALLS]
     few = f"over 6 h, believed < {SHORT_S / 60:.0f} min"
     parts.append(_table(few, result["long"], ("n", "long", "average_precision", *at)))
+    parts.append(_table("ordered by", result["ordered"], ("before_h", "earned")))
     parts.append(_table("chance of > 6 h", result["chances"], ("n", "given", "was")))
     widths = [f"{kind}_{label}" for kind in ("coverage", "width") for label in INTERVALS]
     if "in_schedule" in result:

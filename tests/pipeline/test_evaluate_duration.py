@@ -6,6 +6,7 @@ import csv
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +98,28 @@ def test_the_curve_of_hazards_is_judged_beside_the_distribution_of_decisions(fou
     assert own["pinball"] < 0.3
     constant = found["duration"]["constant_median"]["mae_log10"]
     assert found["duration"]["history_median"]["mae_log10"] < constant / 1.5
+
+
+def test_what_an_order_earns_is_the_work_done_before_a_jobs_end() -> None:
+    """Three jobs: an hour on 2 GPUs, ten hours on 1, two hours on 1; the mean puts the last first."""
+    rows = SimpleNamespace(
+        time=np.array([0.0, 1.0, 2.0]), gpus=np.array([2, 1, 1]),
+        y=np.array([3600.0, 36_000.0, 7200.0]),
+    )  # fmt: skip
+    none = np.empty((3, 0))
+    believed = duration.Believed(
+        none, none, none, np.log1p([3600.0, 60.0, 7200.0]), np.array([5000.0, 20_000.0, 7200.0])
+    )
+    found = duration.ordered(believed, rows, np.full(3, True))  # type: ignore[arg-type]
+    before = {name: one["before_h"] for name, one in found.items()}
+    assert before["arrival"] == pytest.approx((2 + 12 + 14) / 3)
+    assert before["the predicted number"] == pytest.approx((10 + 12 + 14) / 3)
+    assert before["the mean of the curve"] == before["truth"] == pytest.approx((2 + 4 + 14) / 3)
+    assert found["arrival"]["earned"] == 0.0
+    assert found["the mean of the curve"]["earned"] == 1.0
+    assert found["the predicted number"]["earned"] == pytest.approx(-1.0)
+    nobody = duration.ordered(believed, rows, np.full(3, False))  # type: ignore[arg-type]
+    assert {one["earned"] for one in nobody.values()} == {0.0}
 
 
 def test_the_terms_of_the_sum_share_its_variance(found: dict) -> None:
