@@ -101,7 +101,7 @@ def test_the_curve_of_hazards_is_judged_beside_the_distribution_of_decisions(fou
 
 
 def test_what_an_order_earns_is_the_work_done_before_a_jobs_end() -> None:
-    """Three jobs: an hour on 2 GPUs, ten hours on 1, two hours on 1; the mean puts the last first."""
+    """Of an hour on 2 GPUs, ten hours on 1 and two on 1."""
     rows = SimpleNamespace(
         time=np.array([0.0, 1.0, 2.0]), gpus=np.array([2, 1, 1]),
         y=np.array([3600.0, 36_000.0, 7200.0]),
