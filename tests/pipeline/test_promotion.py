@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
 
 import mlflow
 import numpy as np
@@ -25,7 +24,7 @@ from models.bundle import AdditiveModel, Axis, Bundle, BundleError
 from models.bundle.acceptance import check
 from models.bundle.doubts import DOUBTS_NAME, read_doubts
 from models.training.duration import fit_at
-from models.training.edits import EditError, Edits, apply_edits
+from models.training.edits import CHANGES, EditError, Edits, apply_edits
 from models.training.errors import TrainingError
 from models.training.judging import (
     HOUR_S,
@@ -59,6 +58,7 @@ from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds.cluster_file import read_cluster
 from scheduler.core.estimates import LiveEstimator
 from scheduler.service.log.bundles import BundleStore
+from tests.scheduler.service.pages.bundle import small_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "pipeline/worlds/clusters/demo.yaml"
@@ -379,22 +379,40 @@ def foreign(bundle: Bundle) -> Bundle:
     )
 
 
-@pytest.mark.parametrize("edit", DOCUMENTED, ids=lambda edit: next(k for k in edit if k != "why"))
+DEMO_BUNDLE = Bundle.load(ROOT / "data/prebuilt/bundle")
+# the two that the page names beside others, of models that have such shapes
+OF_CATEGORIES = {"feature": "gpu_type", "fix": {"categories": ["A100"], "score": 0.2}, "why": "a"}
+OF_A_PAIR = {"term": ["user_submitted_1h", "gpus"], "drop": True, "why": "a"}
+FROM_FIT_TO_SERVICE = {
+    **{edit["feature"]: (DEMO_BUNDLE, [edit]) for edit in DOCUMENTED},
+    "one after the other": (DEMO_BUNDLE, DOCUMENTED),
+    "categories": (small_bundle(), [OF_CATEGORIES]),
+    "pair": (small_bundle(), [OF_A_PAIR]),
+}
+
+
+@pytest.mark.parametrize("which", FROM_FIT_TO_SERVICE)
 def test_a_documented_edit_goes_from_the_fit_to_the_service(
-    edit: dict[str, Any], held: dict[Version, Bundle], tmp_path: Path
+    which: str, held: dict[Version, Bundle], tmp_path: Path
 ) -> None:
     """Monotone, the first of the page, was taken by the fit and refused by the service."""
-    demo = Bundle.load(ROOT / "data/prebuilt/bundle")
-    edits = Edits.model_validate({"version": 1, "edits": [edit]})
-    done = apply_edits(demo.duration, edits)
-    assert Bundle(duration=done.model).digest != Bundle(duration=demo.duration).digest
-    bundle = settled(Bundle(duration=done.model, metadata=demo.metadata))
+    before, wanted = FROM_FIT_TO_SERVICE[which]
+    done = apply_edits(before.duration, Edits.model_validate({"version": 1, "edits": wanted}))
+    assert Bundle(duration=done.model).digest != Bundle(duration=before.duration).digest
+    bundle = settled(Bundle(duration=done.model, metadata=before.metadata))
     check(bundle)  # as a fit asks
     proposal = promotion.Proposal(candidate=held_as(held, bundle), champion=None)
     carried_out(proposal, "a test", HERE, tmp_path / "bundle")
     taken = BundleStore(tmp_path / "state").take(tmp_path / "bundle")
     assert taken.digest == bundle.digest
     LiveEstimator().use(taken)
+
+
+def test_the_page_names_each_kind_of_edit_and_no_other() -> None:
+    named = {key for edit in DOCUMENTED for key in edit} - {"feature", "why"}
+    assert named == set(CHANGES)
+    for more in ("categories: [A100]", "term: [x, y]"):
+        assert more in PAGE
 
 
 def test_what_no_service_could_decide_with_is_refused_by_all_in_one_sentence(
