@@ -77,8 +77,8 @@ def _without_repeats(term: Term, axis: Axis, place: int) -> tuple[Term, Axis]:
     """Return a term and its axis at a place without the cuts at which nothing changes."""
     if axis.spec.kind == "nominal" or len(axis.cuts) == 0:
         return term, axis
-    told = np.stack([np.moveaxis(part, place, 0) for part in (term.scores, term.spread)], axis=1)
-    differs = (told[1:] != told[:-1]).reshape(len(told) - 1, -1).any(axis=1)
+    both = np.stack([np.moveaxis(part, place, 0) for part in (term.scores, term.spread)], axis=1)
+    differs = (both[1:] != both[:-1]).reshape(len(both) - 1, -1).any(axis=1)
     differs[0] = True  # the bin for missing values is by itself
     begins = np.concatenate([[0], 1 + np.flatnonzero(differs)])
     cuts = tuple(cut for cut, apart in zip(axis.cuts, differs[1:], strict=True) if apart)
