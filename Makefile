@@ -88,7 +88,7 @@ wheel-test: install ## Install the wheel by itself, outside the repository, and 
 	PELLUCID_WHEEL=1 PELLUCID_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest tests/wheel
 
 clean: ## Remove what the pipeline made (not .venv)
-	rm -rf data/first data/trace data/draws data/features.parquet data/candidate data/bundle data/runs data/metrics data/plots data/report.html mlflow.db mlartifacts
+	rm -rf data/first data/code data/trace data/draws data/features.parquet data/candidate data/bundle data/runs data/metrics data/plots data/report.html mlflow.db mlartifacts
 
 -include profiler.mk
 -include service.mk

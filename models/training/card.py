@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from features.files import write_whole
 from features.spec import Value
 from features.survival import HISTORIES, History
-from models.bundle import AdditiveModel, Bundle
+from models.bundle import AdditiveModel, Axis, Bundle, Term
 from models.training.bounds import SEEN
 from models.training.plots import plot_histories
 
@@ -52,13 +53,17 @@ def effects(model: AdditiveModel) -> list[dict[str, Any]]:
     Each has a name, importance, origin, the labels of the bins of each feature, scores, factors
     (exp of the scores, for a logarithmic model), the spread over bags, and the training rows per
     bin.
+    Neighbouring bins of a pair with the same scores are joined into one.
     """
     found = []
-    for name, term in zip(model.term_names, model.terms, strict=True):
-        axes = [model.axes[i] for i in term.features]
+    for name, whole in zip(model.term_names, model.terms, strict=True):
+        term, axes = whole, [model.axes[i] for i in whole.features]
+        if len(axes) > 1:
+            for place in range(len(axes)):
+                term, axes[place] = _without_repeats(term, axes[place], place)
         entry: dict[str, Any] = {
             "name": name,
-            "importance": term.importance(),
+            "importance": whole.importance(),
             "origin": term.origin,
             "bins": [list(axis.labels()) for axis in axes],
             "scores": term.scores.tolist(),
@@ -69,6 +74,24 @@ def effects(model: AdditiveModel) -> list[dict[str, Any]]:
             entry["factors"] = np.exp(term.scores).tolist()
         found.append(entry)
     return sorted(found, key=lambda entry: -float(entry["importance"]))
+
+
+def _without_repeats(term: Term, axis: Axis, place: int) -> tuple[Term, Axis]:
+    """Return a term and its axis at a place without the cuts at which nothing changes."""
+    if axis.spec.kind == "nominal" or len(axis.cuts) == 0:
+        return term, axis
+    both = np.stack([np.moveaxis(part, place, 0) for part in (term.scores, term.spread)], axis=1)
+    differs = (both[1:] != both[:-1]).reshape(len(both) - 1, -1).any(axis=1)
+    differs[0] = True  # the bin for missing values is by itself
+    begins = np.concatenate([[0], 1 + np.flatnonzero(differs)])
+    cuts = tuple(cut for cut, apart in zip(axis.cuts, differs[1:], strict=True) if apart)
+    fewer = replace(
+        term,
+        scores=np.take(term.scores, begins, axis=place),
+        weights=np.add.reduceat(term.weights, begins, axis=place),
+        spread=np.take(term.spread, begins, axis=place),
+    )
+    return fewer, replace(axis, cuts=cuts)
 
 
 def similar_rows(

@@ -159,7 +159,8 @@ def log_training(
                 mlflow.log_artifact(str(plot_shapes(bundle.duration, Path(scratch, "shapes.png"))))
                 page = model_card(bundle) if card is None else card
                 mlflow.log_artifact(str(write_card(Path(scratch, "card.html"), page)))
-            mlflow.log_dict({"duration": effects(bundle.duration)}, "effects.json")
+            shapes = json.dumps({"duration": effects(bundle.duration)}, separators=(",", ":"))
+            mlflow.log_text(shapes, "effects.json")
             info = mlflow.pyfunc.log_model(
                 name="model",
                 python_model=str(Path(pyfunc_bundle.__file__)),

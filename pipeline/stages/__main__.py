@@ -9,7 +9,9 @@ from importlib import import_module
 from pipeline.console import alive, user_errors
 from pipeline.errors import UserError
 
-STAGES = ("ingest", "features", "train", "evaluate", "export", "simulate", "learn", "report")
+STAGES = (
+    "code", "ingest", "features", "train", "evaluate", "export", "simulate", "learn", "report"
+)  # fmt: skip
 
 
 def main(name: str) -> int:

@@ -18,6 +18,7 @@ from pipeline.cluster import HERE
 from pipeline.errors import UserError
 
 DATA = Path("data")
+CODE = DATA / "code"  # what the code of each stage says, a file each
 TRACE = DATA / "trace"
 DRAWS = DATA / "draws"  # further draws of the embedded trace, a dataset per seed
 FEATURES = DATA / "features.parquet"

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
 
 import mlflow
 import numpy as np
@@ -25,7 +24,7 @@ from models.bundle import AdditiveModel, Axis, Bundle, BundleError
 from models.bundle.acceptance import check
 from models.bundle.doubts import DOUBTS_NAME, read_doubts
 from models.training.duration import fit_at
-from models.training.edits import EditError, Edits, apply_edits
+from models.training.edits import CHANGES, EditError, Edits, apply_edits
 from models.training.errors import TrainingError
 from models.training.judging import (
     HOUR_S,
@@ -33,6 +32,7 @@ from models.training.judging import (
     LIMITS_S,
     LOOKS,
     TOGETHER,
+    Judgement,
     Paired,
     judge,
     undecided,
@@ -57,8 +57,10 @@ from pipeline.promotion import accepted, carried_out, judged, proposed
 from pipeline.stages import common
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds.cluster_file import read_cluster
+from pipeline.worlds.venus import TrackError
 from scheduler.core.estimates import LiveEstimator
 from scheduler.service.log.bundles import BundleStore
+from tests.scheduler.service.pages.bundle import small_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "pipeline/worlds/clusters/demo.yaml"
@@ -66,6 +68,7 @@ DEMO = read_cluster(CLUSTER)
 FAMILIES = "size", "survival", "burst"
 PAGE = (ROOT / "docs/editing-models.md").read_text().split("```yaml\n")[1].split("```")[0]
 DOCUMENTED = yaml.safe_load(PAGE)["edits"]
+DEMO_BUNDLE = Bundle.load(ROOT / "data/prebuilt/bundle")
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +269,60 @@ def test_a_champion_that_nobody_can_score_needs_a_person(
     assert "'shoe_size' that is not kept" in found.reason
 
 
+def test_jobs_that_either_has_seen_are_new_to_neither() -> None:
+    def learned(until: str) -> Bundle:
+        return Bundle(duration=DEMO_BUNDLE.duration, metadata={"duration": {"window_to": until}})
+
+    early, late = learned("2026-03-01T00:00:00+00:00"), learned("2026-03-03T00:00:00+00:00")
+    found = {promotion.seen_until(early, late), promotion.seen_until(late, early)}
+    assert found == {1_772_496_000.0}
+    with pytest.raises(TrainingError, match="does not say what it learned from"):
+        promotion.seen_until(early, Bundle(duration=DEMO_BUNDLE.duration))
+
+
+def test_who_is_better_on_the_jobs_and_cannot_be_replayed_needs_a_person(
+    held: dict[Version, Bundle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Bundle(duration=small_bundle().duration, metadata=DEMO_BUNDLE.metadata)
+    promotion.promote(held_as(held, DEMO_BUNDLE), "by hand", {}, HERE)
+    ahead = Judgement(figures=(told(1.0, 0.5, 1.5),), rows=1000, users=30, days=7.0)
+    monkeypatch.setattr(promotion, "judged", lambda *_: ahead)
+
+    def unfit(*_: object, **__: object) -> None:
+        raise TrackError("job 7 asks for 64 GPUs, of which the cluster has 8")
+
+    monkeypatch.setattr(promotion, "replayed", unfit)
+    found = proposed(held_as(held, other), HERE, TRACE_SCHEMA.empty_table(), DEMO)
+    assert found.judgement is not None
+    assert found.judgement.better
+    assert not found.better
+    assert not found.undecided
+    assert found.reason == "job 7 asks for 64 GPUs, of which the cluster has 8"
+
+
+def test_a_folder_is_registered_once_with_who_and_why_and_never_if_no_service_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[dict[str, str]] = []
+    known: dict[str, Version] = {}
+
+    def log(folder: Path, *, params: dict[str, str], **_: object) -> Version:
+        logged.append(params)
+        digest = Bundle.load(folder).digest
+        return known.setdefault(digest, Version(number="4", run_id="r", digest=digest))
+
+    monkeypatch.setattr(promotion, "registered", lambda digest, _: known.get(digest))
+    monkeypatch.setattr(promotion, "log_training", log)
+    folder = small_bundle().save(tmp_path / "one")
+    made = {promotion.register(folder, HERE, by="olga", why=why) for why in ("a", "b")}
+    assert made == {known[small_bundle().digest]}
+    assert logged == [{"proposed_by": "olga", "proposed_why": "a"}]
+    odd = foreign(small_bundle()).save(tmp_path / "odd")
+    with pytest.raises(BundleError, match="not kept"):
+        promotion.register(odd, HERE, by="olga", why="a")
+    assert len(logged) == 1
+
+
 def test_the_command_asks_refuses_goes_through_and_goes_back(
     registry: Registry, register: Callable[[Bundle], Version], trace: pa.Table,
     good: Bundle, bad: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -379,22 +436,39 @@ def foreign(bundle: Bundle) -> Bundle:
     )
 
 
-@pytest.mark.parametrize("edit", DOCUMENTED, ids=lambda edit: next(k for k in edit if k != "why"))
+# the two that the page names beside others, of models that have such shapes
+OF_CATEGORIES = {"feature": "gpu_type", "fix": {"categories": ["A100"], "score": 0.2}, "why": "a"}
+OF_A_PAIR = {"term": ["user_submitted_1h", "gpus"], "drop": True, "why": "a"}
+FROM_FIT_TO_SERVICE = {
+    **{edit["feature"]: (DEMO_BUNDLE, [edit]) for edit in DOCUMENTED},
+    "one after the other": (DEMO_BUNDLE, DOCUMENTED),
+    "categories": (small_bundle(), [OF_CATEGORIES]),
+    "pair": (small_bundle(), [OF_A_PAIR]),
+}
+
+
+@pytest.mark.parametrize("which", FROM_FIT_TO_SERVICE)
 def test_a_documented_edit_goes_from_the_fit_to_the_service(
-    edit: dict[str, Any], held: dict[Version, Bundle], tmp_path: Path
+    which: str, held: dict[Version, Bundle], tmp_path: Path
 ) -> None:
     """Monotone, the first of the page, was taken by the fit and refused by the service."""
-    demo = Bundle.load(ROOT / "data/prebuilt/bundle")
-    edits = Edits.model_validate({"version": 1, "edits": [edit]})
-    done = apply_edits(demo.duration, edits)
-    assert Bundle(duration=done.model).digest != Bundle(duration=demo.duration).digest
-    bundle = settled(Bundle(duration=done.model, metadata=demo.metadata))
+    before, wanted = FROM_FIT_TO_SERVICE[which]
+    done = apply_edits(before.duration, Edits.model_validate({"version": 1, "edits": wanted}))
+    assert Bundle(duration=done.model).digest != Bundle(duration=before.duration).digest
+    bundle = settled(Bundle(duration=done.model, metadata=before.metadata))
     check(bundle)  # as a fit asks
     proposal = promotion.Proposal(candidate=held_as(held, bundle), champion=None)
     carried_out(proposal, "a test", HERE, tmp_path / "bundle")
     taken = BundleStore(tmp_path / "state").take(tmp_path / "bundle")
     assert taken.digest == bundle.digest
     LiveEstimator().use(taken)
+
+
+def test_the_page_names_each_kind_of_edit_and_no_other() -> None:
+    named = {key for edit in DOCUMENTED for key in edit} - {"feature", "why"}
+    assert named == set(CHANGES)
+    for more in ("categories: [A100]", "term: [x, y]"):
+        assert more in PAGE
 
 
 def test_what_no_service_could_decide_with_is_refused_by_all_in_one_sentence(

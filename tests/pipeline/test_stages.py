@@ -172,7 +172,7 @@ def test_a_stage_says_at_once_which_it_is_and_what_its_python_lacks(
     monkeypatch.setitem(sys.modules, "pipeline.stages.common", None)  # as if it did not import
     assert main("learn") == 2
     printed = capsys.readouterr()
-    assert printed.out == "Stage 7 of 8; then report\n"
+    assert printed.out == "Stage 8 of 9; then report\n"
     assert printed.err.startswith(f"learn: {sys.executable}: import of pipeline.stages.common")
     assert printed.err.endswith("first: source .venv/bin/activate\n")
     loaded = "import sys, pipeline.stages.__main__; print({'numpy', 'pandas'} & sys.modules.keys())"
