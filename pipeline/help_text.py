@@ -1,7 +1,8 @@
 """Help as wide as the terminal. Docstrings are wrapped for the file, and are wrapped again here.
 
 Prose is one line a paragraph, which whoever prints it wraps. An example is a command to be copied:
-where it is too long it goes on after a backslash.
+where it is too long it goes on after a backslash; its comment, which a shell does not join, is put
+above it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def _paragraph(text: str, width: int) -> str:
     return _example(" ".join(line.strip().removesuffix("\\").strip() for line in lines), width)
 
 
+COMMENT = "  # "
 KEPT = "\N{NO-BREAK SPACE}"
 # what a line does not end within: what is quoted, and an option and its value
 _QUOTED = r"""'[^']*'|"[^"]*\""""
@@ -36,8 +38,17 @@ _TOGETHER = re.compile(rf"(?<!\S)--?[a-zA-Z][\w-]* (?!-)(?:{_QUOTED}|\S+)|{_QUOT
 
 
 def _example(command: str, width: int) -> str:
-    """Return a command as an indented line, or split into several that a shell joins again."""
+    """Return a command as an indented line, or split into several that a shell joins again. A
+    comment that does not fit is put above it.
+    """
     room = width - MARGIN - len(INDENT) - 2
+    command, mark, comment = command.partition(COMMENT)
+    if mark and len(f"{command}{mark}{comment}") <= room:
+        return f"{INDENT}{command}{mark}{comment}"
+    if mark:
+        above = textwrap.wrap(comment, room - 2, break_long_words=False, break_on_hyphens=False)
+        said = "\n".join(f"{INDENT}# {line}" for line in above)
+        return f"{said}\n{_example(command.rstrip(), width)}"
     held = _TOGETHER.sub(lambda found: found[0].replace(" ", KEPT), command)
     parts = textwrap.wrap(
         held, room, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False
