@@ -360,6 +360,7 @@ class Explanation:
         busy: what keeps the decider from deciding about it; "": nothing.
         hold: "owner" or "operator", who may release it; held_by, held_at: by whom and since when it
             is held. "": it is not.
+        crowded_out: it failed while it shared its GPUs with another job.
         slurm: of a job of a followed Slurm: why that has it waiting, or had until it started it.
     """
 
@@ -395,3 +396,4 @@ class Explanation:
     state: str = ""
     exit_code: int | None = None
     busy: str = ""
+    crowded_out: bool = False
