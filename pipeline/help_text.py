@@ -47,8 +47,8 @@ def _example(command: str, width: int) -> str:
         return f"{INDENT}{command}{mark}{comment}"
     if mark:
         above = textwrap.wrap(comment, room - 2, break_long_words=False, break_on_hyphens=False)
-        said = "\n".join(f"{INDENT}# {line}" for line in above)
-        return f"{said}\n{_example(command.rstrip(), width)}"
+        lines = "\n".join(f"{INDENT}# {line}" for line in above)
+        return f"{lines}\n{_example(command.rstrip(), width)}"
     held = _TOGETHER.sub(lambda found: found[0].replace(" ", KEPT), command)
     parts = textwrap.wrap(
         held, room, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False

@@ -94,7 +94,7 @@ def submit(
     from features.asked import of_files
     from pipeline.job_file import read_job, written
 
-    whole = {} if again is None else _asked_by(service, again)
+    whole = {} if again is None else {**_asked_by(service, again)}
     whole |= {} if file is None else read_job(file)
     given = {
         name: value
@@ -144,7 +144,7 @@ def _preview(service: Service, words: list[str], whole: Mapping[str, Any]) -> No
         typer.echo(line)
 
 
-def _asked_by(service: Service, job_id: str) -> dict[str, Any]:
+def _asked_by(service: Service, job_id: str) -> Mapping[str, Any]:
     """Return what a job asked for, and where it ran, by the names of the client's arguments;
     neither its priority nor the jobs that it waited for.
     """

@@ -199,7 +199,10 @@ class Trials:
         as_it_is = _not_before(now, as_it_is)
         found = [one for one in (_not_before(now, f) for f in found) if _sooner(one, as_it_is, now)]
         lasts_s = self._lasts_s(job, drawn)
-        found = [_priced(one, job, asked[one.command], lasts_s, as_it_is) for one in found]
+        found = [
+            _priced(one, job, asked[one.command], lasts_s=lasts_s, as_it_is=as_it_is)
+            for one in found
+        ]
         found.sort(key=lambda one: (one.costs != "", one.start_p50 or 0.0))
         found, refused = self._by_slurm(job, found, asked)
         self.offered = [(one, asked[one.command]) for one in found]
