@@ -18,3 +18,6 @@ class State(StrEnum):
     RUNNING = "running"
     PENDING = "pending"
     UNKNOWN = "unknown"
+
+
+MENDABLE = State.FAILED, State.OUT_OF_MEMORY  # another try may end otherwise

@@ -2,7 +2,8 @@
 wrapped for the source file.
 
 A paragraph of prose becomes one line, which typer wraps when it prints it. An example is a command
-to be copied: if it is too long, it continues after a backslash.
+to be copied: if it is too long, it continues after a backslash, and its comment, which a shell does
+not join, is put above it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def _paragraph(text: str, width: int) -> str:
     return _example(" ".join(line.strip().removesuffix("\\").strip() for line in lines), width)
 
 
+COMMENT = "  # "
 KEPT = "\N{NO-BREAK SPACE}"
 # what a line does not end within: what is quoted, and an option and its value
 _QUOTED = r"""'[^']*'|"[^"]*\""""
@@ -38,8 +40,16 @@ _TOGETHER = re.compile(rf"(?<!\S)--?[a-zA-Z][\w-]* (?!-)(?:{_QUOTED}|\S+)|{_QUOT
 
 def _example(command: str, width: int) -> str:
     """Return a command as an indented line. If it is too long, it is split into several lines with
-    backslashes, which a shell joins again."""
+    backslashes, which a shell joins again. A comment that does not fit is put above the command.
+    """
     room = width - MARGIN - len(INDENT) - 2
+    command, mark, comment = command.partition(COMMENT)
+    if mark and len(f"{command}{mark}{comment}") <= room:
+        return f"{INDENT}{command}{mark}{comment}"
+    if mark:
+        above = textwrap.wrap(comment, room - 2, break_long_words=False, break_on_hyphens=False)
+        lines = "\n".join(f"{INDENT}# {line}" for line in above)
+        return f"{lines}\n{_example(command.rstrip(), width)}"
     held = _TOGETHER.sub(lambda found: found[0].replace(" ", KEPT), command)
     parts = textwrap.wrap(
         held, room, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False

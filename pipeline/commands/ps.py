@@ -84,6 +84,9 @@ def ps(
     if service.as_json:
         print_json(found)
         return
+    if not found and over is False:
+        typer.echo("None waits or runs. Those that ended: pellucid ps --all", err=True)
+        return
     for line in lines((decode(JobRow, job) for job in found), now):
         typer.echo(line)
 

@@ -49,6 +49,13 @@ def submit(
             )
         ),
     ] = None,
+    again: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOB",
+            help="Ask for all that JOB asked for, but its command; options given here win over it.",
+        ),
+    ] = None,
     show: Annotated[
         bool,
         typer.Option("--print", help="Submit nothing. Print the job as a YAML file for --file."),
@@ -80,12 +87,15 @@ def submit(
 
       pellucid submit --file job.yaml --name again
 
+      pellucid submit --again 7njjr7qk87fm --no-share -- python train.py
+
     Then: pellucid why JOB
     """
     from features.asked import of_files
     from pipeline.job_file import read_job, written
 
-    whole = {} if file is None else read_job(file)
+    whole = {} if again is None else {**_asked_by(service, again)}
+    whole |= {} if file is None else read_job(file)
     given = {
         name: value
         for name, value in asked.items()
@@ -94,7 +104,8 @@ def submit(
     words = command or whole.pop("command", None)
     whole.pop("command", None)
     if not words:
-        raise UserError("give what to run, after `--`, or a --file with a command")
+        kept = f" ({again}'s command is not kept in full)" if again else ""
+        raise UserError(f"give what to run, after `--`, or a --file with a command{kept}")
     whole = {**asked, **whole, **given}
     array = array or whole.pop("array", None)
     whole.pop("array", None)
@@ -131,6 +142,17 @@ def _preview(service: Service, words: list[str], whole: Mapping[str, Any]) -> No
         return
     for line in sentences(decode(NewJob, answer)):
         typer.echo(line)
+
+
+def _asked_by(service: Service, job_id: str) -> Mapping[str, Any]:
+    """Return what a job asked for, and where it ran, by the names of the client's arguments;
+    neither its priority nor the jobs that it waited for.
+    """
+    with service.client() as client:
+        job = client.job(job_id)
+    left = {"priority", "after", "after_any"}
+    names = [name for name in (*FIELDS, "workdir") if name not in left]
+    return {name: job[name] for name in names if job.get(name) not in (None, "")}
 
 
 def _environment(given: list[str]) -> dict[str, str]:

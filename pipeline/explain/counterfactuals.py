@@ -243,7 +243,7 @@ def _line(outcome: Outcome, at: float) -> str:
     else:
         assert outcome.gain_s is not None
         text += (
-            f"its start was foreseen {duration(outcome.gain_s)} earlier "
+            f"its foreseen start was {duration(outcome.gain_s)} earlier "
             f"(in {outcome.earlier} of {outcome.futures} futures)"
         )
     if outcome.beside:

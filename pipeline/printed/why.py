@@ -36,7 +36,9 @@ def sooner_lines(sooner: Sooner) -> list[str]:
         when = at if one.reason else "starts at once"
         if record := record_words(one.held, one.judged):
             when += f" ({record})"
-        found.append(_row("You could", f"{one.words} it {when}: {one.command}"))
+        price = "; ".join(filter(None, [one.costs, one.assumed and f"if {one.assumed}"]))
+        price = f" ({price})" if price else ""
+        found.append(_row("You could", f"{one.words} it {when}{price}: {one.command}"))
     if by := tried_by(sooner.tried[:MOST_TRIED]):
         found.append(_row("", by))
     return found

@@ -389,7 +389,7 @@ class Gains:
         if not self.most_later:
             return ""
         by = roughly(self.later_s)
-        return f" (half by over {by}; most often {', and '.join(self.most_later)})"
+        return f", half by over {by} (most often {', and '.join(self.most_later)})"
 
 
 def gains(c: Comparison) -> list[Gains]:

@@ -49,6 +49,7 @@ class Belief:
         ran_s: of a job that runs, for how long it has.
         foreseen: of a job that runs, whether p50_s and p90_s are given that it has run so long.
         ended_here: ended jobs that the prediction rests on, where none is its owner's.
+        renewed: that is of its first prediction; it was predicted again since.
         alike: its owner's latest jobs of that name; None where none has ended.
         asks: the command by which its owner may say how long it will run; "": it is known well
             enough, or the owner has.
@@ -65,6 +66,7 @@ class Belief:
     ran_s: float | None = None
     foreseen: bool = False
     ended_here: int | None = None
+    renewed: bool = False
     alike: Alike | None = None
     asks: str = ""
     base_s: float | None = None
@@ -142,8 +144,11 @@ def belief(
     chances: Mapping[str, object] = {}
     if spread is not None:
         p50_s, p90_s = (min(cut, max(0.0, float(spread[name]))) for name in ("p50_s", "p90_s"))
-        ended = round(float(str(spread[ENDED_HERE]))) if ENDED_HERE in spread else None
-        made, chances = replace(made, p50_s=p50_s, p90_s=p90_s, ended_here=ended), spread
+        made, chances = replace(made, p50_s=p50_s, p90_s=p90_s), spread
+        first = next((e for d in decisions if ENDED_HERE in (e := dict(d.evidence))), None)
+        if first is not None:
+            ended, renewed = round(float(str(first[ENDED_HERE]))), ENDED_HERE not in spread
+            made = replace(made, ended_here=ended, renewed=renewed)
     if runs is not None and not over:
         chances = runs.odds
         if runs.likely_s is not None:
@@ -180,8 +185,7 @@ def belief_words(
         sentences = [_ends_in(found.ran_s, likely_s, latest_s)]
     else:
         sentences = [_has_run(found.ran_s, found.p50_s, found.p90_s)]
-    if found.ended_here is not None:
-        sentences.append(rests_on_words(found.ended_here))
+    sentences.append(guess_words(found))
     odds = "" if found.over or found.ran_s is not None else odds_words(found.odds)
     sentences += [f"{odds}."] if odds else []
     if found.asks:
@@ -194,7 +198,28 @@ def belief_words(
         who = "With the model that is" if command else "The model alone would say"
         terms = made_of_words(found.base_s, made_of, values.get(OWN.name, ""))
         sentences.append(f"{who} {duration(found.model_s)}: {terms}.")
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
+
+
+def guessed_words(found: Belief) -> str:
+    """Return how long a job should run, and that it is a guess; "" where it rests on more, or its
+    own progress says so.
+    """
+    if found.stated or not (guess := guess_words(found)):
+        return ""
+    asks = f"How long will it run? {found.asks}." if found.asks else ""
+    should = f"It should run {words(found.p50_s, found.p90_s, found.limit_s)}."
+    return " ".join(filter(None, [should, guess, asks]))
+
+
+def guess_words(found: Belief) -> str:
+    """Return how little a job's prediction rests on, as a sentence; "" where it rests on more."""
+    if found.ended_here is None or (found.renewed and found.alike is not None):
+        return ""
+    if not found.renewed:
+        return rests_on_words(found.ended_here)
+    who = "of its owner" if found.ended_here else "here"
+    return f"When it was submitted, no job {who} had ended; it was predicted again since."
 
 
 def made_of_words(base_s: float, made_of: Sequence[Part], own: str = "") -> str:
@@ -276,8 +301,8 @@ def rests_on_words(ended_here: int) -> str:
     """Return how little a prediction rests on, as a sentence."""
     if not ended_here:
         return "That is a guess: when it was made, no job had ended here."
-    others = count(ended_here, "other")
-    return f"No job of its owner had ended when that was predicted: it is taken as like {others}."
+    others = count(ended_here, "job")
+    return f"No job of its owner had ended when that was predicted: it rests on {others} of others."
 
 
 def is_open(found: Belief) -> bool:

@@ -198,6 +198,8 @@ class Tried:
     words: str = ""
     command: str = ""
     amount: float | None = _about("Of what was otherwise: seconds, MiB, CPUs or GPUs.")
+    costs: str = _about("What it costs, in words; empty: nothing that is known.", "")
+    assumed: str = _about("What is taken for granted, in words.", "")
     held: int = _about("Offers of this kind that were taken, and held.", 0)
     judged: int = _about("Offers of this kind that were taken.", 0)
     by_slurm: bool = _about("By sbatch --test-only, too; else on a copy alone.", False)
@@ -241,6 +243,7 @@ class NewJob:
     why_not: str = _about("Why no start is given.", "")
     lasts_p50_s: float | None = _about("Seconds it should run, even odds.")
     lasts_p90_s: float | None = None
+    ended_here: int | None = _about("Jobs that ended here, where none is its owner's.")
     latest: float | None = _about("By when it starts, by limits alone; as of a job's.")
     no_latest: str = ""
     reason: str = _about("Code of what would be decided; why: in words.", "")
@@ -274,8 +277,8 @@ class ByNode:
 
 @dataclass(frozen=True, slots=True)
 class Sooner:
-    """A waiting job as it is, and the changes with which it would start sooner. The change with the
-    soonest start comes first."""
+    """A waiting job as it is, and the changes with which it would start sooner: first those that
+    cost nothing, the soonest start first."""
 
     now: float = 0.0
     as_it_is: Tried | None = None

@@ -401,6 +401,7 @@ class Explanation:
         busy: what keeps the decider process from deciding about it; "": nothing.
         hold: "owner" or "operator", who may release it; "": it is not held.
         held_by, held_at: who holds it, and since when.
+        crowded_out: it failed while it shared its GPUs with another job.
         slurm: for a job of a followed Slurm: why Slurm keeps it waiting, or did until it started
             it.
     """
@@ -437,3 +438,4 @@ class Explanation:
     state: str = ""
     exit_code: int | None = None
     busy: str = ""
+    crowded_out: bool = False

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, auto
 
+from features.states import MENDABLE
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import NodesLookedAt
 from scheduler.core.phase import OVER, Phase
@@ -32,7 +33,7 @@ from scheduler.explain.answer import (
     NotShared,
     ShutNode,
 )
-from scheduler.explain.belief import belief_words
+from scheduler.explain.belief import belief_words, guessed_words
 from scheduler.explain.causes import Causes
 from scheduler.explain.effect import ByNode, Eta, Tried, WhatIfAnswer
 from scheduler.explain.explanation import (
@@ -475,8 +476,19 @@ def _could(about: _About) -> _Rows:
         texts = offers if brief else [f"{one}." for one in offers]
         for text in [*texts, *never] if brief else [*never, *texts]:
             yield "You could", text
+    elif job.slurm is None and about.over and job.state in MENDABLE:
+        yield "You could", _again(job)
     elif not job.hold and about.in_slurm is None:
         yield "You could", _remedy(job)
+
+
+def _again(job: Explanation) -> str:
+    """Return how a failed job is run again: alone, where it shared its GPUs at its end."""
+    how, alone = "Run it again", ""
+    if job.crowded_out:
+        how += " on GPUs of its own, as it failed beside another job"
+        alone = " --no-share"
+    return f"{how}: pellucid submit --again {job.job_id}{alone} -- COMMAND"
 
 
 def _remedy(job: Explanation) -> str:
@@ -497,7 +509,9 @@ def offer_words(one: WhatIfAnswer, now: float) -> str:
 
 def _believed(about: _About) -> _Rows:
     job = about.job
-    if job is not None and job.belief is not None:
+    if job is not None and job.belief is not None and about.depth is Depth.BRIEF:
+        yield "Prediction", guessed_words(job.belief)
+    elif job is not None and job.belief is not None:
         values = {one.term: one.value for one in job.contributions}
         yield "Prediction", belief_words(job.belief, values, job.prediction)
 
@@ -567,7 +581,7 @@ _SAYS: tuple[tuple[str, Depth, Callable[[_About], _Rows]], ...] = (
     ("sharing", Depth.WHOLE, _sharing),
     ("earlier", Depth.WHOLE, _earlier),
     ("suggestions", Depth.BRIEF, _could),
-    ("belief", Depth.WHOLE, _believed),
+    ("belief", Depth.BRIEF, _believed),
     ("packing", Depth.WHOLE, _packed),
     ("not_examined", Depth.WHOLE, _left_out),
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from features.states import MENDABLE
 from scheduler.core.curves import Curve
 from scheduler.core.decisions import STARTS, Action, Decision, Reason
 from scheduler.core.durations import LONG_S
@@ -103,6 +104,7 @@ def explain(of: Dossier) -> Explanation:
         state=job.state or "",
         exit_code=job.exit_code,
         busy=stands.busy,
+        crowded_out=crowded_out(job, story),
     )
 
 
@@ -130,6 +132,13 @@ def believed(stands: Stands, story: Story, forecast: StartForecastRow | None) ->
         stated_s=job.estimate_s,
         runs=runs,
     )
+
+
+def crowded_out(job: JobRow, story: Story) -> bool:
+    """Return whether a job failed while it shared GPUs with another job. It might succeed alone."""
+    ended = job.ended_at
+    beside = (pair.end for pair in story.sharing) if job.state in MENDABLE else ()
+    return any(end is None or ended is None or end >= ended - 1 for end in beside)
 
 
 def receipt_of(stands: Stands, story: Story) -> Receipt | None:

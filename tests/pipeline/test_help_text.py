@@ -72,10 +72,16 @@ def test_help_is_wrapped_once(words: tuple[str, ...], width: int) -> None:
     assert max(map(len, lines)) <= width
     shown = []
     for lines_of in paragraphs(lines):
+        comments = [line.strip() for line in lines_of if line.strip().startswith("# ")]
+        lines_of = [line for line in lines_of if not line.strip().startswith("# ")]
         text = " ".join(lines_of)
         if "\\" in text or re.match(r" +(pellucid|sacct|echo) ", lines_of[0]):
             assert all(line.endswith(" \\") for line in lines_of[:-1]), "a shell joins its lines"
-            shown.append(" ".join(text.replace(" \\", "").split()))
+            assert "#" not in text or len(lines_of) == 1, "no comment goes on after a backslash"
+            above = (
+                ["  #", " ".join(line.removeprefix("# ") for line in comments)] if comments else []
+            )
+            shown.append(" ".join(" ".join([text.replace(" \\", ""), *above]).split()))
             continue
         for line, after in pairwise(lines_of):
             room = width - len(line) - 1

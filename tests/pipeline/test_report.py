@@ -488,7 +488,7 @@ def test_who_gains_and_who_loses_is_counted_job_by_job(comparison: Comparison) -
     late = [-gap for gap in gaps if gap < -1]
     if late:
         half = roughly(float(np.median(late)))
-        assert f"later (half by over {half}; most often " in found.sentences[0]
+        assert f"later, half by over {half} (most often " in found.sentences[0]
 
 
 def test_who_ends_later_is_the_group_of_the_largest_share_and_no_small_one() -> None:
@@ -502,8 +502,8 @@ def test_who_ends_later_is_the_group_of_the_largest_share_and_no_small_one() -> 
         by_size=[], by_vc=[],
     )  # fmt: skip
     assert gains.sentences == [
-        "Against lucid, 30 % of the jobs end sooner and 10 % later (half by over 10 min; most "
-        "often 1 GPU, 9.1 %, and b, 50 %)."
+        "Against lucid, 30 % of the jobs end sooner and 10 % later, half by over "
+        "10 min (most often 1 GPU, 9.1 %, and b, 50 %)."
     ]
     assert replace(gains, most_later=[]).sentences[0].endswith("10 % later.")
 

@@ -444,7 +444,8 @@ class WhatIf:
         self, job: Job, change: Change, expected: _Expected, speed: float | None = 1.0
     ) -> bool:
         """Return whether the time limit of the changed job would probably (median) end it before
-        its work is done, because the change makes the work longer or the limit shorter.
+        its work is done, because the change makes the work longer or the limit shorter. A limit
+        that would end the unchanged job, too, on GPUs of its own, does not count.
 
         Args:
             speed: the job's speed, 1 on GPUs of its own; None: unknown.
@@ -456,8 +457,15 @@ class WhatIf:
         slower = speed is None or speed < 1.0
         if not (slower or "gpus" in change.to or was is None or limit < was):
             return False
-        usual_s = at_level(self.futures.durations.quantiles(needs), 0.5)
-        return max(seconds_of(needs), usual_s) / (speed or UNKNOWN_SPEED) > limit
+        before = self.futures.beliefs.jobs[job.job_id].predicted_s
+        same = "gpus" not in change.to and limit == was
+        if same and before is not None and self._work_s(before) > limit:
+            return False
+        return self._work_s(needs) / (speed or UNKNOWN_SPEED) > limit
+
+    def _work_s(self, needs: Duration) -> float:
+        """Return how long work takes at full speed, at even odds, seconds."""
+        return max(seconds_of(needs), at_level(self.futures.durations.quantiles(needs), 0.5))
 
     def _others(self, job_id: str, change: Change) -> list[str]:
         """Return the ids of the other jobs whose starts may change: those that wait in the job's

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.core.decisions import STARTS
 from scheduler.core.durations import at_level
+from scheduler.core.estimates import ENDED_HERE
 from scheduler.explain.effect import NewJob
 from scheduler.explain.reasons import sentence
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
@@ -60,6 +61,8 @@ def tried(
     then = Futures(core, futures.memory, now, seed=futures.seed)
     lasts = then.beliefs.quantiles[job_id]
     found = replace(found, lasts_p50_s=at_level(lasts, 0.5), lasts_p90_s=at_level(lasts, 0.9))
+    if (ended := dict(queued.evidence).get(ENDED_HERE)) is not None:
+        found = replace(found, ended_here=int(float(ended)))
     run = core.cluster.runs.get(job_id)
     if run is not None and last is not None and last.action in STARTS:
         return replace(found, starts_now=True, start_p50=now, start_p90=now)

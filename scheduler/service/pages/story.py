@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from features.progress import Progress
-from features.states import State
 from scheduler.backends.events import Kind
 from scheduler.core.phase import Phase
 from scheduler.explain.belief import Belief, belief_words
@@ -22,7 +21,7 @@ from scheduler.explain.stories import story_of, where_it_stands
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.terms import Breakdown
 from scheduler.explain.whatif.changes import Change
-from scheduler.explain.why import believed, detail_of, forecast_of
+from scheduler.explain.why import believed, crowded_out, detail_of, forecast_of
 from scheduler.explain.words import act, duration, event_words, progress_words
 from scheduler.service.log.store.dossiers import dossier_of
 from scheduler.service.log.store.rows import JobRow, Line
@@ -101,10 +100,7 @@ class JobPage:
         """Return whether the job failed while it shared GPUs with another job. It might succeed
         alone.
         """
-        failed = self.job.state in (State.FAILED, State.OUT_OF_MEMORY)
-        ended = self.job.ended_at
-        beside = (pair.end for pair in self.drawn.story.sharing)
-        return failed and any(end is None or ended is None or end >= ended - 1 for end in beside)
+        return crowded_out(self.job, self.drawn.story)
 
     @property
     def followed(self) -> bool:

@@ -9,6 +9,7 @@ from math import inf
 from time import process_time
 
 from features.clock import Clock
+from scheduler.core.durations import seconds_of
 from scheduler.explain.effect import ClosedPartition, Eta, Sooner, Tried
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, too_late
 from scheduler.explain.whatif.memory import Memory
@@ -16,6 +17,7 @@ from scheduler.explain.whatif.trial import begins
 from scheduler.slurm.follow.changes import Change, changes
 from scheduler.slurm.follow.checks import Verdict, against_trial, put_back_s
 from scheduler.slurm.follow.partitions import closed_to_user
+from scheduler.slurm.follow.prices import price
 from scheduler.slurm.follow.reasons import by_own_policy, expected
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.request import (
@@ -198,10 +200,21 @@ class Trials:
         now = self._clock.now()
         as_it_is = _not_before(now, as_it_is)
         found = [one for one in (_not_before(now, f) for f in found) if _sooner(one, as_it_is, now)]
-        found.sort(key=lambda one: one.start_p50 or 0.0)
+        lasts_s = self._lasts_s(job, drawn)
+        found = [
+            _priced(one, job, asked[one.command], lasts_s=lasts_s, as_it_is=as_it_is)
+            for one in found
+        ]
+        found.sort(key=lambda one: (one.costs != "", one.start_p50 or 0.0))
         found, refused = self._by_slurm(job, found, asked)
         self.offered = [(one, asked[one.command]) for one in found]
         return Sooner(now, as_it_is, found, not_tried=not_tried, refused=refused)
+
+    def _lasts_s(self, job: SlurmJob, drawn: ClusterSnapshot) -> float | None:
+        """Return how long a job should run as it is, at even odds; None where nobody knows."""
+        queued = drawn.core.jobs.get(job.id)
+        found = None if queued is None else self.memory.predicted(queued.job, self.now)
+        return None if found is None else min(seconds_of(found), job.time_limit_s or inf)
 
     def _by_slurm(
         self, job: SlurmJob, found: Sequence[Tried], changed: Mapping[str, SlurmJob]
@@ -304,6 +317,16 @@ class Trials:
 
 def _tried(made: Tried, change: Change) -> Tried:
     return replace(made, words=change.words, command=change.command, amount=change.amount)
+
+
+def _priced(
+    made: Tried, job: SlurmJob, changed: SlurmJob, lasts_s: float | None, as_it_is: Tried
+) -> Tried:
+    gain_s = None
+    if as_it_is.start_p50 is not None and made.start_p50 is not None:
+        gain_s = as_it_is.start_p50 - made.start_p50
+    found = price(job, changed, lasts_s, gain_s)
+    return replace(made, costs=found.costs, assumed=found.assumed)
 
 
 def _not_before(now: float, made: Tried) -> Tried:

@@ -8,7 +8,14 @@ import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import COMMAND
-from scheduler.explain.belief import Alike, Runs, alike_words, belief, belief_words
+from scheduler.explain.belief import (
+    Alike,
+    Runs,
+    alike_words,
+    belief,
+    belief_words,
+    guessed_words,
+)
 from scheduler.explain.explanation import PredictionReason
 from scheduler.explain.words import duration
 
@@ -121,3 +128,28 @@ def test_when_a_run_should_end_is_said_from_now_on() -> None:
     assert told(-5.0, 30.0) == "It has run 62 s; it may end at any moment, within 30 s nine in ten"
     assert told(-5.0, -1.0) == "It has run 62 s; it may end at any moment"
     assert told(60.0, None) == "It has run 62 s; it should end in 1 min"
+
+
+def test_a_guess_is_called_one_in_the_short_answer_too_until_it_rests_on_more() -> None:
+    """A prediction that was made again said nothing of how little the first rested on."""
+    first = predicted(894.0, (*SPREAD, ("ended_here", 0.0)))
+    again = predicted(528.0, (*SPREAD, ("predicted_before_s", 894.0)))
+    guess = belief([first], None)
+    assert guess is not None
+    said = "It should run about 26 s; at most 76 s, nine in ten. That is a guess: when it was made"
+    assert guessed_words(guess).startswith(said)
+    renewed = belief([first, again], None)
+    assert renewed is not None
+    assert renewed.renewed
+    words = "When it was submitted, no job here had ended; it was predicted again since."
+    assert words in guessed_words(renewed)
+    assert words in belief_words(renewed)
+    known = belief([first, again], None, [40.0])
+    assert known is not None
+    assert not guessed_words(known)
+    sure = belief([predicted(368.0)], None)
+    assert sure is not None
+    assert not guessed_words(sure)
+    stated = belief([first], None, stated_s=480.0)
+    assert stated is not None
+    assert not guessed_words(stated)

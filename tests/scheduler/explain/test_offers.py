@@ -160,6 +160,7 @@ def waiting(limit_s: float | None) -> WhatIf:
         ({"gpus": 2}, None, False),
         ({"share": True}, 900.0, True),  # 1,000 s at 60 % of its speed
         ({"share": True}, 1100.0, False),
+        ({"share": True}, 500.0, False),  # as it is, on GPUs of its own, too
         ({"time_limit_s": 300.0}, 3600.0, True),
         ({"time_limit_s": 300.0}, None, True),
         ({"time_limit_s": 900.0}, 3600.0, False),

@@ -11,6 +11,7 @@ import pytest
 from pipeline.printed.why import tree_lines
 from scheduler.core.findings import NodesLookedAt
 from scheduler.explain.answer import Analysis, Group, Kept
+from scheduler.explain.belief import Belief
 from scheduler.explain.explanation import (
     Explanation,
     Overtaken,
@@ -165,3 +166,25 @@ def test_a_start_is_counted_from_when_the_job_could_have_started() -> None:
     assert next(row.text for row in rows if row.kind == "times") == (
         "It was submitted 2 h ago, eligible 1 h later, started 60 s after that."
     )
+
+
+def test_the_short_answer_of_a_wait_says_that_its_duration_is_a_guess() -> None:
+    cold = replace(JOB, belief=Belief(p50_s=882.0, p90_s=7324.0, ended_here=0))
+    rows = {row.kind: row.text for row in render(cold, Depth.BRIEF, Reader.TERMINAL, 100.0)}
+    assert rows["belief"].startswith("It should run about 15 min; at most")
+    assert "That is a guess: when it was made, no job had ended here." in rows["belief"]
+    known = replace(JOB, belief=Belief(p50_s=882.0, p90_s=7324.0))
+    assert "belief" not in {row.kind for row in render(known, Depth.BRIEF, Reader.TERMINAL, 100.0)}
+
+
+@pytest.mark.parametrize("crowded_out", [True, False])
+def test_a_job_that_failed_is_told_how_it_is_run_again(crowded_out: bool) -> None:
+    failed = replace(
+        JOB, phase="ended", state="out_of_memory", analysis=None, crowded_out=crowded_out
+    )
+    rows = {row.kind: row.text for row in render(failed, Depth.WHOLE, Reader.TERMINAL, 100.0)}
+    alone = " --no-share" * crowded_out
+    assert rows["suggestions"].endswith(f": pellucid submit --again a{alone} -- COMMAND")
+    assert ("as it failed beside another job" in rows["suggestions"]) is crowded_out
+    done = replace(failed, state="completed", crowded_out=False)
+    assert "--again" not in str(render(done, Depth.WHOLE, Reader.TERMINAL, 100.0))

@@ -84,7 +84,7 @@ def test_a_first_job_is_said_to_rest_on_nothing(store: Store, tmp_path: Path) ->
     assert "guess" not in _text([d for d in desk.turn(0.0) if d.job_id == "hers"])
     desk.submit("his", owner="bob")
     text = _text([d for d in desk.turn(0.0) if d.job_id == "his"])
-    assert "No job of its owner had ended when that was predicted: it is taken as like 1" in text
+    assert "No job of its owner had ended when that was predicted: it rests on 1 job of" in text
 
 
 def _text(decisions: list[Decision]) -> str:

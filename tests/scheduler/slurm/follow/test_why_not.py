@@ -56,8 +56,12 @@ def why(scene: Scene, *queue: SlurmJob, job_id: str = "9") -> str:
 
 
 def commands(scene: Scene, job_id: str = "9") -> list[str]:
-    tried = scene.follower.answer(TRIED, {"job_id": job_id})["tried"]
-    return [one["command"] for one in tried if not one["reason"]]
+    return [one["command"] for one in changes_tried(scene, job_id) if not one["reason"]]
+
+
+def changes_tried(scene: Scene, job_id: str = "9") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = scene.follower.answer(TRIED, {"job_id": job_id})["tried"]
+    return found
 
 
 def only_n1(scene: Scene) -> None:
@@ -308,6 +312,10 @@ def test_a_time_limit_that_ends_before_the_maintenance_is_tried(scene: Scene) ->
     assert "reservation m has n1, n2" in why(scene, asked)
     (minutes,) = [int(c.split("timelimit=")[1]) for c in commands(scene) if "timelimit" in c][:1]
     assert 100 <= minutes <= 118
+    tried = changes_tried(scene)
+    assert [bool(one["costs"]) for one in tried] == sorted(bool(one["costs"]) for one in tried)
+    (shorter,) = [one for one in tried if one["command"].endswith(f"timelimit={minutes}")]
+    assert shorter["assumed"] == "it can be done within that limit"
 
 
 @pytest.mark.parametrize(

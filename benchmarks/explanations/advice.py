@@ -1,0 +1,161 @@
+"""Carries out what is offered to waiting jobs, and scores it: does the job start within the time
+stated, and run at the speed stated?
+
+    python -m benchmarks.explanations.advice --seeds 41 42 --offers 200 --json
+
+Each offer is made in the very world that it is of, in a forked process, and that world is played on
+with what nobody can know: later submissions and true durations. "At once" is within `SOON_S`; else
+the stated time is the p90 of the offer. A speed is right within `SPEED`, of those that are not said
+to be of jobs as usual. Ends are played only for a start at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from benchmarks.calibration import program
+from benchmarks.explanations.audit import FUTURES, SUGGEST_S, Audited, _Started
+from benchmarks.explanations.judge import TrialFailed, aside, change
+from benchmarks.explanations.worlds import WORLDS, AuditWorld
+from scheduler.core.decisions import STARTS, Decision
+from scheduler.explain.claims import GRACE_S, SOON_S, SPEED
+from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
+from scheduler.explain.whatif.forecasts import Futures
+
+OF_ONE = 3  # offers of one job, as they are shown
+AIM = 0.9
+NAMES = [world.name for world in WORLDS if world.policy == "pellucid"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One offer that was carried out.
+
+    Attributes:
+        kind: "at once" or "later".
+        start, speed: whether either was as stated; None: nothing was stated.
+    """
+
+    kind: str
+    start: bool | None
+    speed: bool | None
+
+
+class Advised(Audited):
+    """An engine that stops at moments of its world and carries out what jobs are offered there, in
+    copies of itself.
+    """
+
+    scored: list[Scored]
+
+    def _carry_out(self, decisions: list[Decision], now: float) -> None:
+        super(Audited, self)._carry_out(decisions, now)
+        tried = self._tried
+        if tried and any(d.job_id == tried and d.action in STARTS for d in decisions):
+            raise _Started
+
+    def _starts(self, job_id: str, now: float) -> None:
+        self._began.setdefault(job_id, []).append(now)
+
+    def _look(self, chosen: Sequence[str], now: float) -> None:
+        futures = Futures(self.core, self.memory, now)
+        asking = WhatIf(futures, lambda job: self.memory.predicted(job, now), FUTURES, SUGGEST_S)
+        for job_id in chosen[:2]:
+            vcs = [vc for vc in self.core.queues if vc != self.core.jobs[job_id].job.vc]
+            for one in asking.suggestions(job_id, vcs[:2], most=OF_ONE):
+                self._looked_at += 1
+                with suppress(TrialFailed):
+                    self.scored.append(self._made(one, job_id, now))
+
+    def _made(self, one: Outcome, job_id: str, now: float) -> Scored:
+        """Return how an offer turned out."""
+
+        def act() -> tuple[float, float]:
+            self.wanted, self._tried = 0, job_id
+            with suppress(_Started):
+                change(self.core, one.change.body(), job_id, now)
+                self._carry_out(self.core.decide(now), now)
+                self._plan_wake(now)
+                self.run()
+            run = self._running.get(job_id)
+            return (inf, 0.0) if run is None else (run.started, run.rate / self._alone(run))
+
+        started, speed = aside(act)
+        due = now + SOON_S if one.starts_now else one.then.start_p90
+        stated = None if one.beside and one.guessed else one.speed
+        return Scored(
+            kind="at once" if one.starts_now else "later",
+            start=None if due is None else started <= due + GRACE_S,
+            speed=None if stated is None else abs(speed - stated) <= SPEED,
+        )
+
+
+def advised(world: AuditWorld, data: Path, seed: int, wanted: int) -> list[Scored]:
+    """Play a world, and return how at most about `wanted` offers made in it turned out."""
+    engine = Advised(world, data, seed, wanted)
+    engine.scored = []
+    engine.run()
+    return engine.scored
+
+
+def shares(found: Sequence[Scored]) -> Mapping[str, Any]:
+    """Return how many offers were carried out, and the shares that started in time and ran at the
+    speed stated; None where none was stated."""
+
+    def of(values: Sequence[bool | None]) -> tuple[int, float | None]:
+        known = [value for value in values if value is not None]
+        return len(known), round(sum(known) / len(known), 3) if known else None
+
+    starts, speeds = of([one.start for one in found]), of([one.speed for one in found])
+    later = of([one.start for one in found if one.kind == "later"])
+    return {
+        "offers": len(found),
+        "starts": starts[0],
+        "started_in_time": starts[1],
+        "later": later[0],
+        "later_in_time": later[1],
+        "speeds": speeds[0],
+        "speed_right": speeds[1],
+    }
+
+
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """Return the shares, of each world and of all."""
+    found: dict[str, list[Scored]] = {}
+    for seed in asked.seeds:
+        for world in WORLDS:
+            left = asked.offers - sum(map(len, found.values()))
+            if world.name in asked.only and left > 0:
+                each = min(left, max(1, asked.offers // (len(asked.only) * len(asked.seeds))))
+                found.setdefault(world.name, []).extend(advised(world, asked.data, seed, each))
+                print(world.name, seed, shares(found[world.name]), flush=True)
+    whole = shares([one for scored in found.values() for one in scored])
+    held = [whole[name] for name in ("started_in_time", "speed_right")]
+    holds = all(one is not None and one >= AIM for one in held)
+    return {
+        **{name: shares(scored) for name, scored in found.items()},
+        "all": whole,
+        "holds": holds,
+    }
+
+
+def main() -> None:
+    program(
+        __doc__,
+        None,
+        measure,
+        seeds={"nargs": "+", "type": int, "default": [41]},
+        offers={"type": int, "default": 200},
+        only={"nargs": "+", "default": NAMES, "choices": NAMES, "metavar": "WORLD"},
+        data={"type": Path, "default": Path("../shared/data")},
+    )
+
+
+if __name__ == "__main__":
+    main()
