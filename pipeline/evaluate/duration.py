@@ -350,20 +350,20 @@ def ordered(believed: Believed, rows: Rows, test: Mask) -> dict[str, dict[str, f
 
     All jobs wait at once for one machine that does their GPU time in order, the smallest product of
     duration and GPUs first. `before_h` is the mean GPU time done until a job's end, hours. `earned`
-    is how far that is from the order of arrival (0) to the order by true durations (1).
+    is how far that is from the order by GPUs alone (0) to the order by true durations (1).
     """
     these = test & np.isfinite(rows.y) & np.isfinite(believed.means)
     gpus, true_s = rows.gpus[these].astype(np.float64), rows.y[these].astype(np.float64)
     keys = {
-        "arrival": rows.time[these],
+        "GPUs alone": gpus,
         "the predicted number": np.expm1(believed.score[these]) * gpus,
         "the mean of the curve": believed.means[these] * gpus,
         "truth": true_s * gpus,
     }
     before = {name: _work_before(key, true_s * gpus) / 3600.0 for name, key in keys.items()}
-    whole = before["arrival"] - before["truth"]
+    whole = before["GPUs alone"] - before["truth"]
     return {
-        name: {"before_h": one, "earned": (before["arrival"] - one) / whole if whole else 0.0}
+        name: {"before_h": one, "earned": (before["GPUs alone"] - one) / whole if whole else 0.0}
         for name, one in before.items()
     }
 

@@ -112,12 +112,12 @@ def test_what_an_order_earns_is_the_work_done_before_a_jobs_end() -> None:
     )
     found = duration.ordered(believed, rows, np.full(3, True))  # type: ignore[arg-type]
     before = {name: one["before_h"] for name, one in found.items()}
-    assert before["arrival"] == pytest.approx((2 + 12 + 14) / 3)
+    assert before["GPUs alone"] == pytest.approx((10 + 12 + 14) / 3)
     assert before["the predicted number"] == pytest.approx((10 + 12 + 14) / 3)
     assert before["the mean of the curve"] == before["truth"] == pytest.approx((2 + 4 + 14) / 3)
-    assert found["arrival"]["earned"] == 0.0
+    assert found["GPUs alone"]["earned"] == 0.0
     assert found["the mean of the curve"]["earned"] == 1.0
-    assert found["the predicted number"]["earned"] == pytest.approx(-1.0)
+    assert found["the predicted number"]["earned"] == pytest.approx(0.0)
     nobody = duration.ordered(believed, rows, np.full(3, False))  # type: ignore[arg-type]
     assert {one["earned"] for one in nobody.values()} == {0.0}
 
