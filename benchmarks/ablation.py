@@ -85,6 +85,7 @@ OFF: dict[str, Row] = {
     "choosing which jobs to profile (all are)": Row(settings={"profile_above": 0.0}),
     "watching running jobs": Row(watches=False),
     "predicting deep queues again": Row(settings={"predict_again_s": 0.0}),
+    "the mean of the curve in the order": Row(settings={"order_by": "predicted"}),
     "ageing": Row(settings={"ageing": 0.0}),
     "the number of GPUs in the order": Row(settings={"gpu_exponent": 0.0}),
     "learned durations (all alike)": Row(durations="gpus"),
