@@ -85,7 +85,7 @@ def ps(
         print_json(found)
         return
     if not found and over is False:
-        typer.echo("None waits or runs. Those that ended: pellucid ps --all", err=True)
+        typer.echo("No job is known to wait or run. Those that ended: pellucid ps --all", err=True)
         return
     for line in lines((decode(JobRow, job) for job in found), now):
         typer.echo(line)

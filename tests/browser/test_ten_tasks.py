@@ -98,8 +98,9 @@ def test_a_start_is_forecast_before_submission(enter: Enter) -> None:
 
     def is_told() -> bool:  # a busy analyst is asked again
         page.get_by_role("button", name="When would it start?").click()
-        expect(page.get_by_role("status")).to_contain_text(re.compile("."))
-        return "In vision, with 8 GPUs: it" in page.get_by_role("status").inner_text()
+        answer = page.locator("main [role=status]")
+        expect(answer).to_contain_text(re.compile("."))
+        return "In vision, with 8 GPUs: it" in answer.inner_text()
 
     until(is_told, "a forecast")
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
+from pipeline.app import app
 from pipeline.errors import UserError
-from pipeline.remote import connect, effect_lines
+from pipeline.remote import Service, connect, effect_lines
 from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
 
 
@@ -50,3 +55,45 @@ def test_what_the_time_limit_would_stop_is_said() -> None:
     stop = "Its time limit would stop it 5 min from now, unfinished."
     assert stop not in effect_lines(answer, now=0.0)
     assert stop in effect_lines(replace(answer, stopped=True), now=0.0)
+
+
+class Known:
+    """A service that knows one job, and lists none."""
+
+    def job(self, job_id: str) -> dict[str, object]:
+        asked = {"gpus": 4, "vc": "vision", "share": True, "name": "train", "priority": 3}
+        return asked | {"workdir": "/data", "after": "b", "comment": "", "command": ["python"]}
+
+    def jobs(self, **filters: object) -> Iterator[dict[str, object]]:
+        return iter(())
+
+    def now(self) -> float:
+        return 0.0
+
+
+def said(monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+    @contextmanager
+    def client(self: Service) -> Iterator[Known]:
+        yield Known()
+
+    monkeypatch.setattr(Service, "client", client)
+    found = CliRunner().invoke(app, words)
+    return f"{found.output}{found.exception or ''}"
+
+
+def test_a_job_is_submitted_again_but_for_what_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its command is kept in part, and its priority and what it waited for are of the past."""
+    again = ["submit", "--again", "a", "--no-share", "--print"]
+    made = yaml.safe_load(said(monkeypatch, *again, "--", "python", "train.py"))
+    assert made["command"] == ["python", "train.py"]
+    known = {"gpus": 4, "vc": "vision", "name": "train", "workdir": "/data", "share": False}
+    assert known.items() <= made.items()
+    assert not made.keys() & {"after", "priority", "comment"}
+    assert "a's command is not kept in full" in said(monkeypatch, *again)
+
+
+def test_a_list_without_a_job_says_how_those_that_ended_are_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert "pellucid ps --all" in said(monkeypatch, "ps")
+    assert "pellucid ps --all" not in said(monkeypatch, "ps", "--all")

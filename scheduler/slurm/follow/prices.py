@@ -12,10 +12,19 @@ MINUTE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a change costs, and what it takes for granted, in words; "" is nothing."""
+    """What a change costs, and what it takes for granted, in words; "" is nothing.
+
+    Attributes:
+        times: how many times as long it takes. costs_s: how much later it ends, seconds, or where
+            its start is not known how much longer it runs. lasts_s: how long it should run.
+            Each None where nothing in the words rests on it.
+    """
 
     costs: str = ""
     assumed: str = ""
+    times: float | None = None
+    costs_s: float | None = None
+    lasts_s: float | None = None
 
 
 def price(job: SlurmJob, changed: SlurmJob, lasts_s: float | None, gain_s: float | None) -> Price:
@@ -43,16 +52,16 @@ def _slower(
 ) -> Price:
     assumed = f"its work is the same: it takes {times:g} times as long"
     if lasts_s is None:
-        return Price("how much longer it runs is not known", assumed)
-    longer_s = lasts_s * times
-    if limit_s is not None and longer_s > limit_s:
-        return Price(f"its time limit of {duration(limit_s)} would stop it, unfinished", assumed)
+        return Price("how much longer it runs is not known", assumed, times)
+    if limit_s is not None and lasts_s * times > limit_s:
+        return Price("its time limit would stop it, unfinished", assumed, times)
+    costs_s = lasts_s * times - lasts_s - (gain_s or 0.0)
+    if costs_s < MINUTE_S:
+        return Price(assumed=assumed, times=times)
+    costs = f"it ends about {roughly(costs_s)} later than as it is"
     if gain_s is None:
-        return Price(f"it runs about {roughly(longer_s - lasts_s)} longer", assumed)
-    later_s = longer_s - lasts_s - gain_s
-    if later_s < MINUTE_S:
-        return Price(assumed=assumed)
-    return Price(f"it ends about {roughly(later_s)} later than as it is", assumed)
+        costs = f"it runs about {roughly(costs_s)} longer"
+    return Price(costs, assumed, times, costs_s)
 
 
 def _stopped(limit_s: float, lasts_s: float | None) -> Price:
@@ -60,5 +69,6 @@ def _stopped(limit_s: float, lasts_s: float | None) -> Price:
     if lasts_s is None:
         return Price("how long it runs is not known: Slurm stops it at its limit", assumed)
     if lasts_s > limit_s:
-        return Price(f"it should run about {duration(lasts_s)}: Slurm would stop it", assumed)
+        costs = f"it should run about {duration(lasts_s)}: Slurm would stop it"
+        return Price(costs, assumed, lasts_s=lasts_s)
     return Price(assumed=assumed)

@@ -326,7 +326,14 @@ def _priced(
     if as_it_is.start_p50 is not None and made.start_p50 is not None:
         gain_s = as_it_is.start_p50 - made.start_p50
     found = price(job, changed, lasts_s, gain_s)
-    return replace(made, costs=found.costs, assumed=found.assumed)
+    return replace(
+        made,
+        costs=found.costs,
+        assumed=found.assumed,
+        times=found.times,
+        costs_s=found.costs_s,
+        lasts_s=found.lasts_s,
+    )
 
 
 def _not_before(now: float, made: Tried) -> Tried:

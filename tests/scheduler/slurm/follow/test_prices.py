@@ -24,7 +24,7 @@ FOUR = SlurmJob("1", "PENDING", "ada", "train", "main", 0.0, gpus=4, time_limit_
         ({"gpus": 2}, 2 * HOUR_S, HOUR_S, "it ends about 1 h later than as it is", "2 times"),
         ({"gpus": 2}, 2 * HOUR_S, 3 * HOUR_S, "", "it takes 2 times as long"),
         ({"gpus": 2}, 2 * HOUR_S, None, "it runs about 2 h longer", "2 times as long"),
-        ({"gpus": 1}, 3 * HOUR_S, HOUR_S, "its time limit of 10 h would stop it", "4 times"),
+        ({"gpus": 1}, 3 * HOUR_S, HOUR_S, "its time limit would stop it", "4 times"),
         ({"gpus": 2}, None, HOUR_S, "how much longer it runs is not known", "2 times as long"),
         ({"partition": "other"}, HOUR_S, 600.0, "", ""),
     ],
