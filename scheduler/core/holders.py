@@ -72,7 +72,7 @@ class HolderCache:
         ]
 
     def restore(self, memory: Iterable[HoldingMemory]) -> None:
-        """Restore what `remember` returned."""
+        """Restore the cached answers that `remember` returned."""
         self._kept = {
             (one.vc, one.gpus): (one.at, Holding(one.jobs, one.gone_in_s, one.nodes))
             for one in memory
@@ -132,12 +132,13 @@ def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holdin
 def _on_node(
     parts: list[tuple[float, int, int, str]], free: int, need: int
 ) -> tuple[float, list[str]] | None:
-    """Return the seconds until `need` GPUs of a node should be free, and the ids of the runs that
-    must end for it, the first to end in front. Return None if they are free now, or never will be.
+    """Return the seconds until `need` GPUs of a node should be free, and the ids of the jobs whose
+    runs must end for it, the first to end in front. Return None if they are free now, or never will
+    be.
 
     Args:
-        parts: runs of the node, those that end first in front: seconds until the end, order,
-            bit mask of GPUs, job id.
+        parts: runs of the node, those that end first in front: seconds until the end, order, bit
+            mask of GPUs, job id.
         free: bit mask of the GPUs that are free.
         need: how many GPUs must be free.
     """

@@ -30,9 +30,8 @@ class Held:
 
     @property
     def likely(self) -> float | None:
-        """Time by which the job ends, by its limit or by its reported progress, whichever is
-        earlier. None if neither is known.
-        """
+        """Time by which the job ends, by its time limit or by its reported progress, whichever is
+        earlier, in seconds since the epoch. None if neither is known."""
         known = [at for at in (self.until, self.stated) if at is not None]
         return min(known) if known else None
 

@@ -133,9 +133,8 @@ def _groups(holders: Sequence[InTheWay]) -> Iterator[Group]:
 
 
 def _not_shared(partner: Partner | None) -> NotShared | None:
-    """Return why a job does not share the GPUs of its best candidate. Return None if there was no
-    candidate, or if sharing is allowed.
-    """
+    """Return why a job does not share the GPUs of its best candidate for sharing. Return None if
+    there was no candidate, or if sharing is allowed."""
     if partner is None or partner.refused is None:
         return None
     return NotShared(

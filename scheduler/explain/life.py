@@ -375,10 +375,9 @@ def sharing_of(
 def _rests_on(
     d: Decision,
 ) -> tuple[float | None, float | None, float | None, float | None]:
-    """Return four recorded numbers of a decision to share GPUs, in seconds: the gain, the time left
-    of the new job, the time left of its partner, and the cost to waiting jobs. A number that is not
-    recorded is None.
-    """
+    """Return four numbers that a decision to share GPUs recorded, in seconds: the gain, the time
+    that the newcomer has left, the time that its partner has left, and the cost to waiting jobs. A
+    number that is not recorded is None."""
     known = dict(d.evidence)
     names = ("gain_s", "left_s", "partner_left_s", "hold_costs_s")
     gain_s, left_s, other_s, costs_s = (float(known[n]) if n in known else None for n in names)

@@ -103,9 +103,8 @@ _FIELDS = {
 
 
 def _evidence(name: str, value: float | str) -> str:
-    """Return one number of a decision's evidence as text. Return "" for a number that is shown
-    elsewhere.
-    """
+    """Return one number of a decision's evidence, given by name and value, as text. Return "" for a
+    number that is shown elsewhere."""
     if name in _IN_WORDS:
         return ""
     if name in _NAMES:

@@ -179,7 +179,7 @@ def _one_node(one: Shortage) -> str:
 
 
 def lacks_of(node: NodeShort) -> list[str]:
-    """Return what a node lacks, in a few words each."""
+    """Return what a node lacks for a job, as a list of short texts."""
     return [_lack(lack, "short").replace("it asks for ", "asked for ") for lack in node.lacks]
 
 

@@ -201,7 +201,7 @@ def _kept_for(job: str | None) -> str:
 
 
 def _held_back(by: Mapping[str, float]) -> str:
-    """Return a sentence on how long the job was held, by reason; "" where it was not."""
+    """Return a sentence on how long the job was held, by reason; "" where it was not held."""
     words: dict[str, float] = {}
     for reason, seconds in by.items():
         words[phrase(reason)] = words.get(phrase(reason), 0.0) + seconds

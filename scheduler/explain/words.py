@@ -266,9 +266,8 @@ def held_words(d: Decision) -> str:
 
 
 def step_of(d: Decision) -> str:
-    """Return as text the next step that could help the job of a decision. Return "" if there is
-    none.
-    """
+    """Return as text what the owner of a decision's job could do next. Return "" if there is
+    nothing."""
     return next_step(d.reason) if d.action in _ASKS_FOR_A_STEP else ""
 
 
@@ -346,7 +345,8 @@ def gain_words(of: Gains) -> str:
 
 
 def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str:
-    """Return one step through a packing tree as text: "GPU utilisation 14 %, at most 43.6 %".
+    """Return one step through a decision tree (of a pair of jobs) as text: "GPU utilisation 14 %,
+    at most 43.6 %".
 
     Args:
         own, partner: prefix of the text: for a step about the new job, and for one about its
@@ -428,7 +428,7 @@ _ENDED: dict[str, str] = {
 
 
 def act(action: str) -> str:
-    """Return the words for an action of a decision: "waits", "kept GPUs"."""
+    """Return the words for an action, such as "waits" or "kept GPUs"."""
     return _ACTS[Action(action)]
 
 

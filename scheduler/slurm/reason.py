@@ -310,7 +310,8 @@ def sentence(reason: SlurmReason, job_id: str, now: float) -> str:
 
 
 def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
-    """Return clauses that explain Slurm's word. The first one alone is the reason."""
+    """Return clauses that explain Slurm's word for why a job waits. The first clause is the main
+    reason; the others add to it."""
     if reason.nodes_allowed:
         return [_nodes(reason.nodes or 0, reason.nodes_allowed, job_id)]
     words = PLAIN.get(reason.code, ())

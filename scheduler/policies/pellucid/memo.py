@@ -86,7 +86,7 @@ class Line:
         self._stale = True
 
     def file(self, queued: QueuedJob, kind: Kind) -> None:
-        """Move a job to the group of `kind`, its kind after it was considered."""
+        """Move a job to the group of `kind`, which became its kind when the job was considered."""
         job_id = queued.job.job_id
         was, entry = self._filed[job_id]
         if was != kind:

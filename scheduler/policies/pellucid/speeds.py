@@ -101,7 +101,7 @@ class PairErrors:
         )
 
     def restore(self, memory: PairErrorsMemory) -> None:
-        """Restore what `remember` returned."""
+        """Restore the errors that `remember` returned."""
         self.own = {one.kind: replace(one.error) for one in memory.own}
         self.pairs = {(one.kind, one.beside): replace(one.error) for one in memory.pairs}
         self.seen = memory.seen

@@ -101,7 +101,7 @@ class UsualProfiles:
         return UsualMemory(seen=seen, changes=dict(self.changes))
 
     def restore(self, memory: UsualMemory) -> None:
-        """Restore what `remember` returned."""
+        """Restore the profiles that `remember` returned."""
         self.changes = Counter(memory.changes)
         self._seen = OrderedDict(
             ((one.vc, one.user, one.gpus), replace(one.seen)) for one in memory.seen

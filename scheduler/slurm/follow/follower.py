@@ -272,7 +272,7 @@ class Follower:
 
     def _foresee(self, snapshot: ClusterSnapshot, first: Sequence[str]) -> dict[str, StartForecast]:
         """Return forecasts by job id: the end of each running job, and the start of the first jobs
-        in line. If simulating starts took long, they are left out for a while."""
+        in line. If simulating the starts took long, starts are left out for a while."""
         core, now = snapshot.core, snapshot.now
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in snapshot.running}
         if not first or self._again.asked or self.clock.monotonic() < self._foresee_at:

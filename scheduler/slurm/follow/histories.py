@@ -47,9 +47,9 @@ class Histories:
         self._ended: dict[str, float] = {}  # job -> submit time: it ended, and is still shown
 
     def update(self, jobs: Iterable[SlurmJob], now: float) -> list[Over]:
-        """Pass the events since the last poll to the memory. Return the jobs that have ended since,
-        each with its predicted duration in seconds (None: unknown).
-        """
+        """Pass what has happened to jobs since the last poll to the memory that learns durations.
+        Return the jobs that have ended since, each with its predicted duration in seconds (None:
+        unknown)."""
         mine = {job.id: job for job in jobs}
         happened: list[tuple[float, int, SlurmJob]] = []
         for job in mine.values():

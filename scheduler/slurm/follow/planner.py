@@ -230,9 +230,9 @@ class Planner:
     def reasons(
         self, snapshot: ClusterSnapshot, first: Sequence[str], *, own: bool = True
     ) -> dict[str, SlurmReason]:
-        """Return why jobs wait, by id: the jobs `first` in line, and those that Slurm does not
-        consider. With `own`, also say whether Pellucid's own policy would start them.
-        """
+        """Return why jobs wait, by job id: the jobs in `first`, and those that Slurm does not
+        consider. With `own`, each reason also says whether Pellucid's own policy would start the
+        job."""
         policy = twin_in(snapshot.core.policy)
         if policy is None:
             return {}

@@ -110,7 +110,7 @@ def named(job: SlurmJob, reason: SlurmReason) -> SlurmReason:
 
 
 def seen_rows(snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason]) -> dict[str, JobRow]:
-    """Return the rows of all jobs of a single snapshot, by id, without any data from earlier polls.
+    """Return the rows of all jobs of one snapshot, by id. Nothing in them comes from earlier polls.
 
     Args:
         why: reasons of waiting jobs, as far as known, by id.

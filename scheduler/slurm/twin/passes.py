@@ -107,10 +107,11 @@ class Space:
 
     def open(self, at: float, until: float, names: Sequence[str]) -> tuple[list[str], float | None]:
         """Return those of `names` that are planned for no job from `at` until `until`, inclusive.
-        Also return the next time at which more of them may be open; None for never.
+        Also return the next time at which it is worth asking again, because more of them may be
+        open; None for never.
 
-        That is the end of the first stretch of time after which nodes become open that were not so
-        far, among stretches up to the first that begins after `until`.
+        That time is the end of the first planned stretch after which a node becomes open that was
+        not so far. Stretches that begin after the first one beyond `until` are not examined.
         """
         left, later = set(names), None
         for place, (since, end, kept) in enumerate(self._slots):

@@ -177,9 +177,9 @@ def _as_computed(site: Site) -> dict[AssocKey, float]:
 def _levels(
     above: Assoc, siblings: list[Assoc], usage: Mapping[AssocKey, float]
 ) -> list[tuple[float, Assoc]]:
-    """Return each sibling association with its LevelFS: its part of the shares divided by its part
-    of the usage. It is inf without usage, and 0 without shares.
-    """
+    """Return each association in `siblings` with its LevelFS, by which Slurm's Fair Tree ranks it:
+    its part of the shares divided by its part of the usage. LevelFS is inf without usage, and 0
+    without shares."""
     shares = sum(assoc.shares or 0 for assoc in siblings)
     own = [usage.get((assoc.account, assoc.user), 0.0) for assoc in siblings]
     total = max(usage.get((above.account, above.user), 0.0), sum(own))

@@ -68,9 +68,8 @@ class TwinOutlook:
     twin: SlurmTwin
 
     def never(self, job_id: str) -> Never | None:
-        """Return what prevents a job from ever starting. Return None if nothing is known to prevent
-        it.
-        """
+        """Return what prevents a job from ever starting in Slurm, or None if nothing is known
+        to."""
         return next((why for why, is_so in _NEVER.items() if is_so(self.twin, job_id)), None)
 
     def latest(self, job_id: str) -> float:
