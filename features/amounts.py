@@ -276,9 +276,8 @@ class Ran(NamedTuple):
 
 
 def _that_trains(commands: Sequence[Simple], command: Sequence[str]) -> Sequence[str]:
-    """Return the words of the first command that states an amount, otherwise of the last that
-    runs a script, otherwise `command`.
-    """
+    """Return the command of a script that most likely trains: the first that states an amount of
+    training, otherwise the last that runs a script file, otherwise `command`, the whole."""
     stated = [one.words for one in commands if any(_of_words(one.words)[:2])]
     scripts = [one.words for one in commands if _runs_script(one.words)]
     return next(iter(stated or scripts[-1:]), command)
@@ -321,9 +320,8 @@ def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
 
 
 def _program(command: Sequence[str]) -> str:
-    """Return the script or module that a command runs, also behind a launcher such as torchrun;
-    "" if it names none.
-    """
+    """Return the script or module that a command runs, even if a launcher such as torchrun runs it;
+    "" if there is none."""
     for part in command:
         if not part.startswith("-") and re.search(r"\.(py|sh|R|jl|ipynb|lua|m)$", part):
             return part

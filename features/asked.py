@@ -28,9 +28,8 @@ _NO_SETTINGS = (ValueError, LookupError, AttributeError, TypeError, ArithmeticEr
 
 
 def amount_of(command: Sequence[str], workdir: Path) -> Amount:
-    """Return the amount of training that a command states in its arguments or in the files that it
-    names. Arguments come first.
-    """
+    """Return the amount of training that a command states in its arguments, or in the files that it
+    names. The arguments override the files."""
     named = [f"{name}={value}" for name, value in of_files(command, workdir).items()]
     own, beside = of_command(command), of_command(named)
     if own.epochs or own.steps:

@@ -103,9 +103,8 @@ class Running:
         self._sum -= self._starts.pop(job_id) - self._base
 
     def values(self, job_id: str, now: float) -> tuple[int, float, float]:
-        """Return the number of running jobs of this key other than `job_id`, and their longest
-        and mean elapsed seconds; NaN if there are none.
-        """
+        """Return (number of running jobs of this key other than `job_id`, their longest elapsed
+        seconds, their mean elapsed seconds). The latter two are NaN if there are no such jobs."""
         starts = self._starts
         if not starts:
             return 0, nan, nan
@@ -120,7 +119,8 @@ class Running:
 
 
 class KeyHistory:
-    """The history of the jobs of one key (a user, a virtual cluster, ...), fed in time order."""
+    """The history of the jobs of one key (a user, a virtual cluster, ...). Its events must come in
+    time order."""
 
     __slots__ = (
         "_cancelled",
@@ -155,7 +155,8 @@ class KeyHistory:
         self.hazard: Hazard | None = None  # kept where the family `survival` is
 
     def learn(self, now: float, state: State, duration_s: float) -> None:
-        """Learn from a job of this key that ended at `now` after running `duration_s` seconds."""
+        """Add to the history a job of this key that ended at `now` after running `duration_s`
+        seconds."""
         entry = (duration_s, state in FAILED, state is State.CANCELLED)
         if self._ended < WINDOW:
             self._ring.append(entry)

@@ -9,7 +9,7 @@ def plain(text: str) -> str:
     """Return a text with its control characters (C0, C1, those that change the direction of
     writing) escaped.
 
-    What a job prints or is called reaches other people's terminals, which obey such characters:
+    Names and output of jobs are shown on other people's terminals, which obey such characters:
     "\\x1b]0;x\\x07" would change the title of an operator's window. Ends of lines, tabs and
     no-break spaces stay.
     """

@@ -67,10 +67,9 @@ def posterior(everyone: list[Ran]) -> tuple[float, float]:
 def _error(
     middle: NDArray[np.float64], deviation: NDArray[np.float64], weight: NDArray[np.float64]
 ) -> float:
-    """Return the spread of a weighted mixture of normal distributions: half the width of its
-    middle 80 %, scaled to be the standard deviation of a single normal one. The true standard
-    deviation would be set by the few odd runs.
-    """
+    """Return the spread of a weighted mixture of normal distributions: half the width of its middle
+    80 %, scaled to be the standard deviation of a single normal one. The true standard deviation
+    would depend too much on a few unusual runs."""
     points = (middle[:, None] + deviation[:, None] * _NORMAL).ravel()
     order = np.argsort(points)
     below = np.cumsum(np.repeat(weight, len(_NORMAL))[order]) / len(_NORMAL)

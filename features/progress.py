@@ -47,7 +47,8 @@ class Progress:
 
     @property
     def error(self) -> float:
-        """Return the standard deviation of ln(total)."""
+        """Return the standard deviation of ln(total_s), the logarithm of the predicted total
+        running time."""
         return sqrt(1e-4 + (log(max(self.high_s, 1.0) / max(self.low_s, 1.0)) / (2 * Z)) ** 2)
 
     def doubted(self, doubt: str) -> str:

@@ -41,10 +41,10 @@ LONG_S = 3600.0  # what is to last longer is believed by another record than wha
 
 
 class Claim(NamedTuple):
-    """A claim that a job ends between two moments of its running time.
+    """A claim about a job's duration: that it lies between two bounds.
 
     Attributes:
-        low_s, high_s: the moments, seconds of running time.
+        low_s, high_s: the bounds, seconds of running time.
         share: the share of such claims that hold, 0 to 1.
         text: the evidence for the claim, in words.
     """
@@ -55,7 +55,8 @@ class Claim(NamedTuple):
     text: str = ""
 
     def holds(self, duration_s: float) -> bool:
-        """Return whether a job that lasted `duration_s` ended between the two moments."""
+        """Return whether `duration_s`, the duration of a job that has ended, lies within the
+        claim's bounds."""
         return self.low_s <= duration_s <= self.high_s
 
 
@@ -85,9 +86,8 @@ class Kind(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A range of a job's duration that its last runs suggest (seconds), before it is known how
-    often such ranges hold.
-    """
+    """A range of a job's duration (seconds) that its last runs suggest. Unlike a `Claim`, it does
+    not say how often such ranges hold."""
 
     kind: Kind
     low_s: float

@@ -17,7 +17,8 @@ from features.states import State
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """The life of a job from submission to end. Later events are None while unknown.
+    """The life of a job from submission to end. Events that have not happened, or are not known,
+    are None.
 
     Attributes:
         job: the job; submitted at `job.submit_time`.
@@ -42,9 +43,8 @@ class Lifetime:
         return self.end_time is not None
 
     def until(self, now: float) -> Lifetime:
-        """Return what was known of this lifetime at `now`. The job must have been submitted by
-        then.
-        """
+        """Return this lifetime as it was known at the time `now`, without later events. The job
+        must have been submitted by then."""
         if self.end_time is not None and self.end_time <= now:
             return self
         running = self.start_time is not None and self.start_time <= now

@@ -93,9 +93,8 @@ def _unwrapped(
 
 
 def _wrapped(words: Sequence[str], i: int) -> str | None:
-    """Return the shell line given to `sbatch --wrap` if that option stands at word `i`; None if
-    another word does.
-    """
+    """Return the shell line given to sbatch's option `--wrap`, if that option is the word with
+    index `i`; otherwise None."""
     if words[i].startswith("--wrap="):
         return words[i].removeprefix("--wrap=")
     return words[i + 1] if words[i] == "--wrap" and i + 1 < len(words) else None
@@ -133,7 +132,8 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
 
 
 def _branched(words: Sequence[str], branches: list[bool]) -> None:
-    """Update `branches`, which holds for each open `if` whether its `else` has been reached."""
+    """Update `branches` by the control words (`if`, `else`, `fi`) of a command. It holds, for each
+    open `if`, whether its `else` has been reached."""
     for word in words:
         if word == "if":
             branches.append(False)

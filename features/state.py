@@ -441,7 +441,7 @@ class FeatureState:
         _join_queue(submission)
 
     def start(self, job_id: str, now: float) -> None:
-        """Record that a job runs from `now` on. Its elapsed time counts from here."""
+        """Record that a job runs from `now` on. Its elapsed time counts from `now`."""
         submission = self._known(job_id, now)
         if submission.phase is _Phase.RUNNING:
             raise FeatureError(f"job {job_id}: already running")
@@ -456,9 +456,8 @@ class FeatureState:
         submission.queue.run(submission.job.gpus)
 
     def requeue(self, job_id: str, now: float) -> None:
-        """Record that a running job stopped without ending (preempted, or put back) and waits
-        again.
-        """
+        """Record that a running job stopped without ending (it was preempted or put back), and
+        waits again from `now` on."""
         submission = self._known(job_id, now)
         if submission.phase is not _Phase.RUNNING:
             raise FeatureError(f"job {job_id}: not running")
@@ -471,9 +470,8 @@ class FeatureState:
         submission.outlived_s = max(submission.outlived_s, now - submission.began)
 
     def try_out(self, job_id: str, now: float) -> None:
-        """Record that a waiting job is run for a while from `now` on, for example to be
-        profiled.
-        """
+        """Record that a waiting job runs for a short time from `now` on, for example to be
+        profiled. It still counts as waiting."""
         submission = self._known(job_id, now)
         if submission.phase is _Phase.RUNNING:
             raise FeatureError(f"job {job_id}: already running")
@@ -538,9 +536,8 @@ class FeatureState:
                 self._ran[_script(job, job.work)] = (*self.ran(job), ran)[-KEPT:]
 
     def ran(self, job: Job) -> tuple[Ran, ...]:
-        """Return the latest completed runs, by the same user, of the script that a job runs. The
-        oldest comes first.
-        """
+        """Return the latest completed runs of the script of this job by the same user, the oldest
+        first; () if the job's work is unknown."""
         return () if job.work is None else self._ran.get(_script(job, job.work), ())
 
     # -- rows --------------------------------------------------------------------------------

@@ -215,7 +215,7 @@ class History(NamedTuple):
     """How long the jobs of one group lasted, and the distribution that follows for the next job.
 
     Attributes:
-        level: one of `LEVELS`.
+        level: kind of the group, one of `LEVELS` (all, vc_gpus, user, template).
         of: name of the group, in words.
         reached: number of jobs that reached each bin of running time; older jobs count less.
         ended: number of jobs of `reached` that ended in the bin.
@@ -441,7 +441,8 @@ class Lives:
             self._record_stated(job_id, stated)
 
     def state(self, job_id: str, total_s: float, weight: float) -> None:
-        """Count a job as lasting `total_s` seconds, the duration that it reported, until it ends.
+        """Count a running job as lasting `total_s` seconds, the total that it reported, until it
+        ends.
 
         Args:
             weight: weight of that count, 0 to 1.
@@ -471,7 +472,8 @@ class Lives:
         self._run.pop(job_id, None)
 
     def advance(self, now: float) -> None:
-        """Count every stretch that a running job completed before `now`."""
+        """Count, in the groups of each running job, every stretch of running time that it completed
+        before `now`."""
         due = self._due
         while due and due[0][0] < now:
             at, run, job_id = heapq.heappop(due)

@@ -47,7 +47,8 @@ _NORMAL = NormalDist()
 
 
 class Seen(NamedTuple):
-    """The data on an ended job that the detection of changes uses. Times are seconds."""
+    """The data of an ended job with which changes are detected. `submitted` is in seconds since the
+    epoch, `seconds` is the job's duration."""
 
     submitted: float
     seconds: float

@@ -70,9 +70,8 @@ def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
 
 
 def _minutely(text: str, total: int) -> Callable[[int], None]:
-    """Return a function to call with the amount done. It prints a line on standard error if a
-    minute has passed since the last one.
-    """
+    """Return a function to call with the amount done. It prints `text` with the amount on standard
+    error, at most once a minute."""
     printed_at = time.monotonic()
 
     def done(amount: int) -> None:

@@ -18,7 +18,7 @@ INDENT = "  "
 
 
 def reflow(text: str, width: int) -> str:
-    """Return the text of a docstring, wrapped for a terminal of `width` columns."""
+    """Return the text of a docstring, wrapped again for a terminal of `width` columns."""
     return "\n\n".join(_paragraph(one, width) for one in re.split(r"\n[ \t]*\n", text.strip("\n")))
 
 

@@ -73,13 +73,12 @@ class Replay:
 
     @property
     def reason(self) -> str:
-        """Return the outcome of the replay as one line. The figure with the clearest difference
-        comes first.
-        """
+        """Return the outcome of the comparison as one line: the figure of `most_telling`, and what
+        was replayed."""
         return f"{most_telling(self.figures)}; {self.about}"
 
     def document(self) -> Mapping[str, object]:
-        """Return the whole comparison as plain JSON."""
+        """Return the comparison with all figures as plain JSON."""
         figures = {one.title: one.document() for one in self.figures}
         return {
             "policy": POLICY, "loop": LOOP, "jobs": self.jobs, "users": self.users,

@@ -92,7 +92,7 @@ class World(Protocol):
 
 
 class Shown(Protocol):
-    """The fields of a workload that every summary shows."""
+    """The fields of a workload that the summary of every run shows."""
 
     @property
     def left_out(self) -> int: ...

@@ -171,7 +171,7 @@ class History:
 
 
 class Cell(NamedTuple):
-    """One replay of tuning: half of the jobs, seed and settings."""
+    """One replay of tuning: which half of the jobs (0 or 1), seed, and settings."""
 
     half: int
     seed: int
@@ -432,7 +432,7 @@ class Tuning:
 
 
 class _TunedEngine(Engine):
-    """An engine that tunes its policy as time passes."""
+    """A simulation engine that tunes the settings of its policy at intervals of simulated time."""
 
     def __init__(self, tuning: Tuning, core: Core, *args: Any, **options: Any):
         super().__init__(core, *args, **options)

@@ -50,7 +50,8 @@ class Config(TypedDict, total=False):
 
 
 class Guardian:
-    """One run of one command, from its fork until its last process has ended."""
+    """The guardian's handling of one run of a command, from its fork until its last process has
+    ended."""
 
     poll_s = POLL_S
 
@@ -96,8 +97,12 @@ class Guardian:
         return True
 
     def _become_command(self, guardian: int, failure: int) -> None:
-        """Become the command, in the child process: set session, limits, output and
+        """In the child process, replace it by the command: set its session, limits, output and
         environment, then exec. Never returns.
+
+        Args:
+            guardian: pid of the guardian.
+            failure: descriptor of a pipe to which an error of exec is written.
         """
         config, where = self.config, "start"
         try:
@@ -135,7 +140,7 @@ class Guardian:
         own user; subclasses override this."""
 
     def orphaned(self) -> bool:
-        """Return whether the process that asked for the run has died."""
+        """Return whether the profiler, the process that asked for the run, has died."""
         return os.getppid() != self.parent
 
     def reap(self) -> bool:

@@ -41,7 +41,7 @@ PACED = 1.8  # readings repeated more than this many times: the source has its o
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Samples of one signal without a gap: seconds and values, shape (n,)."""
+    """Samples of one signal without a gap: `t` are seconds and `y` values, both (n,)."""
 
     name: str
     t: Array
@@ -126,7 +126,8 @@ def estimate(stretches: Iterable[Stretch]) -> StepTime:
 
 
 def bounds(t: Array, y: Array) -> tuple[float, float]:
-    """Return the shortest and the longest period (s) that this stretch can show."""
+    """Return the shortest and the longest period, seconds, that these samples (times `t`, values
+    `y`) can show."""
     ours, source = pace(t, y)
     shortest = max(READINGS_PER_PERIOD * ours, UPDATES_PER_PERIOD * source)
     return shortest, float(t[-1] - t[0]) / MIN_CYCLES
@@ -162,9 +163,8 @@ def strongest(name: str, t: Array, y: Array, low: float, high: float) -> Candida
 
 
 def _flatten(y: Array, longest: int) -> Array:
-    """Return the signal without what is slower than the longest period, outliers clipped, at
-    unit variance; zeros if it is constant.
-    """
+    """Return the signal with slow changes (longer than `longest` samples) removed, outliers
+    clipped, and unit variance. Return zeros if it is constant."""
     width = max(5, min(y.size, 2 * longest) | 1)
     kernel = np.ones(width) / width
     padded = np.pad(y, width // 2, mode="reflect") if width // 2 < y.size else y

@@ -25,7 +25,8 @@ FORMATS = ("svg", "png", "pdf")
 
 
 def plot(result: ProfileResult, folder: Path, form: str = "svg") -> Path:
-    """Draw `folder`/samples.parquet to `folder`/profile.FORM. Return the path of the picture."""
+    """Draw the signals in `folder`/samples.parquet to the file `folder`/profile.FORM. Return its
+    path."""
     from matplotlib.figure import Figure  # slow to import, and only wanted here
 
     with arrow_file(folder / SAMPLES_NAME) as file:

@@ -1,8 +1,8 @@
 """Process trees read from /proc. Standard library only: the guardian runs without site-packages.
 
-Two ways to list a tree: `descendants` follows the kernel's children files, costs a few
-microseconds per thread and may miss a process that is just being born; `all_descendants` reads
-every process of the machine, slower but complete, for when nothing may be missed.
+There are two ways to list a tree. `descendants` follows the kernel's lists of children. It takes a
+few microseconds per thread, and may miss a process that is just being created. `all_descendants`
+reads every process of the machine, which is slower but complete.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def parent_and_state(pid: int) -> tuple[int, str] | None:
 
 
 def alive(pid: int) -> bool:
-    """Return whether the process runs (a zombie does not)."""
+    """Return whether the process exists and is no zombie."""
     found = parent_and_state(pid)
     return found is not None and found[1] not in "ZXx"
 
@@ -232,9 +232,8 @@ def send(targets: Iterable[int], sig: int) -> int:
 
 
 def writing(path: str) -> list[int]:
-    """Return the processes that have a file open for writing. Only root sees those of other
-    users.
-    """
+    """Return the pids of the other processes that have a file open for writing. Only root sees
+    those of other users."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         folder = f"/proc/{pid}/fd"

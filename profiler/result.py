@@ -67,7 +67,7 @@ class Sampling:
     """How a run was sampled, and what the sampling cost.
 
     Attributes:
-        cpu_share: CPU seconds of sampling per second, of one core (0.01 is one percent).
+        cpu_share: CPU time of sampling as a share of one core (0.01 is one percent).
     """
 
     hz: float

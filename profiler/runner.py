@@ -156,7 +156,7 @@ def resolve(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> str:
 
 @dataclass
 class Run:
-    """A command that is running, or has ended (`ending` is set)."""
+    """A run of a command, which is going on, or has ended (then `ending` is set)."""
 
     pid: int
     guardian: subprocess.Popen[bytes]
@@ -202,7 +202,8 @@ class Run:
         return self.ending
 
     def stop(self) -> Ending:
-        """End the run now (SIGTERM, grace, SIGKILL) unless it has ended. Return how it ended."""
+        """End the run now, unless it has ended: SIGTERM, a grace period, then SIGKILL. Return how
+        it ended."""
         if self.ending is None:
             with contextlib.suppress(OSError):  # the guardian is gone; wait() finds that out
                 os.write(self._control, b"stop\n")

@@ -64,9 +64,11 @@ def find_window(
     """Return the steady window of a recording.
 
     Args:
-        t: seconds, increasing, shape (n,).
-        signals: name -> readings, shape (n,); NaN where unknown. Scale does not matter.
-        ended: the command ended by itself, so that its tail may be teardown.
+        t: time of each reading, seconds, increasing, shape (n,).
+        signals: name -> readings, shape (n,); NaN where unknown. Their units do not matter.
+        ended: whether the command ended by itself, so that its last readings may show it shutting
+            down.
+        min_seconds: shortest window that counts as steady.
     """
     times = np.asarray(t, dtype=np.float64)
     if times.size == 0:
@@ -132,16 +134,16 @@ def _thin(rows: Array) -> tuple[Array, npt.NDArray[np.int64]]:
 
 
 def change_points(rows: Array) -> list[int]:
-    """Return the boundaries of constant-level stretches of a multivariate signal, both ends left
-    out.
+    """Return the boundaries between stretches of constant level of several signals, as indices of
+    the rows. The start of the first stretch and the end of the last are left out.
 
     Minimises the squared error of piecewise constant levels plus 3 k log n for each boundary (k
     signals of unit noise) exactly, by dynamic programming in O(n^2 k) numpy operations. With noise
-    that is correlated or periodic it finds more boundaries than there are phases; the truncation
-    rule then ignores the superfluous ones.
+    that is correlated or periodic it finds more boundaries than there are phases of the run;
+    `find_window` ignores the superfluous ones.
 
     Args:
-        rows: shape (n, k), noise of about unit variance.
+        rows: the signals, (n, k), with noise of about unit variance.
     """
     n, k = rows.shape
     cost_per_cut = 3.0 * k * np.log(max(n, 2))
@@ -166,7 +168,7 @@ def change_points(rows: Array) -> list[int]:
 
 
 class Stretches:
-    """The stretches of a run with constant level, and which of them have the same level."""
+    """The stretches of constant level in a run, and which of them have the same level."""
 
     def __init__(self, rows: Array, cuts: list[int], at: Array) -> None:
         self.at = at
@@ -180,7 +182,8 @@ class Stretches:
         return float(self.at[end] - self.at[begin])
 
     def total(self, k: int) -> float:
-        """Return the seconds spent at the level of stretch k, at any time of the run."""
+        """Return the seconds that the run spent at the level of the stretch `k`, in this stretch or
+        others."""
         return sum(self.seconds(int(j)) for j in np.flatnonzero(self.alike[k]))
 
     def window(self, ended: bool, min_seconds: float) -> tuple[int, int]:

@@ -136,7 +136,7 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class FittedArrivals:
-    """The arrival model, and the settings and data of its fit."""
+    """A fitted model of arrivals, with the settings and data of its fit."""
 
     model: ArrivalModel
     metadata: Mapping[str, Any]

@@ -50,9 +50,9 @@ def effects(model: AdditiveModel) -> list[dict[str, Any]]:
     """Return the model's shape functions (what each value of a feature adds to the score),
     purified, as plain JSON. The most important one comes first.
 
-    Each has a name, importance, origin, the labels of the bins of each feature, scores, factors
-    (exp of the scores, for a logarithmic model), the spread over bags, and the training rows per
-    bin.
+    Each has a name, its importance, its origin (fitted or edited), the labels of the bins of each
+    feature, scores, factors (exp of the scores, for a logarithmic model), the spread of the scores,
+    and the number of training rows per bin.
     Neighbouring bins of a pair with the same scores are joined into one.
     """
     found = []

@@ -295,9 +295,8 @@ def _checked_target(frame: pd.DataFrame, duration_s: Floats, time: Floats) -> Fl
 
 
 def settings_of(preset: str | DurationPreset) -> tuple[str, DurationPreset]:
-    """Return the name and settings of a preset. Raise TrainingError when there is none of that
-    name.
-    """
+    """Return (name, settings) of a preset; the name is "custom" for settings of the caller's own.
+    Raise TrainingError if no preset has this name."""
     if isinstance(preset, DurationPreset):
         return "custom", preset
     if preset not in PRESETS:

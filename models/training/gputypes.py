@@ -144,8 +144,9 @@ def _slope(x: Floats, left: Floats) -> Floats:
 
 
 def _half_widths(rows: Sequence[Measured]) -> dict[str, tuple[float, ...]]:
-    """Return the half-widths of the intervals of ln(ratio), by basis (UNSEEN or SEEN family):
-    conformal quantiles of the errors when families, or single configurations, are left out of the
+    """Return the half-widths of the intervals of ln(ratio of speeds): UNSEEN, for jobs of a model
+    family without measurements, and SEEN, for those of a measured family. They are conformal
+    quantiles of the errors when whole families, or single configurations, are left out of the
     fit."""
     widths = {}
     for basis, key in ((UNSEEN, _family), (SEEN, _configuration)):

@@ -150,11 +150,12 @@ class Judgement:
 
     @property
     def reason(self) -> str:
-        """Return the judgement as one line. The figure with the clearest difference comes first."""
+        """Return the outcome of the comparison as one line: the figure of `most_telling`, and the
+        numbers of jobs and users."""
         return f"{most_telling(self.figures)}; {self.rows:,} jobs of {self.users} users"
 
     def document(self) -> dict[str, Any]:
-        """Return the whole judgement as plain JSON."""
+        """Return the comparison with all figures as plain JSON."""
         figures = {one.title: one.document() for one in self.figures}
         return {
             "rows": self.rows, "users": self.users, "days": self.days, "level": LEVEL,

@@ -69,7 +69,7 @@ class Configurations:
 
 @dataclass(frozen=True, slots=True)
 class FittedPacking:
-    """The sharing-score tree, and the settings and data of its fit."""
+    """A fitted tree that predicts sharing scores, with the settings and data of its fit."""
 
     model: PackingModel
     metadata: Mapping[str, Any]
@@ -77,14 +77,15 @@ class FittedPacking:
 
 @dataclass(frozen=True, slots=True)
 class FittedPairSpeed:
-    """The pair-speed tree, and the settings and data of its fit."""
+    """A fitted tree that predicts pair speeds, with the settings and data of its fit."""
 
     model: PairSpeedModel
     metadata: Mapping[str, Any]
 
 
 def configurations(members: Members) -> Configurations:
-    """Return every configuration with the sharing score that its measured pairs give it."""
+    """Return every training configuration of the pairs, with the sharing score that follows from
+    its measured pairs."""
     number, first, inverse, count = np.unique(
         members.configuration, return_index=True, return_inverse=True, return_counts=True
     )
@@ -207,9 +208,9 @@ class FittedHinge:
 def fit_pair_hinge(
     pairs: PairMeasurements, *, exclude_families: Collection[str] = ()
 ) -> FittedHinge | None:
-    """Fit a hinge that predicts the speed of a pair from the summed SM activity of both jobs, with
-    the least absolute error of the sum of both speeds. Return None if SM activity was measured for
-    fewer than `MIN_PAIRS` pairs.
+    """Fit a hinge (constant up to a knee, then falling in a straight line) that predicts the speed
+    of a pair from the summed SM activity of both jobs, with the least absolute error of the sum of
+    both speeds. Return None if SM activity was measured for fewer than `MIN_PAIRS` pairs.
 
     Args:
         pairs: the measured pairs.
@@ -232,8 +233,8 @@ def fit_pair_hinge(
 
 
 def _hinge(active: Floats, both: Floats) -> PairHinge:
-    """Return the hinge with the least mean absolute error. For every knee in `KNEES` the best slope
-    is computed.
+    """Return the hinge (constant up to a knee, then falling in a straight line) with the least mean
+    absolute error. For every knee in `KNEES` the best slope is computed.
 
     Args:
         active: SM activity of each pair together, percent.
@@ -257,8 +258,8 @@ def _hinge(active: Floats, both: Floats) -> PairHinge:
 
 
 def evaluate_pair_hinge(pairs: PairMeasurements) -> dict[str, float]:
-    """Return the errors of the hinge on pairs with measured SM activity. Each pair is predicted by
-    a fit without either of its families.
+    """Return the errors of the hinge of pair speeds (see `fit_pair_hinge`) on pairs with measured
+    SM activity. Each pair is predicted by a fit without either of its families.
 
     The figures are the mean absolute error of the sum of both (capped) speeds, and how often "sum >
     1.8" is predicted correctly, for the hinge and for the tree of utilisations (`tree_...`); how
@@ -411,9 +412,8 @@ def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
 
 
 def _pair_columns(members: Members) -> Floats:
-    """Return the columns of `PAIR_FEATURES`, (2n, 3), computed as
-    `models.bundle.packing.pair_values` does.
-    """
+    """Return the inputs of the pair-speed tree (the columns `PAIR_FEATURES`) for every member, (2n,
+    3), as `models.bundle.packing.pair_values` computes them."""
     own, partner = members.profile, members.partner
     return np.column_stack(
         [own[:, 0] - partner[:, 0], own[:, 0] + partner[:, 0], own[:, 1] + partner[:, 1]]

@@ -98,9 +98,8 @@ class PairMeasurements:
 
     @cached_property
     def digest(self) -> str:
-        """Return the sha256 of origin and pairs, hex, to the digits on which all processors
-        agree.
-        """
+        """Return the sha256 (hex) of origin and pairs, with numbers rounded to float32, on which
+        all processors agree."""
         digest = hashlib.sha256(self.origin.encode())
         frame = self.frame[self._schema.names]
         agreed = frame.astype(dict.fromkeys(frame.select_dtypes("float64"), np.float32))
@@ -116,12 +115,12 @@ class PairMeasurements:
 
     @cached_property
     def members(self) -> Members:
-        """Return both members of every pair, one row each."""
+        """Return a `Members` with both members of every pair."""
         return _members(self.frame)
 
     @property
     def families(self) -> tuple[str, ...]:
-        """Return the model families that occur, sorted."""
+        """Return the names of the model families in the pairs, sorted."""
         return tuple(sorted(set(self.members.family)))
 
     def provenance(self, exclude_families: Collection[str] = ()) -> dict[str, Any]:
@@ -188,7 +187,7 @@ class Members:
         return np.concatenate([b, a])
 
     def where(self, mask: NDArray[np.bool_]) -> Members:
-        """Return the members where `mask` holds."""
+        """Return the members for which `mask`, (2n,), is true."""
         return Members(*(getattr(self, name)[mask] for name in self.__slots__))
 
 

@@ -13,7 +13,7 @@ from models.bundle import Bundle
 
 
 class BundleModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
-    """Predicts durations in seconds from a data frame of features."""
+    """A model for MLflow that predicts job durations, in seconds, from a data frame of features."""
 
     def load_context(self, context: Any) -> None:
         """Read the bundle that was logged with the model."""
@@ -22,7 +22,7 @@ class BundleModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
     def predict(
         self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> np.ndarray:
-        """Return predicted duration of each row, seconds, (n,)."""
+        """Return the predicted duration of each row of `model_input`, seconds, (n,)."""
         model = self._bundle.duration
         seconds: np.ndarray = model.seconds(model.score_batch(model_input))
         return seconds

@@ -208,7 +208,7 @@ def _about(bundle: Bundle, measured: Sequence[str]) -> str:
 
 
 class _Jobs(MetaDataset):  # type: ignore[misc]  # mlflow has no types
-    """A description of training rows for MLflow: the columns, and the number of rows."""
+    """MLflow's description of a set of training rows: the columns, and the number of rows."""
 
     def __init__(self, source: DatasetSource, counts: Mapping[str, Any], **named: Any) -> None:
         super().__init__(source, **named)
@@ -237,9 +237,8 @@ def _dataset(bundle: Bundle, digest: str, source: str | Path | None) -> MetaData
 
 
 def champion(registry: Registry = HERE) -> Version | None:
-    """Return the version of the champion; None without one. If an earlier promotion was interrupted
-    between its two aliases, complete it first.
-    """
+    """Return the version of the champion (the model in use); None if there is none. If an earlier
+    promotion was interrupted between its two aliases, complete it first."""
     with _store(registry.tracking_uri) as client:
         _mended(client, registry.name)
     return _aliased(registry, CHAMPION)
@@ -373,9 +372,8 @@ def _version(found: Any) -> Version:
 
 
 def _register(client: MlflowClient, name: str, info: Any, run_id: str) -> str:
-    """Register the logged model and return its version number. Unlike mlflow.register_model, print
-    nothing.
-    """
+    """Register the logged model `info` as a new version of the model `name`, and return the
+    version's number. Unlike mlflow.register_model, print nothing."""
     with suppress(MlflowException):  # it exists already
         client.create_registered_model(
             name, description=f"What `dvc repro` exports is the version with alias {CHAMPION}."

@@ -92,7 +92,7 @@ class Asked:
 
     @property
     def chosen(self) -> range:
-        """Return the seeds to run."""
+        """Return the seeds to run: as many as `--seeds`, from `--first-seed` on."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
 

@@ -143,9 +143,8 @@ def _settings(folder: Path, port: int, policy: str | None) -> dict[str, str]:
 
 
 def _people(database: str) -> dict[str, str]:
-    """Create tokens in a new database: one for each user and one for an operator. Return them
-    by user name.
-    """
+    """Create access tokens in a new database: one for each user, and one for an operator. Return
+    the tokens by user name."""
     me = pwd.getpwuid(os.geteuid()).pw_name
     store = Store(database)
     try:

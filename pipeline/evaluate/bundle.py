@@ -145,9 +145,8 @@ def plain(specs: Any) -> tuple[Any, ...]:
 
 
 def _arrays(bundle: Bundle, frame: Any) -> dict[str, np.ndarray]:
-    """Return the columns of `frame` as plain arrays by name. A nominal column becomes strings,
-    with a mask `name?` of the missing values.
-    """
+    """Return the columns of `frame` that the bundle's duration model uses, as arrays by name. A
+    nominal column becomes strings, with a mask `name?` of the missing values."""
     held: dict[str, np.ndarray] = {}
     for spec in bundle.duration.features:
         column = frame[spec.name]

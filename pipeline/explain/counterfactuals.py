@@ -159,7 +159,7 @@ class _Reached(Exception):
 
 
 class _Until(Engine):
-    """An engine that stops before the first event after `until`."""
+    """A simulation engine that stops before the first event after the time `until`."""
 
     until = 0.0
 

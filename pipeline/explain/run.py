@@ -355,7 +355,7 @@ def _gpus_on(nodes: set[int] | None, given: Sequence[int], masks: Sequence[int])
 
 
 def _decision(row: Json) -> Decision:
-    """Return the decision that a row of `DECISION_SCHEMA` records."""
+    """Return the `Decision` in a row of decisions.parquet (`DECISION_SCHEMA`)."""
     score = None
     if row["score"] is not None:
         score = Score(

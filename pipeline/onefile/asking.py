@@ -1,4 +1,4 @@
-"""The commands of the one file: `why`, `eta` and `queue`."""
+"""The commands of the one file `pellucid.pyz`: `why`, `eta` and `queue`."""
 
 from __future__ import annotations
 

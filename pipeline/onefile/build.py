@@ -1,5 +1,5 @@
-"""Builds the one file: `python -m pipeline.onefile.build FOLDER`. The same source tree gives the
-same bytes."""
+"""Builds the one file, `pellucid.pyz`, with the commands `why`, `eta` and `queue`: `python -m
+pipeline.onefile.build FOLDER`. The same source tree gives the same bytes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ raise SystemExit(main())
 
 
 def build(folder: Path) -> Path:
-    """Write `pellucid.pyz` into a folder, and return its path. Its bytecode is for the Python that
-    builds it. Any Python from 3.11 on can run the file, but another version compiles the sources at
-    every start."""
+    """Write the one file, `pellucid.pyz`, into a folder, and return its path. Its bytecode is for
+    the Python that builds it. Any Python from 3.11 on can run the file, but another version
+    compiles the sources at every start."""
     tree = Path(__file__).parents[2]
     files = sorted({file for name in modules() for file in _files(tree, name)})
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,5 @@
-"""Turns answers (of a service, or of the one file that asks Slurm itself) into lines of text."""
+"""Turns answers (of a service, or of the one file `pellucid.pyz`, which asks Slurm itself) into
+lines of text."""
 
 from __future__ import annotations
 

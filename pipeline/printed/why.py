@@ -75,7 +75,7 @@ def lines_of(
 
     Args:
         program: whether a program reads the lines. Then texts that other people wrote, such as
-            names of jobs, are marked as data.
+            names of jobs, are not repeated.
         codes: also show codes of reasons.
         full: show everything, not only what matters most.
     """

@@ -158,9 +158,8 @@ def _typed(row: Row, site: Site) -> SlurmJob | None:
 
 
 def _agrees(row: Row, typed: SlurmJob) -> bool:
-    """Return whether the options of a command line give the CPUs, memory, nodes and GPUs that Slurm
-    counted. If they do, no option is missing from the line.
-    """
+    """Return whether the options of a command line add up to the CPUs, memory, nodes and GPUs that
+    Slurm recorded. If they do, no option was given elsewhere, such as in the script."""
     asked, given, own = _counts(row.asked), _counts(row.given), dict(typed.tres)
     return typed.gpus == row.job.gpus and all(
         any(abs(has.get(name, own[name]) - own[name]) < 1 for has in (asked, given) if has)

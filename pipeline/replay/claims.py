@@ -54,8 +54,7 @@ class Saving:
     @property
     def which(self) -> str:
         """Return whether jobs wait ``less`` or ``more`` than under Slurm's own schedule. Return
-        ``unclear`` where the interval of the saved wait holds 0.
-        """
+        ``unclear`` if the interval of the saved wait contains 0."""
         return "less" if self.low_s > 0 else "more" if self.high_s < 0 else "unclear"
 
 
@@ -84,7 +83,7 @@ class Claim:
     savings: Mapping[str, Saving]
 
     def plain(self) -> Mapping[str, Any]:
-        """Return the claim as plain JSON."""
+        """Return the claim with its savings as plain JSON."""
         named = {
             key: {**asdict(saving), "which": saving.which} for key, saving in self.savings.items()
         }

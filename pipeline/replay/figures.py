@@ -158,10 +158,9 @@ def _mean(values: np.ndarray[Any, Any]) -> float | None:
 
 
 def ceiling(base: Sequence[Figures]) -> float:
-    """Return the mean rank correlation of waits between replays of Slurm's own schedule. A replay
-    cannot be expected to correlate better with the record. Return 1.0 for a single replay, or if
-    all waits are equal.
-    """
+    """Return the mean rank correlation of waits between replays of Slurm's own schedule with
+    different seeds. A replay cannot be expected to correlate better with the record. Return 1.0 for
+    a single replay, or if all waits are equal."""
     waits = [np.array(cell["by_job"]["wait_s"], float) for cell in base if "by_job" in cell]
     found = []
     for other in waits[1:]:

@@ -280,9 +280,8 @@ def cell(site: Site, wanted: Cell) -> Figures | None:
 
 
 def seeds_for(site: Site, asked: int | None) -> int:
-    """Return the number of jittered replays of each variant: the given number, or a default that is
-    smaller for sites with many jobs.
-    """
+    """Return the number of replays (with slightly moved submit times) of each variant: `asked`, or
+    if that is None a default, which is smaller for sites with many jobs."""
     if asked is not None:
         return asked
     return FEW_SEEDS if site.many else SEEDS

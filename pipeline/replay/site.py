@@ -149,7 +149,8 @@ class Site:
 
     @property
     def submitted(self) -> pa.Table:
-        """Return the rows of `recorded` for the jobs submitted in the window."""
+        """Return the rows of `recorded` for the jobs that were submitted within the replayed
+        window."""
         return self.recorded.filter(pc.invert(self.recorded["carried"]))
 
     @property
@@ -179,7 +180,7 @@ class Site:
 
     @property
     def many(self) -> bool:
-        """Return whether there are too many jobs to fit models daily in every replay."""
+        """Return whether there are too many jobs to fit models for every day of every replay."""
         return len(self.workload.jobs) > MANY_JOBS
 
     def in_loop(self, loop: str) -> Site:
@@ -205,10 +206,10 @@ class DumpOptions:
         nodes: output of ``scontrol show nodes`` or ``sinfo -N -o "%N %P %G"``.
         printed: files in which Slurm printed its settings (`pipeline.replay.printed`).
         timezone: time zone of the dump's clock times.
-        last_days: keep only jobs submitted in this many last days; None = all.
+        last_days: keep only jobs submitted in this many last days of the dump; None: all.
         most: without `last_days`, keep only the last days that hold at most this many jobs.
         anonymise: replace users, job names and partitions by keyed hashes, and forget the key.
-        cpu_jobs: also play jobs without GPUs in Slurm's own schedule. None: do so if the CPUs of
+        cpu_jobs: also replay jobs without GPUs in Slurm's own schedule. None: do so if the CPUs of
             nodes are known and there are at most `MOST_BESIDE` jobs.
     """
 
@@ -307,7 +308,7 @@ def read_site(
 
 
 def _check_any(dump: Path, ended: _Ended, summary: IngestSummary) -> None:
-    """Raise UserError unless a job with GPUs ended."""
+    """Raise UserError unless the dump has a job with GPUs that ended."""
     if ended.with_gpus.num_rows > ended.running:
         return
     without = len(ended.bare) + summary.quarantined.get("no_gpu", 0)
@@ -466,7 +467,7 @@ def _shape(
 
 
 def _partition(shape: Shape, pool: str) -> str:
-    """Return the first partition of a pool."""
+    """Return the first partition of a pool (partitions that share nodes)."""
     return next(name for name, its in shape.pools.items() if its == pool)
 
 

@@ -110,7 +110,8 @@ class Twin:
 
 @dataclass(frozen=True)
 class Rows:
-    """Jobs of a dump: each job, the partition where it ran, and further columns."""
+    """Some jobs of a dump, with the partition in which each ran, and the columns that the trace
+    schema lacks."""
 
     jobs: Sequence[Job]
     partitions: Sequence[str]

@@ -126,9 +126,8 @@ def _nodes_of(text: str, every: Mapping[str, Record]) -> list[str]:
 
 
 def _cpus(row: Record) -> int:
-    """Return the number of CPUs of a node: as written, otherwise sockets by cores by threads,
-    as slurmctld counts.
-    """
+    """Return the number of CPUs of a node, as slurmctld counts them: as stated, otherwise sockets x
+    cores x threads."""
     sockets = row.get("Sockets") or row.get("SocketsPerBoard") or "1"
     many = int(sockets) * int(row.get("CoresPerSocket", 1)) * int(row.get("ThreadsPerCore", 1))
     return int(row["CPUs"]) if "CPUs" in row else many

@@ -64,11 +64,11 @@ class PolicyRun:
 
     @property
     def ended(self) -> pa.Table:
-        """Return the jobs of the first draw that ended."""
+        """Return the jobs of the first draw (seed) that ended."""
         return _ended(self.jobs)
 
     def ended_each(self) -> list[pa.Table]:
-        """Return the jobs of each draw that ended."""
+        """Return, for each draw (seed), the jobs that ended."""
         return [_ended(jobs) for jobs in self.draws]
 
     @property

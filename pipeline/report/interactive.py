@@ -66,7 +66,8 @@ def colours(names: Sequence[str], known: Mapping[str, int] = COLOURS) -> list[in
 
 
 def gpu_group(low: int, high: int) -> str:
-    """Return a group of GPU counts in words: "1 GPU", "3–4 GPUs", "> 32 GPUs"."""
+    """Return in words the group of jobs with `low` to `high` GPUs: "1 GPU", "3–4 GPUs", "> 32
+    GPUs"."""
     if low == high:
         return count(low, "GPU")
     return f"> {low - 1} GPUs" if high >= 10**9 else f"{low}–{high} GPUs"
@@ -149,7 +150,7 @@ def _whole(seconds: Floats) -> list[int | None]:
 
 @dataclass(frozen=True)
 class Scripts:
-    """The scripts of a page, and the security policy that allows only these."""
+    """The scripts of a page, and its content security policy, which allows only these scripts."""
 
     figures: Markup
     policy: str

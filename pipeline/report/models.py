@@ -61,9 +61,8 @@ class ModelFacts:
 
 
 def read_models(folder: Path) -> ModelFacts:
-    """Return what the report shows of an exported bundle. Raises BundleError if there is none,
-    or it is damaged.
-    """
+    """Return the parts of an exported bundle that the report shows. Raises BundleError if there is
+    no bundle in the folder, or it is damaged."""
     bundle = Bundle.load(folder)
     model = bundle.duration if "duration" in bundle.parts else AdditiveModel([], [], 0.0)
     shapes = [

@@ -60,7 +60,8 @@ class Paired:
 
     @property
     def change(self) -> str:
-        """Return the mean change in words: "−39 %"."""
+        """Return the mean change of our policy's figure, compared with the other's, in words: "−39
+        %"."""
         return change(self.ratio)
 
     @property
@@ -72,7 +73,7 @@ class Paired:
 
 
 def change(ratio: float) -> str:
-    """Return how a ratio differs from one: "−39 %", "+12 %", "×4.2", "the same"."""
+    """Return in words how much a ratio differs from 1: "−39 %", "+12 %", "×4.2", "the same"."""
     if ratio >= 3:
         return f"×{ratio:.2g}" if ratio < 100 else f"×{ratio:.0f}"
     if abs(ratio - 1) < 0.005:

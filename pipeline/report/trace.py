@@ -151,7 +151,7 @@ def _top_share(values: Floats, part: float) -> float:
 
 
 def charts(t: TraceFacts) -> list[Chart]:
-    """Return all charts of the trace."""
+    """Return all charts of the trace; that of states only if the trace has them."""
     found = [per_day(t), by_hour(t), durations(t), users(t), gpu_counts(t), vc_loads(t)]
     return found + ([states(t)] if t.has_states else [])
 
@@ -182,7 +182,7 @@ def _day(t: TraceFacts) -> NDArray[np.int64]:
 
 
 def by_hour(t: TraceFacts) -> Chart:
-    """Return a chart of jobs by weekday and hour (UTC)."""
+    """Return a chart of the number of jobs submitted by weekday and hour (UTC)."""
     hour = floats(t.jobs["submit_time"]) % DAY_S // 3600
     cells = np.zeros((7, 24), dtype=int)
     np.add.at(cells, ((_day(t) + 3) % 7, hour.astype(int)), 1)

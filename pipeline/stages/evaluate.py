@@ -153,7 +153,7 @@ def unlike_before(trace: pa.Table) -> list[str]:
 
 
 def chosen(params: Params) -> dict[str, object]:
-    """Return the parameters that MLflow shows with a run."""
+    """Return the parameters of training that MLflow shows with a run."""
     return {
         **{f"train.{name}": value for name, value in params.train.model_dump().items()},
         "features.families": ",".join(params.features.families),

@@ -113,9 +113,8 @@ def run(params: Params, shown: Shown = unseen) -> str:
 
 
 def amounts(submitted: int) -> list[int]:
-    """Return the amounts of history to try, in jobs, ascending from 0. The last is `EVERYTHING`,
-    which stands for all `submitted` jobs.
-    """
+    """Return the amounts of history to try, as numbers of jobs, ascending from 0. The last is
+    `EVERYTHING`, which stands for all `submitted` jobs."""
     return [0, *(n for n in HISTORY if n < submitted), EVERYTHING]
 
 

@@ -42,7 +42,8 @@ class AdapterConformance:
         recorded: whether it has a duration as a field of its own.
         counts: whether the number of GPUs is a number in its text.
         clock: whether its times are dates, not offsets.
-        delimiters: a separator of its columns, and a character that is none.
+        delimiters: bytes that separate its columns, and a byte that replaces them in a test and
+            separates none.
         reasons: reasons for which a number of GPUs is refused, if they differ from the usual ones.
     """
 
@@ -57,7 +58,8 @@ class AdapterConformance:
     reasons: ClassVar[Mapping[str, str]] = {}
 
     def written(self, folder: Path, jobs: Sequence[Sample]) -> Path:
-        """Write jobs in this format into a folder. Return the path to ingest."""
+        """Write `jobs` in this format into a folder, and return the path to ingest. A subclass
+        defines it."""
         raise NotImplementedError("say how jobs are written in this format")
 
     # -- what is read ------------------------------------------------------------------------
@@ -330,9 +332,9 @@ class AdapterConformance:
     def check_refused(
         self, folder: Path, change: Callable[[Sample], Sample], reason: str | None = None
     ) -> str:
-        """Check that one wrong row among good ones is refused, with line and text, and the others
-        are kept. Return the text.
-        """
+        """Write samples, one of them changed by `change` so that it is wrong, and check that only
+        this row is refused, with its line and text, for `reason` if that is given. Return the text
+        of the refused row."""
         jobs = samples()
         good = [job for i, job in enumerate(jobs) if i != 4]
         table, summary = self.ingested(folder, [*jobs[:4], change(jobs[4]), *jobs[5:]])

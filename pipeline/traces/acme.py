@@ -1,4 +1,5 @@
-"""AcmeTrace of the Shanghai AI Laboratory (Hu et al., NSDI'24): clusters Seren and Kalos."""
+"""Reads AcmeTrace of the Shanghai AI Laboratory (Hu et al., NSDI'24): the clusters Seren and
+Kalos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of trace adapters, and the records that they return."""
+"""The base class of trace adapters, and the records that they return."""
 
 from __future__ import annotations
 
@@ -82,9 +82,8 @@ class Batch:
 
 @dataclass(slots=True)
 class SourceFile:
-    """A file that was read: its name, its size in bytes, and the SHA-256 of its content,
-    unpacked.
-    """
+    """A source file that was read: its name, and the size in bytes and the SHA-256 of its
+    decompressed content."""
 
     name: str
     size: int = 0
@@ -223,10 +222,10 @@ class Adapter(ABC):
         origin: datetime | None = None,
         meter: Meter | None = None,
     ) -> Options:
-        """Return options with this format's defaults filled in.
+        """Return options for reading a source, with this format's defaults for those that are None.
 
         Raises:
-            TraceError: the zone is unknown, or does not apply to this format.
+            TraceError: the zone is unknown, or zone or origin do not apply to this format.
         """
         if timezone is not None and self.timezone is None:
             raise TraceError(
@@ -304,7 +303,7 @@ def shorten(text: str) -> str:
 
 
 def rejects_table(rejects: list[Reject]) -> pa.Table:
-    """Return rejects as a table in ``REJECTS_SCHEMA``."""
+    """Return refused rows as a table in ``REJECTS_SCHEMA``."""
     label = REJECTS_SCHEMA.field("reason").type
     return pa.table(
         [

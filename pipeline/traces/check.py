@@ -1,5 +1,5 @@
-"""Brings an adapter's columns into `TRACE_SCHEMA`: derives what follows, and refuses impossible
-rows.
+"""Converts an adapter's columns to `TRACE_SCHEMA`: computes derived fields such as the duration,
+and refuses impossible rows.
 
 Every reason for which a row is refused, and every warning, is listed in ``docs/trace-formats.md``.
 """
@@ -97,7 +97,8 @@ class Draft:
         return len(self.lines)
 
     def refuse(self, wrong: Any, reason: str) -> None:
-        """Refuse the rows in mask ``wrong``. A row keeps the first reason given."""
+        """Mark the rows in the mask ``wrong`` as refused, for ``reason``. A row keeps the first
+        reason given."""
         rows = mask(wrong)
         if not rows.any():
             return
@@ -107,9 +108,8 @@ class Draft:
         self._verdict[rows & (self._verdict == 0)] = len(self._reasons)
 
     def skip(self, rows: Any, kind: str) -> None:
-        """Remove rows that are valid but do not stand for a job of their own, and count them under
-        `kind`.
-        """
+        """Remove the rows in the mask `rows`, which are valid but stand for no job of their own
+        (such as job steps), and count them under `kind`."""
         left_out = mask(rows)
         if not left_out.any():
             return
@@ -228,7 +228,8 @@ def _check_times(draft: Draft) -> None:
 
 
 def _derive_duration(draft: Draft) -> None:
-    """Fill in ``duration_s`` (end less start), and warn where the recorded duration differs."""
+    """Set ``duration_s`` of each row to end - start, and add a warning where the recorded duration
+    differs."""
     submit, start, end = (draft.millis(n) for n in ("submit_time", "start_time", "end_time"))
     recorded = draft.number("recorded_duration_s")
     ran = (end - start) / 1000

@@ -219,9 +219,8 @@ def read_months(path: Path) -> Iterator[pa.Table]:
 
 
 def read_between(path: Path, since_s: float, until_s: float) -> Iterator[pa.Table]:
-    """Yield, month by month, the jobs submitted from `since_s` until before `until_s`, without
-    reading the others. Both are seconds since the epoch, or infinite.
-    """
+    """Yield, month by month, the jobs with `since_s` <= submit time < `until_s`, without reading
+    others into memory. Both bounds are seconds since the epoch, or infinite."""
     wanted = pc.scalar(True)
     if since_s > -inf:
         wanted &= pc.field("submit_time") >= _time(since_s)
@@ -236,7 +235,7 @@ def _time(seconds: float) -> pa.Scalar:
 
 
 def _months(path: Path) -> Iterator[list[Path]]:
-    """Yield the files of each month that has jobs."""
+    """Yield, for each month that has jobs, the list of its Parquet files."""
     for _, files in itertools.groupby(_files(path), key=lambda file: file.parent):
         yield list(files)
 

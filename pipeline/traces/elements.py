@@ -134,7 +134,7 @@ class _Reader:
         self.at = 0
 
     def fill(self) -> bool:
-        """Read one more chunk. Return False if the file has ended."""
+        """Read one more chunk of the file into the buffer. Return False if the file has ended."""
         if self._ended:
             return False
         data = self._file.read(CHUNK_BYTES)

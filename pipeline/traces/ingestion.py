@@ -156,7 +156,7 @@ def _provenance(adapter: Adapter, options: Options, meter: Meter, summary: Inges
 
 
 class _Counts:
-    """Counts rows and finds repeated ones, batch by batch."""
+    """Counts the rows of a source, and finds repeated ones, batch by batch."""
 
     def __init__(self, adapter: Adapter, folder: Path) -> None:
         # Where the line stands in for the id, two equal rows differ in nothing else.

@@ -251,7 +251,8 @@ class _Lookup:
         self._keys = self._table[key].combine_chunks()
 
     def take(self, keys: Any) -> tuple[Any, Any]:
-        """Return rows for these keys (null where there is none), and a mask of the keys found."""
+        """Return (rows with these keys, null where a key has none; mask of the keys that have a
+        row)."""
         if not len(self._hashes):
             return self._table.take(pa.nulls(len(keys), pa.int64())), np.zeros(len(keys), bool)
         at = np.searchsorted(self._hashes, hash_texts(keys))

@@ -83,7 +83,7 @@ class _Rows:
         return len(self.lines) + len(self.rejects)
 
     def take(self, element: Element) -> None:
-        """Add one element, as a job or as a reject."""
+        """Add one element of the source's list to the batch, as a job or as a refused row."""
         reason = element.fault or self._add(element.value, element.number)
         if reason:
             self.rejects.append(Reject(self.source, element.number, reason, shorten(element.text)))

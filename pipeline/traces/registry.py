@@ -1,4 +1,5 @@
-"""The trace formats that can be read: those in ``ADAPTERS``, and any ``module:Class``."""
+"""Finds the adapter for a trace: one of those in ``ADAPTERS``, one described in YAML, or any
+``module:Class``."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class _Jobs:
         return following.start() + 1, None
 
     def _more(self) -> bool:
-        """Read one more chunk. Return False if the file has ended."""
+        """Read one more chunk of the file. Return False if the file has ended."""
         more = b"" if self._over else self._file.read(CHUNK)
         self._data, self._at = self._data[self._at :] + more, 0
         self._over = not more
@@ -157,9 +157,8 @@ class _Jobs:
 
 
 def _end(data: bytes, at: int) -> int | None:
-    """Return the place where the object that begins at byte `at` ends; None if it does not end
-    within `data`.
-    """
+    """Return the position after the object that begins at byte `at`; None if it does not end within
+    `data`."""
     depth = 0
     for token in _TOKEN.finditer(data, at):
         if token[0] == b"{":
@@ -172,7 +171,7 @@ def _end(data: bytes, at: int) -> int | None:
 
 
 def _read(raw: bytes) -> Any:
-    """Return the value of a JSON object; None if the bytes are none."""
+    """Return the value of a JSON object; None if the bytes are no JSON."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:  # what is none was written as Latin-1, as far as can be known

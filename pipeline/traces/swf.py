@@ -101,7 +101,7 @@ class Swf(Adapter):
 
 
 def _first_submits(block: Block) -> list[float]:
-    """Return the submission times of the first jobs, as written."""
+    """Return the submission times of the first jobs in the block, as written in the file."""
     found = []
     for line in block.data[:HEAD_BYTES].split(b"\n")[:-1]:
         row = line.decode("utf-8", "replace").split()

@@ -113,7 +113,7 @@ class _Rule(Estimator):
 
 
 class ByGpuCount(_Rule):
-    """Predicts the geometric mean duration of the ended jobs with as many GPUs."""
+    """Predicts the geometric mean of the durations of ended jobs with the same number of GPUs."""
 
     name = "gpu-count"
 

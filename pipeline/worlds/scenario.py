@@ -228,7 +228,8 @@ class Cost:
 
 
 class Meter:
-    """Measures wall time, CPU time (user + system, all threads) and peak memory."""
+    """Measures the time and memory that this process uses from the meter's creation on: wall time,
+    CPU time (user + system, all threads) and peak memory."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()

@@ -177,12 +177,13 @@ def jitter(
     permute: bool = True,
     most_s: float = 60.0,
 ) -> Workload:
-    """Return the workload as seed `seed` of the honest tracks plays it.
+    """Return the workload as it is replayed with this seed: workloads permuted, and submit times
+    slightly moved.
 
-    The eight workload columns are permuted over the jobs, so that a profile tells nothing about
-    a duration. Seed 0 keeps exact submit times; others move each by U(0, `most_s`) and re-sort.
-    `compress` multiplies submit times (below 1: a busier month). Without `permute` every job keeps
-    its own workload.
+    The eight columns that say what a job trains are permuted over the jobs, so that a profile
+    reveals nothing about a duration. Without `permute`, every job keeps its own. Seed 0 keeps exact
+    submit times; other seeds move each by a random 0 to `most_s` seconds, and sort the jobs again.
+    `compress` multiplies submit times (below 1: a busier month).
     """
     rng = np.random.default_rng(seed)
     jobs = workload.jobs

@@ -67,7 +67,8 @@ class Sampler(Protocol):
         ...
 
     def read_fast(self, pids: Sequence[int]) -> Reading:
-        """Return the few cheap signals in which single steps show; called at 20-100 Hz."""
+        """Return readings of the few signals that are cheap to read and in which single training
+        steps show. Called at 20-100 Hz."""
         ...
 
     def describe(self) -> list[dict[str, object]]:

@@ -46,9 +46,10 @@ VERSION = 1  # raise it when the same configuration comes to mean another trace
 
 
 def generate(config: SyntheticConfig) -> pa.Table:
-    """Return the trace, one row per job in order of submission, in `features.schema.TRACE_SCHEMA`.
+    """Generate a synthetic trace. Return it as a table in `features.schema.TRACE_SCHEMA`, one row
+    per job, in order of submission.
 
-    Raises SyntheticError when the configured load cannot be reached with these jobs.
+    Raises SyntheticError if the configured load cannot be reached with these jobs.
     """
     return tabulate(config, draw(config))
 

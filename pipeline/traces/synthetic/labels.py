@@ -207,7 +207,7 @@ class Labels:
 
 
 def tabulate(config: SyntheticConfig, jobs: Drawn) -> pa.Table:
-    """Return the drawn jobs, with names and workloads, as a table in TRACE_SCHEMA."""
+    """Return the generated jobs, with names and workloads added, as a table in TRACE_SCHEMA."""
     # A large odd constant keeps the derived seed apart from the seeds people choose.
     labels_seed = config.seed + 0x9E3779B9 if config.labels_seed is None else config.labels_seed
     labels = draw_labels(labels_seed, jobs.templates, jobs.template, config.gpu_memory_mib)

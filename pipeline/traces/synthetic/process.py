@@ -134,7 +134,7 @@ def draw(config: SyntheticConfig) -> Drawn:
 
 
 def pick(rng: np.random.Generator, weights: Floats, n: int) -> Ints:
-    """Return n indices drawn with the given relative weights."""
+    """Return n random indices, drawn with the given relative weights."""
     edges = np.cumsum(weights)
     found: Ints = np.searchsorted(edges, rng.random(n) * edges[-1], side="right")
     return np.minimum(found, len(weights) - 1)
