@@ -248,8 +248,8 @@ class Trials:
         return put_back_s(self.site, self.jobs, partition)
 
     def _asked_enough(self, kept: Sequence[Tried], until: float) -> bool:
-        """Return whether no further change is to be checked with `sbatch --test-only`: as many as
-        are shown passed the check, or the time `until` has come."""
+        """Return whether no further change is to be checked with `sbatch --test-only`: Slurm has
+        confirmed `MOST_ASKED` changes, or the time `until` has come."""
         return self._clock.monotonic() >= until or sum(one.by_slurm for one in kept) >= MOST_ASKED
 
     def _asked(self, job: SlurmJob, until: float, array: str = "") -> Verdict:
