@@ -1,4 +1,4 @@
-"""Ten tasks that people come with, each done as somebody new would: by what the pages say."""
+"""Tasks that people come with, each done as somebody new would: by what the pages say."""
 
 from __future__ import annotations
 
@@ -85,24 +85,6 @@ def test_after_a_crash_of_memory_it_is_run_again_alone(enter: Enter, mine: str) 
     page.get_by_text("More", exact=True).click()
     page.get_by_label("May share GPUs").select_option("no")
     expect(page.get_by_label("Name")).to_have_value("ten-tasks")
-
-
-@pytest.mark.usefixtures("lined_up")
-def test_a_start_is_forecast_before_submission(enter: Enter) -> None:
-    page = enter("ada")
-    page.get_by_role("link", name="Submit a job").click()
-    page.get_by_label("Command").fill("python train.py")
-    page.get_by_label("Working directory").fill("/tmp")
-    page.get_by_label("GPUs", exact=True).fill("8")
-    page.get_by_label("Virtual cluster").select_option("vision")
-
-    def is_told() -> bool:  # a busy analyst is asked again
-        page.get_by_role("button", name="When would it start?").click()
-        answer = page.locator("main [role=status]")
-        expect(answer).to_contain_text(re.compile("."))
-        return "In vision, with 8 GPUs: it" in answer.inner_text()
-
-    until(is_told, "a forecast")
 
 
 @pytest.mark.usefixtures("lined_up")
