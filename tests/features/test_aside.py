@@ -148,6 +148,7 @@ def test_a_file_system_that_stops_answering(
         one.until = 0.0
         with pytest.raises(Hangs):  # and so nobody else is sent there
             copied(aside, tmp_path / "there" / "x")
+        assert [*aside._hung.values()] == [one], "nobody was asked"
         os.close(copied(aside, tmp_path / "x"))
     until(lambda: not psutil.pid_exists(one.left.pid) or one.left.poll() is not None, "its end")
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from features import given
 from features.given import (
     MIB,
     arrow_file,
@@ -168,6 +169,28 @@ def test_one_that_vanishes_or_is_replaced_meanwhile(tmp_path: Path) -> None:
         swapper.join()
     assert found <= {b"whole", b"is a pipe, not a regular file", b"No such file or directory"}
     assert b"whole" in found
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory"])
+def test_what_is_put_there_after_it_was_looked_at_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path, looked = tmp_path / "x", given.regular
+    path.write_bytes(b"whole")
+
+    def swapped(there: str | Path) -> None:
+        looked(there)
+        path.unlink()
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "directory":
+            path.mkdir()
+        else:
+            path.symlink_to("/dev/zero")
+
+    monkeypatch.setattr(given, "regular", swapped)
+    with pytest.raises(OSError, match=f"is a {kind}, not a regular file"):
+        read_given(path)
 
 
 def test_a_link_out_of_a_watched_folder_is_refused(tmp_path: Path) -> None:

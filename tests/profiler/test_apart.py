@@ -348,6 +348,26 @@ def test_the_kernel_ends_a_request_that_takes_too_long(tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGPROF
 
 
+SPINS = """
+from profiler.progress import process
+right = process.Desk.answer
+def answer(self, asked, files):
+    while asked["do"] == "look": pass
+    return right(self, asked, files)
+process.Desk.answer, process.ONCE_S = answer, 0.2
+process.main()
+"""
+
+
+def test_a_request_that_takes_too_long_is_ended_and_its_job_read_no_more(
+    monkeypatch: pytest.MonkeyPatch, reading: Reading, tmp_path: Path
+) -> None:
+    _reader(monkeypatch, SPINS)
+    found = reading.follow(Asked(output=tmp_path / "output"))
+    assert looked(found, reading, 20.0) is None
+    assert found.unread == found.refused == apart.OVERSPENT
+
+
 def test_who_takes_more_than_its_share_waits_until_it_has_not(
     reading: Reading, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
 from features.codec import Json
+from profiler.progress.names import VARIABLE as PROGRESS
 from scheduler.core.limits import GpuMemory, GpuType, Line, Name, NodeName
 from scheduler.core.request import CHANGEABLE, FIELDS, MAX_PRIORITY, TRIED
 from scheduler.core.request import Field as JobField
@@ -32,7 +33,7 @@ def _absolute(path: str) -> str:
 
 
 def _variable(name: str) -> str:
-    if name in RESERVED or name.startswith("PELLUCID_"):
+    if name in RESERVED or (name.startswith("PELLUCID_") and name != PROGRESS):
         raise ValueError(f"{name} is set by the service")
     return name
 

@@ -355,3 +355,9 @@ def test_a_command_is_read_for_how_much_it_asks_for_where_its_owner_and_the_site
     assert ("work" in event.body) == (amount is not None)
     assert ("like" in event.body) == (amount is not None)
     assert "90" not in str(event.body["command"])
+
+
+def test_a_job_names_its_file_of_progress_and_nothing_else_of_the_service(service: Service) -> None:
+    for name, status in (("PELLUCID_PROGRESS", 201), ("PELLUCID_TOKEN", 422)):
+        asked = {"command": ["train", "100", "30"], "vc": "vision", "environment": {name: "own"}}
+        assert service.by("alice").post("/api/v1/jobs", json=asked).status_code == status
