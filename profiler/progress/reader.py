@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 
 from features.amounts import MOST, Amount, patience, printed
 from features.progress import CONTRADICTED, EARLY, REPEATS, Progress, Z
+from profiler.progress.bars import WORK
 from profiler.progress.columns import Columns, heading, other
 from profiler.progress.counter import Counter, Point
 from profiler.progress.formats import LINE, Mark, explicit, in_columns, plain, read
@@ -263,7 +264,7 @@ class Reader:
             if counter.totals > 4 or (over and counter.seen_s < 0.9 * latest - 5.0):
                 continue
             found.append(counter)
-        return found
+        return [c for c in found if not c.mark.label.startswith(WORK)] or found
 
     def _structures(self) -> Iterator[Structure]:
         """Yield the structures of a run that the counters may make up, the likeliest first."""
