@@ -6,8 +6,8 @@
 >>> [(one.n, one.of()) for one in growth.steady()]
 [(5.0, 20.0)]
 
-A number is told from others by what stands before it in its line, with numbers left out. Memory and
-work are bounded whatever is printed.
+A number is distinguished from others by what stands before it in its line, with numbers left out.
+Memory and work are bounded whatever is printed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ Kind = Literal["epoch", "step", "other", ""]
 LONGEST, MOST_NUMBERS, MOST = 300, 12, 48  # characters of a line, numbers in it, counters kept
 BEFORE = 80  # characters before a number that tell it from others
 LEAST = 4  # numbers that went up, before they are a counter
-TOLD = 2  # the same where its line tells the total
-EVEN, EVEN_TOLD = 1.6, 2.5  # factor between the paces of two halves, at most
+OWN_LEAST = 2  # the same where its line has the total
+EVEN, EVEN_OWN = 1.6, 2.5  # factor between the paces of two halves, at most
 CLOCKS = 1.0, 1000.0, 1 / 60  # growth in a second of what only tells the time
 CLOCK = 0.05  # relative difference from these
 EARLY_PERCENT = 20.0  # that a share of the run is below when it is first seen
-STATED, SAID_S = 8, 30.0  # amounts that are kept; seconds in which each rank states its own
+STATED, RANKS_S = 8, 30.0  # amounts that are kept; seconds in which each rank states its own
 LAG = 4.0  # steps that a rank may be behind another
 _WORD = re.compile(r"\d{1,3}(?:,\d{3})++(?!\d)|\w+")
 _UNIT = re.compile(r"(?<=\d)(?:it|steps?|iters?)$")
 _OF = re.compile(r"(?:it)? {0,8}(?:/|of|out of) {0,8}(\d{1,3}(?:,\d{3})++|\d{1,12}+)(?!\d|[.:,]\d)")
 _PERCENT = re.compile(r"(?<![\d.,-])(\d{1,3}(?:\.\d{1,3})?) ?%(?!\|)")
+_FRACTION = re.compile(
+    r"(?<![\d.,:/-])(\d{1,9}\.\d{1,6}) {0,4}(?:/|of) {0,4}(\d{1,9}(?:\.\d{1,6})?)(?![\d:]|\.\d)"
+)
 _THING = (
     r"(?:(?:time ?)?steps?|iter(?:ation)?s?|epochs?|generations|sweeps|updates|batches|cycles"
     r"|trials|tasks|jobs|fits|rounds|episodes|games)"
@@ -94,7 +97,13 @@ class Growth:
         percent = _PERCENT.search(line)
         if percent is not None and float(percent[1]) <= 100.0:
             key = _blank(line[: percent.start()]) + "%"
-            self._add(key, Mark(GROWN, "percent", float(percent[1]), 100.0, "run", key), at)
+            share = Mark(GROWN, "percent", float(percent[1]), of=100.0, scope="run", label=key)
+            self._add(key, share, at)
+        part = _FRACTION.search(line)
+        if part is not None and 0.0 < float(part[2]) >= float(part[1]):
+            key = _blank(line[: part.start()]) + "/"
+            mark = Mark(GROWN, "step", float(part[1]), of=float(part[2]), scope="run", label=key)
+            self._add(key, mark, at)
         tested = _TESTED.search(line) is not None
         before, end, numbers = "", 0, 0
         for match in _WORD.finditer(line):
@@ -110,7 +119,8 @@ class Growth:
                 of = None if total is None else _number(total[1])
                 if of is not None and not 1.0 < of >= number:
                     of = None
-                self._add(key, Mark(GROWN, "step", number, of, "run", key, sure=tested), at)
+                mark = Mark(GROWN, "step", number, of=of, scope="run", label=key, sure=tested)
+                self._add(key, mark, at)
             before, numbers = before + "#", numbers + 1
             if numbers >= MOST_NUMBERS:
                 break
@@ -123,7 +133,7 @@ class Growth:
             for match in pattern.finditer(line):
                 key, number = _blank(line[: match.end()]), _number(match[1])
                 known = self._stated.get(key, (number, at))
-                if known is None or known[0] != number or at > known[1] + SAID_S:
+                if known is None or known[0] != number or at > known[1] + RANKS_S:
                     self._stated[key] = None  # it comes again and again
                 elif len(self._stated) < STATED and number > 1:
                     near = line[max(0, match.start() - 30) : match.end() + 10]
@@ -162,14 +172,14 @@ def grows(one: Counter) -> bool:
     and does not tell the time.
     """
     points = one.points
-    least, even = (LEAST, EVEN) if one.mark.of is None else (TOLD, EVEN_TOLD)
+    least, even = (LEAST, EVEN) if one.mark.of is None else (OWN_LEAST, EVEN_OWN)
     if one.mark.unit == "percent":
         least, even = LEAST, EVEN
     if one.resets or one.setbacks or one.totals > 1 or len(points) < least:
         return False
     if one.mark.unit == "percent" and points[0][1] > EARLY_PERCENT:
         return False
-    if len(points) == TOLD:
+    if len(points) == OWN_LEAST:
         return begins(one, 0.0) and points[1][0] > points[0][0]
     middle = points[len(points) // 2]
     halves = _rate(points[0], middle), _rate(middle, points[-1])

@@ -16,7 +16,7 @@ WIDEST = 1.0  # standard deviation of ln(total) beyond which nothing is reported
 NARROWER = 0.7  # an error that is less than so much of the last one is news
 SAME = 0.1  # a total that differs by more, of its logarithm, is news
 APART = 0.05  # share of its time between two reports
-AGAIN = 2.0  # times what was said when it was taken back, after which that is too little
+AGAIN = 2.0  # times the total at which it was taken back, after which that is too little
 ASTRAY = 10.0  # factor left of what was reported, where its output makes no sense any more
 
 

@@ -224,7 +224,11 @@ class Reader:
             found = _reconciled(found, by_eta)
         found = found or by_eta
         self._known = found is not None
-        found = found or self._by_growth(now)
+        if found is None:
+            amount = Amount(self._amount("epochs"), self._amount("steps"))
+            grown = _growing(self._growth, self._alive(), amount, self._loss_s == -inf)
+            each = [(f, s.main) for s in grown if (f := self._forecast(s, now)) is not None]
+            found = _agreed(each, now)
         return None if found is None else self._doubted(found, now)
 
     def _of(self, counter: Counter) -> float | None:
@@ -616,70 +620,6 @@ class Reader:
             source="eta",
         )
 
-    def _by_growth(self, now: float) -> Progress | None:
-        """Return a forecast from counters that no format names, or that come without a total.
-        Return None if there is none, or if two of them come to totals that are far apart.
-        """
-        found = []
-        for structure in self._grown():
-            one = self._forecast(structure, now)
-            if one is not None:
-                found.append((one, structure.main))
-        named = [(one, main) for one, main in found if kind(main) == "step"]
-        found = named or found
-        if not found:
-            return None
-        totals = [one.total_s for one, _ in found]
-        if max(totals) > AGREE * min(totals):
-            return None
-        best, main = max(found, key=lambda pair: (len(pair[1].points), -pair[0].error))
-        wider = 1.0 + STRANGE / len(main.points)
-        low = best.at_s + (min(one.low_s for one, _ in found) - best.at_s) / wider
-        high = best.at_s + (max(one.high_s for one, _ in found) - best.at_s) * wider
-        return replace(
-            best,
-            low_s=min(best.total_s, max(now, low - best.unit_s)),
-            high_s=max(best.total_s, high + best.unit_s),
-            doubts=best.doubted(GROWN),
-        )
-
-    def _grown(self) -> Iterator[Structure]:
-        """Yield a structure for each counter that grows towards a total: that of its own line,
-        otherwise one that the command or a line states.
-        """
-        steady = list(self._growth.steady())
-        asked, epochs = self._amount("steps"), self._amount("epochs")
-        counted = any(c.mark.unit == "epoch" for c in self._counters.values())
-        told = [c for c in steady if c.mark.of and (not counted or self._outlasts(c))]
-        if told and (epochs is None or epochs <= 1.0):
-            doubt = BEFORE if self._loss_s == -inf else PARTLY
-            yield from (Structure(c, None, doubt) for c in told)
-            return
-        steady += [c for c in self._alive() if c.mark.unit == "step" and grows(c)]
-        for one in steady:
-            of, counts = one.mark.of, kind(one)
-            if of is not None and of not in (asked, epochs):
-                if self._outlasts(one) and counts != "epoch":
-                    yield Structure(one, None, PARTLY)
-                continue
-            if asked is not None and counts in ("step", ""):
-                # a number without a word that goes up by one may count something longer
-                plain = not counts and one.step == 1.0
-                yield from _towards(one, asked, 1.0, 1.0 / BEFORE if plain else 1.0)
-            passes = counts == "epoch" or (not counts and one.mark.sure)
-            if epochs is not None and one.step == 1.0 and passes:
-                yield from _towards(one, epochs, PARTLY)
-            if counts not in ("step", ""):
-                continue
-            for total in self._growth.totals(one.points[0][0]) - {asked, epochs}:
-                yield from _towards(one, total, PARTLY)
-
-    def _outlasts(self, counter: Counter) -> bool:
-        """Return whether a counter went on while an epoch ended."""
-        epochs = [c for c in self._counters.values() if c.mark.unit == "epoch"]
-        ends = (c.points[-1][0] for c in epochs if c.points[1:])
-        return any(counter.points[0][0] < at < counter.seen_s for at in ends)
-
     def _of_run(self, since_s: float) -> bool:
         """Return whether the times left that the run prints are about the whole run: by their
         format, since the run has no epochs, or since they continue beyond the end of an epoch.
@@ -690,6 +630,68 @@ class Reader:
         if all((self._of(c) or 1.0) <= 1.0 for c in epochs):
             return True
         return any(c.points[1:] and since_s < c.points[-1][0] < self._etas[-1][0] for c in epochs)
+
+
+def _growing(
+    growth: Growth, alive: Sequence[Counter], amount: Amount, lossless: bool
+) -> Iterator[Structure]:
+    """Yield a structure for each counter that grows towards a total: that of its own line,
+    otherwise one that the command or a line states.
+
+    Args:
+        alive: counters of the formats.
+        lossless: no loss was printed yet.
+    """
+    steady = list(growth.steady())
+    asked, passes = amount.steps, amount.epochs
+    epochs = [c for c in alive if c.mark.unit == "epoch"]
+    whole = [c for c in steady if c.mark.of and (not epochs or _outlasts(c, epochs))]
+    if whole and (passes is None or passes <= 1.0):
+        yield from (Structure(c, None, BEFORE if lossless else PARTLY) for c in whole)
+        return
+    steady += [c for c in alive if c.mark.unit == "step" and grows(c)]
+    for one in steady:
+        of, counts = one.mark.of, kind(one)
+        if of is not None and of not in (asked, passes):
+            if _outlasts(one, epochs) and counts != "epoch":
+                yield Structure(one, None, PARTLY)
+            continue
+        if asked is not None and counts in ("step", ""):
+            # a number without a word that goes up by one may count something longer
+            plain = not counts and one.step == 1.0
+            yield from _towards(one, asked, 1.0, 1.0 / BEFORE if plain else 1.0)
+        each_pass = counts == "epoch" or (not counts and one.mark.sure)
+        if passes is not None and one.step == 1.0 and each_pass:
+            yield from _towards(one, passes, PARTLY)
+        if counts in ("step", ""):
+            for total in growth.totals(one.points[0][0]) - {asked, passes}:
+                yield from _towards(one, total, PARTLY)
+
+
+def _outlasts(counter: Counter, epochs: Sequence[Counter]) -> bool:
+    """Return whether a counter went on while an epoch ended."""
+    ends = (one.points[-1][0] for one in epochs if one.points[1:])
+    return any(counter.points[0][0] < at < counter.seen_s for at in ends)
+
+
+def _agreed(found: Sequence[tuple[Progress, Counter]], now: float) -> Progress | None:
+    """Return the forecast of the counter with most steps, widened by how few they are. Return None
+    if there is none, or if two come to totals that are far apart.
+    """
+    found = [(one, main) for one, main in found if kind(main) == "step"] or found
+    totals = [one.total_s for one, _ in found]
+    if not found or max(totals) > AGREE * min(totals):
+        return None
+    best, main = max(found, key=lambda pair: (len(pair[1].points), -pair[0].error))
+    wider = 1.0 + STRANGE / len(main.points)
+    low = best.at_s + (min(one.low_s for one, _ in found) - best.at_s) / wider
+    high = best.at_s + (max(one.high_s for one, _ in found) - best.at_s) * wider
+    return replace(
+        best,
+        low_s=min(best.total_s, max(now, low - best.unit_s)),
+        high_s=max(best.total_s, high + best.unit_s),
+        doubts=best.doubted(GROWN),
+    )
 
 
 def _reconciled(found: Progress, by_eta: Progress) -> Progress:

@@ -29,6 +29,7 @@ LINES: dict[str, tuple[Callable[[int], str], Amount | None, str]] = {
     "its own total": (lambda i: f"sweep {i * 50} / 2000  E = -1.4{i:02d}", None, ""),
     "of so many": (lambda i: f"[12:{i:02d}] Processing sample {i} of 40: NA{i}", None, ""),
     "a share": (lambda i: f"[{2.5 * i:5.1f} %] throughput=91.{i} samples/s", None, ""),
+    "a fraction": (lambda i: f"t = {i / 2:.2f} / 20.0 ns, T = 300.{i}", None, ""),
     "both": (lambda i: f"[ab/3f{i:04d}] ALIGN ({i}) [{i * 5 // 2:3d}%] {i} of 40", None, ""),
     "thousands": (lambda i: f"--> {i * 1000:>9,} :: obj={5 / i:.5f}", Amount(None, 40_000), ""),
     "steps asked for": (lambda i: f"{i * 50} TS dt 0.01 time {i / 3:.4g}", Amount(None, 2000), ""),
