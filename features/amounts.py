@@ -23,7 +23,8 @@ _COUNTED = {
     "scheduled_epochs after_epochs (n|num)?_?passes",
     "steps": "steps it iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
     "|num_training|total_train|total_training|total_optimization)_(steps?|iters?|iterations?)"
-    " max_updates? lr_anneal_steps total_num_update num_boost_round n_estimators"
+    " (ts_max_steps|nsteps) max_updates? lr_anneal_steps total_num_update num_boost_round"
+    " n_estimators"
     " max_num_(steps|iterations) (max_)?number_of_(steps|iterations) nb_steps"
     " (max|num|total|train)_batches"
     " after_batches stop_iters kimg num_updates n_?gen (max_)?generations",

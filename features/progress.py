@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from math import log, sqrt
 from statistics import median
 
-EARLY, REPEATS, CONTRADICTED = "early", "repeats", "contradicted"
+EARLY, REPEATS, CONTRADICTED, GROWN = "early", "repeats", "contradicted", "grown"
 DOUBTS = {
     EARLY: "it may stop early",
     REPEATS: "it may run again after that (folds, seeds, trials)",
     CONTRADICTED: "what it prints of the time left differs",
+    GROWN: "what counts it was found by its growth",
 }
 USED = 0.8  # share of its maximum below which an earlier run is taken to have stopped early
 CENTRED = 3  # such runs, from which on their median is believed

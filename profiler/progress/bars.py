@@ -19,7 +19,11 @@ _DATA = re.compile(
     r"articles?|sentences?|objects?|entries|items?|pages?|tables?|tokens?)/s[\],]"
     r"|s/ ?(?:examples?|files?|docs?)\b"
 )
+# bars of jobs that train nothing: what they do is all there is, where nothing else is counted
+_WORKS = re.compile(r"^Processed prompts|^Running [\w-]{1,40}+ requests|\bacc\. prob=")
+WORK = "work: "  # before the label of such a bar
 _BYTES = re.compile(r"\[[\d:?]{1,20}+(?:<[\d:?]{1,20}+)?, {1,4}[\d.?]{0,20}[kMG]?i?B/s")
+_FIELDS = re.compile(r"\d[.;|]\s")
 _TRAINS = re.compile(
     r"(?<![a-z])(?:epochs?|(?:pre|re)?-?train\w{0,40}|fit\w{0,40}|optimi[sz]\w{0,40}|fine-?tun\w{0,40}|steps?|iter\w{0,40}|"
     r"batch\w{0,40}|it|progress|updates?|rounds?|episodes?|ep|learn\w{0,40}|loss|lr|acc\w{0,40})(?![a-z])"
@@ -53,17 +57,29 @@ def is_other(label: str, line: str, begin: int, end: int) -> bool:
     """Return whether a progress bar, from `begin` to `end` of a line, is about something else than
     training.
     """
+    if works(label, line, end):
+        return False
     if _OTHER.search(label) or _BYTES.search(line, begin):
         return True
     trains = OF_EPOCH.search(label) or _METRICS.search(line, end)
     return not trains and _DATA.search(line, end) is not None
 
 
+def works(label: str, line: str, end: int) -> bool:
+    """Return whether a bar is of what a job does that trains nothing: inference, an evaluation, a
+    sampler's chain.
+    """
+    return bool(_WORKS.search(label.strip()) or _WORKS.search(line, end))
+
+
 def says_other(line: str, begin: int) -> bool:
     """Return whether the text before a number says it is no training: "Test: Epoch 3/90", "val step
     3/90".
     """
-    return _OTHER.search(line, max(0, begin - 40), begin) is not None
+    near = max(0, begin - 40)
+    for field in _FIELDS.finditer(line, near, begin):
+        near = field.end()  # what came before was another figure
+    return _OTHER.search(line, near, begin) is not None
 
 
 def is_named(label: str, line: str, end: int) -> bool:

@@ -40,7 +40,7 @@ class Counter:
     zero: bool = False
     totals: int = 1
     seen_s: float = 0.0
-    _step: float = inf  # least difference of two numbers
+    step: float = inf  # least difference of two numbers
     _first_s: float = 0.0  # when the present number came first
     _spans: deque[float] = field(default_factory=lambda: deque(maxlen=SPANS))
     _every: int = 1
@@ -67,7 +67,7 @@ class Counter:
         if mark.n >= last:
             self._lower = 0
             if mark.n > last and not self._straggles(mark.n, at):
-                self._step = min(self._step, mark.n - last)
+                self.step = min(self.step, mark.n - last)
                 if at > self._first_s:
                     self._spans.append((before_s - self._first_s) / (at - self._first_s))
                 self._first_s = at
@@ -133,7 +133,7 @@ class Counter:
             return self.mark.of + self.zero
         if self.mark.unit == "step" and self.cycles:
             top = max(last for _, _, (_, last) in self.cycles)
-            return top + self._step if self.zero else top
+            return top + self.step if self.zero else top
         return None
 
     def at(self, when: float) -> float:

@@ -14,9 +14,11 @@ from profiler.progress.bars import (
     COUNTS_STEPS,
     OF_EPOCH,
     TORCHTUNE,
+    WORK,
     is_named,
     is_other,
     says_other,
+    works,
 )
 from profiler.progress.columns import Columns
 from profiler.progress.names import TABLE
@@ -68,8 +70,8 @@ _PREFIX = re.compile(
     r"|\[\d{1,5}(?:,\d{1,5})?\](?:<std(?:out|err)>)?: ?|\d{1,4}: (?=\S))"
 )
 _PROMISING = re.compile(
-    r"\d ?[/%]|EPOCH|frames|hours|Ep\.|^tick|\d of \d|poch|"
-    r"[Ss]tep|[Ii]ter|pdate|eta:|ETA|eta \d|remaining|left|[Ff]old|FOLD|[Ss]eed"
+    r"\d ?[/%]|EPOCH|frames|hours|Ep\.|^tick|\d of \d|poch|^Chain|"
+    r"[Ss]tep|[Ii]ter|pdate|eta ?[:=]|ETA|eta \d|remaining|left|[Ff]old|FOLD|[Ss]eed"
     r"|[Tt]rial|new study| done|\"progress\"|^\[?\d|\bep[ =:]|^Train loss|\d[ms]\s*+$"
 )
 LINE = 1000  # characters of a line that are looked at
@@ -210,6 +212,8 @@ def _of_bar(row: Format, line: str, match: re.Match[str], before: str) -> Iterat
     elif (found := AT_EPOCH.search(line, match.end())) is not None:
         yield Mark(row.name, "epoch", float(found[1]), _float(found["of"]), based=False)
     named = is_named(text, line, match.end())
+    if works(text, line, match.end()):
+        label, named = WORK + label, True
     yield Mark(
         format=row.name, unit="step", n=step, of=steps, scope=scope, label=label, named=named
     )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from features.progress import CONTRADICTED, EARLY, REPEATS
+from features.progress import CONTRADICTED, EARLY, GROWN, REPEATS
 
 VARIABLE = "PELLUCID_PROGRESS"  # names a file that a job keeps its progress in: `1200/5000`
 UNITS = ("fold", "epoch", "step", "percent", "eta")
 TABLE = "table"  # rows under a heading
-DOUBTED = (EARLY, REPEATS, CONTRADICTED)
+DOUBTED = (EARLY, REPEATS, CONTRADICTED, GROWN)
 SOURCES = (
     "its own words", "eta", "fold", "epoch", "step", "percent", "epoch and step", "boosting",
     "CLU", "CatBoost", "Cellpose", "Composer", "Coqui TTS", "DINOv2", "Darknet", "darkflow",
@@ -21,7 +21,7 @@ SOURCES = (
     "MMEngine", "MXNet", "Marian", "Megatron", "Optuna", "PaddleDetection", "PaddleOCR", "ParlAI",
     "PyTorch ImageNet", "PyTorch MNIST", "PyTorch language model", "PyTorch seq2seq", "RetinaFace",
     "RLlib", "Sample Factory", "Stable-Baselines3", "StyleGAN", "Swin", "Tacotron", "Ultralytics",
-    "faceswap", "fairseq", "fastText", "fastai", "gensim", "key and value", "nanoGPT",
+    "faceswap", "fairseq", "fastText", "fastai", "gensim", "growth", "key and value", "nanoGPT",
     "nerfstudio", "rl_games", "timm", "tqdm", TABLE,
 )  # fmt: skip
 COMPLAINTS = (

@@ -16,6 +16,7 @@ WIDEST = 1.0  # standard deviation of ln(total) beyond which nothing is reported
 NARROWER = 0.7  # an error that is less than so much of the last one is news
 SAME = 0.1  # a total that differs by more, of its logarithm, is news
 APART = 0.05  # share of its time between two reports
+AGAIN = 2.0  # times the total at which it was taken back, after which that is too little
 ASTRAY = 10.0  # factor left of what was reported, where its output makes no sense any more
 
 
@@ -48,7 +49,7 @@ class Follower:
         if at_s < self._terms.earliest_s or (found is None and before is None):
             return None
         if found is None or found.error > WIDEST or not isfinite(found.high_s):
-            if before is None or before.error > WIDEST:
+            if before is None or (before.error > WIDEST and at_s < AGAIN * before.total_s):
                 return None
             total_s = max(before.total_s, at_s)  # taken back
             found = replace(before, low_s=total_s / ASTRAY, high_s=total_s * ASTRAY, at_s=at_s)

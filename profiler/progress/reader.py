@@ -19,10 +19,12 @@ from math import ceil, inf, log, sqrt
 from typing import Literal, NamedTuple
 
 from features.amounts import MOST, Amount, patience, printed
-from features.progress import CONTRADICTED, EARLY, REPEATS, Progress, Z
+from features.progress import CONTRADICTED, EARLY, GROWN, REPEATS, Progress, Z
+from profiler.progress.bars import WORK
 from profiler.progress.columns import Columns, heading, other
 from profiler.progress.counter import Counter, Point
 from profiler.progress.formats import LINE, Mark, explicit, in_columns, plain, read
+from profiler.progress.growth import Growth, begins, grows, kind
 from profiler.progress.names import TABLE
 from profiler.progress.table import Scope
 
@@ -44,6 +46,11 @@ FIRST_UNIT = 0.35  # relative error of a pace by the first unit alone
 START_S = 60.0  # that imports and data may take
 UNSEEN = 0.12  # share of an epoch that may follow its steps, until one has ended
 AFTER = 0.01  # share of the whole that may follow what is counted: a last checkpoint
+PARTLY, BEFORE = 1.5, 3.0  # times as long may it take: a total of a line; while no loss is printed
+AGREE = 2.0  # factor between what two counters come to, above which neither is believed
+STRANGE = (
+    2.0  # over the number of steps seen: how much wider a counter makes it that no format names
+)
 OWN = "its own words"
 _BREAKS = re.compile(rb"[\r\n]+")
 _TESTS = re.compile(r"(?<![A-Za-z])(?:val|eval|test|VAL|EVAL|Val|Eval|Test)(?![a-z]{0,12}\.py)")
@@ -93,6 +100,8 @@ class Reader:
         self._eta_scope: Scope = ""
         self._promised_s = inf
         self._columns: Columns | None = None
+        self._growth = Growth()
+        self._known = False  # by formats
 
     def asks(self, amount: Amount) -> None:
         """Set the amount of training that the job's command states. Called when it becomes known
@@ -155,13 +164,17 @@ class Reader:
                 found = self._printed[unit]
                 if len(found) < 3:
                     found.add(number)
+            self._growth.states(line, at)
         if "oss" in line and _LOSS.search(line) is not None:
             self._loss_s = at
         if self._tested_s == inf and _TESTS.search(line) is not None and self._counters:
             self._tested_s = at
         if "arly" in line or "atience" in line or "mprove" in line:
             self._patience = patience(line) if self._patience is None else self._patience
-        for mark in read(line) or self._row(line):
+        marks = read(line) or self._row(line)
+        if not self._known and all(mark.of is None for mark in marks):
+            self._growth.take(line, at)
+        for mark in marks:
             if (mark.unit + "s", mark.n) not in settings:
                 self._count(mark, at)
 
@@ -210,6 +223,12 @@ class Reader:
         if found is not None and by_eta is not None:
             found = _reconciled(found, by_eta)
         found = found or by_eta
+        self._known = found is not None
+        if found is None:
+            amount = Amount(self._amount("epochs"), self._amount("steps"))
+            grown = _growing(self._growth, self._alive(), amount, self._loss_s == -inf)
+            each = [(f, s.main) for s in grown if (f := self._forecast(s, now)) is not None]
+            found = _agreed(each, now)
         return None if found is None else self._doubted(found, now)
 
     def _of(self, counter: Counter) -> float | None:
@@ -263,7 +282,7 @@ class Reader:
             if counter.totals > 4 or (over and counter.seen_s < 0.9 * latest - 5.0):
                 continue
             found.append(counter)
-        return found
+        return [c for c in found if not c.mark.label.startswith(WORK)] or found
 
     def _structures(self) -> Iterator[Structure]:
         """Yield the structures of a run that the counters may make up, the likeliest first."""
@@ -531,8 +550,9 @@ class Reader:
             if soonest < low:
                 low, total = soonest, sqrt(soonest * high)
                 found = replace(found, doubts=found.doubted(EARLY))
-        if found.source not in (OWN, "fold") and self._may_repeat():
-            runs = self._runs()
+        runs = self._runs()
+        counts_runs = GROWN in found.doubts and found.of == runs
+        if found.source not in (OWN, "fold") and self._may_repeat() and not counts_runs:
             if found.unit != "fold":  # of the first run
                 high = max(high, AGAIN * total)
                 total = min(high, (runs or USUAL[0]) * total)
@@ -612,6 +632,68 @@ class Reader:
         return any(c.points[1:] and since_s < c.points[-1][0] < self._etas[-1][0] for c in epochs)
 
 
+def _growing(
+    growth: Growth, alive: Sequence[Counter], amount: Amount, lossless: bool
+) -> Iterator[Structure]:
+    """Yield a structure for each counter that grows towards a total: that of its own line,
+    otherwise one that the command or a line states.
+
+    Args:
+        alive: counters of the formats.
+        lossless: no loss was printed yet.
+    """
+    steady = list(growth.steady())
+    asked, passes = amount.steps, amount.epochs
+    epochs = [c for c in alive if c.mark.unit == "epoch"]
+    whole = [c for c in steady if c.mark.of and (not epochs or _outlasts(c, epochs))]
+    if whole and (passes is None or passes <= 1.0):
+        yield from (Structure(c, None, BEFORE if lossless else PARTLY) for c in whole)
+        return
+    steady += [c for c in alive if c.mark.unit == "step" and grows(c)]
+    for one in steady:
+        of, counts = one.mark.of, kind(one)
+        if of is not None and of not in (asked, passes):
+            if _outlasts(one, epochs) and counts != "epoch":
+                yield Structure(one, None, PARTLY)
+            continue
+        if asked is not None and counts in ("step", ""):
+            # a number without a word that goes up by one may count something longer
+            plain = not counts and one.step == 1.0
+            yield from _towards(one, asked, 1.0, 1.0 / BEFORE if plain else 1.0)
+        each_pass = counts == "epoch" or (not counts and one.mark.sure)
+        if passes is not None and one.step == 1.0 and each_pass:
+            yield from _towards(one, passes, PARTLY)
+        if counts in ("step", ""):
+            for total in growth.totals(one.points[0][0]) - {asked, passes}:
+                yield from _towards(one, total, PARTLY)
+
+
+def _outlasts(counter: Counter, epochs: Sequence[Counter]) -> bool:
+    """Return whether a counter went on while an epoch ended."""
+    ends = (one.points[-1][0] for one in epochs if one.points[1:])
+    return any(counter.points[0][0] < at < counter.seen_s for at in ends)
+
+
+def _agreed(found: Sequence[tuple[Progress, Counter]], now: float) -> Progress | None:
+    """Return the forecast of the counter with most steps, widened by how few they are. Return None
+    if there is none, or if two come to totals that are far apart.
+    """
+    found = [(one, main) for one, main in found if kind(main) == "step"] or found
+    totals = [one.total_s for one, _ in found]
+    if not found or max(totals) > AGREE * min(totals):
+        return None
+    best, main = max(found, key=lambda pair: (len(pair[1].points), -pair[0].error))
+    wider = 1.0 + STRANGE / len(main.points)
+    low = best.at_s + (min(one.low_s for one, _ in found) - best.at_s) / wider
+    high = best.at_s + (max(one.high_s for one, _ in found) - best.at_s) * wider
+    return replace(
+        best,
+        low_s=min(best.total_s, max(now, low - best.unit_s)),
+        high_s=max(best.total_s, high + best.unit_s),
+        doubts=best.doubted(GROWN),
+    )
+
+
 def _reconciled(found: Progress, by_eta: Progress) -> Progress:
     """Return the forecast, its bounds widened to hold the run's own statement if the two
     differ.
@@ -645,6 +727,15 @@ def _settled(etas: Sequence[Point], at: float) -> float | None:
         return None
     slope = sum((x - middle) * (end - mean) for x, end in zip(xs, ends, strict=True)) / spread
     return max(at + etas[-1][1] / 2, mean - slope * middle) if slope > 0 else None
+
+
+def _towards(one: Counter, of: float, doubt: float, least: float = 1.0) -> Iterator[Structure]:
+    """Yield the structure of a run that a counter without a total counts, if it began near 0 and
+    is below this total.
+    """
+    if one.n < of and begins(one, of):
+        main = replace(one, mark=one.mark._replace(of=of, scope="run"))
+        yield Structure(main, None, doubt, (least, 1.0))
 
 
 def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:

@@ -536,6 +536,80 @@ def test_a_dict_behind_a_bar_is_read(tmp_path: Path) -> None:
     assert narrow_and_wrong(took_s, found) == []
 
 
+@pytest.mark.parametrize(
+    ("label", "after"),
+    [
+        ("Processed prompts", ", est. speed input: 512.31 toks/s"),
+        ("Running loglikelihood requests", ""),
+        ("sample", ", 7 steps of size 3.41e-01. acc. prob=0.91"),
+    ],
+)
+def test_a_bar_of_a_job_that_trains_nothing_is_the_job(
+    label: str, after: str, tmp_path: Path
+) -> None:
+    def run(log: Log) -> None:
+        log.wait(60)
+        for i in range(1, 401):
+            log.wait(2)
+            log.bar(label, i, 400, after=after)
+
+    took_s, found = play(run, tmp_path)
+    assert found[0][0] < 0.3 * took_s
+    assert narrow_and_wrong(took_s, found) == []
+
+
+def test_a_bar_of_inference_beside_a_training_is_none_of_it() -> None:
+    reader = Reader(Amount(None, 400))
+    for i in range(1, 101):
+        reader.feed(b"\rProcessed prompts: 10%|#   | 40/400 [00:10<00:10, 9.0it/s]", 10.0 * i)
+        reader.feed(b"\rTrain: 10%%|#   | %d/200 [00:10<00:10, 9.0it/s]" % i, 10.0 * i)
+    found = reader.progress(1000.0)
+    assert found is not None
+    assert found.of == 200.0
+
+
+def test_chains_of_a_sampler_are_runs_of_which_more_may_come(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        for chain in range(1, 5):
+            for n in range(200, 2001, 200):
+                log.wait(60)
+                log.line(f"Chain {chain}: Iteration: {n:4d} / 2000 [{n // 20:3d}%]  (Sampling)")
+
+    took_s, found = play(run, tmp_path)
+    assert narrow_and_wrong(took_s, found) == []
+    assert all(REPEATS in one.doubts for _, one in found[1:])
+
+
+def test_what_was_taken_back_is_not_left_behind_by_the_time(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        for _ in range(40):
+            for i in range(1, 51):
+                log.wait(1)
+                log.bar("", i, 50)
+
+    took_s, found = play(run, tmp_path)
+    assert all(one.high_s >= at for at, one in found)
+    assert found[-1][1].high_s > took_s
+
+
+def test_what_another_figure_is_of_says_nothing_of_a_step() -> None:
+    reader = Reader()
+    for i in range(1, 11):
+        line = f"Last test reward: 12.00. Training step: {100 * i}/10000. Loss: 5.51"
+        reader.feed(line.encode() + b"\n", 10.0 * i)
+    found = reader.progress(100.0)
+    assert found is not None
+    assert found.of == 10_000.0
+    assert read_nothing("Test: [3] step 120/500 loss 0.3")
+
+
+def read_nothing(line: str) -> bool:
+    reader = Reader()
+    for i in range(5):
+        reader.feed(line.encode() + b"\n", 10.0 * i)
+    return reader.progress(50.0) is None
+
+
 def one_bar(epochs: int, steps: int, begin: str = "", after: str = "") -> Callable[[Log], None]:
     """One bar over all steps, as the examples of Accelerate have it."""
 

@@ -1,0 +1,144 @@
+"""Counters that no format names, found by their growth towards a total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from features.amounts import Amount
+from features.progress import GROWN, REPEATS, Progress
+from profiler.progress.reader import Reader
+
+EVERY_S = 10.0
+
+
+def last(
+    line: Callable[[int], str], count: int, amount: Amount | None = None, head: str = ""
+) -> Progress | None:
+    """What is said after so many lines, ten seconds apart."""
+    reader, found = Reader(amount), None
+    reader.feed(head.encode(), 1.0)
+    for i in range(1, count + 1):
+        reader.feed((line(i) + "\n").encode(), EVERY_S * i)
+        found = reader.progress(EVERY_S * i)
+    return found
+
+
+LINES: dict[str, tuple[Callable[[int], str], Amount | None, str]] = {
+    "its own total": (lambda i: f"sweep {i * 50} / 2000  E = -1.4{i:02d}", None, ""),
+    "of so many": (lambda i: f"[12:{i:02d}] Processing sample {i} of 40: NA{i}", None, ""),
+    "a share": (lambda i: f"[{2.5 * i:5.1f} %] throughput=91.{i} samples/s", None, ""),
+    "a fraction": (lambda i: f"t = {i / 2:.2f} / 20.0 ns, T = 300.{i}", None, ""),
+    "both": (lambda i: f"[ab/3f{i:04d}] ALIGN ({i}) [{i * 5 // 2:3d}%] {i} of 40", None, ""),
+    "thousands": (lambda i: f"--> {i * 1000:>9,} :: obj={5 / i:.5f}", Amount(None, 40_000), ""),
+    "steps asked for": (lambda i: f"{i * 50} TS dt 0.01 time {i / 3:.4g}", Amount(None, 2000), ""),
+    "steps stated": (
+        lambda i: f"ENERGY: {i * 500:7d} 20974.89 19756.65",
+        None,
+        "Info: NUMBER OF STEPS        20000\n",
+    ),
+    "steps announced": (
+        lambda i: f"step {i * 500}, all is well",
+        None,
+        "20000 steps,     40.0 ps.\n",
+    ),
+    "epochs asked for": (lambda i: f"[{i:4d}] tr {5 / i:.4f} va 0.41", Amount(40), ""),
+    "a table of a tuner": (
+        lambda i: f"| PPO_1a2b_00000 | RUNNING | 10.0.0.3:41203 | {i} | {i}.031 | {i * 4000} |",
+        Amount(None, 40),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_counter_without_a_format_is_read(name: str) -> None:
+    line, amount, head = LINES[name]
+    found = last(line, 20, amount, head)
+    assert found is not None
+    assert found.total_s == pytest.approx(400.0, rel=0.06)
+    assert found.low_s <= 400.0 <= found.high_s
+    assert GROWN in found.doubts.split()
+
+
+def test_each_step_that_agrees_makes_it_surer() -> None:
+    line, amount, _ = LINES["steps asked for"]
+    few, many = last(line, 4, amount), last(line, 30, amount)
+    assert few is not None
+    assert many is not None
+    assert few.error > 2 * many.error
+    assert last(line, 3, amount) is None, "three numbers may go up by chance"
+
+
+SILENT: dict[str, tuple[Callable[[int], str], Amount | None, str]] = {
+    "no total": (lambda i: f"[{i}] obj {5 / i:.4f}", None, ""),
+    "a clock": (lambda i: f"running for {10 * i} now", Amount(None, 5000), ""),
+    "two totals far apart": (
+        lambda i: f"work {i * 50} units, part {i * 3}",
+        Amount(None, 2000),
+        "",
+    ),
+    "epochs where steps are asked for": (
+        lambda i: f"==> Start Training Epoch {i}, lr=0.01 ...",
+        Amount(None, 3000),
+        "",
+    ),
+    "what grows ever slower": (
+        lambda i: f"accuracy {1 + int(70 * (1 - 0.8**i))} %",
+        None,
+        "",
+    ),
+    "a measurement": (lambda i: f"length {i * 10 + 37 * (i % 3)} now", Amount(None, 3000), ""),
+    "an evaluation": (lambda i: f"val: {i} of 40 batches", None, ""),
+    "what begins again": (lambda i: f"part {i % 7} of 7", None, ""),
+    "steps within an epoch, maybe": (lambda i: f"part {i} of 40", Amount(10), ""),
+    "a patience": (lambda i: f"waited {i} of 40", None, "early stopping patience: 40 epochs\n"),
+    "a total of something else": (
+        lambda i: f"obj {i * 50} reached",
+        None,
+        "saving a checkpoint every 2000 steps\n",
+    ),
+    "a total in each line": (lambda i: f"episode {i} ends in 4571 steps", None, ""),
+    "a total in many lines": (
+        lambda i: f"part {i}" if i % 2 else "now come 4571 steps",
+        None,
+        "now come 4571 steps\n",
+    ),
+    "what counts on from much": (lambda i: f"obj {i * 50 + 700} reached", Amount(None, 2000), ""),
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_nothing_is_said_of_a_counter_in_doubt(name: str) -> None:
+    line, amount, head = SILENT[name]
+    assert last(line, 20, amount, head) is None
+
+
+def test_a_counter_of_the_runs_is_the_whole() -> None:
+    found = last(lambda i: f"=== run {i}/40 ===", 20, Amount(runs=40.0))
+    assert found is not None
+    assert REPEATS not in found.doubts
+    assert found.total_s == pytest.approx(400.0, rel=0.1)
+
+
+def test_a_number_without_a_word_may_count_something_longer() -> None:
+    alone = last(lambda i: f"{i} obj=0.3", 20, Amount(None, 40))
+    named = last(lambda i: f"it. no. {i} obj=0.3", 20, Amount(None, 40))
+    assert alone is not None
+    assert named is not None
+    assert alone.low_s < 0.6 * alone.total_s < named.low_s
+
+
+def test_while_no_loss_is_printed_it_may_not_have_begun_to_train() -> None:
+    line: Callable[[int], str] = lambda i: f"part {i} of 40"  # noqa: E731
+    silent, loud = last(line, 20), last(lambda i: f"{line(i)} loss=0.3", 20)
+    assert silent is not None
+    assert loud is not None
+    assert silent.high_s > 1.5 * loud.high_s
+
+
+def test_what_formats_read_is_not_looked_for() -> None:
+    found = last(lambda i: f"step {i}/40 of 80 parts", 20)
+    assert found is not None
+    assert GROWN not in found.doubts
