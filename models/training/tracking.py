@@ -202,8 +202,8 @@ def _about(bundle: Bundle, measured: Sequence[str]) -> str:
         f"bundle holds {', '.join(bundle.parts)}.{figures}\n\n"
         "Artifacts: `card.html` (the model card), `shapes.png` and `effects.json` (what each "
         "feature adds), `histories.png` (how long whose jobs lasted). The logged model `ebm` opens "
-        "in interpret: `interpret.show(mlflow.sklearn.load_model(...).explain_global())`; it "
-        "predicts ln(1 + seconds)."
+        "in interpret: `mlflow.sklearn.load_model(...).explain_global().data(0)` is the first "
+        "shape, and in a notebook `interpret.show` draws them all. It predicts ln(1 + seconds)."
     )
 
 

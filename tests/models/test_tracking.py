@@ -102,6 +102,7 @@ def test_a_training_registers_a_candidate_and_a_promotion_moves_the_alias(
     assert run.info.run_name.startswith("bundle ")
     assert run.data.tags["mlflow.note.content"].startswith("A candidate: it decides nothing")
     assert "On days it never saw: tail AUC: 0.8000." in run.data.tags["mlflow.note.content"]
+    assert ".explain_global().data(0)" in run.data.tags["mlflow.note.content"], "without IPython"
     (given,) = run.inputs.dataset_inputs
     assert (given.dataset.digest, given.dataset.name[:4]) == ("abc", "jobs")
     assert json.loads(given.dataset.source)["uri"] == str(tmp_path / "trace")
