@@ -1,28 +1,34 @@
 """Carries out what is offered to waiting jobs, and scores it: does the job start within the time
 stated, and run at the speed stated?
 
-    python -m benchmarks.explanations.advice --seeds 41 42 --offers 200 --json
+    python -m benchmarks.explanations.advice --seeds 91 92 93 --only small --json
 
 Each offer is made in the very world that it is of, in a forked process, and that world is played on
 with what nobody can know: later submissions and true durations. "At once" is within `SOON_S`; else
 the stated time is the p90 of the offer. A speed is right within `SPEED`, of those that are not said
-to be of jobs as usual. Ends are played only for a start at once.
+to be of jobs as usual. Ends are not judged. The world "small" is of 600 jobs, another trace for
+each seed, and needs no shared data.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.calibration import program
 from benchmarks.explanations.audit import FUTURES, SUGGEST_S, Audited, _Started
 from benchmarks.explanations.judge import TrialFailed, aside, change
 from benchmarks.explanations.worlds import WORLDS, AuditWorld
+from pipeline.traces.synthetic import generate as synthetic
+from pipeline.worlds import open_scenario
+from pipeline.worlds.scenario import Scenario
 from scheduler.core.decisions import STARTS, Decision
 from scheduler.explain.claims import GRACE_S, SOON_S, SPEED
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
@@ -30,7 +36,17 @@ from scheduler.explain.whatif.forecasts import Futures
 
 OF_ONE = 3  # offers of one job, as they are shown
 AIM = 0.9
-NAMES = [world.name for world in WORLDS if world.policy == "pellucid"]
+
+
+def _small(_: Path, seed: int) -> Scenario:
+    """Return the scenario of a small synthetic trace with this seed."""
+    with TemporaryDirectory() as folder:
+        synthetic.write(synthetic.default_config("small", seed), Path(folder))
+        return open_scenario(Path(folder), durations="own")
+
+
+PLAYED = [AuditWorld("small", _small), *(one for one in WORLDS if one.policy == "pellucid")]
+NAMES = [world.name for world in PLAYED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +56,11 @@ class Scored:
     Attributes:
         kind: "at once" or "later".
         start, speed: whether either was as stated; None: nothing was stated.
+        beside: it was to share the GPUs of another job; alone its speed is no guess.
     """
 
     kind: str
+    beside: bool
     start: bool | None
     speed: bool | None
 
@@ -91,6 +109,7 @@ class Advised(Audited):
         stated = None if one.beside and one.guessed else one.speed
         return Scored(
             kind="at once" if one.starts_now else "later",
+            beside=one.beside,
             start=None if due is None else started <= due + GRACE_S,
             speed=None if stated is None else abs(speed - stated) <= SPEED,
         )
@@ -113,6 +132,7 @@ def shares(found: Sequence[Scored]) -> Mapping[str, Any]:
         return len(known), round(sum(known) / len(known), 3) if known else None
 
     starts, speeds = of([one.start for one in found]), of([one.speed for one in found])
+    beside = of([one.speed for one in found if one.beside])
     later = of([one.start for one in found if one.kind == "later"])
     return {
         "offers": len(found),
@@ -122,6 +142,8 @@ def shares(found: Sequence[Scored]) -> Mapping[str, Any]:
         "later_in_time": later[1],
         "speeds": speeds[0],
         "speed_right": speeds[1],
+        "beside": beside[0],
+        "beside_right": beside[1],
     }
 
 
@@ -129,12 +151,12 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     """Return the shares, of each world and of all."""
     found: dict[str, list[Scored]] = {}
     for seed in asked.seeds:
-        for world in WORLDS:
+        for world in PLAYED:
             left = asked.offers - sum(map(len, found.values()))
             if world.name in asked.only and left > 0:
                 each = min(left, max(1, asked.offers // (len(asked.only) * len(asked.seeds))))
                 found.setdefault(world.name, []).extend(advised(world, asked.data, seed, each))
-                print(world.name, seed, shares(found[world.name]), flush=True)
+                print(world.name, seed, shares(found[world.name]), file=sys.stderr, flush=True)
     whole = shares([one for scored in found.values() for one in scored])
     held = [whole[name] for name in ("started_in_time", "speed_right")]
     holds = all(one is not None and one >= AIM for one in held)
