@@ -365,8 +365,9 @@ def _calibrate(
 ) -> Ints:
     """Return durations in whole seconds, with the median and every VC's offered load as configured.
 
-    Log durations above the VC's median are multiplied by one exponent per VC, those below by a
-    fixed one. Both keep the order of durations within a VC, and so how well it can be predicted.
+    The distance of a log duration from its VC's median is multiplied: above the median by one
+    exponent per VC, below it by a fixed one. Both keep the order of durations within a VC, and so
+    how well it can be predicted.
     """
     offset = VC_SIGMA * rng.standard_normal(len(config.vcs))
     duration = np.empty(len(vc))
