@@ -33,7 +33,7 @@ from profiler.progress.names import VARIABLE
 
 LONGEST = 20_000  # characters of a text that is drawn
 JOBS = 20  # that run at once
-PIECES = [
+PIECES: list[str] = [
     *" \t\r\n\0+-_:;.,|/\\=%[](){}<>'\"#@!019eaZé\x1b", "--a=", "1e1", "[1-9]", '{"a":', "Epoch 1/",
     "step 5/10 loss: 2", "\x1b]0;x\x07", "50%|##", "ETA 1:0", "CUDA out of memory", "2**9", "-1",
     "null", "NaN", "1e999", "../", "%2e%2e", "${x}", "\u202e", "\ud7ff", "true", "[[", "]]", "0x7f",
@@ -56,11 +56,11 @@ class Drawn:
         with urlopen(f"{address}/api/v1/openapi.json", timeout=60) as answer:
             self.known: dict[str, Any] = json.load(answer)
         words = re.findall(r'"(\w{2,30})"', json.dumps(self.known))
-        self.words = sorted(set(words))
+        self.words: list[str] = sorted(set(words))
 
     def text(self) -> str:
         """Return a text: one piece again and again, or many that were drawn."""
-        length = int(LONGEST ** self.draw.random())
+        length: int = int(LONGEST ** self.draw.random())
         if self.draw.random() < 0.4:
             piece = self.draw.choice(PIECES)
             return (piece * (length // len(piece) + 1))[:length] + self.draw.choice(PIECES)
