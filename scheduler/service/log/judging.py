@@ -80,7 +80,7 @@ def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping)
     turns = 0
     try:
         while not stopping(POLL_S):
-            if not desk.params.is_file():
+            if not os.path.isfile(desk.params):  # or they cannot be read
                 continue
             step(store, Proposals(state_dir), desk, clock=clock, stopping=stopping)
             turns += 1

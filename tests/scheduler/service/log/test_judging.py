@@ -265,9 +265,11 @@ def test_while_the_service_runs_what_is_asked_for_is_judged_and_weeks_are_logged
     kept, program = proposed(tmp_path), desk(tmp_path, BETTER)
     tracked: list[Path] = []
     monkeypatch.setattr(judging, "track", lambda folder, *_: tracked.append(folder))
-    few, turns = iter([False, True]), iter([False, False, False, True])
+    few, turns = iter([False, True, False, True]), iter([False, False, False, True])
     url = store.engine.url.render_as_string(hide_password=False)
     keep_judging(url, tmp_path, program, lambda _: next(few))
+    unreadable = replace(program, params=tmp_path / ("n" * 300))
+    keep_judging(url, tmp_path, unreadable, lambda _: next(few))
     assert (kept.each()[0].state, tracked) == ("judging", [])
     program.params.touch()
     keep_judging(url, tmp_path, program, lambda _: next(turns))
