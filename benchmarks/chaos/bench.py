@@ -229,9 +229,9 @@ def _watch(patches: system.Patches) -> None:
 
 
 def _watch_appends(patches: system.Patches) -> None:
-    """Replace the store's functions that write under a lease (the right of one process to decide).
-    Each committed write, and each order to change a Slurm priority, is noted in the run's history
-    with who held the lease.
+    """Patch `Store.append`: each committed write under a lease (the right of one process to
+    decide), each write after another process took that lease, and each order to change a Slurm
+    priority is noted in the run's history.
     """
     append = Store.append
 

@@ -425,8 +425,8 @@ class Simulation:
             store.close()
 
     def _power_fails(self, process: Process, _: str, replaced: float = 0.25) -> None:
-        """Stop this process where it is, and cut its host's power. `replaced` is the chance of
-        another host in its place.
+        """Stop this process where it is, and cut its host's power. With the chance `replaced`, the
+        host comes back as another machine that lacks the running jobs' files.
         """
         process.frozen_until = self.kernel.clock + 1e3
         draw = random.Random(f"power {self.plan.seed} {self.kernel.points}")
