@@ -45,15 +45,16 @@ NEVER: dict[str, Any] = {"max_wait_s": 1e12}
 
 @dataclass(frozen=True)
 class Row:
-    """A policy with one part of it changed.
+    """A row of the ablation's table: the policy `pellucid` with one part of it changed.
 
     Attributes:
-        settings: those of the policy that are not its defaults.
-        pair_predictor, stage, isolated: False takes them away: packing, the profiling partition,
-            borrowing.
+        settings: the settings of the policy that differ from its defaults.
+        pair_predictor: False takes packing (two jobs on the same GPUs) away.
+        stage: False takes the profiling partition away.
+        isolated: True takes away that virtual clusters borrow nodes from each other.
         watches: whether running jobs are watched; None: as the policy has it.
         waiting: whether jobs are profiled while they wait; None: as the policy has it.
-        durations: of the scenario; None: those asked for.
+        durations: where predictions of durations come from; None: from what `--durations` names.
     """
 
     policy: str = "pellucid"
@@ -117,7 +118,7 @@ GROUPS = {"without": OFF, "alone": ALONE, "peers": PEERS}
 def measure(
     data: Path, track: str, seed: int, row: Row, *, durations: str, failing: bool = True
 ) -> dict[str, float]:
-    """Return the figures of one cell of the table."""
+    """Simulate one cell of the table (a row, a track and a seed). Return its figures by name."""
     scenario = _opened(data, track, seed, row, row.durations or durations)
     if not failing:
         work = scenario.workload.work
@@ -190,8 +191,8 @@ def ablate(
     failing: bool = True,
     only: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Compute every cell that is not stored yet, seed by seed. Return the tables. `only` names
-    rows.
+    """Simulate every cell that `kept` does not hold yet, seed by seed, and store it there. Return
+    the tables as JSON values. Where `only` is given, only the rows that it names are computed.
     """
     names = {g: [n for n in GROUPS[g] if not only or n in only] for g in groups}
     cells: dict[str, dict[str, float]] = {}
@@ -216,8 +217,8 @@ def ablate(
 
 
 def _cell(track: str, seed: int, group: str, name: str, durations: str, failing: bool) -> str:
-    """Return the key of a measurement. Rows of the ablation that play the same simulation have the
-    same key.
+    """Return the key under which a cell is stored. Cells of different rows that play the same
+    simulation have the same key.
     """
     row = GROUPS[group][name]
     isolated = row.isolated or track == "honest"
@@ -229,9 +230,9 @@ def _cell(track: str, seed: int, group: str, name: str, durations: str, failing:
 def _means(
     cells: Sequence[dict[str, float]], whole: Sequence[dict[str, float] | None]
 ) -> dict[str, float | None]:
-    """Return the means over the seeds, and of the average JCT the difference to everything on,
-    paired by seed, in seconds, with its standard error. Both are None if they cannot be
-    computed.
+    """Return the means of a row's figures over the seeds. Among them is the difference of its
+    average JCT (seconds) to `whole`, the row with every part on, paired by seed, with the standard
+    error of that difference. Both are None if they cannot be computed.
     """
     means: dict[str, float | None] = {name: mean(c[name] for c in cells) for name in cells[0]}
     pairs = [c["avg_jct_s"] - w["avg_jct_s"] for c, w in zip(cells, whole, strict=True) if w]
@@ -241,7 +242,7 @@ def _means(
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Return the tables of `docs/policy-figures.md`."""
+    """Return the results of `ablate` as the Markdown tables of `docs/policy-figures.md`."""
     lines = []
     for track in dict.fromkeys(row["track"] for row in found["rows"]):
         lines += [

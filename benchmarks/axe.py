@@ -13,9 +13,10 @@ WIDTHS = (1400, 390)
 
 
 def violations(addresses: Iterable[str]) -> dict[str, int]:
-    """Return the violations on each page, at every width; pages without any are left out.
+    """Open each page at several widths. Return the number of violations by page; pages without any
+    are left out.
 
-    Raises RuntimeError without Chromium.
+    Raises RuntimeError where Chromium is not installed.
     """
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if found is None:

@@ -72,9 +72,11 @@ class Calibration:
         self._before = calibrate()
 
     def judge(self, figures: Mapping[str, Any], file: Path) -> dict[str, Any]:
-        """Return `unit_s`, each limit in the figure's own terms, and which figures exceed theirs.
+        """Compare figures with the budget in `file`. Return `unit_s` (the length of a unit in
+        seconds), each limit converted to what its figure is measured in, and which figures exceed
+        their limits.
 
-        Figures that were not measured this time are not judged.
+        Figures that the budget names but that were not measured this time are not judged.
         """
         unit = (self._before + calibrate()) / 2
         budget = json.loads(file.read_text())
@@ -110,15 +112,16 @@ def program(
     positional: Collection[str] = (),
     **options: Mapping[str, Any],
 ) -> NoReturn:
-    """Run a benchmark's command line. It prints figures and the verdict on them as JSON. Exit
-    status 1 means that they exceed the budget, or `holds` among them is false.
+    """Run a benchmark's command line: measure, and print the figures and the verdict on them as
+    JSON. End the process, with status 1 when figures exceed the budget or the figure `holds` is
+    false.
 
     Args:
         doc: docstring of the module; its first line is the help.
-        file: the budget, of figures and of those one level below; None: there is none.
-        measure: the figures.
+        file: file of the budget, for figures at the top level and one level below; None: no budget.
+        measure: takes the parsed options and returns the figures by name.
         positional: options that are given without their name.
-        options: as argparse takes them, by name.
+        options: for each option, by name, the keyword arguments of `argparse`'s `add_argument`.
     """
     parser = argparse.ArgumentParser(description=(doc or "").split("\n", 1)[0])
     parser.add_argument("--json", action="store_true", help="print the figures as JSON on one line")
@@ -137,8 +140,8 @@ def program(
 
 
 def spent(*command: str, cwd: Path | None = None) -> tuple[str, float]:
-    """Return what a command prints, and its CPU seconds: user and system time of the whole
-    process.
+    """Run a command. Return what it prints, and the CPU seconds that its process took, user and
+    system time together.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.PIPE, text=True)
@@ -147,6 +150,8 @@ def spent(*command: str, cwd: Path | None = None) -> tuple[str, float]:
 
 
 def level(values: Iterable[float], share: float) -> float:
-    """Return the smallest value that this share of the values do not exceed; NaN for none."""
+    """Return the smallest value that at least this share of the values do not exceed; NaN if there
+    are no values.
+    """
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.nan

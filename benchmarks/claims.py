@@ -1,8 +1,9 @@
-"""Checks whether what a replay says about another setting of Slurm comes true.
+"""Checks whether what a replay predicts of another setting of Slurm comes true.
 
 A made-up batch system, which shares no code with the policy `slurm`, runs the same submissions
-twice: as it is (that dump is replayed), and under another setting, which is the truth. Chance moves
-both: submissions within a second, run times by two.
+twice. The first run, with the settings as they are, is written as a dump and replayed. The second,
+with another setting, is the truth. Chance moves submissions by up to a second and run times by up
+to two seconds.
 
     python -m benchmarks.claims --seeds 20-24 --json
 """
@@ -31,7 +32,9 @@ SLURM = next(variant for variant in VARIANTS if variant.key == "slurm")
 
 @dataclass(frozen=True)
 class Setting:
-    """A changed setting, as slurm.conf and as the made-up batch system has it."""
+    """A changed setting: its name, its lines of slurm.conf, and the arguments of the made-up batch
+    system that mean the same.
+    """
 
     name: str
     changed: Mapping[str, str]
@@ -54,8 +57,10 @@ SETTINGS = (
 
 
 def mean_wait(site: MadeUp, seed: int, run: int, system: Mapping[str, Any]) -> float:
-    """Return the mean wait (s) of one run. Run 0 is exact; in others, submissions and run times
-    move by chance.
+    """Run the jobs of a made-up site. Return their mean wait in seconds.
+
+    Run 0 has the submissions and run times as they are; in any other run, chance moves them a
+    little.
     """
     todo = tasks(site, seed)
     if run:
@@ -69,7 +74,9 @@ def mean_wait(site: MadeUp, seed: int, run: int, system: Mapping[str, Any]) -> f
 
 
 def asked(name: str, seed: int, replays: int) -> Iterator[Mapping[str, Any]]:
-    """Yield what was stated of each setting of a site, with the truth."""
+    """Replay a made-up site under each changed setting. Yield, for each, what the replay states of
+    the saved waiting time, and the true value.
+    """
     site = SITES[name]
     was: Sequence[Task] = tasks(site, seed)
     BatchSystem(site).play(list(was))
@@ -98,8 +105,8 @@ def asked(name: str, seed: int, replays: int) -> Iterator[Mapping[str, Any]]:
 
 
 def scored(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, float | int]:
-    """Return how well stated intervals of the saved seconds held: the share of rows with an
-    interval, the share of true values within it, and the share with the right sign.
+    """Return how well the replays' statements held: the share of rows that have an interval of the
+    saved seconds, the share whose true value lies within it, and the share with the right sign.
     """
     answered = [row for row in rows if row["stated"] is not None]
     held = [

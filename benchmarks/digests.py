@@ -57,13 +57,15 @@ World = Callable[[Path], Scenario]
 
 
 def track(name: str, **options: Any) -> World:
-    """Return a maker of a track's world on the Venus month of the shared data."""
+    """Return a function that takes the folder of the shared data and makes a scenario: the Venus
+    month with the options of the track `name`.
+    """
     return lambda data: open_scenario(data / "venus", track=name, **options)
 
 
 def demo(_: Path) -> Scenario:
-    """Return the embedded synthetic trace on its cluster, with durations from histories and pairs
-    by a rule.
+    """Return the embedded synthetic trace on its cluster. Durations are predicted from the
+    histories of similar jobs, pairs by a fixed rule.
 
     No model is trained and none is read, so that no version of a library matters.
     """
@@ -113,7 +115,7 @@ RUNS: dict[str, tuple[World, str]] = {
 
 
 class Digest:
-    """A hash of lines, with a checkpoint after every `BLOCK` lines."""
+    """A running hash of lines of text, which is noted after every `BLOCK` lines."""
 
     def __init__(self) -> None:
         self._hash = sha256()
@@ -135,7 +137,9 @@ class Digest:
 
 
 class Digests:
-    """Receives decisions, and hashes their record in several ways."""
+    """The sink of a simulation's decisions: it takes them in and hashes their record in three
+    ways.
+    """
 
     def __init__(self) -> None:
         self.record, self.effects, self.holders = Digest(), Digest(), Digest()
@@ -160,7 +164,9 @@ class Digests:
 
 
 def _rows(decisions: list[Decision]) -> Iterator[Found]:
-    """Yield decisions as their record holds them, without empty fields; times are milliseconds."""
+    """Yield each decision as a dictionary without its empty fields, as `decisions.parquet` holds
+    it. Times are milliseconds.
+    """
     table = decision_table(decisions).drop_columns(["seq"])  # the order says it
     for i, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
@@ -170,8 +176,8 @@ def _rows(decisions: list[Decision]) -> Iterator[Found]:
 
 
 def _holders(row: Found) -> Found:
-    """Remove from a row, in place, whom its job waits for and for how long. Return the removed
-    fields by name.
+    """Remove from a row, in place, the fields that name the jobs which its job waits for and how
+    long that takes. Return the removed fields by name.
     """
     evidence = row.pop("evidence", ())
     if others := [part for part in evidence if part[0] != "gone_in_s"]:
@@ -231,7 +237,9 @@ def differences(expected: Found | None, found: Found) -> list[str]:
 
 
 def check(names: list[str], data: Path, workers: int) -> Iterator[tuple[str, Found]]:
-    """Play the runs in processes of their own, and yield each with its digests."""
+    """Play the named runs in `workers` processes. Yield each run's name and its description with
+    digests.
+    """
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from zip(names, pool.map(partial(play, data=data), names), strict=True)
 

@@ -39,8 +39,9 @@ FEWEST = 40  # jobs of a day, and of its virtual cluster, that a bug is planted 
 
 @dataclass(frozen=True)
 class Bug:
-    """A planted bug: its change of a job of the day, given a virtual cluster, and what an alarm
-    should say.
+    """A kind of bug that is planted. `change` takes a job, the name of a virtual cluster and a
+    source of chance, and returns the job as the bug would record it. An alarm that finds it has one
+    of the texts `says`.
     """
 
     name: str
@@ -84,7 +85,9 @@ BUGS = (
 
 
 def changed_groups(before: Sequence[Seen], after: Sequence[Seen]) -> set[str]:
-    """Return the groups of which a bug changed at least half of the jobs."""
+    """Return the groups of jobs of which a bug changed at least half. `before` and `after` are the
+    same jobs without and with the bug.
+    """
     all_of, of_those = Counter[str](), Counter[str]()
     for was, job in zip(before, after, strict=True):
         for group in groups_of(job):
@@ -125,14 +128,20 @@ def days_of(jobs: Sequence[Seen]) -> dict[int, list[Seen]]:
 
 
 def past_of(days: dict[int, list[Seen]], day: int) -> list[Seen]:
-    """Return the jobs of the weeks before a day that had ended by then."""
+    """Return the jobs submitted in the weeks before a day that had ended when the day began."""
     before = range(day - PAST_DAYS, day)
     cut = day * DAY_S
     return [j for d in before for j in days.get(d, ()) if j.submitted + j.seconds < cut]
 
 
 def judged(jobs: Sequence[Seen], limit: float, planted: int, seed: int) -> dict[str, Any]:
-    """Return false alarms by day, and the planted bugs that were found."""
+    """Let the watch judge good days, then the same days with bugs planted in them. Return a count
+    of days with false alarms, and of the planted bugs that were found and missed.
+
+    Args:
+        limit: the watch's limit, above which it raises an alarm.
+        planted: number of bugs to plant.
+    """
     days, random = days_of(jobs), Random(seed)
     first = min(days)
     able = [d for d in sorted(days) if d >= first + PAST_DAYS and len(days[d]) >= FEWEST]

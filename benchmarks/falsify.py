@@ -57,7 +57,9 @@ EVERY = 40  # decisions between two moments of forecasts
 
 
 def chosen(count: int, *about: object) -> int:
-    """Return a number below `count`, by chance, the same for the same question."""
+    """Return a number from 0 to `count` - 1 by a hash of `about`: the same arguments always give
+    the same number.
+    """
     text = "/".join(map(str, about)).encode()
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big") % count
 
@@ -66,7 +68,9 @@ def chosen(count: int, *about: object) -> int:
 
 
 class Swapped(HistoriesEstimator):
-    """A deliberately wrong estimator. It gives a job the estimate of an earlier job."""
+    """A deliberately wrong estimator of durations. It gives a job the estimate of a random earlier
+    job.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,8 +85,8 @@ class Swapped(HistoriesEstimator):
 
 
 class LevelState(FeatureState):
-    """A feature state in which one level of histories is left out, or answers for another
-    group.
+    """A feature state in which one level of the histories (all jobs, virtual cluster and size,
+    user, template) is missing. If `how` is "shuffled", another group's history stands in its place.
     """
 
     def __init__(self, level: str, how: str):
@@ -104,7 +108,7 @@ class LevelState(FeatureState):
 
 
 class OfLevel(HistoriesEstimator):
-    """An estimator by histories with one level falsified."""
+    """An estimator of durations by histories, of which one level is missing or shuffled."""
 
     def __init__(self, level: str, how: str):
         super().__init__()
@@ -112,7 +116,9 @@ class OfLevel(HistoriesEstimator):
 
 
 class WithoutHazards(HistoriesEstimator):
-    """An estimator without the job's own curve, or with another job's."""
+    """An estimator of durations that keeps a job's median, but not the curve around it: a
+    "constant" estimate has no spread, a "shuffled" one has the curve of another job.
+    """
 
     def __init__(self, how: str):
         super().__init__()
@@ -129,8 +135,8 @@ class WithoutHazards(HistoriesEstimator):
 
 
 class Glass(BundleEstimator):
-    """An estimator by the bundle's GA2M; if shuffled, what that adds to the histories is
-    another job's.
+    """An estimator of durations by the bundle's GA2M. If `how` is "shuffled", what the model adds
+    to the estimate by histories is taken from another job.
     """
 
     def __init__(self, bundle: Bundle, how: str):
@@ -153,7 +159,9 @@ _SUM = frozenset(("like_all_log_s", "like_vc_gpus", "like_user", "like_template"
 
 
 class Pairs:
-    """A pair predictor with falsified speeds or sharing scores."""
+    """A pair predictor of which one field (`what`: the speeds or the sharing scores) is replaced by
+    a constant or by another pair's value.
+    """
 
     def __init__(self, inner: PairPredictor, what: str, how: str):
         self.sharing = getattr(inner, "sharing", "")
@@ -174,8 +182,9 @@ class Pairs:
 
 
 def deaf(core: Core, how: str) -> None:
-    """Keep a core from learning how predictions turned out, or let it learn by another job's
-    prediction.
+    """Keep a core from learning how its predictions of durations turned out. If `how` is
+    "shuffled", let the core learn from each true duration paired with another job's prediction.
+    Changes `core`.
     """
     distribution = core.policy.distribution
     assert distribution is not None
@@ -194,11 +203,11 @@ def deaf(core: Core, how: str) -> None:
 
 @dataclass
 class Told:
-    """The result of a run.
+    """What one simulated run gave.
 
     Attributes:
-        jct_s: mean JCT.
-        pinball: loss of durations, one a job.
+        jct_s: mean job completion time in seconds.
+        pinball: maps a job to the mean pinball loss of its first predicted duration.
     """
 
     jct_s: float
@@ -206,13 +215,15 @@ class Told:
 
 
 def loss(level: float, said_s: float, true_s: float) -> float:
-    """Return the pinball loss of the logarithm."""
+    """Return the pinball loss of a predicted quantile (`level`) of ln(1 + seconds)."""
     off = log1p(max(0.0, true_s)) - log1p(max(0.0, said_s))
     return max(level * off, (level - 1.0) * off)
 
 
 def world(seed: int, jobs: int) -> Scenario:
-    """Return a world: the demo's trace of a seed."""
+    """Return a scenario: the first `jobs` jobs of the demo's trace with this seed, on the demo's
+    cluster.
+    """
     spec = read_cluster(DEMO_CLUSTER)
     trace = generate(default_config(seed=seed)).slice(0, jobs)
     made = plain.scenario(trace, "demo", spec.cluster, spec.profiling)
@@ -221,7 +232,9 @@ def world(seed: int, jobs: int) -> Scenario:
 
 
 def played(made: Scenario, change: Callable[[Core], None] | None = None) -> Told:
-    """Play a world. Return the result, with each job's first prediction judged."""
+    """Simulate a scenario, after `change` was applied to its core. Return the mean completion time
+    and the loss of each job's first prediction.
+    """
     work, found = made.workload.work, dict[str, float]()
 
     def sink(decisions: list[Decision]) -> None:
@@ -240,7 +253,9 @@ def played(made: Scenario, change: Callable[[Core], None] | None = None) -> Told
 
 
 def falsified(part: str, how: str, seed: int, jobs: int) -> Told:
-    """Return the result of a run with a part as it is (`how` is ""), constant or shuffled."""
+    """Simulate with one part of the policy unchanged (`how` is ""), "constant" or "shuffled".
+    Return the result.
+    """
     made, makes = world(seed, jobs), _ESTIMATORS.get(part)
     if makes is not None and (how or part == "glass"):
         made.estimators = lambda _: makes(how)
@@ -254,7 +269,7 @@ def falsified(part: str, how: str, seed: int, jobs: int) -> Told:
 
 @cache
 def as_it_is(part: str, seed: int, jobs: int) -> Told:
-    """Return the result of a run in which nothing is falsified."""
+    """Return the result of a run in which no part is falsified. Results are cached."""
     return falsified(part, "", seed, jobs)
 
 
@@ -295,7 +310,9 @@ def _nobody(beliefs: Beliefs) -> Beliefs:
 
 
 def _elsewhere(beliefs: Beliefs) -> Beliefs:
-    """Return wrong beliefs: past arrivals of each virtual cluster are assigned to the next one."""
+    """Return a copy of the beliefs in which the past arrivals of each virtual cluster are assigned
+    to the next one.
+    """
 
     def moved(piece: Piece) -> Piece:
         vcs = sorted({job.job.vc for job in beliefs.jobs.values()} | piece.keys())
@@ -316,8 +333,8 @@ _ARRIVE: dict[str, Callable[[Beliefs], Beliefs]] = {
 
 
 def foretold(seed: int, jobs: int) -> dict[str, dict[tuple[float, str], float]]:
-    """Return the losses of forecasts by what is assumed of arrivals, for the same jobs at the same
-    moments.
+    """Forecast the starts of waiting jobs at moments of one run, once for each assumption about
+    arrivals (unchanged, none, another cluster's). Return, for each, the loss by moment and job.
     """
     made = world(seed, jobs)
     core = made.core(POLICY)
@@ -362,8 +379,8 @@ def foretold(seed: int, jobs: int) -> dict[str, dict[tuple[float, str], float]]:
 
 
 def verdict(more: Sequence[float]) -> dict[str, float | str]:
-    """Return mean and 95 % interval of paired differences, and whether that is worse beyond
-    chance.
+    """Return the mean and 95 % interval of paired differences in loss, and whether the interval
+    shows that the falsified part made things worse.
     """
     much, sure = mean(more) if more else 0.0, float("inf")
     if len(more) > 1:
@@ -373,7 +390,9 @@ def verdict(more: Sequence[float]) -> dict[str, float | str]:
 
 
 def compared(part: str, seeds: Sequence[int], jobs: int) -> dict[str, Any]:
-    """Return what gets worse when a part is falsified."""
+    """Run with a part unchanged, constant and shuffled. Return how much worse each figure gets when
+    the part is falsified.
+    """
     if part == "arrivals":
         losses = [one for seed in seeds if (one := foretold(seed, jobs))[""]]
         return {

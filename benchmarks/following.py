@@ -1,10 +1,10 @@
-"""Checks whether a core that follows a log comes to decide as the one that wrote it.
+"""Checks whether a core that follows another core's log comes to decide exactly as that core does.
 
     python -m benchmarks.following [--only NAME ...] [--data ../shared/data]
 
-Plays the runs of `benchmarks.digests` beside a second core. That one hears the same events, follows
-what was decided for a while, then decides for itself for a while, and so on in turns; each time
-that it decides, it has to decide the same, to the last digit.
+Plays the runs of `benchmarks.digests` on two cores at once. The second core hears the same events.
+In turns, it takes over the first core's decisions for a while, then decides for itself for a while.
+Each time that it decides, its decisions have to equal the first core's to the last digit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from scheduler.testing.shadow import Shadowed
 
 
 def made_again(scenario: Scenario, policy: str) -> Callable[[Core], Core]:
-    """Return a function that makes a core from the record of another, through JSON."""
+    """Return a function that takes a core and returns a new one, made from the first core's state
+    after that was written to JSON and read back.
+    """
 
     def make(core: Core) -> Core:
         body = json.loads(json.dumps(encode(remember(core))))

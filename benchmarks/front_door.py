@@ -45,13 +45,15 @@ SERVED = ("", "nodes", "settings", "jobs", "history", "fairness", "models", "for
 
 
 def cpu_s(*said: str) -> float:
-    """Return the CPU seconds of a command, the least of some runs."""
+    """Run a `pellucid` command several times. Return the least CPU seconds that it took."""
     return min(spent(*PELLUCID, *said, cwd=ROOT)[1] for _ in range(REPEATS))
 
 
 @contextmanager
 def service() -> Iterator[str]:
-    """Start a service in which one job runs and another waits. Gives the id of the waiting one."""
+    """Start a service in which one job runs and another waits. Yield the id of the waiting job, and
+    stop the service when the block ends.
+    """
     words = "--fake-gpus", "--policy", "fifo", "--log-level", "error"
     with TemporaryDirectory() as folder, serving(Path(folder), *words, cluster=CLUSTER) as served:
         os.environ["PELLUCID_SERVER"] = served.address
@@ -69,8 +71,8 @@ def _submitted() -> str:
 
 
 def start(look: Sequence[Path]) -> dict[str, Any]:
-    """Return how soon commands start, and what axe finds on the service's pages and on the given
-    ones.
+    """Return the CPU seconds of `--version`, `--help`, `ps` and `why`, and what axe finds on the
+    service's pages and on the page files `look`.
     """
     figures: dict[str, Any] = {"version_cpu_s": cpu_s("--version"), "help_cpu_s": cpu_s("--help")}
     with service() as waiting:
@@ -84,7 +86,9 @@ def start(look: Sequence[Path]) -> dict[str, Any]:
 
 
 def looked_at(served: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
-    """Return what axe finds on pages, and the size of the largest that is served."""
+    """Return the violations that axe finds on served and stored pages, and the size of the largest
+    served page.
+    """
     from benchmarks.axe import violations
 
     found = violations([*served, *files])
@@ -97,7 +101,9 @@ def looked_at(served: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
 
 
 def installed() -> dict[str, Any]:
-    """Return what the wheel lacks, and its size with all it needs."""
+    """Return which files the wheel lacks, and how much disk an installation takes with all the
+    libraries it needs.
+    """
     with TemporaryDirectory() as folder:
         wheel = build(Path(folder, "wheel"))
         sizes = sizes_mb(install(wheel, Path(folder, "venv")))
@@ -142,7 +148,7 @@ def report(page: Path) -> dict[str, float]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return all figures, or those that are quick to measure."""
+    """Return all figures, or with `--quick` only those that do not take minutes."""
     site = [] if asked.quick else sorted(SITE.rglob("*.html"))
     if not site and not asked.quick:
         sys.exit("the site of the docs is not there: make docs, or --quick")

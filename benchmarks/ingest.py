@@ -28,7 +28,7 @@ DAYS_PER_COPY = 26
 
 
 def write_source(path: Path, rows: int) -> None:
-    """Write the Venus log as ``cluster_log.csv``, repeated until there are so many rows."""
+    """Write the Venus log as ``cluster_log.csv``, repeated until the file has `rows` rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.csv as csv
@@ -89,7 +89,7 @@ def measure(source: Path, out: Path) -> dict[str, float]:
 
 
 def benchmark(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return the median of the runs."""
+    """Ingest the file several times. Return the median of each figure."""
     if not VENUS.is_file():
         sys.exit("benchmarks.ingest: needs the Venus log in ../shared/data/venus")
     with tempfile.TemporaryDirectory(prefix="pellucid-ingest-") as name:

@@ -63,11 +63,12 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 class Life:
-    """A service in a folder, a client, and an observer.
+    """A service that runs in a folder, with a client that submits jobs to it and an observer that
+    asks for `/ready`.
 
     Args:
-        begun: by whoever made its database.
-        more: settings other than those of here.
+        begun: the service's database exists and has its log already; otherwise it is made here.
+        more: settings of the service that replace those chosen here.
     """
 
     def __init__(self, folder: Path, *, begun: bool = False, **more: Any):
@@ -109,11 +110,12 @@ class Life:
     def start(
         self, python: str = sys.executable, code: Path | None = None, through: Sequence[str] = ()
     ) -> None:
-        """Start the service, and wait until it decides.
+        """Start the service, and wait until its decider has begun to decide.
 
         Args:
-            code: checkout whose code it is.
-            through: a command that becomes the one that it is given.
+            python: the interpreter that runs the service.
+            code: folder of the checkout that the service runs from; None: this one.
+            through: words of a command that runs the command given behind them (as `nice` does).
         """
         names = self.settings.model_dump(mode="json", exclude_none=True)
         environment = {f"PELLUCID_{name.upper()}": str(value) for name, value in names.items()}
@@ -136,8 +138,9 @@ class Life:
         self.service.wait()
 
     def stop(self) -> list[str]:
-        """Send one SIGTERM to the service's process group. Return what was wrong: it had to be
-        killed, ended with a status other than 0, lost a process, or left one behind.
+        """Send one SIGTERM to the service's process group. Return a list of what went wrong: the
+        service had to be killed, ended with a status other than 0, lost a process, or left one
+        behind.
         """
         assert self.service is not None
         alive, before = family(self.service.pid), (self.folder / "log").stat().st_size
@@ -154,12 +157,14 @@ class Life:
         return wrong if "stopped" in events else [*wrong, "did not report that it stopped"]
 
     def rows(self) -> dict[str, str]:
-        """Return the phases of the service's jobs."""
+        """Return the phase of each of the service's jobs, by job id."""
         with self.store.engine.connect() as connection:
             return {row.job_id: row.phase for row in connection.execute(select(jobs))}
 
     def await_ready(self) -> float:
-        """Return the seconds until somebody decides."""
+        """Wait until `/ready` answers yes, which means that a decider is at work. Return the
+        seconds that this took. Raise AssertionError after `PATIENCE_S` seconds.
+        """
         began = time.monotonic()
         while not self._ask("/ready", 2.0):
             if time.monotonic() > began + PATIENCE_S:
@@ -169,7 +174,12 @@ class Life:
         return time.monotonic() - began
 
     def attend(self, seconds: str = "0.2", every_s: float = 1.0) -> None:
-        """Begin to submit jobs, and to observe."""
+        """Start the client and the observer as threads.
+
+        Args:
+            seconds: how long each submitted job sleeps.
+            every_s: seconds between two submissions.
+        """
         for work in (lambda: self._submit(seconds, every_s), self._look):
             self.threads.append(Thread(target=work, daemon=True))
             self.threads[-1].start()
@@ -218,7 +228,10 @@ class Life:
             http.close()
 
     def finish(self) -> dict[str, Any]:
-        """Wait for the jobs, stop everything, and return what was found."""
+        """Stop the client, wait until the jobs have ended, then stop the service and audit its log.
+        Return the number of accepted jobs, how often `/ready` was wrong, and everything that went
+        wrong.
+        """
         self.over.set()
         for thread in self.threads:
             thread.join()
@@ -250,7 +263,9 @@ class Life:
         }
 
     def _green(self) -> int:
-        """Return how often `/ready` was green while nobody decided."""
+        """Return how often `/ready` answered yes although the decider's lease had run out
+        unrenewed.
+        """
         moved, green = [at for at, _ in self.beats], 0
         for at, ready in self.samples:
             last = max((m for m in moved if m <= at), default=at)

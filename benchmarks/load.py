@@ -79,7 +79,9 @@ class Connection:
 
 
 class Clients:
-    """Connections of one submitter per virtual cluster, each lent for one request at a time."""
+    """Kept connections of one submitter per virtual cluster. Each connection serves one request at
+    a time.
+    """
 
     def __init__(self, port: int, tokens: Sequence[str]):
         self._idle: dict[str, asyncio.Queue[Connection]] = {}
@@ -89,7 +91,7 @@ class Clients:
                 self._idle[vc].put_nowait(Connection(port, token))
 
     async def submit(self, vc: str, gpus: int, seconds: float) -> int:
-        """Submit a job that sleeps. Return the status of the answer."""
+        """Submit a job that sleeps for `seconds`. Return the HTTP status of the answer."""
         job = {"command": ["sleep", f"{seconds:.0f}"], "gpus": gpus, "vc": vc, "name": "load"}
         connection = await self._idle[vc].get()
         try:
@@ -109,15 +111,17 @@ class Clients:
 
 @dataclass
 class Answered:
-    """The answers to a load. Latencies are in seconds."""
+    """The answers to a load: the number of answers by HTTP status, and the latency of each in
+    seconds.
+    """
 
     statuses: Counter[int] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
 
 
 async def steadily(rate: float, works: Sequence[Callable[[], Any]]) -> Answered:
-    """Begin the works at a steady rate, without waiting for any. Return the answers; latency counts
-    from when each was due.
+    """Call the functions `works` at a steady rate of `rate` per second, whether or not earlier
+    calls have returned. Return the answers; a latency counts from when its call was due.
     """
     answered, loop = Answered(), asyncio.get_running_loop()
     start = loop.time()
@@ -135,7 +139,7 @@ async def steadily(rate: float, works: Sequence[Callable[[], Any]]) -> Answered:
 
 
 async def drive(port: int, tokens: Sequence[str], asked: argparse.Namespace) -> dict[str, Any]:
-    """Fill the service, then load it. Return the figures."""
+    """Fill the service with jobs, then submit at a steady rate. Return the figures."""
     clients, draw = Clients(port, tokens), random.Random(1)
     per_s = PREFILL_PER_S * len(VCS)
     fill = [
@@ -153,7 +157,7 @@ async def drive(port: int, tokens: Sequence[str], asked: argparse.Namespace) -> 
 
 
 def later(clients: Clients, draw: random.Random, count: int) -> list[Callable[[], Any]]:
-    """Return submissions of jobs of many sizes."""
+    """Return `count` functions, each of which submits a job; the jobs have many sizes."""
     return [
         partial(clients.submit, draw.choice(VCS), draw.choice(SIZES), draw.uniform(60, 6000))
         for _ in range(count)
@@ -161,7 +165,9 @@ def later(clients: Clients, draw: random.Random, count: int) -> list[Callable[[]
 
 
 async def until(clients: Clients, reached: Callable[[int, int], bool]) -> None:
-    """Wait until so many jobs wait and run."""
+    """Wait until `reached` holds, which is called with the numbers of waiting and of running
+    jobs.
+    """
     end = time.monotonic() + PATIENCE_S
     while not reached(*await standing(clients)):
         if time.monotonic() > end:
@@ -171,7 +177,7 @@ async def until(clients: Clients, reached: Callable[[int, int], bool]) -> None:
 
 
 async def standing(clients: Clients) -> tuple[int, int]:
-    """Return how many jobs wait and run."""
+    """Return how many jobs wait and how many run, as the service's API counts them."""
     cluster = await clients.get("/api/v1/cluster")
     vcs = cluster["vcs"] if cluster else []
     return sum(vc["waiting"] for vc in vcs), sum(vc["running"] for vc in vcs)
@@ -185,7 +191,7 @@ def _database(folder: Path) -> str:
 
 
 def make_tokens(folder: Path) -> list[str]:
-    """Return a submitter's token for each virtual cluster."""
+    """Create one submitter per virtual cluster in the database in `folder`. Return their tokens."""
     from scheduler.service.api import tokens
     from scheduler.service.api.auth import service_user
     from scheduler.service.log.store.schema import prepare
@@ -232,7 +238,7 @@ class Watch(threading.Thread):
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a JSON log."""
+    """Return the lines of a log of JSON lines, parsed."""
     lines = []
     for line in path.read_text().splitlines():
         try:
@@ -243,7 +249,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Make one run, and return its figures."""
+    """Start a service, put it under load once, and return the figures."""
     with tempfile.TemporaryDirectory(prefix="pellucid-load-") as name:
         folder = Path(name)
         tokens = make_tokens(folder)
@@ -269,7 +275,9 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
 def figures(
     asked: argparse.Namespace, run: dict[str, Any], lines: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the figures of a run, and whether it was the one asked for."""
+    """Return the figures of a run from what was measured and from the service's log. `holds` among
+    them is whether the run reached the load that was asked for.
+    """
     answered: Answered = run["answered"]
     lasted = run["to"] - run["from"]
     decided = [

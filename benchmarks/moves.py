@@ -68,7 +68,7 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
 
 
 class Impossible(Exception):
-    """Raised for a move that is not possible on this machine; one line."""
+    """Raised for a move that this machine does not allow, with a reason of one line."""
 
 
 def kill(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def kill(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def previous() -> str:
-    """Return the commit before the present schema."""
+    """Return the commit before the one that added the newest migration of the database schema."""
     head = max((HERE / MIGRATIONS).glob("[0-9]*.py")).relative_to(HERE)
     added = ("log", "--diff-filter=A", "--format=%H", "-1", "--", str(head))
     return f"{git(*added).decode().strip()}~1"
@@ -139,7 +139,9 @@ def schema(url: str) -> str:
 
 
 def jobs_of(folder: Path) -> list[psutil.Process]:
-    """Return the shims and commands of a service in a folder."""
+    """Return the processes of a service's jobs: the shims (which start and watch a command each)
+    and the commands.
+    """
     found = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -195,8 +197,14 @@ def moved(
     url: str,
     was: str | None = None,
 ) -> dict[str, Any]:
-    """Take a backup under load, lose the machine, restore the backup on another and go on there.
-    Return what was found.
+    """Take a backup of a service under load, kill its machine, restore the backup on another
+    machine and go on there. Return what was found.
+
+    Args:
+        asked: the options of the command line.
+        backup: takes the backup.
+        url: the database of the restored service.
+        was: the database of the first service; None: SQLite.
     """
     machine = another_machine(folder)
     folder.chmod(0o755)
@@ -251,7 +259,7 @@ def moved(
 
 
 def in_rows(url: str) -> dict[str, str]:
-    """Return the jobs of a database, and their phases."""
+    """Return the phase of every job in a database, by job id."""
     engine = create_engine(url)
     with engine.connect() as connection:
         found = connection.exec_driver_sql("SELECT job_id, phase FROM jobs").all()
@@ -273,7 +281,9 @@ def a_token(url: str) -> str:
 
 
 def at_once(life: Life, machine: list[str], *words: str) -> str:
-    """Return what a command prints on that machine."""
+    """Run a `pellucid` command on that machine, a command prefix as `another_machine` returns.
+    Return what the command prints.
+    """
     names = {"PELLUCID_DATABASE": life.settings.database}
     names["PELLUCID_STATE_DIR"] = str(life.settings.state_dir)
     done = subprocess.run(
@@ -288,7 +298,8 @@ def at_once(life: Life, machine: list[str], *words: str) -> str:
 def judged(life: Life, ended: set[str]) -> dict[str, Any]:
     """Return the verdict on a move. Only jobs that ran when the backup was taken may be lost.
 
-    `ended`: before that, on the old machine.
+    Args:
+        ended: jobs that had ended on the old machine before the backup was taken.
     """
     store = Store(life.settings.database)
     lost = {event.job_id for event in store.read(kinds=[Kind.LOST])}

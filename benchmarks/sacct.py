@@ -1,4 +1,6 @@
-"""Writes dumps as `sacct -X -a -D -P` does: of a schedule, and of a large made-up site."""
+"""Writes dumps as `sacct -X -a -D -P` prints them: of a simulated schedule, and of a large made-up
+site.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ DAYS = 365
 
 
 def clock(seconds: float) -> str:
-    """Return a time as sacct writes it."""
+    """Return a time, in seconds since 1970, as sacct writes it."""
     return datetime.fromtimestamp(round(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def span(seconds: float) -> str:
-    """Return a length of time as sacct writes it."""
+    """Return a length of time, in seconds, as sacct writes it."""
     minutes, left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -45,7 +47,9 @@ def span(seconds: float) -> str:
 def render(
     path: Path, results: Iterable[JobResult], work: Mapping[str, Work], gpus_per_node: int
 ) -> int:
-    """Write a schedule as sacct would show it. Return how many jobs were written."""
+    """Write the results of a simulation as sacct would print them. Return the number of jobs
+    written.
+    """
     lines = [HEADER]
     for result in results:
         job, start, end = result.job, result.start_time, result.end_time
@@ -64,11 +68,11 @@ def render(
 
 
 def large(path: Path, lines: int, seed: int = 0) -> None:
-    """Write a year of the made-up site: so many lines below the header.
+    """Write a dump of one year of a made-up site, with `lines` lines below the header.
 
-    Three in ten jobs ask for no GPU, one line in twenty is a step, one in a thousand is broken
-    (a NUL, a byte that is no UTF-8, cut short). Its 1,024 GPUs are about three quarters busy.
-    Starts are drawn, not scheduled: what the back-test says of them means nothing.
+    Three in ten jobs ask for no GPU, one line in twenty is a step, one in a thousand is broken (a
+    NUL, a byte that is no UTF-8, cut short). The site's 1,024 GPUs are about three quarters busy.
+    Starts are drawn at random, not scheduled, so the back-test of a replay means nothing on it.
     """
     rng = np.random.default_rng(seed)
     first = int(datetime(2025, 1, 1, tzinfo=UTC).timestamp())

@@ -17,14 +17,14 @@ from benchmarks.pages import ROOT
 
 
 def free_port() -> int:
-    """Return a port of the loopback on which nobody listens now."""
+    """Return a port of the loopback interface that is free now."""
     with create_server(("127.0.0.1", 0)) as held:
         return int(held.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A running service: where it listens, and its log, in JSON."""
+    """A running service: the address on which it listens, and the path of its log of JSON lines."""
 
     address: str
     process: subprocess.Popen[str]
@@ -35,12 +35,12 @@ class Served:
 def serving(
     folder: Path, *more: str, cluster: str = "", environment: Mapping[str, str] | None = None
 ) -> Iterator[Served]:
-    """Run a service in a folder until the block ends.
+    """Run a service in a folder until the block ends. Yield it.
 
     Args:
-        more: options of the command.
-        cluster: a cluster file's text; "": it needs none.
-        environment: variables that replace those of this process.
+        more: further options of `pellucid serve`.
+        cluster: text of the cluster file; "": none is written.
+        environment: variables that replace those of this process; None: all stay as they are.
     """
     (folder / "cluster.yaml").write_text(cluster)
     of = ["--cluster", "cluster.yaml"] if cluster else []

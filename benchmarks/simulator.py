@@ -55,8 +55,8 @@ SHOWN = ("avg_jct_s", "avg_queue_s", "p999_queue_s", "max_queue_large_s", "gpu_u
 
 
 def config(jobs: int, gpus: int, seed: int = 0) -> SyntheticConfig:
-    """Return the configuration of a trace of so many jobs for about so many GPUs; days and loads
-    stay.
+    """Return the configuration of a synthetic trace of about `jobs` jobs for a cluster of about
+    `gpus` GPUs. Its days and loads are those of the scale `large`.
     """
     large = default_config("large", seed)
     grow = gpus / large.gpus_per_node / sum(vc.nodes for vc in large.vcs)
@@ -71,7 +71,9 @@ def config(jobs: int, gpus: int, seed: int = 0) -> SyntheticConfig:
 
 
 def large(made: SyntheticConfig) -> Scenario:
-    """Return the trace on its cluster, where nothing is known of jobs yet."""
+    """Return the scenario of a synthetic trace on its cluster, in which no job's duration is known
+    beforehand.
+    """
     vcs = {vc.name: vc.nodes for vc in made.vcs}
     nodes = max(1, sum(vcs.values()) // 200)
     lenders = sorted(vcs, key=lambda vc: -vcs[vc])[:2]
@@ -86,7 +88,7 @@ def large(made: SyntheticConfig) -> Scenario:
 
 
 def million(jobs: int, gpus: int = 10_000) -> dict[str, Any]:
-    """Simulate and record so many jobs. Return the figures."""
+    """Simulate so many jobs with every decision recorded. Return CPU time and memory."""
     cpu, wall = time.process_time(), time.perf_counter()
     scenario = large(config(jobs, gpus))
     loaded_s = time.process_time() - cpu
@@ -126,8 +128,8 @@ def _rss_mib() -> float:
 
 
 def burst() -> dict[str, float]:
-    """Return a burst's CPU time under `pellucid` over that under `lucid`, and their mean JCTs,
-    seconds.
+    """Simulate a burst of equal jobs. Return the CPU time under `pellucid` divided by that under
+    `lucid`, and both mean job completion times in seconds.
     """
     jobs = [Job(f"j{n}", 0.0, 1, f"u{n % 50}", "vc") for n in range(BURST)]
     work = {job.job_id: Work(600.0, State.COMPLETED) for job in jobs}
@@ -141,7 +143,7 @@ def burst() -> dict[str, float]:
 
 
 def comparison(data: Path) -> dict[str, Any]:
-    """Return figures of the five published policies, compared in a fresh process."""
+    """Return CPU time and memory of comparing the five published policies, in a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable, "-c", "from pipeline.cli import main; main()",

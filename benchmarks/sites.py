@@ -1,8 +1,8 @@
-"""Made-up sites that run Slurm, and what their sacct and scontrol would print.
+"""Makes up sites that run Slurm, and writes what their sacct and scontrol would print.
 
-A small batch system of its own, which shares no code with the policy `slurm`: it goes by priority,
-stops a partition at the first job that does not fit, backfills every 30 s by time limits, and holds
-users to a number of GPUs. What happened is then written down as Slurm writes it.
+A small batch system, which shares no code with the policy `slurm`, runs the jobs: it orders them by
+priority, stops a partition at the first job that does not fit, backfills every 30 s by time limits,
+and limits each user to a number of GPUs. What happened is then written as Slurm writes it.
 
     python -m benchmarks.sites --site mixed --out FOLDER
 """
@@ -56,20 +56,24 @@ class Task:
 
     @property
     def until(self) -> int:
-        """Return the latest time at which the job ends."""
+        """Return the time (in seconds) at which the running job ends at the latest, by its time
+        limit.
+        """
         return self.start + self.limit
 
 
 @dataclass(frozen=True)
 class MadeUp:
-    """A made-up site.
+    """The description of a made-up site.
 
     Attributes:
-        nodes: how many of how many GPUs, of which type, in which partitions.
-        jobs: how many come. `load`: of all GPUs, that they make.
-        sizes: GPUs of a job, by partition.
+        nodes: groups of nodes: how many nodes, with how many GPUs of which type, in which
+            partitions.
+        jobs: number of jobs that are submitted.
+        load: the share of all GPUs that the jobs would keep busy.
+        sizes: maps a partition to the numbers of GPUs that its jobs ask for.
         per_user: GPUs that a user may have at once; 0: any number.
-        qos: priorities by name.
+        qos: maps the name of a QOS to its priority.
     """
 
     nodes: tuple[tuple[int, int, str, tuple[str, ...]], ...]
@@ -122,7 +126,7 @@ SITES = {
 
 
 def hosts(site: MadeUp) -> list[Host]:
-    """Return the site's nodes, n001 and on."""
+    """Return the site's nodes, named n001, n002 and so on, with all GPUs free."""
     found: list[Host] = []
     for count, gpus, kind, partitions in site.nodes:
         found += [
@@ -132,7 +136,9 @@ def hosts(site: MadeUp) -> list[Host]:
 
 
 def tasks(site: MadeUp, seed: int) -> list[Task]:
-    """Return the jobs that are submitted."""
+    """Return the jobs that are submitted to the site, drawn by the seed, in the order of
+    submission.
+    """
     rng = random.Random(seed)
     there = {p: [h for h in hosts(site) if p in h.partitions] for p in site.sizes}
     capacity = {p: sum(h.gpus for h in has) for p, has in there.items()}
@@ -166,11 +172,11 @@ Promise = tuple[int, int, set[str]]  # nodes that a job will have, from when to 
 
 
 class BatchSystem:
-    """The batch system of a made-up site.
+    """The simulated batch system of a made-up site.
 
     Args:
-        interval_s: rest between two passes of backfill; None: there is no backfill.
-        depth: jobs that backfill looks at.
+        interval_s: seconds between two rounds of backfill; None: there is no backfill.
+        depth: number of waiting jobs that a round of backfill considers.
     """
 
     def __init__(
@@ -182,7 +188,9 @@ class BatchSystem:
         self.has: dict[str, int] = {}
 
     def play(self, todo: list[Task]) -> None:
-        """Run all jobs. Write into each when it started, where, and why not before."""
+        """Run all jobs. Write into each when it started, on which nodes, and why it did not start
+        earlier.
+        """
         events = [(task.submit, 1, task.number) for task in todo]
         heapq.heapify(events)
         known = {task.number: task for task in todo}
@@ -243,7 +251,9 @@ class BatchSystem:
         return started
 
     def _soonest(self, task: Task, promised: list[Promise], now: int) -> tuple[int, dict[str, int]]:
-        """Return when it could start by time limits, and where."""
+        """Return the earliest time at which a job could start if running jobs end at their time
+        limits and the promised starts are kept, and the GPUs that it would have then, by node.
+        """
         moments = {now, *(t.until for t in self.running), *(end for _, end, _ in promised)}
         room = {host.name: host.free for host in self._open(task, set())}
         leaving = sorted(self.running, key=lambda run: run.until)
@@ -291,8 +301,8 @@ class BatchSystem:
         return max(there, key=lambda host: host.gpus).kind if task.typed else ""
 
     def _fit(self, task: Task, room: dict[str, int]) -> dict[str, int]:
-        """Return the GPUs for a task by node: on the first node with room for it; with more
-        than 8, on whole nodes of 8. {} if it does not fit.
+        """Return the GPUs that a job would get, by node: on the first node with room; for more than
+        8 GPUs, on whole nodes of 8. Return {} if the job does not fit.
         """
         whole, rest = divmod(task.gpus, 8)
         if whole > 1 or (whole and rest):
@@ -311,7 +321,7 @@ class BatchSystem:
 
 
 def written(site: MadeUp, todo: list[Task]) -> str:
-    """Return what sacct -X -P would print."""
+    """Return the jobs of a site as `sacct -X -P` would print them."""
     lines = [HEADER]
     for task in todo:
         nodes = len(task.on)
@@ -334,7 +344,7 @@ def written(site: MadeUp, todo: list[Task]) -> str:
 
 
 def settings(site: MadeUp) -> str:
-    """Return what scontrol and sacctmgr would print."""
+    """Return the site's configuration as scontrol and sacctmgr would print it."""
     said = ["Configuration data as of 2026-04-01T12:00:00"]
     for name, value in {
         "AccountingStorageEnforce": "associations,limits,qos",
@@ -378,7 +388,9 @@ def settings(site: MadeUp) -> str:
 
 
 def write(name: str, folder: Path, seed: int = 0) -> tuple[Path, Path]:
-    """Play a site, and write ``dump.txt`` and ``site.txt``. Return where they are."""
+    """Run a site's jobs, and write ``dump.txt`` (sacct) and ``site.txt`` (the settings) into
+    `folder`. Return both paths.
+    """
     site = SITES[name]
     todo = tasks(site, seed)
     BatchSystem(site).play(todo)

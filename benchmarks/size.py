@@ -84,11 +84,11 @@ Figures = dict[str, float]
 
 
 class Service:
-    """One service, with its log in a folder.
+    """A service in this process, with its log in a folder and a simulated backend.
 
     Args:
-        start: what its clock shows, seconds.
-        submitted: jobs that the log has already.
+        start: the time that its clock shows at first, in seconds.
+        submitted: number of jobs that the log in the folder already has.
     """
 
     def __init__(self, folder: Path, start: float = START, submitted: int = 0):
@@ -118,7 +118,9 @@ class Service:
         self.hand_over(snapshots=True)
 
     def hand_over(self, *, snapshots: bool) -> None:
-        """Let another process take over the log from now on."""
+        """Replace the decider by a new one, which reads the log from the database as after a
+        restart; with `snapshots`, it begins from the latest stored state instead.
+        """
         decider = Decider(
             self.store,
             lambda: SimulatedBackend(self.world),
@@ -137,8 +139,8 @@ class Service:
         self._beat, self.silent_s = now, max(self.silent_s, now - self._beat)
 
     def submit(self, count: int, kind: str) -> None:
-        """Submit so many jobs in one transaction: `short` ones of a GPU, `holds` nodes, or
-        `waits`.
+        """Submit `count` jobs in one transaction. `kind` is `short` (one GPU), `holds` (whole
+        nodes, for long) or `waits`.
         """
         events = []
         for _ in range(count):
@@ -162,14 +164,14 @@ class Service:
         self.store.append(events, rows)
 
     def decide(self) -> None:
-        """Take every pass that is due."""
+        """Take every pass (one round of decisions) that is due."""
         self._beat = time.monotonic()
         self.decider.turn(0.0)
         while self.decider.state.waiting:
             self.decider.turn(0.0)
 
     def end(self, count: int) -> None:
-        """Let so many jobs come, run and end."""
+        """Submit `count` jobs, and let them run and end."""
         for begun in range(0, count, NODES * PER_NODE):
             self.submit(min(NODES * PER_NODE, count - begun), "short")
             self.decide()
@@ -185,8 +187,8 @@ def _outcome(launch: Launch) -> JobOutcome:
 def measure_all(
     waiting: Sequence[int], ended: int, asked: int = 0
 ) -> Iterator[tuple[int, int, Figures]]:
-    """Yield the figures for each number of waiting jobs, each on a copy of one log of the ended
-    jobs.
+    """Build one log of `ended` ended jobs. For each number of waiting jobs, measure on a copy of
+    that log and yield (waiting, ended, figures).
     """
     with TemporaryDirectory() as base:
         before = Service(Path(base))
@@ -198,7 +200,9 @@ def measure_all(
 
 
 def measure(base: Path, start: float, waiting: int, ended: int, asked: int = 0) -> Figures:
-    """Return the figures of one size, on a copy of a log, with so many what-ifs `asked`."""
+    """Return the figures for one number of waiting jobs, on a copy of the log in `base`. `asked` is
+    the number of what-if questions.
+    """
     with TemporaryDirectory() as folder:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         service = Service(Path(folder), start, ended)
@@ -231,7 +235,9 @@ def measure(base: Path, start: float, waiting: int, ended: int, asked: int = 0) 
 
 
 def _questions(service: Service, waiting: int, asked: int) -> Figures:
-    """Return what the answer to each question takes, the log just read, seconds."""
+    """Return the CPU seconds of the answer to each kind of question, measured right after the
+    analyst read the log.
+    """
     analyst = Analyst(service.store, service._bundles, holder="asked", lease_s=1e6)
     analyst.take_over()
     last, found = service._submitted, Figures()
@@ -252,7 +258,9 @@ def _questions(service: Service, waiting: int, asked: int) -> Figures:
 
 
 def _whatifs(analyst: Analyst, last: int, waiting: int, asked: int) -> Iterator[float]:
-    """Yield the CPU seconds of each what-if; infinity where it has no answer."""
+    """Ask what-if questions about `asked` jobs spread over the line. Yield the CPU seconds of each;
+    infinity where a question has no answer.
+    """
     for number in range(asked):
         job_id = f"waits-{last - (waiting - 1) * number // max(1, asked - 1)}"
         body = {"job_id": job_id, "changes": CHANGES[number % len(CHANGES)], "others": True}
@@ -263,7 +271,7 @@ def _whatifs(analyst: Analyst, last: int, waiting: int, asked: int) -> Iterator[
 
 
 def _of_100(share: int, values: Sequence[float]) -> float:
-    """Return the least value that so many of 100 do not exceed."""
+    """Return the smallest value that at least `share` of 100 values do not exceed."""
     return sorted(values)[math.ceil(share * len(values) / 100) - 1]
 
 
@@ -286,7 +294,9 @@ def _cpu(work: Callable[[], object]) -> float:
 
 
 def growth(rows: Sequence[tuple[int, int, Figures]]) -> Figures:
-    """Return each figure with most jobs waiting over that with fewest, with as many ended."""
+    """Return the ratio of each figure with the most waiting jobs to the figure with the fewest, at
+    an equal number of ended jobs.
+    """
     fewest, most = min(row[0] for row in rows), max(row[0] for row in rows)
     ended = min(row[1] for row in rows)
     of = {waiting: found for waiting, there, found in rows if there == ended}
@@ -297,7 +307,7 @@ def growth(rows: Sequence[tuple[int, int, Figures]]) -> Figures:
 
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of every size, how they grow, and those of the largest."""
+    """Return the figures of every size, their growth, and those of the largest size."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     rows = [row for ended in asked.ended for row in measure_all(asked.waiting, ended, asked.asked)]
     return {
@@ -309,8 +319,8 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def _largest(waiting: int, ended: int, found: Figures) -> Figures:
-    """Return the figures of a size. Those of work that goes through the whole log are divided
-    by thousands of jobs in it.
+    """Return the figures of one size for the budget. Those of work that reads the whole log are
+    divided by the number of its jobs, in thousands.
     """
     thousands = (waiting + ended) / 1000
     by = {f"{name}_by_1000": round(found[name] / thousands, 4) for name in WHOLE}

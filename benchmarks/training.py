@@ -2,8 +2,9 @@
 
     python -m benchmarks.training --json [--jobs 1000000] [--where local:2,dask:2]
 
-Each way reads the trace, makes the rows and fits the duration model as `pellucid train` does, in a
-process of its own, so that its peak memory is its own. Errors are those of the last seven days.
+Each way of training (one process, local workers, dask) reads the trace, makes the rows and fits the
+duration model as `pellucid train` does. It runs in a process of its own, so that peak memory is
+measured for it alone. Errors are those of the last seven days.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ BUDGET = Path(__file__).with_name("training_budget.json")
 
 
 def train(how: str, trace: Path, scratch: Path, preset: str) -> dict[str, float]:
-    """Train in one way, in this process. Return errors, seconds, CPU seconds of rows and fits, and
-    own peak memory.
+    """Train in this process, in the way that `how` names. Return prediction errors, wall seconds,
+    CPU seconds of making rows and of fitting, and this process's peak memory.
     """
     load, started, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
     if how == SINGLE:
@@ -75,7 +76,7 @@ def _sharded(where: str, trace: Path, scratch: Path, preset: str) -> tuple[dict[
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of every way, and the ratios of the others to the single process."""
+    """Return the figures of every way of training, and the ratios of each to the single process."""
     ways = [SINGLE, *asked.where.split(",")]
     found: dict[str, dict[str, float]] = {}
     with TemporaryDirectory() as folder:

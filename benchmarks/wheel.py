@@ -1,6 +1,6 @@
-"""Builds the wheel, and installs it by itself in an environment of its own, as a user would.
+"""Builds the wheel, and installs it alone in a fresh environment, as a user would.
 
-python -m benchmarks.wheel dist    # builds it twice; one digest, or it fails
+python -m benchmarks.wheel dist    # builds the wheel twice; fails if the digests differ
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ BROUGHT = ("pip", "setuptools", "pkg_resources", "_distutils_hack")  # by venv, 
 
 
 def build(folder: Path) -> Path:
-    """Build a wheel from a copy of this checkout, and return its path. The same files give the same
-    bytes, since times and modes are fixed.
+    """Build a wheel from a copy of this checkout, and return its path.
 
-    The same files give the same bytes: times are that of the last commit, modes those of any file.
+    The same files give the same bytes: all times are that of the last commit, all modes the same.
     """
     source = folder / "source"
     source.mkdir(parents=True)
@@ -42,7 +41,9 @@ def build(folder: Path) -> Path:
 
 
 def _committed_at() -> str:
-    """Return when the last commit was made, seconds since the epoch; outside a checkout, 2020."""
+    """Return the time of the last commit, in seconds since 1970, as text; outside a checkout, the
+    beginning of 2020.
+    """
     asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     return said or "1577836800"
@@ -54,7 +55,7 @@ def digest_of(wheel: Path) -> str:
 
 
 def main(to: Path) -> None:
-    """Build the wheel twice in folders of their own, compare, and leave one in `to`."""
+    """Build the wheel twice in two folders, compare the bytes, and leave one wheel in `to`."""
     with tempfile.TemporaryDirectory() as name:
         first, second = (build(Path(name) / which) for which in ("first", "second"))
         if digest_of(first) != digest_of(second):
@@ -73,10 +74,11 @@ def left_out(wheel: Path) -> list[str]:
 
 
 def install(wheel: Path, folder: Path, by: str = sys.executable) -> Path:
-    """Install a wheel without extras, with the versions of `constraints.txt`. Return its Python.
+    """Install a wheel without extras in a new environment in `folder`, with the versions of
+    `constraints.txt`. Return the path of that environment's Python.
 
     Args:
-        by: the interpreter to install it for.
+        by: the interpreter that the environment is made with.
     """
     subprocess.run([by, "-m", "venv", str(folder)], check=True)
     python = folder / "bin" / "python"
@@ -85,7 +87,9 @@ def install(wheel: Path, folder: Path, by: str = sys.executable) -> Path:
 
 
 def sizes_mb(python: Path) -> dict[str, float]:
-    """Return what an installation takes on disk, bytecode included, MB by name, largest first."""
+    """Return the disk space that an installation takes, in MB by name of library, largest first;
+    compiled files are included.
+    """
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     said = subprocess.run([str(python), "-c", where], capture_output=True, text=True, check=True)
     found = {

@@ -1,1 +1,3 @@
-"""Systems that hand out whole allocations: Gavel, Optimus, Pollux, SMD, DRF, Tetris, Tiresias."""
+"""Systems from the literature whose policies assign whole allocations (which GPUs, how many):
+Gavel, Optimus, Pollux, SMD, DRF, Tetris, Tiresias.
+"""

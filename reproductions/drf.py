@@ -1,8 +1,8 @@
 """Dominant resource fairness: equal dominant shares, by progressive filling.
 
-The next task goes to the job whose dominant share is smallest, as long as one is free. With one
-resource, GPUs, that share is the share of the cluster's GPUs, and a task is one GPU. (Ghodsi et
-al., NSDI'11; elastic and work-conserving, as the sources use it.)
+The next task goes to the job whose dominant share is smallest, until no resource is free. With GPUs
+as the only resource, a job's dominant share is its share of the cluster's GPUs, and a task is one
+GPU. (Ghodsi et al., NSDI'11; elastic and work-conserving, as the sources use it.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.core.decisions import Reason
 
 
 class Drf(AllocationPolicy):
-    """Shares the GPUs evenly among jobs, in rounds."""
+    """A policy that shares the GPUs evenly among jobs, in rounds."""
 
     name = "drf"
     round_s = 60.0
@@ -45,8 +45,8 @@ class Drf(AllocationPolicy):
         }
 
     def _filled(self, snapshot: DecisionInput) -> dict[str, int]:
-        """Return the GPUs that each job gets, 0 for none. Jobs with equal shares are filled in
-        order of arrival.
+        """Return the number of GPUs that each job gets, by job id; 0 for none. Jobs with equal
+        shares get the next GPU in order of arrival.
         """
         counts = {job.id: 0 for job in snapshot.jobs}
         most = {job.id: job.report(MOST_GPUS) for job in snapshot.jobs}

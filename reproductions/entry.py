@@ -1,4 +1,4 @@
-"""What `pipeline.systems` loads by name, and nobody imports."""
+"""The names that `pipeline.systems` loads dynamically; no module imports this one."""
 
 from reproductions.registry import ALLOCATING, peer_named
 from reproductions.workloads.scenario import open_scenario

@@ -1,4 +1,4 @@
-"""The policies that hand out allocations, by name."""
+"""The registry of policies that assign allocations, by name."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ ALLOCATING: dict[str, type[AllocationPolicy]] = {
 
 
 def peer_named(name: str) -> type[AllocationPolicy]:
-    """Return the class of such a policy, given by its name or as `module:Class`.
+    """Return the class of a policy that assigns allocations, given by its name or as
+    `module:Class`.
 
-    Raises UnknownPolicy.
+    Raises UnknownPolicy where there is no such class.
     """
     if name in ALLOCATING:
         return ALLOCATING[name]
@@ -43,10 +44,10 @@ def build(name: str, values: Mapping[str, Any] | None = None, *, seed: int = 0) 
     """Return a new policy, given by name.
 
     Args:
-        values: values of its settings that are not its defaults.
-        seed: seed of what is random in it.
+        values: values of its settings that differ from the defaults.
+        seed: seed of the policy's random numbers.
 
-    Raises UnknownPolicy, InvalidSettings.
+    Raises UnknownPolicy where no policy has the name, InvalidSettings where it rejects a value.
     """
     kind = peer_named(name)
     try:

@@ -1,6 +1,7 @@
-"""Shortest remaining time first on whole allocations: a yardstick that is shown the truth.
+"""Shortest remaining time first for policies that assign allocations. It reads true remaining times
+and is only for comparison.
 
-`srtf.py` is the same order for the engine of gang policies.
+`srtf.py` has the same order for the engine of policies that start whole gangs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from scheduler.core.decisions import Reason
 
 
 class ShortestRemaining(AllocationPolicy):
-    """A policy that gives every job the GPUs it asks for, shortest remaining time first. Jobs that
-    do not fit are passed over.
+    """A policy that gives every job the GPUs that it asks for, shortest remaining time first. Jobs
+    that do not fit are passed over.
     """
 
     name = "shortest-remaining"

@@ -3,10 +3,11 @@ jobs.
 
     score = demand . free - e * remaining work      e = mean alignment / mean remaining work
 
-Both vectors are shares of a machine, and remaining work is demand x time. GPUs are the resource
-here, so that alignment says: large jobs on empty machines; with one resource the second term makes
-the order, close to shortest-remaining-work first. A gang's alignment is the mean over its machines.
-The sources feed Tetris their own estimates; it is shown the truth here, and is a yardstick.
+Demand and free resources are vectors of shares of a machine; remaining work is demand x time. GPUs
+are the only resource here, so alignment prefers large jobs on empty machines. With one resource the
+second term dominates, close to shortest-remaining-work first. The alignment of a job on several
+machines is the mean over them. The sources feed Tetris their own estimates; here it reads the true
+remaining work, so it is only for comparison.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class TetrisSettings(PolicySettings):
 
 
 class Tetris(AllocationPolicy):
-    """Gives every job what it asks for, the best score next, until nothing fits."""
+    """A policy that gives jobs all the GPUs that they ask for, the best score first, until none
+    fits.
+    """
 
     Settings = TetrisSettings
     name = "tetris"
@@ -96,7 +99,9 @@ class Tetris(AllocationPolicy):
 
 
 def alignment(allocation: Allocation, free: Sequence[int], nodes: Sequence[Node]) -> float:
-    """Return demand . free in shares of a machine, as the mean over the machines of a placement."""
+    """Return the dot product of demand and free resources, in shares of a machine, as the mean over
+    the machines of an allocation.
+    """
     parts = [
         count / nodes[node].gpus * free[node] / nodes[node].gpus
         for node, count in zip(allocation.nodes, allocation.gpus, strict=True)

@@ -1,7 +1,8 @@
-"""Tiresias (NSDI'19) on whole allocations: two-dimensional LAS, skew-aware placement.
+"""Tiresias (NSDI'19) as a policy that assigns allocations: two-dimensional least attained service
+(LAS), with placement by the skew of a job's model.
 
-`tiresias.py` is the same idea for the gang policies' engine, with the settings that the Lucid paper
-gave it. The queues are in `tiresias_queues.py`.
+`tiresias.py` is the same idea for the engine of policies that start whole gangs, with the settings
+that the Lucid paper used. The queues are in `tiresias_queues.py`.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class TiresiasLasSettings(PolicySettings):
 
 
 class TiresiasLas(AllocationPolicy):
-    """Queues by attained service. Whichever job fits runs; one that no longer fits is stopped."""
+    """A policy that orders jobs by attained service (GPU time received). Each job that fits, in
+    order, runs; a running job that no longer fits is stopped.
+    """
 
     Settings = TiresiasLasSettings
     name = "tiresias-las"
@@ -99,14 +102,14 @@ class TiresiasLas(AllocationPolicy):
 
     @property
     def promotions(self) -> int:
-        """Return the number of jobs taken back to the first queue so far."""
+        """Return how often a job has been moved back to the first queue so far."""
         return self.queues.promotions
 
     def next_wake(self, now: float) -> float | None:
         return self._jump
 
     def _early(self, now: float) -> bool:
-        """Return whether this wake-up is obsolete, because the jobs have changed since it was
+        """Return whether the present wake-up is obsolete, because jobs changed since it was
         scheduled.
         """
         return self._jump is None or now < self._jump
@@ -114,10 +117,11 @@ class TiresiasLas(AllocationPolicy):
     def _place(
         self, line: Sequence[ActiveJob], admitted: set[str], snapshot: DecisionInput
     ) -> dict[str, Allocation]:
-        """Return where those that were admitted run, in line.
+        """Return the allocations of the jobs in `admitted`, placed in the order of `line`.
 
-        Who runs stays where it is, unless a job before it fits nowhere else: then it moves, or
-        waits. GPUs too scattered for a job that was admitted go to those behind.
+        A running job stays where it is, unless a job before it fits nowhere else: then it moves, or
+        waits. If the free GPUs are too scattered for an admitted job, the jobs behind it may have
+        them.
         """
         nodes = snapshot.nodes
         placed: dict[str, Allocation] = {}
@@ -139,8 +143,8 @@ class TiresiasLas(AllocationPolicy):
         return placed
 
     def _room(self, job: ActiveJob, free: list[int], nodes: Sequence[Node]) -> Allocation | None:
-        """Return GPUs for a job among the free ones, if possible those it holds; None if too
-        few are free where it may run.
+        """Return an allocation for a job from the free GPUs, if possible the GPUs that it holds;
+        None if too few are free where it may run.
         """
         if job.allocation is not None and _fits(job.allocation, free):
             return job.allocation
@@ -154,7 +158,9 @@ class TiresiasLas(AllocationPolicy):
     def _grants(
         self, line: Sequence[ActiveJob], admitted: set[str], placed: dict[str, Allocation]
     ) -> dict[str, Grant]:
-        """Return why everybody runs or waits: queue and attained service."""
+        """Return, for every job, its allocation if it has one, and the reason why it runs or
+        waits.
+        """
         grants: dict[str, Grant] = {}
         ahead: str | None = None  # the last job in line that runs
         for job in line:
@@ -205,7 +211,9 @@ def _fits(allocation: Allocation, free: Sequence[int]) -> bool:
 
 
 def _displace(kept: dict[str, Allocation], free: list[int]) -> None:
-    """Drop from `kept` what no longer fits into `free`, the first in line keeping their GPUs."""
+    """Drop from `kept` each allocation that no longer fits into `free`. Jobs earlier in `kept` keep
+    their GPUs first; kept GPUs are taken out of `free`.
+    """
     for job_id, allocation in list(kept.items()):
         if not _fits(allocation, free):
             del kept[job_id]
@@ -215,10 +223,9 @@ def _displace(kept: dict[str, Allocation], free: list[int]) -> None:
 
 
 def _fewest(free: Sequence[int], gpus: int, size: int) -> Allocation | None:
-    """Return GPUs on as few nodes of `size` GPUs as possible: whole nodes, and the tightest one
-    for the rest.
-
-    None when the free GPUs are too scattered.
+    """Return an allocation on as few nodes of `size` GPUs as possible: whole nodes, and for the
+    rest the node with the least room that is enough. Return None when the free GPUs are too
+    scattered.
     """
     count, rest = divmod(gpus, size)
     nodes = [node for node, left in enumerate(free) if left == size][:count]

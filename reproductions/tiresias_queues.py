@@ -1,10 +1,10 @@
 """Discretised two-dimensional least attained service: the queues of Tiresias (NSDI'19).
 
-Attained service is seconds on GPUs times GPUs. A job starts in the first queue and falls to the
-next each time its service reaches the limit of its queue; it may be promoted to the first again
-when it has starved. Within a queue jobs keep their place.
+Attained service is the time that a job has run times its GPUs. A job starts in the first queue and
+falls to the next each time its service reaches the limit of its queue. A job that has waited very
+long may be promoted to the first queue again. Within a queue jobs keep their order.
 
-There is no clock here: the caller says what time it is and who runs.
+There is no clock here: the caller passes the time, and which jobs run.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ LIMITS = (3250.0, 7200.0)
 
 @dataclass(slots=True)
 class Standing:
-    """What the queues know of a job.
+    """The state of one job in the queues.
 
     Attributes:
-        job_id, gpus, submit_time: of the job.
-        queue: where it stands; 0 is served first.
-        ran_s: seconds it ran since it came, or was last promoted.
-        waited_s: seconds it waited since the same moment, from its first run on.
-        running: it holds GPUs.
-        promotions: how often it was taken back to the first queue.
+        job_id: id of the job.
+        gpus: GPUs that the job asks for.
+        submit_time: when the job was submitted, in seconds.
+        queue: number of its queue; queue 0 is served first.
+        ran_s: seconds it has run since it was submitted, or last promoted.
+        waited_s: seconds it has waited since then, counted from its first run.
+        running: whether it holds GPUs.
+        promotions: how often it was moved back to the first queue.
     """
 
     job_id: str
@@ -41,16 +43,17 @@ class Standing:
 
 
 class LeastAttained:
-    """Jobs in queues by attained service.
+    """Queues of jobs by attained service.
 
     Args:
-        limits: service at which a job leaves each queue but the last, GPU-seconds.
-        by_gpus: service is GPU-seconds; False counts seconds alone.
-        promote: a job that waited `promote` times as long as it ran goes back to the first
-            queue, with nothing attained; None leaves it where it is.
-        running_first: whenever it is settled who runs, those go to the head of their queue.
-        published_jumps: wake for a demotion at the time the published simulator computes, which
-            forgets to multiply what a job ran by its GPUs; its figures depend on it.
+        limits: for each queue but the last, the service in GPU-seconds at which a job leaves it.
+        by_gpus: whether service is GPU-seconds; if false, it is seconds.
+        promote: a job that has waited `promote` times as long as it ran goes back to the first
+            queue, and its service is reset to 0; None: never.
+        running_first: each time that the running jobs are set, they go to the head of their queue.
+        published_jumps: wake for a demotion at the time that the published simulator computes,
+            which forgets to multiply a job's running time by its GPUs; the published figures depend
+            on it.
     """
 
     def __init__(
@@ -86,11 +89,13 @@ class LeastAttained:
         self._queues[job.queue].remove(job)
 
     def attained(self, job: Standing) -> float:
-        """Return the service of a job in the unit of the limits."""
+        """Return the service of a job: GPU-seconds, or seconds where `by_gpus` is false."""
         return job.ran_s * (job.gpus if self.by_gpus else 1)
 
     def advance(self, now: float) -> None:
-        """Let time pass for all jobs: demote (by one queue at most) and promote."""
+        """Add the time since the last call to all jobs' sums, then demote (by one queue at most)
+        and promote jobs.
+        """
         passed, self._now = now - self._now, now
         for job in self._jobs.values():
             if job.running:
@@ -118,7 +123,9 @@ class LeastAttained:
                 queue.sort(key=lambda job: not job.running)
 
     def next_jump(self) -> float | None:
-        """Return the time of the next change of a queue if the same jobs keep running, or None."""
+        """Return the time at which the next job changes its queue if the same jobs keep running;
+        None if no job will.
+        """
         times = [t for job in self._jobs.values() if (t := self._jump(job)) is not None]
         return min(times, default=None)
 

@@ -39,7 +39,7 @@ from features.folders import temporary_folder
 
 
 def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
-    """Yield the runs that were asked for."""
+    """Yield the plan of each run that the command line asks for."""
 
     def struck(seed: int, at: tuple[int, ...]) -> Plan:
         how = {"calm": True, "power": asked.power, "slurm": asked.slurm}
@@ -66,7 +66,9 @@ def played(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Plan, Run]
 
 
 def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Play all runs. Return what was found."""
+    """Play all runs that the command line asks for, with their files in `folder`. Return how many
+    were played, what went wrong in which, and what happened in them.
+    """
     wrong, found = list[str](), list[Run]()
     told_to_stop: list[int] = []
 

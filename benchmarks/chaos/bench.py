@@ -47,7 +47,8 @@ LOADED = (*supervisors.COMMON, "pyarrow.parquet", "scheduler.slurm.follow.follow
 
 
 class Bench:
-    """The patched library, and a database that is ready to be copied for each run.
+    """The service's code with its operating system replaced, and a database that is ready to be
+    copied for each run. A context manager: on leaving, everything is as before.
 
     Args:
         url: URL of a PostgreSQL that is emptied for each run; None: SQLite files.
@@ -71,7 +72,9 @@ class Bench:
         return f"sqlite:///{folder / 'pellucid.db'}"
 
     def _emptied(self) -> None:
-        """Empty the tables that a run fills: making them anew takes longer than a run."""
+        """Empty the tables that a run fills. To create the tables again would take longer than a
+        run.
+        """
         assert self.url is not None
         if not self.secrets:
             engine = create_engine(self.url)
@@ -99,8 +102,8 @@ class Bench:
         store.close()
 
     def play(self, plan: Plan) -> Run:
-        """Play one run of the chaos test and return it with its history. Its files stay until the
-        next run begins.
+        """Play one run of the chaos test as `plan` says. Return the run with its history. Its files
+        stay until the next run begins.
         """
         folder = self.folder / "run"
         shutil.rmtree(folder, ignore_errors=True)
@@ -134,13 +137,15 @@ PLAYED: list[Simulation] = []  # the run of now
 
 
 def give_up() -> None:
-    """End the present run at its next step."""
+    """Make the run that is being played end at its next step."""
     for simulation in PLAYED:
         simulation.kernel.most_steps = 0
 
 
 def _install_supervisor(patches: system.Patches) -> None:
-    """Let the supervisor fork simulated processes, and begin them as it would real ones."""
+    """Let the service's supervisor fork simulated processes, and let those begin as real ones
+    would.
+    """
     patches.put(supervisors, "get_context", lambda _: SimpleNamespace(Process=system.Child))
     patches.put(supervisors, "_stop_signals", system.told_by_signal)
     patches.put(supervisors, "_end_with_parent", system.end_with_parent)
@@ -158,8 +163,8 @@ def _install_supervisor(patches: system.Patches) -> None:
 
 
 class _Parts:
-    """Stands in for an app of which only the parts are wanted: its routes take longer to make
-    than a run.
+    """Stands in for the API's app where only its `state` is used. Building a real app, with its
+    routes, takes longer than a run.
     """
 
     def __init__(self, **_: Any):
@@ -186,7 +191,9 @@ def _install_app(patches: system.Patches) -> None:
 
 
 def _watch(patches: system.Patches) -> None:
-    """Let stores write to the simulated disk, and note which decider or follower decides."""
+    """Replace functions of the service: stores write to the simulated disk, and each round of a
+    decider or a Slurm follower is noted in the run's history.
+    """
     begins, turn, folded = Store.__init__, Decider.turn, Decider._folded
     look = Follower.look
 
@@ -222,8 +229,9 @@ def _watch(patches: system.Patches) -> None:
 
 
 def _watch_appends(patches: system.Patches) -> None:
-    """Note what is written under a lease, and each order of a priority, when it is committed,
-    and who holds the lease as it is written.
+    """Patch `Store.append`: each committed write under a lease (the right of one process to
+    decide), each write after another process took that lease, and each order to change a Slurm
+    priority is noted in the run's history.
     """
     append = Store.append
 
@@ -254,8 +262,8 @@ def _watch_appends(patches: system.Patches) -> None:
 
 
 def _watch_leases(patches: system.Patches) -> None:
-    """Note, whenever a lease is taken from another holder, for how long it had not been
-    renewed.
+    """Note in the run's history, whenever a lease is taken from another holder, for how long that
+    holder had not renewed it.
     """
     renew, take = leases.renew, leases.Watch.take
 

@@ -1,8 +1,7 @@
-"""What comes between: requests between a read of the log and its pass, and reports of attempts that
-are over, told once more.
+"""Slow passes (rounds of decisions), and late or repeated reports of how a job's attempt ended.
 
-A pass takes its time, so that what others write meanwhile is in the log before it. A backend tells
-again how an attempt ended, as it was or otherwise, when the job may have its next one.
+A pass takes its time, so that the log already has what others wrote meanwhile. A backend reports
+again how an attempt ended, truly or falsely, when the job may already run its next attempt.
 """
 
 from __future__ import annotations
@@ -38,10 +37,11 @@ LATEST = 8  # reports, of which one is told again
 
 
 class Between:
-    """Which passes are slow, and which ends are reported again, in one run.
+    """Decides which passes are slow, and which ends of attempts are reported again, in one run.
 
     Args:
-        calm: nothing is told again, and no pass is slow.
+        note: writes an event into the run's history.
+        calm: no end is reported again, and no pass is slow.
     """
 
     def __init__(self, kernel: Kernel, seed: int, note: Callable[..., Any], *, calm: bool):
@@ -51,20 +51,24 @@ class Between:
         self._told: list[Report] = []  # final ones, which the service has acknowledged
 
     def passes(self, state: State) -> None:
-        """Called between the read of the log and the pass over it, which is the first to know of
-        what a backend reported.
+        """Called between a decider's read of the log and its pass (one round of decisions) over
+        what was read. Counts as a crash point, and may make the pass wait. `state` is the state
+        read from the log.
         """
         self.kernel.point(_moment(state))
         if not self.calm and self._slow.random() < SLOW:
             self.kernel.sleep(self._slow.uniform(*SLOW_S))
 
     def acknowledged(self, reports: Iterable[Report]) -> None:
-        """Note the ends that may be reported again."""
+        """Remember the reports of ended attempts that the service has acknowledged: these may be
+        reported again.
+        """
         self._told += [one for one in reports if one.what.final and one not in self._told]
 
     def told_again(self) -> list[Report]:
-        """Return one of the last ends again, or none: of an attempt that was to be gone on with
-        rather than another, and often by another name.
+        """Return a list with one recently acknowledged report of an end, or an empty list. Attempts
+        that only profiled a job are preferred. The report is often changed: it says that the
+        attempt was lost, or completed.
         """
         if self.calm or not self._told or self._again.random() >= AGAIN:
             return []
@@ -79,7 +83,9 @@ class Between:
 
 
 def _moment(state: State) -> str:
-    """Return what the next pass is about to cover."""
+    """Return the name of the crash point before a pass, by the kind of reports that this pass will
+    be the first to use.
+    """
     reported = state.reported()
     holding = (state.ledger.holding.get(job_id) for job_id, _ in reported)
     if any(record is not None and record.waits_to_begin for record in holding):
@@ -90,15 +96,17 @@ def _moment(state: State) -> str:
 
 
 def over_at(connection: Connection, seq: int) -> list[dict[str, str]]:
-    """Return the jobs that the pass of event `seq` says are over, and how."""
+    """Return the jobs that ended in the pass which the log records as event `seq`, each with its
+    last phase.
+    """
     query = select(jobs.c.job_id, jobs.c.phase).where(jobs.c.updated_seq == seq)
     rows = connection.execute(query.where(jobs.c.phase.in_(sorted(OVER)))).all()
     return [{"job": job_id, "phase": str(phase)} for job_id, phase in rows]
 
 
 def install(patches: system.Patches, of_run: Callable[[], Between]) -> None:
-    """Let passes be slow and ends be reported again, and note which jobs a pass takes to be
-    over.
+    """Patch the service: passes may be slow, ends may be reported again, and each job that a pass
+    takes to be over is noted in the run's history.
     """
     decide, append = Decider._decide, Store.append
     reports, acknowledge = LocalBackend.reports, LocalBackend.acknowledge

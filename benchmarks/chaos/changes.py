@@ -1,4 +1,4 @@
-"""Changes of the models under a service that runs."""
+"""Bundles of models for a running service to change to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from models.bundle import Bundle
 
 
 def make_bundles(folder: Path) -> list[Path]:
-    """Return the paths of two bundles that can be decided with, and of one that cannot."""
+    """Write three bundles of models into `folder`. Return their paths: two that a decider can use,
+    and one that it cannot.
+    """
     import numpy as np
     import pandas as pd
 

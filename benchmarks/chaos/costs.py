@@ -1,7 +1,7 @@
-"""The simulated processor time of work: seconds that grow with its amount.
+"""Makes work cost simulated processor time, in proportion to its amount.
 
-A backlog of a hundred thousand jobs is played by a few, each of which costs as much as those it
-stands for. The costs are those that were measured (benchmarks/size.py).
+A backlog of a hundred thousand jobs is played by a few jobs, each of which costs as much as all
+those that it stands for. The costs are those that were measured (benchmarks/size.py).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ BACKLOG = [0]  # jobs that the backlog of the run of now stands for
 
 
 def folded_s(backlog: int) -> float:
-    """Return how many seconds a new decider needs to read the log of a backlog and take a slice of
-    it.
+    """Return how many simulated seconds a new decider needs to read the log of a backlog of so many
+    jobs and to decide on its first part.
     """
     return backlog * (EVENT_S + DECISION_S) * 1.1
 
@@ -55,7 +55,7 @@ def submitted(store: Store) -> int:
 
 
 def undecided(connection: Connection) -> int:
-    """Return how many jobs of the backlog no pass has covered."""
+    """Return how many of the backlog's jobs no pass (round of decisions) has refused yet."""
     query = select(func.count()).select_from(jobs).where(jobs.c.job_id.startswith(NAMED))
     return int(connection.execute(query.where(jobs.c.phase != Phase.REFUSED)).scalar_one())
 
@@ -67,8 +67,8 @@ def _charge(job_id: str, each_s: float) -> None:
 
 
 def install(patches: system.Patches) -> None:
-    """Let work cost time from now on, and let a slice of a pass hold as many jobs as if the
-    whole backlog were played.
+    """Patch the service: reading an event and writing a decision of a backlog's job cost simulated
+    time. A part of a pass holds proportionally fewer of these jobs, as each stands for many.
     """
     cover, encoded = State._cover, fold.encoded
     upto: Callable[[State, int], int] = State.upto

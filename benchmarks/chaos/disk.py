@@ -1,4 +1,6 @@
-"""A database and a file system on which anything may fail, also as the last action of a process."""
+"""A simulated database connection and file system on which every operation may fail, and may be the
+last one of its process.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,12 @@ FULL = 2  # of `PRAGMA synchronous`: a commit waits for the disk
 
 @dataclass
 class Faults:
-    """Draws, by the seed, which operations fail.
+    """Draws, by the run's seed, which operations fail.
 
     Attributes:
+        note: writes an event into the run's history.
         rate: share of transactions that fail, and of files that cannot be written.
-        note: writes into the history. happened: kinds of faults, and how often.
+        happened: maps a kind of fault to how often it happened.
     """
 
     draw: random.Random
@@ -43,7 +46,9 @@ class Faults:
     happened: Counter[str] = field(default_factory=Counter)
 
     def drawn(self, kernel: Kernel, *kinds: str) -> str:
-        """Return the kind of fault that happens now, or "" for none."""
+        """Draw whether one operation fails. Return one of `kinds`, or "" if it succeeds. A fault is
+        counted and noted in the history.
+        """
         if kernel.me.host.disk_full and "full" in kinds:
             kind = "full"
         elif self.rate and self.draw.random() < self.rate:
@@ -59,9 +64,9 @@ class Disk:
     """The simulated disk and database connection of a process's store.
 
     Attributes:
-        unsynced: what is in files and a power cut would take.
-        waits: every commit waits for the disk, as the service set it.
-        apart: processes that do not reach the database, and until when.
+        unsynced: what was written to files, and would be lost in a power cut now.
+        waits: whether every commit waits for the disk, as the service's setting asks.
+        apart: maps a process that cannot reach the database to the time until which that lasts.
     """
 
     def __init__(self, kernel: Kernel, faults: Faults, database: Path | None):
@@ -72,7 +77,9 @@ class Disk:
         OF_RUN[:] = [self]
 
     def adopt(self, store: Store) -> None:
-        """Let the transactions of a store fail, and release the store when its process dies."""
+        """Make the transactions of a store able to fail, and release the store when its process
+        dies.
+        """
         self.kernel.me.on_death.append(store.engine.dispose)
         engine = store.engine
         if store.is_sqlite:
@@ -87,7 +94,9 @@ class Disk:
         engine.pool._dialect = engine.dialect
 
     def cut(self, draw: random.Random, die: Callable[[], None]) -> None:
-        """Let the power fail: call `die`, and lose what was written but not waited for."""
+        """Simulate a power cut: call `die`, which kills the processes, and lose what was written to
+        files but not synced.
+        """
         path = self.database
         kept = None if self.waits or path is None else path.read_bytes()
         die()
@@ -131,16 +140,18 @@ class Disk:
         return None
 
     def _reach(self, connection: Any) -> None:
-        """Wait and raise as the driver would, if this process does not reach the database now."""
+        """If the current process is cut off from the database now, wait, and raise the error that
+        the driver would raise. Otherwise do nothing.
+        """
         if self.apart and self.kernel.clock < self.apart.get(self.kernel.me, 0.0):
             self.kernel.sleep(UNANSWERED_S)
             _fail(connection, "unknown")
 
     def _wait_for_lock(self, cursor: Any, parameters: Any) -> None:
-        """Wait for PostgreSQL's lock. Whoever holds it is timed out by the simulated clock, if
-        that was asked for.
+        """Wait for PostgreSQL's lock. If the statement sets a time limit, a holder of the lock that
+        idles for longer loses its connection, by the simulated clock.
 
-        A process that is stopped does nothing. One that runs does something at each of its pauses.
+        A stopped process idles. A running process counts as active at each of its pauses.
         """
         trying = "SELECT pg_try_advisory_xact_lock(%(n)s)"
         while not cursor.execute(trying, {"n": parameters["n"]}).fetchone()[0]:
@@ -169,7 +180,9 @@ def _no_sync(dbapi: Any, _record: Any) -> None:
 
 
 def _fail(connection: Any, kind: str) -> None:
-    """Raise what the driver would. A connection to PostgreSQL is gone with it."""
+    """Raise the error that the database driver raises for a fault of this kind. A connection to
+    PostgreSQL is closed, too.
+    """
     if isinstance(connection.driver_connection, sqlite3.Connection):
         raise sqlite3.OperationalError(SQLITE[kind])
     import psycopg
@@ -179,19 +192,23 @@ def _fail(connection: Any, kind: str) -> None:
 
 
 def point(where: str) -> None:
-    """Pass a crash point of a simulated process; elsewhere do nothing."""
+    """Pass the crash point `where`: inside the simulation the process may be killed here; outside
+    it, do nothing.
+    """
     kernel = active()
     if kernel is not None:
         kernel.point(where)
 
 
 def unsynced() -> Unsynced:
-    """Return what the simulation has not waited for; elsewhere an empty record."""
+    """Return the current run's record of writes that were not synced; outside a simulation, an
+    empty record.
+    """
     return Unsynced() if active() is None else OF_RUN[0].unsynced
 
 
 class FaultyOs(WaitedFor):
-    """Stands in for `os` in code that writes files: a write may fail."""
+    """Stands in for the module `os` in code that writes files: a write may fail."""
 
     def write(self, file: int, data: bytes) -> int:
         point("before a write to a file")

@@ -1,7 +1,7 @@
-"""One simulated machine: processes, their threads, a clock, and the choice of who runs next.
+"""A simulated machine: processes, their threads, a clock, and the choice of which thread runs next.
 
-Threads of simulated processes are greenlets, of which one runs at a time: it goes on to its next
-pause and hands over to whom the seed draws. A pause is where time passes or where a real
+Threads of simulated processes are greenlets, of which one runs at a time. A thread runs to its next
+pause, where the seed draws which thread goes on. A pause is where time passes or where a real
 process may be interrupted: a sleep, the begin and the end of a transaction, a write to disk, a
 signal. So the service's own code runs as it is, and a run is a function of its seed.
 
@@ -27,11 +27,11 @@ EPOCH = 1.7e9  # wall clock of every host as a run begins
 
 
 class Crash(BaseException):
-    """Raised in a simulated process to end it there."""
+    """Raised in the threads of a simulated process that is killed, to end them."""
 
 
 class Stuck(RuntimeError):
-    """Raised if nobody can ever go on, or a run takes too many steps."""
+    """Raised if no thread can ever go on, or if a run takes too many steps."""
 
 
 @dataclass
@@ -59,10 +59,13 @@ class Host:
 
 @dataclass(eq=False)
 class Process:
-    """A simulated process. Its threads die with it; `on_death` is what its kernel would clear up.
+    """A simulated process. Its threads die with it.
 
-    `ends_with_parent`: it is killed when its parent has ended. `heard_at`: when it told its service
-    manager last that it is alive. `ticks`: tells it from others that have had its `pid`.
+    Attributes:
+        on_death: functions called when it dies, to release what a real kernel would release.
+        ends_with_parent: it is killed when its parent has ended.
+        heard_at: when it last reported to its service manager that it is alive.
+        ticks: a start time that tells it from other processes that have had its `pid`.
     """
 
     pid: int
@@ -108,19 +111,23 @@ class Fiber:
 
 
 class Kernel:
-    """Runs threads, one at a time, as the seed says.
+    """Runs the threads of all simulated processes, one at a time, in an order drawn by the seed.
+
+    A crash point is a named place in the code where a process may be killed; they are numbered in
+    the order in which a run passes them.
 
     Args:
-        seed: seed of who runs next and how long.
-        crash_at: numbers of the crash points at which the process there dies.
-        freeze_s: it is stopped there for so many seconds instead; 0 = it dies.
+        seed: seed of the choice of the next thread and of lengths of time.
+        crash_at: numbers of the crash points at which the process that passes them dies.
+        freeze_s: if not 0, that process is stopped there for so many seconds instead.
 
     Attributes:
-        clock: seconds since the run began: the true time.
-        steps: hand-overs so far. points: crash points passed so far.
-        crashes: where processes died, and how often.
-        ambushes: what is done to whoever comes next to a crash point, by that: it dies there, is
-            stopped, or what else waits for it.
+        clock: true time: seconds since the run began.
+        steps: number of times that one thread handed over to another.
+        points: number of crash points passed.
+        crashes: maps the name of a crash point to how many processes died at it.
+        ambushes: maps the name of a crash point to a function that is called once, with the next
+            process that passes it; it may kill or stop the process.
     """
 
     def __init__(
@@ -162,15 +169,17 @@ class Kernel:
         return made
 
     def spawn(self, process: Process, run: Callable[[], Any], name: str = "") -> Fiber:
-        """Add a thread to a process, and return it. It begins when its turn comes."""
+        """Add a thread that calls `run` to a process. Return the thread; it begins when it is
+        chosen.
+        """
         fiber = Fiber(self, process, run, name or process.name)
         process.threads.append(fiber)
         self._fibers.append(fiber)
         return fiber
 
     def kill(self, process: Process, where: str = "") -> None:
-        """Kill a process. Return when nothing of it runs any more; raise Crash in the process
-        itself.
+        """Kill a process. Return when no thread of it runs any more; if the caller belongs to that
+        process, raise Crash instead.
         """
         if process.dead:
             return
@@ -180,11 +189,13 @@ class Kernel:
         self._pause()  # those that die go first
 
     def cut_power(self, host: Host) -> None:
-        """Kill every process of a host. Called from another host."""
+        """Kill every process of a host. The caller has to be a process of another host."""
         self._die_together(lambda one: one.host is host, "power cut")
 
     def stop(self) -> None:
-        """End the run: kill every process but the calling one, before any could start others."""
+        """End the run: kill every process but the calling one, so fast that none can start
+        another.
+        """
         self._die_together(lambda one: one is not self.me)
 
     def _die_together(self, which: Callable[[Process], bool], why: str = "") -> None:
@@ -210,12 +221,14 @@ class Kernel:
                 self._die(child, -9, "")
 
     def exits(self, process: Process, code: int) -> None:
-        """End a process that exits by itself, with its other threads."""
+        """End a process that exits with status `code` by itself, together with its other
+        threads.
+        """
         if not process.dead:
             self._die(process, code, "")
 
     def ended(self, fiber: Fiber) -> None:
-        """Called by a thread as its last action."""
+        """Remove a thread. Called by that thread as its last action."""
         process = fiber.process
         process.threads.remove(fiber)
         self._fibers.remove(fiber)
@@ -236,8 +249,8 @@ class Kernel:
         self._pause()
 
     def compute(self, seconds: float) -> None:
-        """Let the current process use the processor for a number of seconds. Its heartbeats are not
-        sent for it.
+        """Let the current process use the processor for so many seconds of the simulation.
+        Meanwhile, the process itself sends no heartbeats.
         """
         while seconds > 0.0:
             part = min(seconds, 0.25)
@@ -262,7 +275,9 @@ class Kernel:
         return until()
 
     def point(self, where: str) -> None:
-        """Pass a crash point: another thread may go first, or the process dies here."""
+        """Pass the crash point named `where`: another thread may run first, or the current process
+        dies or is stopped here, as the run's plan says.
+        """
         process = self._fiber().process
         self._alive(process)
         self.points += 1
@@ -275,8 +290,8 @@ class Kernel:
         self._pause()
 
     def strike(self, process: Process, where: str, freeze_s: float = 0.0) -> None:
-        """Kill a process at its present instruction. With `freeze_s`, stop it for that many seconds
-        instead.
+        """Kill a process at the crash point that it passes now. If `freeze_s` is not 0, stop it for
+        so many seconds instead.
         """
         if freeze_s:
             self.freeze(process, freeze_s)
@@ -312,8 +327,8 @@ class Kernel:
             return None
 
     def _next(self) -> Fiber | None:
-        """Return the thread that runs next, moving the clock on if all wait; None when the run
-        is over. Raises Stuck if nobody can go on.
+        """Return the thread that runs next; None when the run is over. If all threads wait, move
+        the clock on to the first that may continue. Raise Stuck if none ever can.
         """
         self.steps += 1
         if self.fatal is not None or not self._fibers:
@@ -344,7 +359,9 @@ class Kernel:
     # --- a run ------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run until no thread is left. Raise Stuck when that would never happen."""
+        """Run until no thread is left. Raise Stuck if the threads wait for something that never
+        happens.
+        """
         self._go_on()
         if self.fatal is not None:
             fatal, self.fatal = self.fatal, None

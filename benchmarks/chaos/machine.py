@@ -1,9 +1,11 @@
-"""Fake processes: the local backend's shims and their commands, on a simulated host.
+"""Simulates the processes that run jobs: the local backend's shims (each starts and watches one
+command) and the commands.
 
-The service's own `LocalBackend`, spool and records; in place of the zygote, shims that live on the
-simulation's clock. They are no part of the service: they outlive it.
+The service's own `LocalBackend`, spool and records are used. In place of the zygote, the process
+that forks shims, shims run on the simulation's clock. They do not belong to the service's processes
+and outlive them.
 
-A command is `run SECONDS`, `fail SECONDS`, `none` (there is no such command).
+A command is `run SECONDS`, `fail SECONDS`, or `none` (a program that does not exist).
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ Note = Callable[..., dict[str, Any]]  # writes into the history: what, and its f
 
 
 class Machine:
-    """The place where commands run, simulated.
+    """The simulated host on which jobs' commands run.
 
     Args:
-        note: is told what really began and ended.
-        begins: called by a shim before it claims its attempt.
+        note: called when a command really begins or ends.
+        begins: called by a shim before it claims its attempt, which may make the shim late.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class Machine:
         self.may_begin: dict[int, Process] = {}  # shims that have not claimed their attempt yet
 
     def begin(self, root: Path, request: bytes, lock: int) -> None:
-        """Start a shim. It soon ceases to be the service's child, and outlives it."""
+        """Start a shim for a request of the backend. The shim soon ceases to be the service's
+        child, and outlives it.
+        """
         asked = json.loads(request)
         process = self.kernel.process(f"shim {asked['name']}", self.host)
         process.role = "shim"
@@ -182,8 +186,8 @@ def _signal(attempt: LocalAttempt, number: int) -> None:
 
 
 def _select(reading: list[int], *_: Any) -> tuple[list[int], list[int], list[int]]:
-    """Wait until something was written to `reading`, looking now and then, or the time is over.
-    Return what `select.select` would.
+    """Wait until one of the files `reading` has data, or the time limit is over; it is checked
+    every so often. Return what `select.select` would.
     """
     import select
 
@@ -197,7 +201,7 @@ def _select(reading: list[int], *_: Any) -> tuple[list[int], list[int], list[int
 
 
 def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
-    """Let `LocalBackend` run its commands on the run's machine."""
+    """Patch `LocalBackend`: it runs its commands on the simulated machine of the current run."""
     Zygote.of_run = staticmethod(machine)
     patches.put(local, "Zygote", Zygote)
     patches.put(local, "end_strays", end_strays)
@@ -214,7 +218,7 @@ def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
 
 
 def _let_go_on_death(patches: system.Patches, kernel: Callable[[], Kernel]) -> None:
-    """Close the files of a backend when its process dies."""
+    """Patch backends: when a simulated process dies, the files of its backend are closed."""
     opens, closes = LocalBackend.__init__, LocalBackend.close
     there: set[int] = set()  # backends that are open
 

@@ -1,7 +1,7 @@
 """Simulated clients that use the service at the same time, and try again when an answer is lost.
 
-They speak HTTP to the service's own app, without a socket: a request is a thread of an API process,
-and dies with it. What they asked and were answered is the history.
+They send HTTP requests to the service's own app, without a socket. A request runs as a thread of an
+API process, and dies with that process. Requests and answers are noted in the history.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Answer:
 
 @dataclass
 class Door:
-    """Where requests arrive: the API processes that listen now, by their service."""
+    """Delivers requests: it knows which API processes listen now, by service."""
 
     kernel: Kernel
     open: dict[int, tuple[Process, Any]] = field(default_factory=dict)
 
     def ask(self, draw: random.Random, method: str, path: str, **more: Any) -> Answer:
-        """Send one request to any process that listens. Return the answer."""
+        """Send one request to a random API process that listens. Return its answer."""
         there = [one for one in self.open.values() if not one[0].dead]
         if not there:
             return Answer()
@@ -55,8 +55,8 @@ class Door:
 
 
 def _drive(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a request to its end. Raises AssertionError if it waits for anything but the
-    simulation.
+    """Run a request's coroutine to its end. Raise AssertionError if it waits for anything real,
+    outside the simulation.
     """
     try:
         coroutine.send(None)
@@ -119,8 +119,8 @@ class Person:
     """One simulated client, which makes one random request after another.
 
     Args:
-        operator: may do everything, and does things to nodes.
-        calm: holds no job at once, and cancels none as it starts.
+        operator: whether the client is an operator, who may do everything and also changes nodes.
+        calm: do not hold a job at once after submitting it, and do not cancel one as it starts.
     """
 
     def __init__(
@@ -160,7 +160,9 @@ class Person:
         return answer
 
     def insist(self, op: str, method: str, path: str, job: str = "", **more: Any) -> Answer:
-        """Repeat a request until it is answered for good. Return the answer."""
+        """Send a request again and again until an answer comes that settles it. Return that
+        answer.
+        """
         while True:
             answer = self.ask(op, method, path, job, **more)
             if answer.status is not None and answer.status not in (429, 500, 503):
@@ -211,14 +213,14 @@ class Person:
                 self.hold_while_looked_at(job)
 
     def submitted(self, body: dict[str, Any]) -> str:
-        """Submit a job. Return its id, or "" where it is turned down."""
+        """Submit a job. Return its id, or "" where the service turns it down."""
         self.keys += 1
         key = f"{self.name}-{self.keys}"
         answer = self.insist("submit", "POST", "/jobs", body=body, key=key)
         return str(answer.body["job_id"]) if answer.status in (200, 201) else ""
 
     def act(self) -> None:
-        """Make a random request about one of the client's jobs, or about a node."""
+        """Make one random request about one of the client's jobs or about a node."""
         if self.operator and self.draw.random() < 0.5:
             self.on_a_node()
         elif self.jobs:
@@ -246,8 +248,8 @@ class Person:
         self.insist("hold", "PUT", f"/jobs/{job}/hold", job)
 
     def hold_while_looked_at(self, job: str) -> None:
-        """Hold a job while it is being profiled, and sometimes release it again. Do nothing if it
-        is not profiled.
+        """Hold a job while it is being profiled, and sometimes release it afterwards. Do nothing if
+        the job is not being profiled.
         """
         until = self.kernel.clock + LOOKS_S
         while self.kernel.clock < until:
@@ -262,8 +264,8 @@ class Person:
             self.kernel.sleep(self.draw.uniform(0.2, 0.6))
 
     def cancel_as_it_starts(self) -> None:
-        """Submit a job that never ends, and cancel it once as soon as it has its GPUs. Its process
-        may not be started yet by then.
+        """Submit a job that never ends by itself, and cancel it as soon as it has its GPUs. At that
+        moment its process may not have been started.
         """
         body = {"command": ["true", "run", "1e4"], "gpus": 1, "vc": "left", "profile": False}
         job, until = self.submitted(body), self.kernel.clock + LOOKS_S
@@ -284,7 +286,7 @@ class Person:
         self.insist("priority", "PUT", f"/jobs/{job}/priority", job, body={"priority": to})
 
     def on_a_node(self) -> None:
-        """Make a random change: drain, open, add, change or remove a node, or change the
+        """Make a random change: drain, open, add, change or remove a node, or change the service's
         settings.
         """
         draw, node = self.draw, self.draw.randrange(5)
@@ -312,7 +314,9 @@ class Person:
     # --- the end ----------------------------------------------------------------------------
 
     def tidy_up(self, most_s: float) -> None:
-        """Open all nodes, let everything run that can, and wait until it has ended."""
+        """Open all nodes, add room, release held jobs, and wait until every job has ended, at most
+        for `most_s` seconds.
+        """
         for node in self.insist("nodes", "GET", "/nodes").body:
             self.set_node(node["node"], True)
         for vc in ("left", "right"):  # room for each
@@ -359,7 +363,9 @@ SHOWN = (
 
 
 def _shown(body: Any) -> Any:
-    """Return the fields of an answer that are worth keeping; None if it is no object."""
+    """Return the fields of an answer's body that the history keeps; None if the body is no JSON
+    object.
+    """
     if not isinstance(body, dict):
         return None
     names = (

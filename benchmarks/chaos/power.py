@@ -1,11 +1,12 @@
-"""Simulates what a power cut takes: what was written to files and not waited for (fsync).
+"""Simulates what a power cut takes: what was written to files but not synced (fsync).
 
-A file's content and its name are lost apart, as on a file system that keeps neither in order: a
-rename may be undone, or be there with half a file, or an empty one, under the new name. Of SQLite
-the service's own setting decides: with `synchronous=FULL` a commit waits for the disk, and SQLite
-promises that it is there afterwards (https://www.sqlite.org/pragma.html#pragma_synchronous); with
-less, all is lost that was not copied from the journal. A disk that says that it has written, and
-has not, is nobody's to survive, and is not here.
+A file's content and its name are lost independently, as on a file system that keeps neither in
+order: a rename may be undone, or it stays while the file under the new name is empty or half
+written. For SQLite the service's own setting decides: with `synchronous=FULL` a commit waits for
+the disk, and SQLite promises that it is there afterwards
+(https://www.sqlite.org/pragma.html#pragma_synchronous); with less, all is lost that was not copied
+from the journal. A disk that reports a write as done and loses it cannot be survived by any
+program, and is not simulated.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any
 
 
 class Unsynced:
-    """What was written since it was last waited for.
+    """A record of what was written to files since each was last synced to disk.
 
     Attributes:
-        lost: kinds of what power cuts took: names of files, and contents.
+        lost: counts what power cuts took: "name" for renames undone, and contents of files.
     """
 
     def __init__(self) -> None:
@@ -36,14 +37,18 @@ class Unsynced:
         self.lost: Counter[str] = Counter()
 
     def written(self, file: int) -> None:
-        """Called before a file is written."""
+        """Record that a file (a file descriptor) is about to be written. Called before the
+        write.
+        """
         found = os.fstat(file)
         if stat.S_ISREG(found.st_mode):
             path = _path(file)
             self._data[path] = min(found.st_size, self._data.get(path, found.st_size))
 
     def synced(self, file: int) -> None:
-        """Called when a file, or the names in a folder, were waited for."""
+        """Record that a file's content, or the names in a folder, are safe on disk. Called after
+        the sync.
+        """
         path = _path(file)
         if stat.S_ISDIR(os.fstat(file).st_mode):
             self._names = {one: was for one, was in self._names.items() if one.parent != path}
@@ -52,8 +57,8 @@ class Unsynced:
             self._synced.add(path)
 
     def renamed(self, source: Path, target: Path, was: bytes | None) -> None:
-        """Called after a file or folder was renamed; `was` is the content of a file that it
-        replaced.
+        """Record that a file or folder was renamed. Called after the rename; `was` is the content
+        of the file that it replaced.
         """
         for one in self._under(target):
             self._data.pop(one, None)
@@ -71,7 +76,7 @@ class Unsynced:
         self._names.setdefault(target, was)
 
     def cut(self, draw: random.Random) -> None:
-        """Lose what was not waited for."""
+        """Undo or shorten, by chance, what was written and not synced, as a power cut would."""
         for path, was in sorted(self._names.items(), reverse=True):
             if os.path.lexists(path) and draw.random() < 0.5:
                 self.lost["name"] += 1
@@ -106,7 +111,7 @@ def _put_back(path: Path, was: bytes | None) -> None:
 
 
 class WaitedFor:
-    """Stands in for `os` in code that writes files and waits until they are on disk."""
+    """Stands in for the module `os` in code that writes and syncs files, and records both."""
 
     def __init__(self, unsynced: Callable[[], Unsynced], point: Callable[[str], None]):
         self._unsynced, self._point = unsynced, point

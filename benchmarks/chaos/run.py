@@ -1,4 +1,4 @@
-"""Plays one run: a whole service, started twice, its users, and what goes wrong. It leaves a
+"""Plays one run: two instances of a whole service, their users, and faults. The run leaves a
 history.
 """
 
@@ -54,14 +54,15 @@ class Plan:
     """The parameters of a run.
 
     Attributes:
-        seed: seed of everything.
-        steps: hand-overs between threads during which things go wrong.
-        crash_at: crash points at which the process there dies.
-        slurm: two hosts in front of Slurm, not one with GPUs.
-        freeze_s: is stopped there for so many seconds, if any, and does not die.
-        power: its host has no power from there on for a while.
-        calm: nothing goes wrong but for `crash_at`.
-        backlog: so many jobs come at once (`benchmarks.chaos.costs`).
+        seed: seed of every choice.
+        steps: number of hand-overs between threads during which faults happen.
+        crash_at: numbers of the crash points (places in the code) at which the process dies.
+        freeze_s: if not 0, a process is stopped at these points for so many seconds, and does not
+            die.
+        power: at these points, the process's host loses power for a while.
+        slurm: play two hosts in front of a Slurm, and not one host with GPUs.
+        calm: no fault happens but those of `crash_at`.
+        backlog: number of jobs that are submitted at once (`benchmarks.chaos.costs`).
     """
 
     seed: int
@@ -74,7 +75,7 @@ class Plan:
     backlog: int = 0
 
     def told(self) -> str:
-        """Return the options that ask for the same run."""
+        """Return the command-line options that play the same run again."""
         at = f" --at {','.join(map(str, self.crash_at))}" if self.crash_at else ""
         frozen = f" --freeze {self.freeze_s:g}" if self.freeze_s else ""
         frozen += " --power" if self.power else ""
@@ -88,9 +89,10 @@ class Run:
     """The result of one run.
 
     Attributes:
-        history: what was asked, what was answered, what really began and ended, and the log.
-        wrong: sentences about what should not be so; of the harness itself, too.
-        points: crash points passed. seconds: simulated.
+        history: requests, their answers, real begins and ends of jobs, and the log of decisions.
+        wrong: sentences about what should not have happened, faults of the test itself included.
+        points: number of crash points passed.
+        seconds: simulated seconds that the run took.
     """
 
     plan: Plan
@@ -103,7 +105,7 @@ class Run:
     faults: Counter[str] = field(default_factory=Counter)
 
     def counts(self) -> dict[str, int]:
-        """Return how many events there were of each kind that could go wrong."""
+        """Return how often each kind of fault or unusual event happened in the run."""
         what = Counter(one["what"] for one in self.history)
         names = {"call": "requests", "final": "jobs", "began": "attempts", "frozen": "pauses",
                  "clock": "clock_steps", "power": "power_cuts",
@@ -122,7 +124,7 @@ class Run:
 
 
 class Simulation:
-    """Two instances of a service, on one database and one host."""
+    """Two instances of a service that share one database and one host, in a simulation."""
 
     app: Any  # that answers requests; its state is that of the process that does
 
@@ -186,7 +188,9 @@ class Simulation:
         return one
 
     def decides(self, holder: str, term: int) -> None:
-        """Note that a decider took a turn, at most once a second."""
+        """Note in the history that a decider was at work, at most once a second. `term` is the
+        number of its lease.
+        """
         if self._turned[0] != holder or self.kernel.clock - self._turned[1] > 1.0:
             self._turned = holder, self.kernel.clock
             self.note("decides", holder=holder, term=term)
@@ -207,11 +211,11 @@ class Simulation:
     # --- processes --------------------------------------------------------------------------
 
     def host_of(self, name: str) -> Host:
-        """Return the host on which a service runs."""
+        """Return the host on which the service instance `name` runs."""
         return self.host
 
     def serve(self, name: str) -> None:
-        """Start `pellucid serve`, as its service manager does."""
+        """Start the service instance `name` as its service manager starts `pellucid serve`."""
         process = self.kernel.process(name, self.host_of(name))
         process.role = "supervisor"
         self.services[name] = process
@@ -235,7 +239,9 @@ class Simulation:
         self.kernel.spawn(process, live)
 
     def run_api(self, settings: Settings, stopping: Any, _: Any, counts: Any = None) -> None:
-        """Stand in for a server and its sockets: requests come by the `Door`."""
+        """Replaces the service's API server: requests come through the `Door` and not through
+        sockets.
+        """
         parts = apps.create_app(settings, counts=counts, pages=False)
         me = self.kernel.me
         self.parts[me.pid] = parts.state
@@ -249,7 +255,9 @@ class Simulation:
     # --- a run ------------------------------------------------------------------------------
 
     def live(self) -> Run:
-        """Play everything, from the first start to the audit. Return the run."""
+        """Play the run, from the first start of the services to the audit of the database. Return
+        it.
+        """
         kernel, plan = self.kernel, self.plan
         system.seed_names(plan.seed)
         outside = kernel.process("outside", self.elsewhere)
@@ -334,7 +342,7 @@ class Simulation:
             kernel.sleep(1.0)
 
     def heal(self) -> None:
-        """Let nothing go wrong any more."""
+        """Stop causing faults, and undo those that last."""
         self.faults.rate = 0.0
         self.kernel.ambushes.clear()
         self.disk.apart.clear()
@@ -364,7 +372,7 @@ class Simulation:
         self.kernel.kill(process, f"{process.role}: any moment")
 
     def _part(self, draw: random.Random) -> None:
-        """Cut a process off from the database now and then, for a while; both stay alive."""
+        """Now and then, cut a process off from the database for a while. Both keep running."""
         while not self.healed.is_set():
             self.kernel.sleep(draw.expovariate(1 / 20))
             there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
@@ -391,8 +399,8 @@ class Simulation:
         self.note("disk full")
 
     def _darken(self, draw: random.Random) -> None:
-        """Let the power fail now and then, at a time when the log holds reports that no pass has
-        used yet. Files that were not synced to disk are lost.
+        """Now and then, cut the power at a time when the log holds reports that no pass (round of
+        decisions) has used yet. Data that was not synced to disk is lost.
         """
         while not self.healed.is_set():
             self.kernel.sleep(draw.expovariate(1 / 8))
@@ -417,7 +425,9 @@ class Simulation:
             store.close()
 
     def _power_fails(self, process: Process, _: str, replaced: float = 0.25) -> None:
-        """Stop this process where it is, and let the power fail."""
+        """Stop this process where it is, and cut its host's power. With the chance `replaced`, the
+        host comes back as another machine that lacks the running jobs' files.
+        """
         process.frozen_until = self.kernel.clock + 1e3
         draw = random.Random(f"power {self.plan.seed} {self.kernel.points}")
         nobody = self.kernel.process("mains", self.elsewhere)
@@ -438,12 +448,16 @@ class Simulation:
             self.note("stopped", process=name)
 
     def upgraded(self) -> bool:
-        """Return whether the decider that reads the log now is the first with other code."""
+        """Return whether the decider that reads the log now is the first one that runs a newly
+        installed version of the code.
+        """
         installed, self._installed = self._installed, False
         return installed
 
     def _promote(self, draw: random.Random, _: Process) -> None:
-        """Put another champion in place of the present one, whole."""
+        """Replace the champion (the bundle of models that the service decides with) by another, in
+        one step.
+        """
         fresh = self.champion.with_name("fresh")
         fresh.symlink_to(draw.choice(self.champions))
         fresh.replace(self.champion)
@@ -464,8 +478,8 @@ class Simulation:
     # --- afterwards -------------------------------------------------------------------------
 
     def _read_log(self) -> None:
-        """Add what the database holds to the run's history, by plain SQL: the service's own
-        reader is under test.
+        """Add what the database holds to the run's history. It is read by plain SQL, since the
+        service's own reader is under test.
         """
         engine = create_engine(self.url)
         with engine.connect() as connection:
@@ -503,7 +517,9 @@ LOGGED = (
 
 
 def database_of(url: str) -> Path | None:
-    """Return the file of a database, or None where it has a host of its own."""
+    """Return the file of an SQLite database; None for a database server, which has a host of its
+    own.
+    """
     return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:") else None
 
 

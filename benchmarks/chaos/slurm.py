@@ -1,9 +1,8 @@
-"""Two services, on hosts whose clocks differ, in front of a simulated Slurm, whose queue they
-order.
+"""Simulates two services, on hosts whose clocks differ, that order the queue of a simulated Slurm.
 
-The follower, its leases, API and maintenance are the service's own; in place of Slurm's commands a
-controller that starts the job of the highest priority, and that may be out of reach, or carry a
-command out and not say so. The database is on a host of its own.
+The follower, its leases, API and maintenance are the service's own. Slurm's commands are replaced
+by a controller that starts the job of the highest priority. The controller may be out of reach, or
+carry out a command while its answer is lost. The database is on a host of its own.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _UPDATE = re.compile(r'update jobid=(\S+)(?: priority=(\d+))?(?: AdminComment=(?
 
 @dataclass
 class Batch:
-    """A job of the simulated Slurm; `own` is the priority that Slurm, or an authorised user, gave
-    it.
+    """A job of the simulated Slurm. `own` is the priority that Slurm itself, or an authorised user,
+    gave to the job.
     """
 
     id: str
@@ -62,7 +61,7 @@ class Batch:
 
 
 class Controller:
-    """The simulated Slurm: its jobs, and the changes it was told to make."""
+    """The simulated Slurm: its jobs, and the changes that commands made to them."""
 
     def __init__(self, kernel: Kernel, note: Any, draw: random.Random):
         self.kernel, self.note, self.draw = kernel, note, draw
@@ -73,7 +72,7 @@ class Controller:
     # --- its users ------------------------------------------------------------------------------
 
     def live(self, jobs: int) -> None:
-        """Submit, hold, release and cancel jobs. The last few wait for ever."""
+        """Submit `jobs` jobs, and hold, release and cancel some. The last few can never start."""
         draw, sleep = self.draw, self.kernel.sleep
         for _ in range(jobs):
             sleep(draw.expovariate(1 / 3))
@@ -104,7 +103,9 @@ class Controller:
             self.note("batch_said", job=job.id)
 
     def schedule(self) -> None:
-        """Once a second, for ever: end the jobs that are due, and start the highest priority."""
+        """Once a second, without end: end the jobs that are due, and start the waiting job of the
+        highest priority.
+        """
         while True:
             now, running = self.kernel.clock, self._running()
             for job in running:
@@ -150,7 +151,7 @@ class Controller:
 
 
 class Commands:
-    """Stands in for `Slurm`, for one process."""
+    """Stands in for `Slurm`, the client of Slurm's commands, in one simulated process."""
 
     dry = False
 
@@ -158,8 +159,8 @@ class Commands:
         self.controller = controller
 
     def _asked(self, what: str) -> bool:
-        """Return whether the answer of the simulated Slurm gets lost. Raise SlurmDown if Slurm is
-        down.
+        """Return whether the simulated Slurm's answer to a command gets lost. Raise SlurmDown if
+        that Slurm is out of reach.
         """
         there = self.controller
         there.kernel.point(f"before {what}")
@@ -194,7 +195,7 @@ class Commands:
         return said
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing: a simulated client holds nothing open."""
 
 
 class InFront(Simulation):
@@ -254,7 +255,7 @@ class InFront(Simulation):
         kernel.stop()
 
     def _let_end(self) -> None:
-        """Stop both services, for good."""
+        """Stop both services, not to be started again."""
         ends = list(self.services.values())
         self.services.clear()
         for process in ends:
@@ -274,10 +275,12 @@ class InFront(Simulation):
         super()._one(draw)
 
     def _upgrade(self, draw: random.Random, process: Process) -> None:
-        """Do nothing: there is no log of decisions to go on with."""
+        """Do nothing: in front of Slurm, there is no log of decisions that another version could
+        continue.
+        """
 
     def _promote(self, draw: random.Random, _: Process) -> None:
-        """Do nothing: there is no champion."""
+        """Do nothing: in front of Slurm, no champion (bundle of models) is in use."""
 
     def _audit(self) -> None:
-        """Do nothing: there is no log to audit."""
+        """Do nothing: in front of Slurm, there is no log of decisions to audit."""

@@ -1,5 +1,5 @@
-"""What comes while a job starts, and what a restart finds: shims that are late, stops of attempts
-that nobody has begun, and snapshots that are taken while jobs are held.
+"""Delays the start of jobs, so that restarts find late shims (processes that start commands), stops
+of attempts that no shim has begun, and snapshots taken while jobs are held.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ OFTEN = (8, 15, 30)  # events between two snapshots, in most of the runs
 
 
 class Starting:
-    """Which shim processes start late, and how often snapshots are written, in one run.
+    """Decides which shims (processes that start commands) are late, and how often snapshots of the
+    service's state are written, in one run.
 
     Args:
+        note: writes an event into the run's history.
         calm: no shim is late, and snapshots are as rare as in a real service.
 
     Attributes:
@@ -36,7 +38,7 @@ class Starting:
         self.every = EVERY if calm else random.Random(f"snapshots {seed}").choice((*OFTEN, EVERY))
 
     def begins(self) -> None:
-        """Called by a shim before it claims its attempt."""
+        """Make the calling shim wait, by chance. Called by a shim before it claims its attempt."""
         if not self.calm and self._late.random() < LATE:
             self.kernel.sleep(self._late.uniform(*LATE_S))
 

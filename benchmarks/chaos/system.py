@@ -1,7 +1,8 @@
-"""Stand-ins for the operating system of a simulated process: clocks, threads, signals.
+"""Replacements for the operating system's clocks, threads and signals in a simulated process.
 
-Everything here stands in for a function of the standard library and does what that does where no
-simulation runs. `installed` puts it in place, wherever the service has a name for the original.
+Everything here replaces a function of the standard library, and behaves like the original where no
+simulation runs. `installed` puts the replacements in place, wherever the service has a name for the
+original.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ids, _words, _uuids = random.Random(), random.Random(), random.Random()
 
 
 def seed_names(seed: int) -> None:
-    """Draw ids and secrets from the seed from here on."""
+    """Draw random ids and secrets from this seed from now on."""
     for i, one in enumerate((_ids, _words, _uuids)):  # apart: modules draw as they are loaded
         one.seed(f"names {seed} {i}")
 
@@ -67,7 +68,7 @@ def sleep(seconds: float) -> None:
 
 
 class Thread:
-    """Stands in for a thread of a simulated process."""
+    """Stands in for `threading.Thread` in a simulated process."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ async def _async_sleep(seconds: float) -> None:
 
 
 def flock(file: Any, how: int) -> None:
-    """Take a lock, waiting for it without holding up the simulation."""
+    """Take a lock on a file as `fcntl.flock` does; while it waits, other simulated threads run."""
     kernel = active()
     if kernel is None or how & fcntl.LOCK_NB or not how & fcntl.LOCK_EX:
         fcntl.flock(file, how)
@@ -178,7 +179,9 @@ def flock(file: Any, how: int) -> None:
 
 
 class Child:
-    """Stands in for `multiprocessing.Process`, as far as a supervisor uses it."""
+    """Stands in for `multiprocessing.Process`, with the parts that the service's supervisor
+    uses.
+    """
 
     def __init__(self, target: Callable[..., None], args: tuple[Any, ...], name: str):
         self._run, self.name = functools.partial(target, *args), name
@@ -245,18 +248,20 @@ def getppid() -> int:
 
 
 def told_by_signal() -> list[int]:
-    """Return the signals that the calling process received."""
+    """Return the list of signals that the calling simulated process has received so far."""
     return _running().me.told
 
 
 def notify(_: str) -> None:
-    """Stand in for sd_notify of the calling process."""
+    """Replaces sd_notify: record that the calling process reported that it is alive."""
     kernel = _running()
     kernel.me.heard_at = kernel.clock
 
 
 def end_with_parent() -> None:
-    """Stand in for PR_SET_PDEATHSIG of the calling process."""
+    """Replaces PR_SET_PDEATHSIG: the calling simulated process will be killed when its parent
+    ends.
+    """
     _running().me.ends_with_parent = True
 
 
@@ -273,7 +278,7 @@ def _not_here(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _replacements() -> list[tuple[Any, str, Any]]:
-    """Return (module, name, stand-in) for everything that a simulation replaces."""
+    """Return (module, name, replacement) for everything that a simulation replaces."""
     found: list[tuple[Any, str, Any]] = [
         (time, "time", wall),
         (time, "sleep", sleep),
@@ -300,20 +305,20 @@ def _token_hex(size: int = 32) -> str:
 
 
 class Patches:
-    """Replaced names, and what they were before."""
+    """Replaces attributes, and puts the original values back when the `with` block ends."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
     def put(self, holder: Any, name: str, value: Any) -> None:
-        """Set `holder.name` to `value` from here on."""
+        """Set `holder.name` to `value` until the block ends."""
         was = holder.__dict__[name]
         self._undo.append(lambda: setattr(holder, name, was))
         setattr(holder, name, value)
 
     def swap(self, was: Any, value: Any) -> None:
-        """Replace one object by another wherever a module of ours names it, or has it as a
-        default.
+        """Replace the object `was` by `value` wherever a module of the project has a name for it,
+        or uses it as a default argument.
         """
         for module in [m for n, m in sys.modules.items() if n.split(".")[0] in OURS]:
             for name, found in list(vars(module).items()):
@@ -353,7 +358,9 @@ def _restore(function: FunctionType, plain: Any, named: Any) -> None:
 
 @contextlib.contextmanager
 def installed() -> Iterator[Patches]:
-    """Replace the standard library inside the block, as simulated processes find it."""
+    """Replace parts of the standard library inside the `with` block, so that simulated processes
+    use the replacements. Yield the patches.
+    """
     from scheduler.service.api import changes, jobs, questions, writer
 
     patches = Patches()

@@ -1,1 +1,3 @@
-"""The audit of explanations: a separate judge tries out what is said of waiting jobs."""
+"""The audit of explanations: a separate judge checks, by trial, what answers state about waiting
+jobs.
+"""

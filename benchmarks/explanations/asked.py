@@ -1,4 +1,4 @@
-"""A question that a service was asked, its answers, and how numbers are read from their words."""
+"""A question to a service with its answers, and functions that read numbers from their words."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ _TIME = re.compile(r"(\d[\d,]*\.?\d*) (s|min|h|d)\b(?: (\d+) (s|min|h)\b)?")
 
 @dataclass(frozen=True)
 class Asked:
-    """A question about a job, its answer, and the data needed to judge the answer.
+    """A question about a job, its answers, and the data needed to judge them.
 
     Attributes:
-        asked_at, answered_at: seconds since the epoch, by the service's clock.
-        told: the answer of the API to an operator; printed: the answer of the command line, with
-            --json.
-        lines: the text of the command line with --full; page, way: the texts of the job's pages.
-        core: a copy of the core that decides, at the time of the question.
-        after: the answer of the API once the pages were read, if the clock runs on meanwhile.
+        asked_at: when the question was asked, in seconds since 1970 by the service's clock.
+        answered_at: when the answer came, by the same clock.
+        told: the answer of the API to an operator.
+        printed: what the command line printed with --json.
+        lines: the text that the command line printed with --full.
+        page: the text of the job's page.
+        way: the text of the page on what is in the job's way.
+        core: a copy of the deciding core (scheduler state and policy) at the time of the question.
+        after: the answer of the API once the pages were read, if time went on meanwhile.
         begun: the answer of the API about another job, which has started; None: there is none.
     """
 
@@ -48,7 +51,7 @@ class Asked:
 
 
 def times(text: str) -> list[float]:
-    """Return the durations in a text, seconds."""
+    """Return all durations that a text states, in seconds."""
     found = []
     for first, unit, second, small in _TIME.findall(text):
         seconds = float(first.replace(",", "")) * UNITS[unit]
@@ -57,14 +60,16 @@ def times(text: str) -> list[float]:
 
 
 def near(said_s: float, true_s: float) -> bool:
-    """Return whether a duration in words means that many seconds: to two digits, or half of the
-    last unit.
+    """Return whether a duration in words (`said_s`) means `true_s` seconds: to two digits, or to
+    half of the last unit.
     """
     return abs(said_s - true_s) <= max(0.6, 0.055 * abs(true_s))
 
 
 def between(said_s: float, true_s: tuple[float, float]) -> bool:
-    """Return whether a duration in words lies between those seconds."""
+    """Return whether a duration in words lies between the two durations `true_s`, to the precision
+    of its words.
+    """
     low_s, high_s = true_s
     return low_s <= said_s <= high_s or near(said_s, low_s) or near(said_s, high_s)
 

@@ -1,4 +1,6 @@
-"""Samples waits of a simulated world. The product explains them, and the judge judges."""
+"""Samples jobs that wait in a simulated world: the product explains why they wait, and the judge
+judges the explanations.
+"""
 
 from __future__ import annotations
 
@@ -33,24 +35,30 @@ FORECAST_S, SUGGEST_S = 0.5, 1.5  # processor seconds for either
 
 @dataclass
 class Found:
-    """What was found in one world.
+    """What was found in one world (a simulated cluster with its jobs, or a live service).
 
     Attributes:
-        waits: verdicts, each with the job and the moment.
-        shown, true, other: suggestions; those that came true; waits with one of another kind than
-            fewer GPUs; asked: waits for which suggestions were asked for.
+        waits: verdicts on the explained waits, each with the job and the time.
+        shown: number of suggestions made.
+        true: number of suggestions that came true.
+        other: number of waits with a suggestion that is not to ask for fewer GPUs.
+        asked: number of waits for which suggestions were asked for.
         untrue: suggestions that did not come true, in words.
-        earlier: of what was said to give an earlier start: seconds from then to the start in this
-            very world with the change, and without it; inf: never.
-        texts: the answers as they are read.
-        cpu_s: processor seconds of each answer to "why"; spent_s: of the whole audit.
-        foretold: forecasts and what came of them.
-        agreed: how far the first reasons of predictions agree from fit to fit.
-        said: of each answer of a service, what is wrong with it by kind of sentence (`sentences`).
-        ends: of runs that were named, with which odds they were to end within how many seconds, and
-            after how many they did; None: not over.
-        questions: that were asked of a running service; ages: of their answers, seconds.
-        skipped: why this world was not audited.
+        earlier: for each suggestion of an earlier start, the seconds until the start with the
+            change and without it, played in this same world; inf: never.
+        texts: the answers as text.
+        cpu_s: processor seconds of each answer to "why".
+        spent_s: processor seconds of the whole audit.
+        foretold: forecasts of starts, and the true starts.
+        agreed: how far the first reasons of predictions agree from one fit of the model to the
+            next.
+        said: for each answer of a service, maps a kind of sentence to the error found, or ""
+            (`sentences`).
+        ends: for each run that an answer named, the odds that were stated for its end, within how
+            many seconds, and after how many it ended; None: it had not.
+        questions: number of questions to a running service.
+        ages: ages of their answers in seconds.
+        skipped: why this world was not audited; "": it was.
     """
 
     world: str
@@ -74,13 +82,13 @@ class Found:
 
 
 class Audited(Engine):
-    """An engine that stops at moments of the world, and has the waits of that moment explained
-    and judged.
+    """A simulation engine that stops at sampled times, and has jobs that wait then explained and
+    judged.
 
     Args:
-        wanted: waits to be judged.
-        ask_every: suggestions are asked for in every so many moments.
-        judged: explain and judge; else only forecasts are made.
+        wanted: number of waits to judge.
+        ask_every: suggestions are asked for at every so many-th stop.
+        judged: explain and judge; if false, only forecasts are made.
     """
 
     def __init__(
@@ -209,8 +217,8 @@ class Audited(Engine):
         return outcomes
 
     def starts_with(self, changes: Mapping[str, Any], job_id: str, now: float) -> float:
-        """Return when a job that is changed starts as this world goes on, played in a forked
-        process; inf means never.
+        """Change a job, and play this world on in a forked process until the job starts. Return the
+        time of that start; inf means never.
 
         Args:
             changes: see `judge.starts_when`.
@@ -231,26 +239,28 @@ class Audited(Engine):
         return next((start for start in self._began.get(job_id, ()) if start >= at), inf)
 
     def ends(self) -> list[tuple[float, float, float | None]]:
-        """Return the ends of runs, once this world is over: see `Found.ends`."""
+        """Return the predicted and true ends of the runs that answers named; see `Found.ends`. To
+        be called once this world has been played to its end.
+        """
         return [
             (odds, within_s, max(self._ends_at.get(job, inf) for job in jobs) - at)
             for (odds, _), (jobs, at, within_s) in self._ends.items()
         ]
 
     def played(self) -> list[tuple[float, float]]:
-        """Return the promised and real earlier starts, once this world is over: see
-        `Found.earlier`.
+        """Return the promised and true earlier starts; see `Found.earlier`. To be called once this
+        world has been played to its end.
         """
         return [(to - at, self._next_start(job, at) - at) for job, at, to in self._played]
 
 
 class _Started(Exception):
-    """Raised when the job that was waited for has started."""
+    """Raised to end a simulation when the watched job has started."""
 
 
 def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool = True) -> Found:
-    """Play a world and judge `wanted` of its waits, or only make forecasts of as many. Return what
-    was found.
+    """Play a world and judge `wanted` of its waits. With `judged` false, make as many forecasts
+    instead. Return what was found.
     """
     if not (data / "packing").is_dir():
         return Found(world.name, skipped="without the shared data")
@@ -265,7 +275,7 @@ def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool
 
 
 def shares(found: Sequence[Found]) -> dict[str, Any]:
-    """Return shares over all waits, as the benchmark prints them."""
+    """Return, over all waits, the shares that the benchmark prints, by name."""
     verdicts = [verdict for one in found for _, _, verdict in one.waits]
 
     def share(name: str) -> float | None:

@@ -1,8 +1,8 @@
-"""The mean duration that counts in a job's place, worked out again from what was recorded.
+"""Recomputes, from recorded data, the mean duration by which a waiting job is ordered in its queue.
 
-A decision records the mean beside the receipt of the durations that it is of. It is made again here
-from the receipt's shares alone, without the code that made it. What a receipt holds is described in
-`scheduler.core.receipts`.
+A decision records that mean with a receipt: the durations that it was computed from, and their
+shares. It is recomputed here from the receipt's shares alone, without the code that computed it.
+What a receipt holds is described in `scheduler.core.receipts`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ EXACT, CLAIMED = 1e-3, 0.1  # how far a figure may be off: nine digits are kept
 
 
 def counted(moment: Moment, job_id: str) -> str:
-    """Check the mean that counts in a job's place, as it was recorded last, by the durations
-    recorded beside it. Return what is wrong, or "".
+    """Recompute the mean duration by which a job is ordered, as recorded last, from the durations
+    recorded with it. Return the error in words, or "".
 
-    Claims are kept as they move the job's own durations among those of others: alone they move a
-    little more or less.
+    A job's own claims (stated ranges of its duration) are applied to its own durations, not to the
+    blend with those of other jobs; the difference is small.
     """
     for row in reversed(moment.by_job.get(job_id, ())):
         told, receipt = dict(row["body"].get("evidence", ())), row["body"].get("receipt")
@@ -47,8 +47,8 @@ Weighted = list[tuple[float, float]]  # seconds, and their share of all
 
 
 def own_durations(receipt: Sequence[Any]) -> Weighted:
-    """Return a job's own durations by a receipt, seconds, each with its share of all: without
-    those by which other predictions turned out.
+    """Return a job's own durations by a receipt, in seconds, each with its share. Durations that
+    the receipt adds from how other predictions turned out are left out.
     """
     outlived_s, _, most_s, _, _, ended, shift, claims = receipt
     at = [expm1(log1p(edge) + shift) for edge in (0.0, *EDGES_S, ALL_OVER_S)]
@@ -69,7 +69,9 @@ def own_durations(receipt: Sequence[Any]) -> Weighted:
 
 
 def _share_at(at: Sequence[float], ended: Sequence[float], seconds: float) -> float:
-    """Return the share that has ended by some seconds."""
+    """Return the share of runs that have ended by `seconds`, read from the curve through the points
+    (`at`, `ended`).
+    """
     for (since, before), (until, after) in pairwise(zip(at, ended, strict=True)):
         if seconds <= until:
             whole = log1p(until) - log1p(since)
@@ -78,8 +80,9 @@ def _share_at(at: Sequence[float], ended: Sequence[float], seconds: float) -> fl
 
 
 def _claimed(found: Weighted, low_s: float, high_s: float, share: float, *, even: bool) -> Weighted:
-    """Return durations of which so large a share lies between two: as those did that lay there,
-    or evenly in the logarithm.
+    """Return the durations after the job claimed that the share `share` lies between `low_s` and
+    `high_s`. That share keeps its distribution between the two, or is spread evenly in the
+    logarithm if `even`.
     """
     within = [one for one in found if low_s <= one[0] <= high_s]
     others = [one for one in found if not low_s <= one[0] <= high_s]

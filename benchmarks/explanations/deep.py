@@ -1,5 +1,5 @@
-"""Measures how long an answer takes with 10,000 jobs in line: what is in the way, and what would
-help.
+"""Measures how long an answer takes with 10,000 jobs in line: the answer to what is in a job's way,
+and to what would help.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SIZES = (1, 1, 1, 1, 2, 4, 8, 8, 16, 32)
 
 
 def deep_line() -> tuple[Core, Memory]:
-    """Return a core with 10,000 jobs that wait for GPUs, all of which are in use, and its
-    memory.
+    """Return a core with 10,000 jobs that wait for GPUs, all of which are in use, and its memory
+    (its record of durations).
     """
     rng, submitted = random.Random(0), 0
     pairs = TablePairPredictor(_Everyone(), lambda a, b: (0.9, 0.85))
@@ -50,7 +50,7 @@ def deep_line() -> tuple[Core, Memory]:
 
 
 class _Everyone(dict[str, int]):
-    """Scores of jobs by id, in which every job has score 0."""
+    """A mapping of job ids to scores in which every job has score 0."""
 
     def __contains__(self, key: object) -> bool:
         return True
@@ -60,9 +60,10 @@ class _Everyone(dict[str, int]):
 
 
 def measure(answers: int = ANSWERS, seed: int = 0) -> dict[str, Any]:
-    """Return percentiles of processor milliseconds, and the share of answers that name somebody.
+    """Return percentiles of an answer's processor time in milliseconds, and the share of answers
+    that name an obstacle.
 
-    Every answer is about another job and begins with nothing kept from the one before.
+    Every answer is about another job and uses nothing cached for an earlier one.
     """
     core, memory = deep_line()
     (queue,) = core.queues.values()

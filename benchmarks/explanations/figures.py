@@ -30,9 +30,7 @@ NAMES = [*SERVICES, *(world.name for world in WORLDS)]
 
 
 def one(name: str, data: Path, seed: int, waits: int, judged: bool = True) -> Found:
-    """Audit one world, in a process of its own, and return what was found. `judged` is as in
-    `audit`.
-    """
+    """Audit one world in a process of its own. Return what was found. `judged` is as in `audit`."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if name in SERVICES:
         began = time.process_time()
@@ -44,8 +42,8 @@ def one(name: str, data: Path, seed: int, waits: int, judged: bool = True) -> Fo
 
 
 def draws(names: Sequence[str], seed: int, more: int) -> list[tuple[str, int]]:
-    """Return worlds and seeds: every world with `seed`, and the simulated ones with so many
-    `more`.
+    """Return pairs of a world and a seed: every world with `seed`, and each simulated world with
+    `more` further seeds.
     """
     simulated = [name for name in names if name not in SERVICES]
     replicates = [(name, seed + number) for number in range(1, 1 + more) for name in simulated]
@@ -55,9 +53,10 @@ def draws(names: Sequence[str], seed: int, more: int) -> list[tuple[str, int]]:
 def of_forecasts(
     names: Sequence[str], data: Path, seeds: Sequence[int], waits: int
 ) -> dict[str, Any]:
-    """Return how forecasts turned out over replicates of the simulated worlds, and in each world.
+    """Make forecasts in replicates (one for each seed) of the simulated worlds. Return how they
+    turned out, over all and in each world.
 
-    `batches_error` is the standard error of the share of batches over replicates.
+    `batches_error` is the standard error, over replicates, of the share of batches that held.
     """
     runs = [(name, seed) for name in names if name not in SERVICES for seed in seeds]
     found = [one(name, data, seed, waits, judged=False) for name, seed in runs]
@@ -80,7 +79,9 @@ def of_forecasts(
 
 
 def figures(found: Sequence[Found]) -> dict[str, Any]:
-    """Return everything that is printed except the verdict, over all runs of each world."""
+    """Return everything that the benchmark prints except the verdict, over all runs of each
+    world.
+    """
     told = [o for o in found if not o.skipped]
     agreed = [share for o in told for share in o.agreed]
     seconds = [s for o in told for s in o.cpu_s]
@@ -114,8 +115,8 @@ def _sentences(said: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 
 def _services(told: Sequence[Found]) -> dict[str, Any]:
-    """Return how many questions to a running service were answered, and how old the answers
-    were, seconds.
+    """Return how many questions to running services were answered, and the ages of the answers in
+    seconds.
     """
     ages = [age for o in told for age in o.ages]
     asked = sum(o.questions for o in told)
@@ -135,7 +136,9 @@ def _by_world(found: Sequence[Found]) -> dict[str, list[Found]]:
 
 
 def ends(found: Sequence[Found]) -> dict[str, Any]:
-    """Return how many of the named runs had ended by the time given, by the stated odds."""
+    """Return, for each stated odds, how many of the runs that answers named had ended by the stated
+    time.
+    """
     kept: dict[float, list[bool]] = {}
     for odds, within_s, ended_s in (end for one in found for end in one.ends):
         kept.setdefault(odds, []).append(ended_s is not None and ended_s <= within_s)
@@ -146,9 +149,10 @@ def ends(found: Sequence[Found]) -> dict[str, Any]:
 
 
 def _kept_in(worlds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return figures on ends predicted at odds of nine in ten: the number of worlds with enough of
-    them, the number of these worlds where the share that held is within `ROOM` of 0.9, and whether
-    Philly is one (1 or 0; None: too few).
+    """Return figures on run ends that were predicted at odds of nine in ten: the number of worlds
+    with enough such predictions, the number of these worlds where the share that held is within
+    `ROOM` of 0.9, and whether the world of the Philly trace is one of the latter (1 or 0; None: too
+    few).
     """
     nine = {one["world"]: one.get("ends", {}).get("0.9", {"runs": 0}) for one in worlds}
     told = {name: of["kept"] for name, of in nine.items() if of["runs"] >= ENOUGH}
@@ -161,7 +165,7 @@ def _kept_in(worlds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _of_world(name: str, of: Sequence[Found]) -> dict[str, Any]:
-    """Return the figures of one world over its draws, or why it was skipped."""
+    """Return the figures of one world over its runs, or the reason why it was skipped."""
     if of[0].skipped:
         return {"world": name, "skipped": of[0].skipped}
     told = forecasts([f for o in of for f in o.foretold])
@@ -181,8 +185,8 @@ def _of_world(name: str, of: Sequence[Found]) -> dict[str, Any]:
 
 
 def verdict(found: dict[str, Any], calibration: Calibration) -> dict[str, Any]:
-    """Return the bounds on the figures, by name. A bound on a figure that was not measured does not
-    hold.
+    """Return, by name, each bound on a figure and whether it holds. A bound on a figure that was
+    not measured does not hold.
     """
     flat = {name: value for name, value in found.items() if isinstance(value, int | float)}
     flat["counterfactuals_true"] = found["counterfactuals"]["true"]
@@ -202,8 +206,8 @@ def verdict(found: dict[str, Any], calibration: Calibration) -> dict[str, Any]:
 
 
 def _beside_rules(pinball: Mapping[str, Any]) -> dict[str, float]:
-    """Return the loss divided by that of the better of the two simple rules, at each level; {}
-    without forecasts.
+    """Return, at each level, the loss of the forecasts divided by that of the better of the two
+    simple rules; {} without forecasts.
     """
     if not pinball["jobs"]:
         return {}

@@ -1,5 +1,5 @@
-"""Checks of what is promised, predicted and forecast; see `sentences`. Each returns what is wrong,
-or "".
+"""Checks of what an answer promises, predicts and forecasts; `sentences` calls them. Each check
+returns the error in words, or "".
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def _promise_words(text: str, made: Promise) -> str:
 
 
 def sharing(a: Asked) -> str:
-    """Check why the job does not share, for the run that came closest, against the predicted
-    speeds. Return what is wrong, or "".
+    """Check the stated reason why the job does not share GPUs with a running job: for the run that
+    came closest, compare it with the predicted speeds. Return the error in words, or "".
     """
     text = a.analysis["sharing"]
     queued = a.core.jobs[a.job_id]
@@ -69,8 +69,8 @@ def sharing(a: Asked) -> str:
 
 
 def belief(a: Asked) -> str:
-    """Check how long the job should run, in values and words, against the decision's record and
-    the limit. Return what is wrong, or "".
+    """Check how long the answer expects the job to run, in values and words, against the record of
+    the last decision and the job's time limit. Return the error in words, or "".
     """
     told, spread = a.told["belief"], a.moment.evidence(a.job_id)
     if told is None or not spread:
@@ -87,7 +87,9 @@ def belief(a: Asked) -> str:
 
 
 def evidence(a: Asked) -> str:
-    """Check how long the owner's last jobs of that name ran. Return what is wrong, or ""."""
+    """Check how long, by the answer, the owner's last jobs of that name ran. Return the error in
+    words, or "".
+    """
     own = a.moment.asked[a.job_id]
     ended = []
     for job_id, (at, how) in a.moment.left.items():
@@ -113,8 +115,8 @@ _GIVEN = ("start", "pack", "profile")
 
 
 def prediction(a: Asked) -> str:
-    """Check that the terms of the prediction sum to the recorded score, with their factors in
-    words. Return what is wrong, or "".
+    """Check that the terms of the predicted duration sum to the recorded score, and that the words
+    give each term's factor rightly. Return the error in words, or "".
     """
     score = a.moment.last(a.job_id, "score")
     told = a.told["contributions"]
@@ -146,8 +148,8 @@ def prediction(a: Asked) -> str:
 
 
 def forecast(a: Asked) -> str:
-    """Check when the job starts: not in the past, p50 before p90, as stored, and the same in
-    words. Return what is wrong, or "".
+    """Check the forecast of the job's start: not in the past, p50 before p90, equal to the stored
+    forecast, and the same in words. Return the error in words, or "".
     """
     made = a.told["forecast"]
     if made is None or made["start_p50"] is None:
@@ -163,9 +165,9 @@ def forecast(a: Asked) -> str:
 
 
 def after_end(a: Asked) -> str:
-    """Check that the median start is not before the end of a run without which the job cannot
-    start. For the first in line it is that end, unless the forecast is crude. Return what is
-    wrong, or "".
+    """Check that the median forecast of the start is not before the end of a run that must end
+    first. For the first job in line it must be that end, unless the forecast is a crude one. Return
+    the error in words, or "".
     """
     made, holders = a.told["forecast"], a.analysis["holders"]
     if made is None or made["start_p50"] is None:
@@ -203,8 +205,8 @@ def sooner(a: Asked) -> str:
 
 
 def _must_end(a: Asked, asked: Told) -> list[Told]:
-    """Return those of the runs named in the answer that must end before the job can start:
-    without their GPUs the open nodes of virtual cluster `asked["vc"]` have too few.
+    """Return those of the runs named in the answer that must end before the job can start: without
+    their GPUs, the open nodes of virtual cluster `asked["vc"]` have too few.
     """
     open_nodes = [n for n in a.moment.pool(asked["vc"]) if n not in a.moment.closed]
     spare = len(open_nodes) * a.moment.per_node - asked["gpus"]
@@ -218,7 +220,9 @@ def _must_end(a: Asked, asked: Told) -> list[Told]:
 
 
 def promised(a: Asked) -> str:
-    """Check the forecast made at submission, against the log. Return what is wrong, or ""."""
+    """Check what the answer says was forecast at submission, against the log. Return the error in
+    words, or "".
+    """
     told, kept = a.told["promised"], a.moment.forecasts.get(a.job_id)
     if told is None or kept is None:
         return "" if told is None else "foreseen at submission, and not in the log"

@@ -1,6 +1,7 @@
-"""How forecasts turned out: what is stored, by how far ahead they look, and how wide they are.
+"""Scores forecasts of starts: how often they held, by how far ahead they looked, and how wide they
+were.
 
-Those of a service are read from its log (`of_log`), as they were recorded at submission.
+Forecasts of a service are read from its log (`of_log`), as recorded at submission.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WAITS_S = (float("-inf"), 3600.0, 86_400.0, float("inf"))
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A start predicted by a simple rule, seconds from now."""
+    """A start predicted by a simple rule: a median and a ninth decile, in seconds from now."""
 
     p50: float
     p90: float
@@ -29,15 +30,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """A forecast of a waiting job, seconds from when it was made, and the real start.
+    """A forecast of a waiting job's start, and the true start, in seconds from when the forecast
+    was made.
 
     Attributes:
-        batch: what one user sent within an hour.
-        p50, p90: as told; None: there was none.
-        crude: there was no time for futures.
-        average: by the waits of late in its virtual cluster; None before any.
-        roughly: work ahead of it over GPUs; None: never.
-        true: seconds until it started.
+        batch: identifies what one user submitted within an hour.
+        p50, p90: the forecast median and ninth decile; None: there was none.
+        crude: the forecast was made by a simple rule, for lack of time to simulate futures.
+        average: prediction from recent waits in the same virtual cluster; None: there were none.
+        roughly: prediction from the work ahead of the job divided by the GPUs; None: never.
+        true: seconds until the job started.
     """
 
     batch: str
@@ -50,9 +52,10 @@ class Foretold:
 
 
 def of_log(log: Log) -> Iterator[Foretold]:
-    """Yield the forecasts recorded at submission, of a service's jobs that have started.
+    """Yield the forecasts recorded at submission, for a service's jobs that have started.
 
-    Of one that was given its GPUs before, and said to have been, nothing was foreseen.
+    Jobs that already had GPUs when the forecast was made are left out: nothing was forecast of
+    them.
     """
     moment = log.until(log.head)
     for job_id, made in moment.forecasts.items():
@@ -73,10 +76,10 @@ def of_log(log: Log) -> Iterator[Foretold]:
 
 
 def forecasts(scored: Sequence[Foretold]) -> dict[str, Any]:
-    """Return coverage over jobs and over batches, by promised wait, and the loss compared with
-    simple rules.
+    """Return the shares of forecasts that held, over jobs and over batches, by promised wait, and
+    the losses compared with simple rules.
 
-    Crude forecasts are scored apart.
+    Forecasts made by the crude rule are scored apart.
     """
     told = [one for one in scored if one.p90 is not None and not one.crude]
     return {
@@ -101,8 +104,8 @@ def forecasts(scored: Sequence[Foretold]) -> dict[str, Any]:
 
 
 def _of_wait(name: str, mine: Sequence[Foretold]) -> dict[str, Any]:
-    """Return, for forecasts of one horizon, the share that held at each level, and the median
-    width between the levels, seconds.
+    """Return, for the forecasts `mine`, which look equally far ahead, the share that held at each
+    level, and the median distance between the levels in seconds.
     """
     even = [one.true <= one.p50 + 1e-6 for one in mine if one.p50 is not None]
     widths = [one.p90 - one.p50 for one in mine if one.p90 is not None and one.p50 is not None]
@@ -137,7 +140,7 @@ def pinball(promised: float, true: float, level: float) -> float:
 
 def _losses(scored: Sequence[Foretold]) -> Mapping[str, Any]:
     """Return mean pinball losses in seconds: of the forecasts at p50 and p90, of a moving average
-    and of the crude rule. Only starts for which all of them exist count.
+    of waits, and of the crude rule. Only starts for which all of these exist count.
     """
     rows = [(one, one.p50, one.p90, one.average, one.roughly) for one in scored]
     full = [

@@ -1,9 +1,9 @@
-"""The judge: it tries out what an answer says, and keeps its own account of the cluster.
+"""The judge of answers: it tries out what an answer says, and keeps its own account of the cluster.
 
-It reads an answer as a reader does (plain values and sentences) and knows the decisions and ends as
-they come. What is to be tried is done to the very core that decides, in a forked process: a run
-ends as runs end, a waiting job is cancelled, a closed node is opened, and the core decides. Nothing
-of `scheduler.explain` is asked whether it is right.
+It reads an answer as a reader does (plain values and sentences), and follows decisions and ends as
+they come. What an answer says is tried on a copy of the deciding core, in a forked process: a run
+is ended, a waiting job cancelled, or a closed node opened, and the core decides. No code of
+`scheduler.explain` takes part in the judgement.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Holder = Mapping[str, Any]  # of an answer: kind, job, node, ran_s, ...
 
 
 class TrialFailed(RuntimeError):
-    """Raised when a trial in a copy of this process ended in an error."""
+    """Raised when a trial in a forked copy of this process ended in an error."""
 
 
 def aside(act: Callable[[], T]) -> T:
-    """Return the result of an action made in a forked copy of this process, which leaves nothing
-    else behind.
+    """Call `act` in a forked copy of this process. Return its result; nothing else of it remains.
+    Raise TrialFailed if it failed.
     """
     read, write = os.pipe()
     pid = os.fork()
@@ -56,17 +56,18 @@ def aside(act: Callable[[], T]) -> T:
 
 @dataclass
 class Account:
-    """Keeps which job is on which GPUs, from decisions and ends alone.
+    """A record of which job is on which GPUs, kept from decisions and ends alone.
 
     Attributes:
-        held: by job, the GPUs of each node as a bit mask; since: when each began, seconds.
+        held: maps a job id to its GPUs: for each node a bit mask.
+        since: maps a job id to the time in seconds at which it got them.
     """
 
     held: dict[str, dict[int, int]] = field(default_factory=dict)
     since: dict[str, float] = field(default_factory=dict)
 
     def decided(self, decisions: Iterable[Decision], now: float) -> None:
-        """Take in decisions as they take effect."""
+        """Update the account by decisions that take effect at time `now`."""
         for d in decisions:
             if d.action in BEGINS:
                 self.held[d.job_id] = dict(zip(d.nodes, d.gpus, strict=True))
@@ -75,19 +76,19 @@ class Account:
                 self.left(d.job_id)
 
     def left(self, job_id: str) -> None:
-        """Note that a job ended, or lost its GPUs."""
+        """Remove a job that ended, or lost its GPUs, from the account."""
         self.held.pop(job_id, None)
         self.since.pop(job_id, None)
 
     def taken(self, node: int) -> int:
-        """Return the GPUs of a node that somebody is on, as a bit mask."""
+        """Return the GPUs of a node that any job is on, as a bit mask."""
         mask = 0
         for gpus in self.held.values():
             mask |= gpus.get(node, 0)
         return mask
 
     def free(self, core: Core, nodes: Iterable[int]) -> int:
-        """Return the number of GPUs of open nodes that nobody is on."""
+        """Return how many GPUs of the open nodes among `nodes` no job is on."""
         return sum(
             core.cluster.nodes[node].gpus - self.taken(node).bit_count()
             for node in nodes
@@ -96,7 +97,9 @@ class Account:
 
 
 def remove(core: Core, holders: Iterable[Holder], now: float) -> None:
-    """Remove what an answer says is in the way: end runs, withdraw waiting jobs, open nodes."""
+    """Remove from the core what an answer says is in the way: end runs, cancel waiting jobs, open
+    closed nodes. Changes `core`.
+    """
     for holder in holders:
         if holder["node"] is not None:
             core.nodes.open_wholly(holder["node"])
@@ -107,16 +110,16 @@ def remove(core: Core, holders: Iterable[Holder], now: float) -> None:
 
 
 def begins(core: Core, job_id: str, now: float) -> bool:
-    """Return whether the core gives a job its GPUs when it is asked to decide."""
+    """Let the core decide at time `now`. Return whether it gives the job GPUs."""
     return any(d.job_id == job_id and d.action in BEGINS for d in core.decide(now))
 
 
 def starts_when(core: Core, changes: Mapping[str, Any], job_id: str, now: float) -> bool:
-    """Return whether the deciding core starts a job that is changed.
+    """Change a waiting job in the core, and let the core decide. Return whether the job starts.
 
     Args:
-        changes: what it asks for instead, by name, "" for nothing; `priority`; `first`: it goes
-            before all others; `held`.
+        changes: what to change: a field of the request and its new value ("" removes it),
+            `priority`, `first` (the job goes before all others) or `held`.
     """
 
     def act() -> bool:
@@ -127,7 +130,9 @@ def starts_when(core: Core, changes: Mapping[str, Any], job_id: str, now: float)
 
 
 def change(core: Core, changes: Mapping[str, Any], job_id: str, now: float) -> None:
-    """Change a job as its owner or an operator does; see `starts_when`."""
+    """Change a waiting job in the core as its owner or an operator would. `changes` is as in
+    `starts_when`.
+    """
     queued = core.jobs[job_id]
     to: dict[str, Any] = {n: None if value == "" else value for n, value in changes.items()}
     first, held, priority = (to.pop(name, None) for name in ("first", "held", "priority"))
@@ -169,19 +174,19 @@ class Judge:
     """Judges answers about jobs that wait in a core.
 
     Args:
-        core: that decides; looked at, and copied with the whole process.
-        account: account of its decisions and ends.
-        seed: seed of what is removed instead of what is named.
-        start: when a service began whose ids and times are others each time; None: the jobs are a
-            trace's.
+        core: the deciding core; trials run on copies of it.
+        account: the judge's account of that core's decisions and ends.
+        seed: seed of the choice of other obstacles that are removed for comparison.
+        start: for a service, where ids and times differ from run to run, the time at which it
+            began; None: the jobs are those of a trace.
     """
 
     def __init__(self, core: Core, account: Account, seed: int = 0, *, start: float | None = None):
         self.core, self.account, self.seed, self.start = core, account, seed, start
 
     def verdict(self, told: Mapping[str, Any], job_id: str, now: float) -> Verdict:
-        """Judge an answer with names, as operators get it (`explain.findings.analysis`). Return the
-        verdict.
+        """Judge an answer that contains job names, as operators get it
+        (`explain.findings.analysis`). Return the verdict.
         """
         holders: Sequence[Holder] = told["holders"]
         wrong = self._stale(told, job_id, now)
@@ -206,7 +211,9 @@ class Judge:
         return Verdict(named, necessary, minimal, specific, fresh, tuple(wrong))
 
     def starts_without(self, holders: Iterable[Holder], job_id: str, now: float) -> bool:
-        """Return whether a job starts without some of the things in its way."""
+        """Return whether the job starts when the given obstacles are removed; tried in a copy of
+        the core.
+        """
 
         def act() -> bool:
             remove(self.core, holders, now)
@@ -229,7 +236,9 @@ class Judge:
         return minimal, not others or not self.starts_without(others, job_id, now)
 
     def _random(self, job_id: str, now: float) -> Random:
-        """Draws that are the same whenever a job is asked about again, in another service too."""
+        """Return a source of chance that is the same whenever the same job is asked about again, in
+        a second service with other ids, too.
+        """
         if self.start is None:
             return Random(f"{self.seed}/{job_id}/{now}")
         return Random(f"{self.seed}/{self.core.jobs[job_id].seq}/{now - self.start:.0f}")
@@ -237,8 +246,8 @@ class Judge:
     def _others(
         self, holders: Sequence[Holder], told_too: Sequence[Holder], job_id: str, random: Random
     ) -> list[Holder]:
-        """Return obstacles that the answer does not name, drawn at random: as many of each kind as
-        in `holders`, or all if there are fewer.
+        """Draw obstacles at random that the answer does not name: of each kind as many as in
+        `holders`, or all if there are fewer. Return them.
         """
         said = {(h["job"], h["node"]) for h in (*holders, *told_too)}
         by_kind: dict[str, list[Holder]] = {"run": [], "wait": [], "node": []}
@@ -279,8 +288,8 @@ class Judge:
     # --- the numbers ------------------------------------------------------------------------
 
     def _stale(self, told: Mapping[str, Any], job_id: str, now: float) -> list[str]:
-        """Return the numbers of an answer, in values and in words, that are not true now, each
-        in a sentence.
+        """Return one sentence for each number in the answer, in values or words, that is not true
+        at time `now`.
         """
         core, queued = self.core, self.core.jobs[job_id]
         profiling = queued.reason is Reason.AWAITING_PROFILE
@@ -310,7 +319,9 @@ _PLACE = re.compile(r"Number ([\d,]+) of ([\d,]+) in ")
 
 
 def _words_against(told: Mapping[str, Any], true: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for every text with numbers that are not the true ones."""
+    """Return one sentence for each text of the answer with numbers that differ from the true
+    ones.
+    """
     wrong = []
     for text, shape, names in (
         (told["in_the_way"], _NEED, ("need", "free", "limit")),

@@ -1,7 +1,8 @@
-"""A service in one process: log, decider, analyst and API on a simulated backend.
+"""Runs a service in one process (log, decider, analyst and API on a simulated backend) and audits
+its explanations.
 
-People submit by the API and an operator drains and opens nodes. Waits are asked about by the API
-as `pellucid why` does. The judge folds the log by itself.
+Simulated people submit jobs by the API, and an operator drains and opens nodes. Why jobs wait is
+asked by the API, as `pellucid why` does. The judge reads the log by itself.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ DRAIN_S = 6 * 3600.0  # another node is drained so often
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A job that somebody submits, `after_s` seconds from the start."""
+    """A job that a simulated user submits, `after_s` seconds after the start."""
 
     after_s: float
     user: str
@@ -67,7 +68,9 @@ class Sent:
 
 
 def plan(jobs: int, seed: int) -> list[Sent]:
-    """Return what is submitted, and when: a little more than there is room for."""
+    """Return the jobs that are submitted, with their times: slightly more work than the GPUs can
+    do.
+    """
     random, after_s, sent = Random(seed), 0.0, []
     gpus_in_all = 8 * sum(VCS.values())
     for number in range(jobs):
@@ -90,7 +93,7 @@ def _outcome(launch: Launch) -> JobOutcome:
 
 
 class Service:
-    """A service with a simulated backend, and the users who query it."""
+    """A service on a simulated backend, with methods that act as its users."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -156,15 +159,19 @@ class Service:
         self.clients[OPERATOR].put(f"/api/v1/nodes/{node}", json=asked).raise_for_status()
 
     def explain(self, who: str, job_id: str) -> dict[str, Any]:
-        """Return an explanation by the API, while the analyst takes its turns."""
+        """Ask the API, as the user `who`, why a job waits, and let the analyst process work until
+        it has answered. Return the answer.
+        """
         return dict(self._get(who, f"/api/v1/jobs/{job_id}/explain?analyse=true").json())
 
     def plain(self, who: str, job_id: str) -> dict[str, Any]:
-        """Return an explanation from the log alone."""
+        """Ask the API, as the user `who`, why a job waits, without an analyst. Return the answer,
+        which is made from the log alone.
+        """
         return dict(self._get(who, f"/api/v1/jobs/{job_id}/explain").json())
 
     def page(self, path: str) -> str:
-        """Return a page as an operator reads it."""
+        """Return the text of a page as an operator sees it."""
         return unescape(self._get(OPERATOR, path).text)
 
     def log(self) -> Log:
@@ -183,7 +190,7 @@ class Service:
 
 
 class Follower:
-    """The judge's own reading of a log."""
+    """The judge's own reader of a service's log."""
 
     def __init__(self, store: Store, bundles: BundleStore):
         self.store, self.account = store, Account()
@@ -191,7 +198,7 @@ class Follower:
         self._left: list[tuple[int, str]] = []
 
     def follow(self, upto: int | None = None) -> None:
-        """Read on, up to an event; with None, all there are."""
+        """Read the log further, up to event `upto`; None: to its end."""
         gone = (Kind.ENDED, Kind.LOST, Kind.NOT_STARTED, Kind.PROFILED)
         for event in self.store.read(self.state.seen):
             if upto is not None and event.seq > upto:
@@ -219,13 +226,13 @@ def living() -> Iterator[Service]:
 
 
 def audit(wanted: int, seed: int) -> Found:
-    """Run a service, and judge `wanted` of its waits. Return what was found."""
+    """Run a service, and judge explanations of `wanted` waiting jobs. Return what was found."""
     with living() as service:
         return _Life(service, wanted, seed).run()
 
 
 class _Life:
-    """Plays the days of a service, and judges its answers."""
+    """Plays days of a service, and judges its answers."""
 
     def __init__(self, service: Service, wanted: int, seed: int):
         self.service, self.wanted, self.seed = service, wanted, seed
@@ -254,8 +261,8 @@ class _Life:
         return self.found
 
     def _until(self, after_s: float) -> None:
-        """Let time pass until `after_s` seconds from the start, with every decision that is
-        due.
+        """Let simulated time pass until `after_s` seconds from the start, and make every decision
+        that is due.
         """
         service = self.service
         while (left_s := service.start + after_s - service.world.now()) > 1e-3:
@@ -282,8 +289,8 @@ class _Life:
             self._judge(self.asked(job_id))
 
     def asked(self, job_id: str) -> Asked:
-        """Ask about a waiting job and return the answers: of the API, of its page and as
-        printed. Raises RuntimeError if the job was not analysed.
+        """Ask about a waiting job. Return the question with the answers of the API, of its pages
+        and of the command line. Raise RuntimeError if the analyst did not analyse the job.
         """
         service, core = self.service, self.follower.state.core
         service.analyst.turn()

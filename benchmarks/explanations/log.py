@@ -1,7 +1,7 @@
-"""The judge's own reading of a service's log: SQL and JSON, without any code that explains.
+"""Reads a service's log for the judge: by SQL and JSON, without any code that explains.
 
-What is known at a moment is replayed from the rows: who holds which GPUs, who waits and in what
-order, which nodes are closed, what was predicted of whom and what was decided.
+What was known at a moment is rebuilt from the rows: which job holds which GPUs, which jobs wait and
+in what order, which nodes are closed, what was predicted of each job and what was decided.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Row = Mapping[
 
 @dataclass
 class Run:
-    """A job on GPUs: since when, and how many on each node."""
+    """A job on GPUs: since when, and on how many GPUs of each node."""
 
     job_id: str
     vc: str
@@ -33,17 +33,21 @@ class Run:
 
 @dataclass
 class Moment:
-    """What the log says up to an event.
+    """The state of a service as its log describes it up to one event.
 
     Attributes:
-        asked: what each job asks for, as it was submitted; order: by when.
-        runs, waiting: jobs on GPUs; and those in no place yet or in line.
-        left: when each job left for good, and how.
-        by_job: decisions about each job, in order.
-        closed: nodes that take nothing new; moved: lent for profiling (True) or given back since
+        asked: maps a job id to its request as submitted.
+        order: job ids in the order of submission.
+        runs: jobs on GPUs.
+        waiting: jobs that wait for GPUs, in a queue or not yet placed in one.
+        left: maps a job id to when, and how, the job ended for good.
+        by_job: maps a job id to the decisions about the job, in order.
+        closed: nodes that take no new jobs.
+        moved: maps a node to whether it was lent for profiling (True) or given back (False) since
             the log began.
-        forecasts: of each job, as made at its submission.
-        stated: when a job said itself how long it will have run, and what: p5 to p95, seconds.
+        forecasts: maps a job id to the forecast made at its submission.
+        stated: maps a job id to when the job itself stated its duration, and the 5th to 95th
+            percentile that it stated, in seconds.
     """
 
     genesis: Mapping[str, Any]
@@ -61,9 +65,7 @@ class Moment:
         return dict(self.genesis["settings"])
 
     def pool(self, vc: str) -> list[int]:
-        """Return the nodes of a virtual cluster without those that it lends for profiling. None are
-        lent where they would be too large a share.
-        """
+        """Return the nodes of a virtual cluster, without those that it lends for profiling."""
         partition, first = self.genesis.get("partition") or {"nodes": (), "largest_share": 1.0}, 0
         lent, every = dict(partition["nodes"]), dict(self.genesis["cluster"]["vcs"])
         if sum(lent.values()) > partition["largest_share"] * sum(every.values()):
@@ -80,7 +82,9 @@ class Moment:
         return int(self.genesis["cluster"]["gpus_per_node"])
 
     def free(self, vc: str) -> int:
-        """Return the GPUs of open nodes that nobody is on. GPUs that a pair shares count once."""
+        """Return how many GPUs of a virtual cluster's open nodes no job is on. GPUs that two jobs
+        share count once.
+        """
         taken = dict.fromkeys(self.pool(vc), 0)
         for run in self.runs.values():
             for node, mask in run.gpus.items():
@@ -93,20 +97,20 @@ class Moment:
         )
 
     def begun(self) -> list[str]:
-        """Return the jobs that run for themselves, not to be profiled."""
+        """Return the jobs that run to do their work, not only to be profiled."""
         return [job_id for job_id, run in self.runs.items() if not run.profiling]
 
     def queued(self, job_id: str) -> bool:
         return job_id in self.asked and job_id not in self.runs and job_id not in self.left
 
     def last(self, job_id: str, name: str) -> Any:
-        """Return the latest value that a decision about a job recorded under a name."""
+        """Return the value recorded under `name` by the latest decision about a job that has it."""
         rows = reversed(self.by_job.get(job_id, ()))
         return next((r["body"][name] for r in rows if r["body"].get(name) is not None), None)
 
     def predicted(self, job_id: str) -> tuple[float, float] | None:
-        """Return between which seconds a job is predicted to run, as recorded last, or as the job
-        has stated since.
+        """Return the lower and upper end, in seconds, of a job's predicted duration: as recorded
+        last, or as the job itself has stated since. Return None without either.
         """
         rows = [r for r in self.by_job.get(job_id, ()) if r["body"].get("estimate_s") is not None]
         at, low_s, high_s = self.stated.get(job_id, (-1.0, 0.0, 0.0))
@@ -115,7 +119,9 @@ class Moment:
         return (rows[-1]["body"]["estimate_s"],) * 2 if rows else None
 
     def evidence(self, job_id: str) -> dict[str, float]:
-        """Return how long the job was predicted to run, as recorded last."""
+        """Return the predicted duration of a job as recorded last: percentiles by name, in
+        seconds.
+        """
         for row in reversed(self.by_job.get(job_id, ())):
             found = dict(row["body"].get("evidence", ()))
             if "p90_s" in found:
@@ -123,7 +129,9 @@ class Moment:
         return {}
 
     def line(self, vc: str) -> list[str]:
-        """Return the jobs in the queue of a virtual cluster, in the recorded order."""
+        """Return the jobs in the queue of a virtual cluster, in the order that was recorded
+        last.
+        """
         seq = {job_id: i for i, job_id in enumerate(self.asked)}
         found = [
             (self.last(job_id, "priority"), seq[job_id], job_id)
@@ -134,14 +142,14 @@ class Moment:
 
 
 class Log:
-    """Rows of events and decisions, by sequence."""
+    """The rows of a service's events and decisions, in order of their sequence numbers."""
 
     def __init__(self, events: Sequence[Row], decisions: Sequence[Row]):
         self.events, self.decisions = events, decisions
 
     @classmethod
     def read(cls, database: Path) -> Log:
-        """Return what is in the log by now."""
+        """Return the contents of the log in a database file as they are now."""
         connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
         try:
             return cls(
@@ -156,7 +164,7 @@ class Log:
         return int(self.events[-1]["seq"])
 
     def until(self, seq: int) -> Moment:
-        """Return what is known once an event has been read."""
+        """Return the state of the service after the event with sequence number `seq`."""
         moment = Moment(self.events[0]["body"])
         taken: dict[int, list[Row]] = {}
         for decision in self.decisions:
@@ -170,8 +178,8 @@ class Log:
         return moment
 
     def gone(self, job_id: str, after: float) -> float | None:
-        """Return the time of the first event after `after` by which a job left its GPUs, seconds
-        since the epoch. Return None if there is none.
+        """Return the time, in seconds since 1970, of the first event later than `after` by which a
+        job left its GPUs; None if there is none.
         """
         return next(
             (
@@ -225,7 +233,7 @@ def _decided(moment: Moment, row: Row) -> None:
 
 
 def later(moment: Moment, job_id: str) -> Iterable[str]:
-    """Return the ids of the jobs submitted after a job to the same virtual cluster."""
+    """Return the ids of the jobs submitted after job `job_id` to the same virtual cluster."""
     names = list(moment.asked)
     vc = moment.asked[job_id]["vc"]
     return (other for other in names[names.index(job_id) + 1 :] if moment.asked[other]["vc"] == vc)

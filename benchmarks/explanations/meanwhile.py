@@ -1,4 +1,6 @@
-"""Checks of what is said about a whole wait; see `sentences`. Each returns what is wrong, or ""."""
+"""Checks of what an answer says about the whole of a job's wait; `sentences` calls them. Each check
+returns the error in words, or "".
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ JUST_CAME = " was submitted a moment ago."
 
 
 def spells(a: Asked) -> Iterator[tuple[str, float, float]]:
-    """Yield what the job waited for, from when to when, by the decisions about it."""
+    """Yield the stretches of a job's wait, by the decisions about it: (reason, begin, end)."""
     since, reason, idle = a.moment.asked[a.job_id]["submitted_at"], "NotYetEvaluated", True
     for row in a.moment.by_job[a.job_id]:
         action, at = row["body"]["action"], max(since, row["at"])
@@ -40,8 +42,8 @@ def spells(a: Asked) -> Iterator[tuple[str, float, float]]:
 
 
 def had(a: Asked) -> dict[str, float]:
-    """Return the GPU-seconds of each other job, by id: on the nodes of the job's virtual cluster,
-    while the job waited for GPUs.
+    """Return how many GPU-seconds each other job had on the nodes of this job's virtual cluster
+    while this job waited for GPUs, by job id.
     """
     nodes = set(a.moment.pool(a.moment.asked[a.job_id]["vc"]))
     waited = [(s, u) for reason, s, u in spells(a) if reason != "AwaitingProfile"]
@@ -143,8 +145,8 @@ def _meanwhile(a: Asked, text: str) -> str:
 
 
 def _predicted(a: Asked, text: str, job: str) -> str:
-    """Check the predicted and the true duration given for one job that had GPUs meanwhile. Return
-    the error in words, or "".
+    """Check the predicted and the true duration that a text gives for job `job`, which had GPUs
+    while the asked job waited. Return the error in words, or "".
     """
     found = re.search(rf"job {job} had {HOURS} \(predicted (.+?), (?:has run|ran) (.+?)\)", text)
     predicted = a.moment.predicted(job)
@@ -161,8 +163,8 @@ def _predicted(a: Asked, text: str, job: str) -> str:
 
 
 def _counted(jobs: str, how: str, why: Mapping[str, int]) -> bool:
-    """Return whether a text names every reason why jobs started first, with the right numbers of
-    jobs.
+    """Return whether a text names every reason why jobs started first, with the right number of
+    jobs for each. `why` maps a reason to that number.
     """
     said = [int(number.replace(",", "")) for number in (jobs, *re.findall(r"\b\d[\d,]*", how))]
     ranked = sorted(why.values(), reverse=True)

@@ -1,4 +1,4 @@
-"""Forecasts made for the waits that are audited, and how they turned out."""
+"""Makes forecasts of starts for the waits that are audited, and scores how they turned out."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ RECENT = 100  # starts of a virtual cluster whose waits are averaged
 
 
 class Promises:
-    """Makes forecasts as the analyst does, and remembers them until the job has started.
-
-    The first made of a job is the one that is scored.
+    """Makes forecasts as the service's analyst does, and remembers them until the jobs have
+    started. Of each job, the first forecast is scored.
     """
 
     def __init__(self, memory: Memory):
@@ -32,7 +31,7 @@ class Promises:
         self._recent: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RECENT))
 
     def decided(self, decisions: Sequence[Decision], core: Core, now: float) -> None:
-        """Note which jobs were given GPUs, apart from profiling."""
+        """Take in decisions: record which jobs were given GPUs, profiling not counted."""
         for d in decisions:
             if d.action not in (Action.START, Action.PACK):
                 continue
@@ -58,8 +57,12 @@ class Promises:
         samples: int,
         budget_s: float,
     ) -> dict[str, dict[str, Any]]:
-        """Return forecasts of waiting jobs as they are told. The first of each is kept to be
-        scored.
+        """Forecast the starts of waiting jobs. Return the forecasts in the form that answers have.
+        The first forecast of each job is kept to be scored.
+
+        Args:
+            samples: number of simulated futures for each forecast.
+            budget_s: seconds that the forecasts may take.
         """
         now = futures.now
         raw = futures.forecast(jobs, samples=samples, budget_s=budget_s)
@@ -85,8 +88,8 @@ class Promises:
         return told
 
     def _average(self, vc: str, waited_s: float) -> Rule | None:
-        """Return the mean of recent waits and their ninth decile, less what the job has waited,
-        at least 0; None with fewer than two waits.
+        """Return a forecast by recent waits: their mean and ninth decile, less what the job has
+        waited, at least 0. Return None with fewer than two waits.
         """
         waits = self._recent[vc]
         if len(waits) < 2:
@@ -95,5 +98,5 @@ class Promises:
         return Rule(max(0.0, fmean(waits) - waited_s), max(0.0, p90 - waited_s))
 
     def scored(self) -> list[Foretold]:
-        """Return the forecasts of jobs that have started since."""
+        """Return the kept forecasts of jobs that have started, with the true starts."""
         return self._scored

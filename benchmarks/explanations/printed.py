@@ -1,4 +1,4 @@
-"""Runs the command line itself on an answer, against a server that repeats it."""
+"""Runs the real command line against a small server that repeats one given answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typing import Any
 
 
 def command(address: str, token: str, *words: str) -> str:
-    """Return what `pellucid` prints, in a process of its own; "" where it fails."""
+    """Run `pellucid` with these words in a process of its own, against the server at `address`.
+    Return what it prints; "" where it fails.
+    """
     environment = {**os.environ, "PELLUCID_SERVER": address, "PELLUCID_TOKEN": token}
     line = [sys.executable, "-m", "pipeline.cli", *words]
     done = subprocess.run(line, env=environment, capture_output=True, check=False, text=True)
@@ -22,14 +24,16 @@ def command(address: str, token: str, *words: str) -> str:
 
 
 def lines(told: Mapping[str, Any], now: float, *words: str) -> str:
-    """Return what `pellucid why` prints for what the API gave at a time."""
+    """Return what `pellucid why` prints when the API answers `told` at time `now`."""
     with _repeating(told, now) as address:
         return command(address, "of-nobody", "why", str(told["job_id"]), *words)
 
 
 @contextmanager
 def _repeating(told: Mapping[str, Any], now: float) -> Iterator[str]:
-    """Give the address of a server that always gives one answer, and the time `now`."""
+    """Run a server that gives the same answer to every request, and the time `now`. Yield its
+    address.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -42,7 +46,7 @@ def _repeating(told: Mapping[str, Any], now: float) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Print nothing."""
+            """Do nothing, so that requests are not printed."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         serving = threading.Thread(target=server.serve_forever, daemon=True)

@@ -1,4 +1,4 @@
-"""How an answer reads: its words, codes and raw feature names."""
+"""Measures how readable an answer is: its words, codes and raw feature names."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ _WORD = re.compile(r"[^\W_]+(?:[.,:'-][^\W_]+)*")
 
 
 def found_in(text: str, names: Iterable[str]) -> list[str]:
-    """Return which of some names occur in a text as words of their own."""
+    """Return which of the names occur in a text as whole words."""
     return [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
 
 
 def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str:
-    """Return what `pellucid why` prints, from an answer without a service around it.
+    """Return what `pellucid why` would print for an answer, without a service.
 
     Args:
-        job: job_id, submitted_at, eligible_at, estimate_s, forecast, suggestions.
+        told: the answer's analysis.
+        job: the job's other fields: job_id, submitted_at, eligible_at, estimate_s, forecast,
+            suggestions.
     """
     explained = {
         "job_id": job["job_id"],
@@ -54,7 +56,7 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
 
 
 def with_words(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer of the API with sentences added beside the values of its analysis and of its
+    """Return an answer of the API with sentences added to the values of its analysis and of its
     predicted duration.
     """
     answer, found = dict(told), decode(Explanation, told)
@@ -72,7 +74,9 @@ def with_words(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def worded(analysis: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an analysis with the sentences that its readers make of it beside its values."""
+    """Return an analysis with sentences added to its values, made as the clients that show it make
+    them.
+    """
     found = decode(Analysis, analysis)
     bound_s = found.bound.left_s if found.bound else None
     much = says(found, depth=Depth.BRIEF)["changed"]
@@ -80,7 +84,9 @@ def worded(analysis: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def readable(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the words per answer, and the shares that hold a code or a raw feature name."""
+    """Return the number of words per answer, and the shares of answers that contain a reason code
+    or a raw feature name.
+    """
     if not texts:
         return {"words_p50": None, "codes": None, "raw_names": None}
     return {

@@ -52,8 +52,8 @@ OVER = ("ended", "cancelled", "lost", "refused")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one question. Times are seconds since the epoch; `told` is what the API gave,
-    None for nothing.
+    """The answer to one question. Times are seconds since 1970. `told` is what the API returned;
+    None: nothing.
     """
 
     job_id: str
@@ -62,7 +62,7 @@ class Answer:
     told: dict[str, Any] | None
 
     def wrong(self, log: Log) -> str:
-        """Return what of the answer was wrong, by the log; "" for nothing."""
+        """Return what is wrong in the answer by the log, in words; "" if nothing is."""
         if self.told is None or self.told["analysis"] is None:
             over = self.told is not None and self.told["phase"] in OVER
             false = over and not _gone(log, self.job_id, 0.0, self.answered_at)
@@ -78,14 +78,14 @@ class Answer:
 
 
 def _gone(log: Log, job_id: str, since: float, by: float) -> bool:
-    """Return whether a job had given up by a time the GPUs that it had since another."""
+    """Return whether a job had left, by time `by`, the GPUs that it had since time `since`."""
     at = log.gone(job_id, since)
     return at is not None and at < by
 
 
 def audit(wanted: int, seed: int, minutes: float = MINUTES, jobs: int = JOBS) -> Found:
-    """Start a service, let it run, and judge `wanted` of its waits, at most `MOST`. Return what was
-    found.
+    """Start a service, let it run for `minutes`, and judge explanations of `wanted` waiting jobs,
+    at most `MOST`. Return what was found.
     """
     found = Found("running-service")
     with living(jobs, minutes, seed) as (folder, running, going_on):
@@ -94,7 +94,7 @@ def audit(wanted: int, seed: int, minutes: float = MINUTES, jobs: int = JOBS) ->
 
 
 class _Asking:
-    """Asks about waiting jobs, and has the answers judged."""
+    """Asks a running service about its waiting jobs, and has the answers judged."""
 
     def __init__(self, folder: Path, running: demo.Running, found: Found, seed: int):
         self.store = Store(f"sqlite:///{folder / 'pellucid.db'}")
@@ -209,7 +209,7 @@ class _Asking:
             return unescape(str(answer.read(), "utf-8"))
 
     def _ended(self) -> None:
-        """Note when the runs that answers named did end."""
+        """Record when the runs that answers named really ended."""
         log = Log.read(self.database)
         self.found.foretold = list(of_log(log))
         for at, one in self._named:
@@ -222,8 +222,8 @@ class _Asking:
 def living(
     jobs: int, minutes: float, seed: int
 ) -> Iterator[tuple[Path, demo.Running, Callable[[], bool]]]:
-    """Run the demo's service while its people submit. Gives its folder, and whether more is to
-    come.
+    """Run the demo's service while simulated people submit jobs. Yield its folder, the service, and
+    a function that returns whether more submissions will come.
     """
     stopping = threading.Event()
     with tempfile.TemporaryDirectory() as made:
@@ -246,7 +246,7 @@ def _compute() -> None:
 
 @contextmanager
 def busy(cores: int) -> Iterator[None]:
-    """Keep so many cores busy inside the block."""
+    """Keep `cores` processor cores busy until the `with` block ends."""
     burning = [multiprocessing.Process(target=_compute, daemon=True) for _ in range(cores)]
     for one in burning:
         one.start()

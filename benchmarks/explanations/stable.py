@@ -1,4 +1,6 @@
-"""Whether the first reasons of a prediction stay first when the model is fitted anew."""
+"""Measures whether the main reasons of a prediction stay the main ones when the model is fitted
+again.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ ROWS = 100  # latest ended jobs that are explained by either model
 
 
 class Refitted(OnlineEstimator):
-    """An estimator that compares every fit with the one before.
+    """An estimator that compares each newly fitted model with the one before it.
 
     Attributes:
-        agreed: of each job explained by two fits, how far its first reasons agree, as they are
-            shown (terms grouped by thought).
+        agreed: for each job that two fits explained, how far its first reasons agree, from 0 to 1,
+            as they are shown to users (terms grouped by topic).
     """
 
     def __init__(self, **options: Any):
@@ -35,15 +37,15 @@ class Refitted(OnlineEstimator):
 
 
 def leading(bundle: Bundle, row: Sequence[Value]) -> list[str]:
-    """Return the largest reasons of a prediction, the largest first."""
+    """Return the names of the largest reasons of the prediction for `row`, the largest first."""
     told = bundle.duration.explain(row).terms
     named = zip(bundle.duration.term_names, told, strict=True)
     return [thought.text for thought in thoughts(list(named))][:FIRST]
 
 
 def agreement(one: Sequence[str], other: Sequence[str]) -> float:
-    """Return the average overlap of two rankings: the share in common at depth 1, 2, ...,
-    averaged.
+    """Return the average overlap of two rankings, from 0 to 1: the mean over depths 1, 2, ... of
+    the share that their first entries have in common.
     """
     depth = max(len(one), len(other))
     shares = [len({*one[:k]} & {*other[:k]}) / k for k in range(1, depth + 1)]

@@ -1,6 +1,6 @@
-"""The worlds that are audited: the simulated ones are here, a service is in `live`.
+"""The simulated worlds (clusters with their jobs) that are audited; a service is in `live`.
 
-All simulated ones need the shared data, those of the synthetic trace for its profiles and pairs.
+All of them need the shared data; those of the synthetic trace need its profiles and pairs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class AuditWorld:
-    """A world, and the policy that decides in it.
+    """A simulated cluster with its jobs, and the policy that decides in it.
 
     Attributes:
-        made: from the folder of shared data and a seed.
-        drains: share of the nodes that are closed, others day by day.
+        made: function that makes the scenario from the folder of shared data and a seed.
+        drains: share of the nodes that are closed; which ones changes from day to day.
     """
 
     name: str
@@ -36,14 +36,15 @@ class AuditWorld:
 
 def _reported(name: str) -> Callable[[Path, int], Scenario]:
     """Return a function that makes the scenario with this name from the part `reported` of
-    `worlds.yaml`, on which no parameter was chosen. Durations are predicted from histories alone.
+    `worlds.yaml`, on which no parameter was chosen. Its durations are predicted from histories
+    alone.
     """
     return lambda data, seed: scenario(name, read_worlds()["reported"][name], data, seed, "own")
 
 
 def _refitted(data: Path, seed: int) -> Scenario:
-    """Return the world of Venus' users on four nodes, with own predictions. The fits of their
-    model are compared.
+    """Return a scenario with users of the Venus trace on four nodes, whose durations a model
+    predicts that is refitted as jobs end. The fits are compared.
     """
     made = _reported("venus-four-nodes")(data, seed)
     made.estimators = lambda policy: (
@@ -65,7 +66,7 @@ WORLDS = (
 
 
 class Drains:
-    """Closes nodes and opens them again, other ones each day.
+    """Closes a share of the nodes, and each day opens them again and closes others.
 
     Args:
         share: share of the nodes that are closed.
@@ -76,7 +77,9 @@ class Drains:
         self._day = -1
 
     def passed(self, now: float) -> None:
-        """Called as time passes: close other nodes on a new day."""
+        """Close other nodes if a new day has begun by `now`. Called whenever simulated time
+        passes.
+        """
         day = int(now // DAY_S)
         if not self.share or day == self._day:
             return

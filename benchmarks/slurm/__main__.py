@@ -1,12 +1,17 @@
 """Measures the Slurm backend on real daemons: `python -m benchmarks.slurm
 advise|twin|dumps|sites|looks`.
 
-advise: what reading a queue of 10,000 costs Slurm's own commands (about 25 minutes).
-twin: how near the policy `slurm` comes to the passes of slurmctld (about six minutes a seed).
-dumps: two sacct dumps of real daemons and four made-up ones, replayed (about fifteen minutes).
-sites: `--count` sites made up from `--seed` on, every answer judged (five minutes a site).
-looks: what `sites --keep` kept, looked at again by this code, without daemons; and as if it were
-known how long every job runs (a minute a site).
+- advise: how much a service that reads a queue of 10,000 jobs slows Slurm's own commands (about
+  25 minutes).
+- twin: how near the policy `slurm` comes to the passes (scheduling rounds) of slurmctld (about six
+  minutes a seed).
+- dumps: replays of two sacct dumps of real daemons and of four made-up ones (about fifteen
+  minutes).
+- sites: `--count` sites made up from seed `--seed` on; every answer is judged (five minutes a
+  site).
+- looks: the polls that `sites --keep` recorded, repeated with this code and without daemons; also
+  with the length of every job known beforehand (a minute a site).
+
 Needs root and the packages that `make slurm-test` installs. Ends with 1 when a budget is missed.
 """
 
@@ -35,7 +40,9 @@ Told = tuple[dict[str, Any], list[str]]  # figures, and what is missed
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return one measurement, and which of its aims are missed. Progress goes to standard error."""
+    """Run the measurement that the command line names. Return its figures, and which of its aims
+    are missed. Progress goes to standard error.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is taken down
     releases = [one for one in (asked.slurm or "").split(",") if one]
     if len(releases) > 1 and asked.scenario != "sites":

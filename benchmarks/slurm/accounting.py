@@ -1,4 +1,6 @@
-"""Starts a cluster with accounting: MariaDB on a socket, and slurmdbd on it, before slurmctld."""
+"""Starts the accounting of a private cluster before slurmctld: MariaDB on a socket, and slurmdbd,
+which uses it.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ Ready = Callable[[str, Callable[[], bool]], None]
 
 
 def start_database(folder: Path, processes: Processes, ready: Ready) -> None:
-    """Start MariaDB with its data in the folder. slurmdbd's user is admitted by its account,
-    without a password.
+    """Start MariaDB with its data in the folder. The system account of slurmdbd may log in without
+    a password.
     """
     home = folder / "mariadb"
     home.mkdir(mode=0o755)
@@ -70,7 +72,7 @@ def start_database(folder: Path, processes: Processes, ready: Ready) -> None:
 
 
 def start_slurmdbd(folder: Path, processes: Processes, ports: Ports, ready: Ready) -> None:
-    """Start slurmdbd, which finds its database by a socket."""
+    """Start slurmdbd, which reaches its database through a socket in the folder."""
     state, conf = folder / "state", folder / "slurmdbd.conf"
     conf.touch(mode=0o600)
     conf.write_text(
@@ -92,7 +94,9 @@ def start_slurmdbd(folder: Path, processes: Processes, ports: Ports, ready: Read
 
 
 def remember(folder: Path, cluster: str, rows: Iterable[Mapping[str, str | int]]) -> None:
-    """Put ended jobs into slurmdbd's table as if they had run, each with its `user`."""
+    """Write ended jobs into slurmdbd's table, as if they had run, each under the user in its field
+    `user`.
+    """
     assoc = f"SELECT id_assoc FROM {cluster}_assoc_table WHERE user='{{}}' AND deleted=0 LIMIT 1"
     lines = ["SET sql_mode='';"]
     for row in rows:

@@ -1,9 +1,10 @@
-"""Measures what advise mode costs a busy Slurm, whose own commands are timed with the service
+"""Measures how much advise mode slows a busy Slurm: its own commands are timed with the service
 running and without.
 
-The service runs as an ordinary user, and is stopped (SIGSTOP) for one window of each pair, chosen
-by lot, so that each window with it has a neighbour without in the same slurmctld. A window is as
-long as the interval between two looks, and holds one.
+The service runs as an ordinary user. Time is divided into pairs of windows; in one window of each
+pair, chosen by lot, the service is stopped (SIGSTOP). So both windows of a pair meet the same
+slurmctld. A window is as long as the interval between two looks (readings of Slurm's state), and
+holds one look.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ class Command:
     """The times of one of Slurm's commands.
 
     Attributes:
-        without_s, with_s: its median time, seconds.
-        ratio: with the service to without: of the mean times in the windows of a pair, the median
-            over pairs. low, high: 95 % interval, bootstrap over pairs.
-        runs: with the service, in all.
+        without_s: its median time in seconds without the service.
+        with_s: its median time in seconds with the service.
+        ratio: median over pairs of its mean time with the service divided by that without.
+        low, high: 95 % interval of `ratio`, by bootstrap over pairs.
+        runs: number of times that it ran while the service ran.
     """
 
     without_s: float
@@ -55,12 +57,14 @@ class Command:
 
 @dataclass
 class Advised:
-    """What advise mode cost.
+    """What advise mode cost Slurm and the machine.
 
     Attributes:
-        pending: jobs that waited. pairs: of a window with the service and one without.
-        looks: the service took in the windows with it; look_s: how long one took; look_cpu_s:
-            processor seconds of one in the service, the median; forecasts are rare.
+        pending: number of jobs that waited.
+        pairs: number of pairs of windows, one with the service and one without.
+        looks: number of looks (readings of Slurm's state) that the service took.
+        look_s: median length of a look in seconds.
+        look_cpu_s: median processor seconds of a look within the service.
     """
 
     pending: int
@@ -73,7 +77,7 @@ class Advised:
 
 
 class Service:
-    """A `pellucid serve` in advise mode, as an ordinary user, in a folder of that user's."""
+    """A `pellucid serve` in advise mode that runs as an ordinary user, in a folder of that user."""
 
     def __init__(self, cluster: SlurmCluster, folder: Path, interval_s: float) -> None:
         file = folder / "service.yaml"
@@ -105,12 +109,12 @@ class Service:
             )
 
     def go_on(self) -> None:
-        """Go on: a poll is due at once, and the next one after an interval."""
+        """Let the stopped service run again. It polls Slurm at once, and next after an interval."""
         self._taken = len(self._took())
         self.signal(signal.SIGCONT)
 
     def halt(self) -> None:
-        """Stop the service, between two polls."""
+        """Stop the service's processes (SIGSTOP) between two polls."""
         self.await_look(300.0)
         self.signal(signal.SIGSTOP)
 
@@ -121,8 +125,8 @@ class Service:
         return len(self._took())
 
     def await_look(self, patience_s: float) -> None:
-        """Wait for the first poll since the service went on. Raise TimeoutError with the end of the
-        log.
+        """Wait until the service has polled Slurm once since it went on. Raise TimeoutError, with
+        the end of the service's log, after `patience_s` seconds.
         """
         until = time.monotonic() + patience_s
         while time.monotonic() < until and self.process.poll() is None:
@@ -136,9 +140,10 @@ class Service:
         return statistics.median(self._took())
 
     def look_cpu_s(self) -> float:
-        """Return the median of the processor seconds of a poll, without those of `squeue`.
+        """Return the median processor seconds that a poll costs the service, those of `squeue` left
+        out.
 
-        The first one, which writes down a whole queue, is left out.
+        The first poll, which records the whole queue, does not count.
         """
         return statistics.median(self._took("cpu_ms")[1:])
 
@@ -155,8 +160,14 @@ def advise(
     seed: int = 0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Advised:
-    """Measure in a cluster of its own, all of whose GPUs are taken for the whole time. Return the
-    result.
+    """Measure the cost of advise mode in a private cluster, all of whose GPUs are taken throughout.
+    Return the result.
+
+    Args:
+        count: number of waiting jobs.
+        pairs: number of pairs of windows.
+        interval_s: seconds between two polls of the service, and length of a window.
+        tell: called with each line of progress.
     """
     with (
         SlurmCluster() as cluster,
@@ -245,7 +256,9 @@ def _told(pair: dict[bool, Times]) -> str:
 
 
 def _compared(both: list[tuple[list[float], list[float]]], source: random.Random) -> Command:
-    """Return a command's times without and with the service, compared pair by pair."""
+    """Return a command's times without and with the service. `both` holds, for each pair of
+    windows, the times without and the times with it.
+    """
     ratios = [statistics.mean(on) / statistics.mean(off) for off, on in both]
     draws = sorted(statistics.median(source.choices(ratios, k=len(ratios))) for _ in range(DRAWS))
     without = [time_s for off, _ in both for time_s in off]

@@ -30,8 +30,8 @@ TIMED_OUT = 124  # as timeout(1) says it
 
 
 def run(command: Sequence[str], limit_s: float) -> int:
-    """Run the command. Return its exit code, 1 when it left a process, 124 when it took too
-    long.
+    """Run the command. Return its exit code; 1 when it left a process behind, 124 when it ran
+    longer than `limit_s`.
     """
     process = subprocess.Popen(list(command))
     try:
@@ -71,7 +71,9 @@ def _shown(process: psutil.Process) -> str:
 
 
 def _kill() -> None:
-    """Kill what the command left, again and again: a process may just have started another."""
+    """Kill all processes that the command left, repeatedly, since a process may just have started
+    another.
+    """
     until = time.monotonic() + LINGER_S
     while (left := _alive()) and time.monotonic() < until:
         for process in left:

@@ -39,12 +39,12 @@ NEEDED_ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb-install-db")
 
 
 class SlurmCluster:
-    """Real Slurm daemons with fake GPUs; a context manager.
+    """Real Slurm daemons with fake GPUs. A context manager: the daemons end with the block.
 
     Attributes:
-        folder: everything of it: configuration, state, spools, logs.
-        environment: what a client needs to reach it (SLURM_CONF).
-        nodes: names of its nodes.
+        folder: folder with all of the cluster's files: configuration, state, spools, logs.
+        environment: variables that a client needs to reach the cluster (SLURM_CONF).
+        nodes: names of the cluster's nodes.
     """
 
     def __init__(
@@ -131,11 +131,11 @@ class SlurmCluster:
         stdin: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a Slurm command against this cluster, as a user; None means this process's. Return
-        the ended process.
+        """Run a Slurm command against this cluster, as `user`; None means this process's user.
+        Return the ended process.
 
         Raises:
-            SlurmError: it failed, and `check` is set.
+            SlurmError: the command failed, and `check` is true.
         """
         words, env = self._command(command, user, environment)
         done = subprocess.run(
@@ -167,7 +167,9 @@ class SlurmCluster:
         until(known, "slurmctld to know its users")
 
     def shared(self, users: Collection[str]) -> None:
-        """Wait until fair shares of users are computed for the first time; new users have none."""
+        """Wait until Slurm has computed the fair shares of these users for the first time; until
+        then, new users have none.
+        """
 
         def known() -> bool:
             text = self.run("sshare", "-h", "-P", "-a", "-o", "User,FairShare").stdout
@@ -177,7 +179,7 @@ class SlurmCluster:
         until(known, "fair shares", 150.0)
 
     def start(self, *command: str, user: str | None = None) -> subprocess.Popen[str]:
-        """Start a command that waits (srun, salloc), and return its process."""
+        """Start a command that stays in the foreground (srun, salloc). Return its process."""
         words, env = self._command(command, user, None)
         return subprocess.Popen(
             words,
@@ -198,13 +200,15 @@ class SlurmCluster:
         return [*become, *command], {**plain, **home, **self.environment, **(environment or {})}
 
     def jobs(self) -> dict[int, dict[str, Any]]:
-        """Return every job that Slurm still knows, by id, as `squeue --json` of 22.05 shows it."""
+        """Return every job that Slurm still knows, by job id, each in the form that `squeue --json`
+        of release 22.05 prints.
+        """
         told = json.loads(self.run("squeue", "--json", "--states=all").stdout)
         of = release_of(told)
         return {job["job_id"]: job_as_first(job, of) for job in told["jobs"]}
 
     def node_states(self) -> dict[str, str]:
-        """Return each node's state, as `sinfo` says it."""
+        """Return the state of each node, by name, as `sinfo` prints it."""
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).stdout.splitlines()
         return dict(line.split() for line in lines)
 
@@ -214,7 +218,7 @@ class SlurmCluster:
         until(lambda: self.node_states() == want, "idle nodes", timeout_s)
 
     def start_controller(self) -> None:
-        """Start slurmctld (again), and wait until it answers and has heard of its nodes."""
+        """Start slurmctld (again). Wait until it answers and its nodes have registered."""
         command = ["slurmctld", "-D", "-f", self.environment["SLURM_CONF"]]
         state = self.folder / "state"
         if (state / "clustername").exists() and not (state / "assoc_usage").exists():
@@ -230,19 +234,21 @@ class SlurmCluster:
         return {node for node, state in self.node_states().items() if "unk" in state}
 
     def stop_controller(self) -> None:
-        """Stop slurmctld in order: its state is saved, jobs run on."""
+        """Stop slurmctld in good order: its state is saved, and jobs keep running."""
         self._processes.end("slurmctld", signal.SIGTERM)
 
     def kill_controller(self) -> None:
-        """Kill slurmctld (SIGKILL); jobs run on.
+        """Kill slurmctld (SIGKILL); jobs keep running.
 
-        It saves its state every few seconds: what happened since is forgotten, and a job that
-        began since is, when it is back, killed on its node and begun again.
+        slurmctld saves its state every few seconds and forgets what happened after the last save.
+        When it is back, a job that began after that save is killed on its node and begun again.
         """
         self._processes.end("slurmctld", signal.SIGKILL)
 
     def kill_database(self) -> None:
-        """Kill slurmdbd (SIGKILL). slurmctld goes on, and keeps the events for it."""
+        """Kill slurmdbd (SIGKILL). slurmctld keeps running, and keeps its events until slurmdbd is
+        back.
+        """
         self._processes.end("slurmdbd", signal.SIGKILL)
 
     def start_database(self) -> None:
@@ -255,11 +261,13 @@ class SlurmCluster:
         self._processes.start(node, ["slurmd", "-D", "-N", node, "-f", conf])
 
     def kill_node(self, node: str) -> None:
-        """Kill the slurmd of a node (SIGKILL). Slurm says it is down after SlurmdTimeout (10 s)."""
+        """Kill the slurmd of a node (SIGKILL). Slurm marks the node down after SlurmdTimeout (10
+        s).
+        """
         self._processes.end(node, signal.SIGKILL)
 
     def mark(self, node: str, state: str, reason: str = "test") -> None:
-        """Set a node's state with `scontrol update`: down, drain, resume."""
+        """Set a node's state (down, drain or resume) with `scontrol update`."""
         change = ["scontrol", "update", f"nodename={node}", f"state={state}"]
         if state != "resume":
             self.run(*change, f"reason={reason}")

@@ -1,9 +1,9 @@
-"""Complaints that users of Slurm made in public, brought about again on real daemons.
+"""Repeats complaints that users of Slurm made in public, on real daemons, and judges the answers.
 
-`python -m benchmarks.slurm.complaints` (as root) brings up one cluster in which each complaint has
-nodes, or limits, of its own. It asks why each job waits, or whether Slurm would take it, and holds
-the answer against what settled the complaint, or what the manual says. `--only NAME` plays one.
-Exit status 1: fewer than nine in ten are right, or an answer is false.
+`python -m benchmarks.slurm.complaints` (as root) starts one cluster in which each complaint has
+nodes, or limits, of its own. For each it asks why the job waits, or whether Slurm would accept the
+job. The answer is compared with what settled the complaint, or with the manual. `--only NAME` plays
+one complaint. Exit status 1: fewer than nine in ten answers are right, or an answer is false.
 """
 
 from __future__ import annotations
@@ -41,18 +41,20 @@ NODES = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Complaint:
-    """A job that somebody complained of.
+    """A job whose waiting or refusal somebody complained of in public.
 
     Attributes:
-        source: where it was made.
-        asks: options of sbatch; ``{hog}`` is the job that was there first.
-        says: parts that a right answer has; "|" between two of which one will do.
-        hogs: options of jobs that were there first; one that begins with ``@`` is another user's,
-            ``!`` one that fails.
-        before, then: commands before and after it was submitted.
-        refused: Slurm does not take it, and the answer before submission must say so.
-        offers: a word of a command that must be among those offered.
-        starts: whether it starts as it is.
+        source: the public thread with the complaint.
+        asks: options of sbatch; ``{hog}`` stands for the id of the job that was there first.
+        says: parts that a right answer contains; of two parts joined by "|", one is enough.
+        hogs: options of the jobs that are submitted first; one that begins with ``@`` belongs to
+            another user, one that begins with ``!`` fails.
+        before: commands that run before the job is submitted.
+        then: commands that run after the job is submitted.
+        refused: Slurm refuses the job, and the answer before submission must say so.
+        offers: a word that one of the offered commands must contain; "": any.
+        starts: what a right answer states of the unchanged job: it starts "later", or "never"; "":
+            not checked.
     """
 
     source: str
@@ -209,7 +211,7 @@ ACCOUNTS = (
 
 
 def site() -> Own:
-    """Return the nodes and partitions of the cluster."""
+    """Return the nodes and partitions of the cluster in which the complaints are played."""
     at: list[Path] = []  # its folder
 
     def gres_in(folder: Path) -> str:
@@ -220,12 +222,16 @@ def site() -> Own:
 
 
 def gres(folder: Path) -> str:
-    """Return a gres.conf with eight GPUs on each node but two."""
+    """Return the text of a gres.conf for a cluster in `folder`: eight GPUs on every node but
+    two.
+    """
     return f"NodeName=n[1,4-16] Name=gpu File={folder}/gpu[0-7]\n"
 
 
 def lines(ports: Sequence[int], folder: Path) -> list[str]:
-    """Return lines of slurm.conf: nodes for each kind of complaint."""
+    """Return the lines of slurm.conf that define the nodes and partitions for each kind of
+    complaint.
+    """
     host = socket.gethostname()
     more = {2: "", 3: "CoreSpecCount=2", 11: "Gres=gpu:8 Feature=spotted"}
     nodes = [
@@ -253,7 +259,7 @@ def lines(ports: Sequence[int], folder: Path) -> list[str]:
 
 @dataclass
 class Asked:
-    """A complaint that was brought about, and its answer."""
+    """A complaint that was played on the daemons, and how its answer was judged."""
 
     complaint: Complaint
     job: str = ""
@@ -266,13 +272,15 @@ class Asked:
 
 
 class Played:
-    """The complaints in one cluster."""
+    """Plays complaints in one running cluster."""
 
     def __init__(self, slurm: SlurmCluster) -> None:
         self.slurm = slurm
 
     def run(self, complaints: Sequence[Complaint]) -> list[Asked]:
-        """Bring all about, look once, and judge. Return the results."""
+        """Submit the jobs of all complaints, read Slurm's state once, and judge the answers. Return
+        the results.
+        """
         self.slurm.account(*ACCOUNTS)
         self.slurm.run("scontrol", "update", "partitionname=mi", "qos=day")
         for node, why in (("n8", "disk swap"), ("n10", "Low RealMemory")):
@@ -322,7 +330,7 @@ class Played:
         return follower
 
     def _before(self, one: Asked, follower: Follower) -> None:
-        """Ask what a job would do that Slurm refuses."""
+        """Ask, before submission, about a job that Slurm refuses. Judge the answer in `one`."""
         words = one.complaint.asks.split()
         if "-t" not in words:
             words += HOUR.split()
@@ -343,7 +351,7 @@ class Played:
                 one.false.append("a start is foreseen of a job that Slurm refuses")
 
     def _waiting(self, one: Asked, follower: Follower) -> None:
-        """Ask why a job waits, and what would help."""
+        """Ask why a submitted job waits and what would help. Judge the answers in `one`."""
         words = self.slurm.run("squeue", "-h", "-j", one.job, "-t", "PD", "-o", "%i|%r")
         job_id, _, one.code = words.stdout.strip().partition("\n")[0].partition("|")
         known = {job.partition("_")[0]: job for job in follower.reasons}
@@ -372,7 +380,9 @@ class Played:
         self._carry_out(one, found)
 
     def _carry_out(self, one: Asked, found: Sooner) -> None:
-        """Make the first change that is offered, and see what follows."""
+        """Make the first change that the answer `found` offers, and record in `one` what
+        follows.
+        """
         for offer in found.tried[:1]:
             done = self.slurm.run(*offer.command.split(), user=USER, check=False)
             if done.returncode:
@@ -390,7 +400,7 @@ class Played:
 
 
 def report(asked: Sequence[Asked], took_s: float) -> Iterator[str]:
-    """Yield each answer, and how many are right."""
+    """Yield lines of text: each answer, and how many answers are right."""
     for one in asked:
         word = "FALSE" if one.false else "SHORT" if one.short else "right"
         yield f"{word} {one.complaint.source} ({one.code}): {one.answer} {list(one.offers)}"

@@ -1,4 +1,4 @@
-"""Configuration of a private cluster."""
+"""Writes the configuration files of a private cluster."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SLURM_USER = "slurm"
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A cluster with its own nodes and partitions.
+    """Nodes and partitions that replace the default ones of a private cluster.
 
     Attributes:
-        nodes: how many, named n1, n2, ...
-        gres: gres.conf, in this folder.
-        lines: lines of slurm.conf, for nodes that listen on these ports.
+        nodes: number of nodes, named n1, n2, ...
+        gres: function that takes the cluster's folder and returns the text of gres.conf.
+        lines: function that takes the ports of the nodes and returns lines of slurm.conf.
     """
 
     nodes: int
@@ -35,13 +35,13 @@ UNIVERSITY = Own(len(university.NODES), university.gres, university.lines)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of a private cluster.
+    """The size and kind of a private cluster.
 
     Attributes:
-        nodes: how many, named n1, n2, ...
-        gpus: fake GPUs on each: plain files.
-        accounting: slurmdbd on MariaDB.
-        own: nodes and partitions otherwise than all alike.
+        nodes: number of nodes, named n1, n2, ...
+        gpus: fake GPUs on each node; each is a plain file.
+        accounting: whether slurmdbd and MariaDB run.
+        own: nodes and partitions in place of equal nodes in one partition; None: the latter.
     """
 
     nodes: int = 4
@@ -52,7 +52,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports on which the daemons listen, on the loopback."""
+    """The ports of the loopback interface on which the daemons listen."""
 
     controller: int
     nodes: tuple[int, ...]
@@ -61,13 +61,13 @@ class Ports:
 
 @cache
 def release() -> Release:
-    """Return the release of the daemons that are first in PATH."""
+    """Return the Slurm release of the daemons that are found first in PATH."""
     said = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=False).stdout
     return release_in(said) or OLDEST
 
 
 def write(folder: Path, name: str, shape: Shape, ports: Ports) -> None:
-    """Write slurm.conf and gres.conf."""
+    """Write slurm.conf and gres.conf into the folder of a cluster."""
     for index in range(shape.gpus):
         (folder / f"gpu{index}").touch()  # Slurm wants a path that exists, and no more
     # without groups of processes, which a host may keep to itself
@@ -83,7 +83,7 @@ def write(folder: Path, name: str, shape: Shape, ports: Ports) -> None:
 
 
 def _daemons(folder: Path, name: str, shape: Shape, ports: Ports) -> list[str]:
-    """Return the lines of slurm.conf that every cluster has."""
+    """Return the lines of slurm.conf that are the same for every shape of cluster."""
     host = socket.gethostname()
     lines = [
         f"ClusterName={name}",

@@ -1,11 +1,11 @@
-"""A Slurm with fake GPUs, advise mode in front of it, and jobs that wait; it asks questions and
-prints the answers.
+"""Starts a Slurm with fake GPUs, advise mode beside it, and jobs that wait; then asks Pellucid
+questions and prints the answers.
 
     python -m benchmarks.slurm.demo            # until Ctrl-C
     python -m benchmarks.slurm.demo --once     # ask, print, and take everything down
 
-Six nodes as a university has them, eight users, QOS with limits, a licence. Needs root and Slurm's
-packages (`make slurm-demo` installs them). Nothing of it is left afterwards.
+The cluster has six nodes as a university has them, eight users, QOS with limits, a licence. Needs
+root and Slurm's packages (`make slurm-demo` installs them). Nothing is left behind afterwards.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _fill(slurm: SlurmCluster, seed: int, jobs: int) -> None:
 
 
 def _show(slurm: SlurmCluster, own: dict[str, str]) -> None:
-    """Print every question once, with its answer."""
+    """Ask every question of the demo once, and print each with its answer."""
     last = slurm.run("sbatch", "--parsable", "--chdir=/tmp", *LAST, "--wrap=sleep 9", user="games")
     job = last.stdout.strip()
     until(lambda: _asked(own, "why", job).returncode == 0, "the first look", 120.0)

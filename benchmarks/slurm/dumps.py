@@ -1,7 +1,9 @@
-"""Replays six sacct dumps: two of real daemons, four of a batch system that shares no code.
+"""Replays six sacct dumps: two of real daemons, and four of a batch system that shares no code with
+the policy `slurm`.
 
-Of each: whether every GPU is found, and whether Slurm's own schedule comes within 15 % of the
-recorded waits, or else no saving is stated.
+For each dump it checks that every GPU is found. It also checks that the replayed schedule under
+Slurm's own policy comes within 15 % of the recorded waits; where it does not, no saving may be
+stated.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ Made = tuple[str, int, Path, Path | None]  # name, GPUs there are, dump, what Sl
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """One replayed dump. Waits are means in seconds; `refused` says why no saving is stated."""
+    """The result of one replayed dump. Waits are means in seconds; `refused` is why no saving is
+    stated.
+    """
 
     dump: str
     jobs: int
@@ -53,8 +57,11 @@ class Dump:
 
 
 def dumps(seed: int, keep: Path | None, tell: Callable[[str], None]) -> list[Dump]:
-    """Return all six replays, the real ones with workloads of `seed` and the next. `keep` holds
-    their recordings.
+    """Return all six replays. Those of real daemons use workloads of `seed` and `seed` + 1.
+
+    Args:
+        keep: folder that keeps the recordings of real daemons; None: they are made anew each time.
+        tell: called with each line of progress.
     """
     found = []
     with TemporaryDirectory(prefix="pellucid-dumps-") as folder:

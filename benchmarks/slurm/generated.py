@@ -1,5 +1,5 @@
-"""A site as some university might have it, with the jobs its users submit, all drawn from a
-seed.
+"""Draws, from a seed, a site as some university might have it, with the jobs that its users
+submit.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SENT_S = 45.0  # from the first submission to the last
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A submission to make.
+    """A submission that will be made.
 
     Attributes:
-        at: seconds after the first.
-        options: options of sbatch, without the script.
-        after: place of the job that `%J` in its options is; None: of none.
+        at: seconds after the first submission.
+        options: options of sbatch, without the script; `%J` in them stands for a job id.
+        after: index of the submission which `%J` refers to; None: `%J` is not used.
     """
 
     at: float
@@ -39,11 +39,11 @@ class Order:
     after: int | None = None
 
     def command(self, *more: str, after: str = "0") -> list[str]:
-        """Return the command that submits it.
+        """Return the words of the sbatch command that makes this submission.
 
         Args:
             more: further options.
-            after: id of the job it waits for.
+            after: id that replaces `%J`.
         """
         said = [*more, *(one.replace("%J", after) for one in self.options)]
         head = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp"]
@@ -57,10 +57,14 @@ class Generated:
     """A generated site.
 
     Attributes:
-        own: nodes and slurm.conf. accounting: words of sacctmgr. settings: of scontrol.
-        orders: what is submitted. past: what ran before. lost_node: goes down on the way; "": none.
-        enforced: `sbatch` refuses what its partition does not take.
-        weighed: priorities have terms, of fair share too.
+        own: its nodes, and lines of slurm.conf.
+        accounting: lines for `sacctmgr`.
+        settings: lines for `scontrol`.
+        orders: the submissions that will be made.
+        past: submissions that count as having run before.
+        lost_node: node that goes down during the run; "": none.
+        enforced: whether `sbatch` refuses jobs that exceed their partition's limits.
+        weighed: whether priorities are sums of weighted terms, fair share among them.
     """
 
     seed: int
@@ -102,8 +106,8 @@ class _Maker:
         return found
 
     def _part(self, least: int = 1, spared: int = 0) -> str:
-        """Return some of the nodes, drawn at random, as a list for Slurm: at least `least`, and
-        all but at least `spared`.
+        """Return a host list with some of the nodes, drawn at random: `least` or more of them, with
+        `spared` or more left out.
         """
         there = range(1, len(self.nodes) + 1)
         chosen = self.chance.sample(there, self.chance.randint(least, len(self.nodes) - spared))
@@ -249,8 +253,8 @@ class _Maker:
         return Order(at, user, tuple(options), runs_s, after)
 
     def _several(self, options: Sequence[str]) -> list[str]:
-        """Return a random option: a constraint to nodes all of one of two kinds, or so many
-        nodes of each of both.
+        """Return a random option of sbatch: a constraint to nodes that all have one of two
+        features, or to a number of nodes with each of two features.
         """
         chance = self.kinds_of_nodes
         features = sorted(
@@ -303,5 +307,7 @@ class _Maker:
 
 
 def generate(seed: int, jobs: int = 60) -> Generated:
-    """Return the site of a seed. The same seed gives the same site and submissions."""
+    """Return the site of a seed with about `jobs` submissions. The same seed gives the same site
+    and submissions.
+    """
     return _Maker(seed, jobs).made()

@@ -1,6 +1,6 @@
-"""Judges whether an answer to `why` keeps the four rules, by what Slurm itself prints.
+"""Judges whether an answer to `why` keeps the four rules, by what Slurm's own commands print.
 
-Nothing of what answers is imported here: answers are read as the JSON that they are.
+No code that produces answers is imported: an answer is read as JSON.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def records(text: str, first: str) -> Rows:
 
 
 def hosts(said: str) -> set[str]:
-    """Return a host list such as ``n[1-2,5],a`` as names."""
+    """Return the names in a Slurm host list such as ``n[1-2,5],a``."""
     found: set[str] = set()
     for prefix, inside in re.findall(r"([^,\[\]]+)(?:\[([^\]]*)\])?", said):
         if not inside:
@@ -50,7 +50,9 @@ def hosts(said: str) -> set[str]:
 
 
 def tasks_of(row: Json) -> list[str]:
-    """Return the ids of a record of `scontrol show job`, as `why` takes them."""
+    """Return the job ids of one record of `scontrol show job`, in the form that `why` takes: an
+    array's record stands for several.
+    """
     array, tasks = row.get("ArrayJobId", ""), row.get("ArrayTaskId", "")
     if not array or array == "0" or tasks in ("", "N/A"):
         head = row.get("HetJobId", "0")
@@ -71,7 +73,9 @@ SPRIO = "|".join(("%i", *(f"%{one}" for one in TERMS.values())))
 
 
 def terms_of(text: str) -> dict[str, dict[str, float]]:
-    """Return what `sprio -h -o SPRIO` prints, by JobId, for jobs in one partition."""
+    """Parse what `sprio -h -o SPRIO` prints. Return, by JobId, the terms of the job's priority by
+    name; only jobs with one partition are included.
+    """
     found: dict[str, dict[str, float]] = {}
     twice: set[str] = set()
     for line in text.splitlines():
@@ -85,8 +89,8 @@ def terms_of(text: str) -> dict[str, dict[str, float]]:
 
 
 def unlike(answer: Json, known: Mapping[str, float]) -> list[str]:
-    """Return the terms in which an answer differs from `sprio` by more than rounding, for each
-    TRES.
+    """Return one line for each term of a priority in which an answer differs from `known`, the
+    terms that `sprio` prints, by more than rounding.
     """
     said = {one["name"]: one["points"] for one in (answer.get("slurm") or {}).get("terms") or ()}
     return [
@@ -98,7 +102,7 @@ def unlike(answer: Json, known: Mapping[str, float]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Slurm's state at one time, and functions that ask Slurm more.
+    """Slurm's state at one time, as its commands printed it, and functions that ask Slurm more.
 
     Attributes:
         can: function that returns whether a job could ever run on a given node, by ``sbatch
@@ -123,7 +127,9 @@ class Facts:
         object.__setattr__(self, "by_id", by_id)
 
     def word(self, job_id: str) -> str:
-        """Return Slurm's reason: a word, or the first of a sentence."""
+        """Return Slurm's reason why a job waits; if that is a sentence, return only its first
+        word.
+        """
         return self.by_id[job_id]["Reason"].partition(",")[0].partition(":")[0]
 
     def open(self, node: str) -> bool:
@@ -131,7 +137,7 @@ class Facts:
         return not any(word in state for word in CLOSED)
 
     def reserved(self, job: Json, node: str, until: float) -> bool:
-        """Return whether a reservation keeps a node from a job between now and then."""
+        """Return whether a reservation keeps a job off a node at some time from now to `until`."""
         return any(
             node in hosts(one.get("Nodes", ""))
             and float(one["StartTime"]) < until
@@ -142,7 +148,7 @@ class Facts:
 
 
 def limit_s(job: Json) -> float:
-    """Return the time limit of a job."""
+    """Return the time limit of a job in seconds."""
     match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", job.get("TimeLimit", ""))
     if match is None:
         return 600.0
@@ -151,7 +157,7 @@ def limit_s(job: Json) -> float:
 
 
 def faults(answer: Json, facts: Facts) -> list[str]:
-    """Return the rules that an answer about a waiting job breaks, a line each, which begins with
+    """Return one line for each rule that an answer about a waiting job breaks. A line begins with
     the rule's name.
     """
     job_id = str(answer["job_id"])
@@ -220,8 +226,8 @@ def _times(answer: Json, slurm: Json) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The first forecast of a job, made at `at`. `start`: when the job began; None: it had not
-    by `until`.
+    """The first forecast of a job's start, made at time `at`. `start` is when the job really began;
+    None: it had not begun by `until`.
     """
 
     at: float
@@ -270,7 +276,9 @@ def promised(every: Iterable[Promise]) -> dict[str, dict[str, float]]:
 
 
 def offers(job_id: str, answer: Json, facts: Facts) -> list[str]:
-    """Return the rules broken by an answer to what would let a job start sooner."""
+    """Return one line for each rule that is broken by an answer to what would let a job start
+    sooner.
+    """
     found, was = [], (answer.get("as_it_is") or {}).get("start_p90")
     for one in answer.get("tried") or ():
         words = str(one["command"]).split()
@@ -288,11 +296,13 @@ def offers(job_id: str, answer: Json, facts: Facts) -> list[str]:
 def estimated(
     options: Sequence[str], answer: Json, refused: Mapping[str, str], hidden: Collection[str] = ()
 ) -> list[str]:
-    """Return where an answer of `eta` differs from what `sbatch --test-only` says.
+    """Return where an answer of `pellucid eta` differs from what `sbatch --test-only` prints.
 
     Args:
-        options: what was asked.
-        refused: what Slurm says against them in each partition that is named; "": nothing.
+        options: the options of sbatch that both were given.
+        answer: the answer of `eta` as JSON.
+        refused: maps each partition to Slurm's refusal of the options there; "": accepted.
+        hidden: partitions that the asking user cannot see.
     """
     taken, closed = answer.get("tried", ()), answer.get("closed", ())
     said = [(one["partition"], refused.get(one["partition"])) for one in taken]

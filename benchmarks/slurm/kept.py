@@ -1,5 +1,5 @@
-"""What a generated site printed, and replays of its own `sacct`: by the policy `slurm`, and by
-slurmctld itself, which ran the same submissions a second time.
+"""Stores what a generated site printed, and judges replays of its own `sacct`: the replay by the
+policy `slurm`, and a second run of the same submissions by slurmctld itself.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ Look = tuple[float, dict[tuple[str, ...], str]]
 
 @dataclass
 class Kept:
-    """What a site printed, so that its polls can be repeated without daemons.
+    """The recorded output of a site, from which its polls can be repeated without daemons.
 
     Attributes:
-        looks: when each was, and what each command printed; the first is before any job.
-        jobs: as `scontrol` had them at the end, `at`, by the ids that `why` takes.
-        ids: of the submissions that Slurm took, by place.
-        sacct, site: what `pellucid replay` asks for; conf: slurm.conf.
+        looks: for each poll, its time and the output of each command; the first is before any job.
+        jobs: maps a job id, as `why` takes it, to the record that `scontrol` printed at the end.
+        at: time at which `jobs` was read.
+        ids: maps the index of a submission to the job id, for submissions that Slurm accepted.
+        sacct: output of the `sacct` command that `pellucid replay` asks for.
+        site: output of the other commands that `pellucid replay` asks for.
+        conf: text of slurm.conf.
     """
 
     seed: int
@@ -44,10 +47,10 @@ class Kept:
     conf: str = ""
 
     def read(self, folder: Path) -> Site:
-        """Return the site as `pellucid replay` reads it: the jobs that were submitted to it.
+        """Return the site, with the jobs submitted to it, as `pellucid replay` reads it.
 
         Args:
-            folder: an empty one.
+            folder: an empty folder for intermediate files.
         """
         head, *lines = self.sacct.splitlines()
         own = [line for line in lines if not _past(line)]
@@ -58,8 +61,8 @@ class Kept:
 
 
 def refused(kept: Kept) -> list[str]:
-    """Return why `pellucid replay` states no saving on the site's own `sacct`; none where it
-    does.
+    """Replay the site's own `sacct` as `pellucid replay` does. Return the reasons why no saving
+    would be stated; an empty list if one would be.
     """
     with TemporaryDirectory() as folder:
         try:
@@ -71,8 +74,12 @@ def refused(kept: Kept) -> list[str]:
 
 
 def refused_second(once: Kept, again: Kept) -> list[str]:
-    """Return what is wrong if slurmctld's own second run stands in for the replay. No replay can be
-    expected to do better.
+    """Treat slurmctld's second run of the same submissions as if it were the replay. Return the
+    reasons why no saving would be stated. No replay can be expected to do better.
+
+    Args:
+        once: the first run.
+        again: the second run.
     """
     with TemporaryDirectory() as one, TemporaryDirectory() as other:
         first, second = once.read(Path(one)), again.read(Path(other))
@@ -92,7 +99,9 @@ def refused_second(once: Kept, again: Kept) -> list[str]:
 
 
 def marked(command: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """Return a command with `MARK` for its mark, and the mark, "" where there is none."""
+    """Return a command in which its random marker (16 hexadecimal digits, drawn for each poll) is
+    replaced by `MARK`, and that marker; "" where the command has none.
+    """
     mark = next(iter(_MARK.findall(" ".join(command))), "")
     return tuple(one.replace(mark, MARK) if mark else one for one in command), mark
 
@@ -108,6 +117,8 @@ def _same(once: Mapping[int, str], again: Mapping[int, str]) -> Iterator[tuple[s
 
 
 def _renamed(job_id: str, same: Mapping[str, str]) -> str:
-    """Return a job's id in the other run, with the number of its task or component kept."""
+    """Return the id that a job has in the other run. `same` maps ids of submissions; the number of
+    a task or component is kept.
+    """
     whole = job_id.partition("_")[0].partition("+")[0]
     return same.get(whole, "") + job_id.removeprefix(whole)

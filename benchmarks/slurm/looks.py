@@ -1,5 +1,6 @@
-"""Repeats the recorded polls of generated sites without daemons. It shows how first forecasts come
-true as they are, with every job's duration known, and with later arrivals known, too.
+"""Repeats the recorded polls of generated sites without daemons. It measures how well first
+forecasts of starts come true: as they are, with every job's duration known, and with later arrivals
+known as well.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ LONGER = 1.3  # than it ran by the end: one that still ran then
 
 
 class _Printed(Slurm):
-    """A Slurm client that answers from recorded output of one poll."""
+    """Stands in for the client of Slurm's commands; it answers with the recorded output of one
+    poll.
+    """
 
     def __init__(self, printed: dict[tuple[str, ...], str]) -> None:
         super().__init__()
@@ -47,7 +50,9 @@ class _Printed(Slurm):
 
 
 def looked(kept: Kept) -> Iterator[tuple[Follower, ClusterSnapshot]]:
-    """Yield each poll of a site, made by this tree's code."""
+    """Repeat each recorded poll of a site with this checkout's code. Yield the follower, which
+    reads Slurm, and what it read.
+    """
     (began, printed), *looks = kept.looks
     slurm, at = _Printed(printed), [began]
     follower = follow(slurm, None, Clock.by(lambda: at[0]))
@@ -59,7 +64,7 @@ def looked(kept: Kept) -> Iterator[tuple[Follower, ClusterSnapshot]]:
 
 
 def promises(kept: Kept) -> list[judge.Promise]:
-    """Return the first forecast of each job of a site."""
+    """Return the first forecast of each job of a site, with the job's true start."""
     first: dict[str, judge.Promise] = {}
     for follower, snapshot in looked(kept):
         waiting = snapshot.waiting.keys() | snapshot.aside.keys()
@@ -74,8 +79,8 @@ def promises(kept: Kept) -> list[judge.Promise]:
 
 
 def ran(kept: Kept) -> dict[str, float]:
-    """Return the seconds that each started job ran, by id. A job that still runs counts `LONGER`
-    times its time so far.
+    """Return how many seconds each started job ran, by job id. For a job that still runs, that is
+    its time so far times `LONGER`.
     """
     found = {}
     for job_id, row in kept.jobs.items():
@@ -87,7 +92,9 @@ def ran(kept: Kept) -> dict[str, float]:
 
 
 def came(kept: Kept) -> dict[str, tuple[Job, Ask]]:
-    """Return each job of a site as it was first seen."""
+    """Return, by job id, each job of a site and its request, as they were when a poll first showed
+    them.
+    """
     found: dict[str, tuple[Job, Ask]] = {}
     for _, snapshot in looked(kept):
         twin = twin_in(snapshot.core.policy)
@@ -135,9 +142,9 @@ def arrivals_known(
 
 
 def looked_again(folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Return first forecasts of the sites recorded in a folder, by horizon: as they are, with
-    durations known, and with arrivals known as well. Raise FileNotFoundError where no site was
-    recorded.
+    """Return how well first forecasts came true, in groups by how far ahead they looked, over the
+    sites recorded in a folder: as they are, with durations known, and with arrivals known as well.
+    Raise FileNotFoundError where no site was recorded.
     """
     paths = sorted(folder.rglob("site*.pickle"))
     if not paths:

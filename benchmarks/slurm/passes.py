@@ -1,8 +1,9 @@
-"""Compares each pass that slurmctld made with what the policy `slurm` does in its place.
+"""Compares each pass (scheduling round) that slurmctld made with what the policy `slurm` does in
+its place.
 
-Its log tells when a pass was made, by which priorities, and what it started where. Before each the
-policy is given the state slurmctld had: so one that differs does not make all later ones differ, as
-in a run of its own.
+slurmctld's log shows when a pass was made, the priorities, and which jobs it started on which
+nodes. Before each pass, the policy is given the state that slurmctld had. So a pass that differs
+does not make all later ones differ.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ Started = dict[str, tuple[str, ...]]  # nodes by job
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line of slurmctld's log; `words` are what it names."""
+    """A line of slurmctld's log, parsed. `words` are the ids, nodes and numbers in that line."""
 
     at: float
     kind: str
@@ -56,7 +57,9 @@ class Event:
 
 
 def events(recording: Recording) -> Iterator[Event]:
-    """Yield the lines of the log that matter here, in order."""
+    """Yield, in order, the lines of slurmctld's log that show submissions, starts, ends and
+    passes.
+    """
     for line in recording.log.splitlines():
         moment = _MOMENT.match(line)
         found = ((kind, pattern.search(line)) for kind, pattern in _LINES.items())
@@ -74,8 +77,12 @@ def events(recording: Recording) -> Iterator[Event]:
 
 @dataclass
 class Found:
-    """The result over all passes of Slurm. `same` counts passes in which both start the same jobs
-    on the same nodes. `slurm` and `twin` give the time at which each started a job, by id.
+    """The result over all passes of slurmctld.
+
+    Attributes:
+        same: number of passes in which both start the same jobs on the same nodes.
+        slurm: maps a job id to the time at which slurmctld started the job.
+        twin: maps a job id to the time at which the policy `slurm` starts it.
     """
 
     passes: int = 0
@@ -84,8 +91,8 @@ class Found:
     twin: dict[str, float] = field(default_factory=dict)
 
     def within(self, cycle_s: float) -> tuple[int, int]:
-        """Return two counts: the jobs that Slurm and the twin started within `cycle_s` seconds of
-        each other, and the jobs that either started.
+        """Return two counts: jobs that slurmctld and the policy started within `cycle_s` seconds of
+        each other, and jobs that either of them started.
         """
         both = self.slurm.keys() & self.twin.keys()
         near = sum(abs(self.slurm[job] - self.twin[job]) <= cycle_s for job in both)
@@ -136,7 +143,9 @@ class _State:
         self.reasons.pop(reason_key(ask), None)
 
     def line(self, at: float) -> list[Ranked]:
-        """Return the jobs that may start, by partition, in Slurm's order."""
+        """Return the jobs that may start at time `at`, in Slurm's order; one entry for each job and
+        partition.
+        """
         found = [
             replace(one, priority=self._priority(one, at))
             for job_id in self.waiting
@@ -158,7 +167,9 @@ class _State:
         return min(told or [first], key=lambda one: abs(one[0] - at))[1]
 
     def look(self, kind: str, at: float) -> Started:
-        """Return what the policy starts in a pass."""
+        """Return the jobs that the policy starts in a pass of this kind (main or backfill) at time
+        `at`.
+        """
         near = min(self.recording.looks, key=lambda look: abs(look.at - at))
         capacity = self.capacity.later(self.capacity.free)
         passes = Passes(
@@ -178,10 +189,11 @@ class _State:
 
 
 def each_pass(recording: Recording, asked: Mapping[str, SlurmJob]) -> Found:
-    """Make every pass of a recording by the policy, from slurmctld's state. Return the result.
+    """Let the policy make every pass of a recording, each from slurmctld's state before it. Return
+    the comparison.
 
     Args:
-        asked: every job, as it was submitted.
+        asked: maps a job id to the job as it was submitted.
     """
     found, state, all_events = Found(), _State(recording, asked), list(events(recording))
     arrays = {task: ask.array for task, ask in state.asks.items() if ask.array}
@@ -202,7 +214,7 @@ def each_pass(recording: Recording, asked: Mapping[str, SlurmJob]) -> Found:
 
 
 def _starts(all_events: list[Event], place: int) -> Started:
-    """Return what slurmctld started in the pass at a place of its log."""
+    """Return what slurmctld started in the pass that is at index `place` of its log's events."""
     found: Started = {}
     for event in all_events[place + 1 :]:
         if event.kind in PASSES:

@@ -1,5 +1,5 @@
-"""The processes of one private cluster: started in the foreground, found again, and surely
-ended.
+"""Starts the daemons of one private cluster in the foreground, finds every process that belongs to
+the cluster, and makes sure that all of them end.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ MARK = "PELLUCID_SLURM"  # in the environment of every daemon, with the cluster'
 
 
 class SlurmError(RuntimeError):
-    """Raised when a daemon did not come up, or a command failed; the message says which, and what
-    it said.
+    """Raised when a daemon did not start, or a command failed. The message names it, and quotes its
+    output.
     """
 
 
 class Processes:
-    """Daemons that run in the foreground as children of this process.
+    """The daemons of one private cluster, which run in the foreground as children of this process.
 
     Args:
-        folder: folder of the cluster; logs go there, and it marks every process.
-        cluster_name: Slurm's name for the cluster, which it hands on to every job.
+        folder: folder of the cluster; logs go there, and its path marks every process.
+        cluster_name: Slurm's name for the cluster, which Slurm hands on to every job.
     """
 
     def __init__(self, folder: Path, cluster_name: str) -> None:
@@ -62,7 +62,9 @@ class Processes:
         return daemon is not None and daemon.poll() is None
 
     def end(self, name: str, signal: int, timeout_s: float = PATIENCE_S) -> None:
-        """Send a signal to one daemon and wait for its end. It is killed when it takes too long."""
+        """Send a signal to one daemon and wait for its end. Kill it if that takes longer than
+        `timeout_s` seconds.
+        """
         daemon = self._running.pop(name, None)
         if daemon is None or daemon.poll() is not None:
             return
@@ -74,15 +76,17 @@ class Processes:
             daemon.wait()
 
     def names(self) -> list[str]:
-        """Return the daemons that were started and not ended, in the order they were started."""
+        """Return the names of the daemons that were started and not ended, in the order of their
+        starts.
+        """
         return list(self._running)
 
     def strays(self) -> list[psutil.Process]:
         """Return every living process of the cluster: daemons, step managers, jobs.
 
-        A process belongs to it if its environment has the mark, or (jobs) Slurm's name of it, or
-        if a process that belongs started it; a slurmstepd, which writes its title over its
-        environment, if it is in the cluster's folder.
+        A process belongs to the cluster if its environment has the cluster's mark or, for jobs,
+        Slurm's name of the cluster; or if its parent belongs. A slurmstepd, which overwrites its
+        environment with its title, belongs if it runs in the cluster's folder.
         """
         marks = {(MARK, str(self._folder)), ("SLURM_CLUSTER_NAME", self._name)}
         own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
@@ -101,7 +105,9 @@ class Processes:
         return [process for process in found if process.pid not in own]
 
     def sweep(self, patience_s: float = PATIENCE_S) -> list[str]:
-        """Kill what is left. Return one line for each process that outlived SIGKILL."""
+        """Kill every process of the cluster that is left. Return one line for each that is still
+        alive after `patience_s` seconds.
+        """
         end = time.monotonic() + patience_s
         while left := self.strays():
             if time.monotonic() > end:
@@ -121,14 +127,14 @@ def as_user(user: str) -> list[str]:
 
 
 def user_group(user: str) -> int:
-    """Return the primary group of a user."""
+    """Return the numeric id of a user's primary group."""
     import pwd
 
     return pwd.getpwnam(user).pw_gid
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback on which nobody listens now, all different."""
+    """Return `count` different ports of the loopback interface that are free now."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
@@ -140,10 +146,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def until(holds: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Wait for something to hold.
+    """Wait until the function `holds` returns true.
 
     Raises:
-        SlurmError: it does not in time; `what` says what was waited for.
+        SlurmError: that takes longer than `timeout_s` seconds; the message names `what`.
     """
     end = time.monotonic() + timeout_s
     while not holds():
@@ -153,7 +159,7 @@ def until(holds: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -
 
 
 def listening(port: int) -> bool:
-    """Return whether somebody listens on a port of the loopback."""
+    """Return whether a process listens on a port of the loopback interface."""
     with socket.socket() as one:
         one.settimeout(1.0)
         return one.connect_ex(("127.0.0.1", port)) == 0

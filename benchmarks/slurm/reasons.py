@@ -1,12 +1,13 @@
-"""One case per reason code: it compares the answer of `why` with the right answer by the manual.
+"""Compares the answers of `why` with the right answers by Slurm's manual, in one case for each of
+Slurm's reason codes.
 
-`python -m benchmarks.slurm.reasons` (as root) brings each code about on real daemons, all in one
-cluster at a time, and holds the answer of one look against it. An answer is *false* where it
-says what is not so: room in a limit that is used up, a start of a job that can never start, no
-start ever of one that can, a code that is not Slurm's. It is *short* where it lacks a part of the
-right answer, such as the figures of a limit. Then the best change that is offered to each job is
-made by its owner: Slurm must take it, and a start at once must come. Exit status 1: a code did not
-come about, an answer is false, or an offer is refused.
+`python -m benchmarks.slurm.reasons` (as root) makes jobs wait for each code on real daemons, all in
+one cluster at a time, and judges the answers after one reading of Slurm's state. An answer is
+*false* where it states what is not so: room in a limit that is used up, a start of a job that can
+never start, no start ever of one that can, a code that is not Slurm's. It is *short* where it lacks
+a part of the right answer, such as the figures of a limit. Then the best change that is offered for
+each job is made by the job's owner: Slurm must accept it, and the job must start at once where that
+was promised. Exit status 1: a code did not come about, an answer is false, or an offer is refused.
 """
 
 from __future__ import annotations
@@ -47,15 +48,18 @@ class Case:
     """A job that waits for a known reason.
 
     Attributes:
-        code: Slurm's word for it.
-        asks: options of sbatch; ``{hog}`` is the job that was there before.
-        says: sentences, or parts of one, that the right answer has; ``{own}`` is whose limit it is.
-        hog: options of that job.
-        qos, account: limits of a QOS, an account of its own, as sacctmgr takes them.
-        then: commands after it was submitted, ``{job}``.
-        starts: whether it starts as it is once others have ended.
-        turns: Slurm's word between two main passes, which is backfill's.
-        since: the first release that is known to have the code.
+        code: the reason code that Slurm prints.
+        asks: options of sbatch; ``{hog}`` stands for the id of the job that was there before.
+        says: sentences, or parts of them, that the right answer contains; ``{own}`` stands for the
+            QOS or account that has the limit.
+        hog: options of the job that was there before; "": there is none.
+        qos: limits of a QOS made for this case, in the words of sacctmgr; "": none is made.
+        account: limits of an account made for this case; "": none is made.
+        then: commands that run after the submission; ``{job}`` stands for the job's id.
+        starts: what a right answer states of the unchanged job: it starts "later", or "never"; "":
+            not checked.
+        turns: another code that Slurm's backfill prints between two main passes; "": none.
+        since: the first Slurm release that is known to have the code.
     """
 
     code: str
@@ -71,73 +75,90 @@ class Case:
 
 
 def of_own(of: str, limit: str, case: Case) -> Case:
-    """Return a case with a limit of a QOS, or an account, of its own."""
+    """Return `case` with a limit of its own QOS (`of` is "qos") or account (`of` is "account")."""
     return replace(case, qos=limit) if of == "qos" else replace(case, account=limit)
 
 
 def together(
     of: str, limit: str, code: str, asks: str, says: Sequence[str], hog: str | None = None
 ) -> Case:
-    """Return a case of a limit on what jobs have at once, with one like it running. `of` is "qos"
-    or "account".
+    """Return a case of a limit on what running jobs use together; a job like the waiting one runs
+    before it.
+
+    Args:
+        of: "qos" or "account", which has the limit.
+        limit: the limit in the words of sacctmgr.
+        hog: options of the job that runs; None: the same as `asks`.
     """
     before = asks if hog is None else hog
     return of_own(of, limit, Case(code=code, asks=asks, says=says, hog=before))
 
 
 def alone(of: str, limit: str, code: str, asks: str, says: Sequence[str]) -> Case:
-    """Return a case of a limit on a job by itself, which can never start as it is."""
+    """Return a case of a limit on each single job; the job exceeds it and can never start
+    unchanged.
+    """
     turns = "Resources" if "-N" in asks else ""
     return of_own(of, limit, Case(code=code, asks=asks, says=says, starts=NEVER, turns=turns))
 
 
 def at_once(name: str, what: str, much: str = "1") -> list[str]:
-    """Return the expected sentence on a limit that one running job has used up. `name`: the limit
-    as sacctmgr shows it.
+    """Return the expected sentence on a limit that one running job has used up.
+
+    Args:
+        name: the limit's name in sacctmgr.
+        what: what is limited, such as GPUs.
+        much: the limit.
     """
     has = f"has {much}, and it asks for {much} more"
     return [f"{{own}} may have {much} {what} at once ({name}), {has}"]
 
 
 def jobs_at_once(name: str) -> list[str]:
-    """Return what is said of a limit on jobs that run."""
+    """Return the expected sentence on a limit of one running job. `name` is the limit's name in
+    sacctmgr.
+    """
     return [f"{{own}} may have 1 running job at once ({name}), and has 1"]
 
 
 def by_itself(name: str, what: str, most: str = "1", asked: str = "2") -> list[str]:
-    """Return what is said of a limit that a job alone is over."""
+    """Return the expected sentence on a limit per job (`most` units of `what`) that a job which
+    asks for `asked` exceeds.
+    """
     return [f"{{own}} gives a job {most} {what} at most ({name}), and it asks for {asked}: {NO}"]
 
 
 def on_a_node(what: str) -> list[str]:
-    """Return the expected sentence on a limit of resources per job on one node."""
+    """Return the expected sentence on a limit of 1 unit of `what` per job on one node."""
     most = f"{{own}} gives a job 1 {what} on a node at most (MaxTRESPerNode)"
     return [f"{most}, and it asks for 2: {NO}"]
 
 
 def at_least(what: str, least: str, asked: str) -> list[str]:
-    """Return what is said of a limit that takes no job of less."""
+    """Return the expected sentence on a limit that refuses jobs with fewer than `least` units of
+    `what`.
+    """
     takes = f"{{own}} takes no job of fewer than {least} {what} (MinTRES)"
     return [f"{takes}, and it asks for {asked}: {NO}"]
 
 
 def by_its_limit(what: str) -> list[str]:
-    """Return what is said of minutes that a job may ask for."""
+    """Return the expected sentence on a limit of the minutes of `what` that a job may ask for."""
     most = f"{{own}} gives a job 10 {what} minutes at most, by its time limit (MaxTRESMins)"
     return [f"{most}, and it asks for 60: {NO}"]
 
 
 def left(what: str) -> list[str]:
-    """Return the expected parts of the sentence on a limit of minutes that running jobs
-    have left.
+    """Return the expected parts of the sentence on a limit of the minutes that running jobs may
+    still have left.
     """
     may = f"{{own}} may have running jobs with 60 {what} minutes left (GrpTRESRunMins)"
     return [f"{may}, has ", "and it asks for 60 by its time limit more"]
 
 
 def left_in_a_qos(code: str, limit: str, asks: str, name: str) -> Case:
-    """Return a case of a limit on the minutes that a user, or an account, has left in a QOS.
-    `name`: as sacctmgr shows it.
+    """Return a case of a limit, set in a QOS, on the minutes that one user's or account's running
+    jobs may have left. `name` is the limit's name in sacctmgr.
     """
     whose, what = (f"user {USER}", "cpu") if name.endswith("PU") else ("account plain", "gres/gpu")
     may = f"{whose} in {{own}} may have running jobs with 60 {what} minutes left ({name}), has "
@@ -469,7 +490,9 @@ CASES = (*OTHERS, *LIMITS)
 
 
 def lines(ports: Sequence[int]) -> list[str]:
-    """Return lines of slurm.conf. n1 is full, n2 is closed, the others are for limits."""
+    """Return the lines of slurm.conf that define the nodes: n1 is full, n2 is closed, the others
+    serve the cases with limits.
+    """
     host = socket.gethostname()
     nodes = [
         f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=128 "
@@ -489,13 +512,13 @@ def lines(ports: Sequence[int]) -> list[str]:
 
 
 def gres(folder: Path) -> str:
-    """Return a gres.conf with eight GPUs on each node."""
+    """Return the text of a gres.conf for a cluster in `folder`: eight GPUs on each node."""
     return f"Name=gpu File={folder}/gpu[0-7]\n"
 
 
 @dataclass
 class Asked:
-    """A case that was submitted, and its result."""
+    """A case whose job was submitted, and how the answer was judged."""
 
     case: Case
     job: str
@@ -513,13 +536,15 @@ class Asked:
 
 
 class Suite:
-    """The cases in one cluster."""
+    """Runs cases in one running cluster."""
 
     def __init__(self, slurm: SlurmCluster, cases: Sequence[Case]) -> None:
         self.slurm, self.cases = slurm, cases
 
     def run(self) -> list[Asked]:
-        """Bring all cases about, poll once, and judge. Return the results."""
+        """Submit the jobs of all cases, read Slurm's state once, and judge the answers. Return the
+        results.
+        """
         self._accounts()
         self.slurm.mark("n2", "drain", "vendor case")
         self.slurm.run(
@@ -541,7 +566,7 @@ class Suite:
         return asked
 
     def _accounts(self) -> None:
-        """Create a QOS, and an account, for each case that has limits."""
+        """Create a QOS or an account for each case that has limits."""
         qos = [(f"q{i}", case.qos) for i, case in enumerate(self.cases) if case.qos]
         own = [(f"a{i}", case.account) for i, case in enumerate(self.cases) if case.account]
         accounts = ",".join(["plain", *(name for name, _ in own)])
@@ -571,7 +596,7 @@ class Suite:
             time.sleep(1.0)
 
     def _until_waiting(self, asked: Sequence[Asked]) -> None:
-        """Wait until each case has its code, or the time is over."""
+        """Wait until each case's job waits with its code, or the time for that is over."""
         over = time.monotonic() + WAIT_S
         while time.monotonic() < over and any(one.seen != one.case.code for one in asked):
             time.sleep(1.0)
@@ -580,7 +605,7 @@ class Suite:
                 one.seen = found.get(one.job, "")
 
     def _words(self) -> dict[str, str]:
-        """Return Slurm's reasons of the waiting jobs now, by job id."""
+        """Return the reason codes that Slurm prints for the waiting jobs now, by job id."""
         printed = self.slurm.run("squeue", "-h", "-r", "-o", "%i|%t|%r").stdout
         found = dict[str, str]()
         for line in printed.splitlines():
@@ -609,7 +634,9 @@ class Suite:
         return follower
 
     def _offers(self, asked: Sequence[Asked], follower: Follower) -> None:
-        """Ask for all offers of one look, then make the first that each job is offered."""
+        """Ask for the offers to all jobs at one reading of Slurm's state, then make the first
+        change that each job is offered.
+        """
         for one in asked:
             began, used = time.monotonic(), time.process_time()
             answer = follower.answer(TRIED, {"job_id": one.job})
@@ -630,7 +657,9 @@ class Suite:
 
 
 def judge(one: Asked, reason: SlurmReason, job_id: str, made: StartForecast | None) -> None:
-    """Write down what of an answer is false, and what it lacks. `made` is the forecast."""
+    """Record in `one` what is false in an answer and what the answer lacks. `made` is the forecast
+    of the job's start.
+    """
     one.answer = sentence(reason, job_id, time.time())
     words = {one.seen, one.case.turns or one.seen}
     if one.seen == one.case.code and reason.code.partition(",")[0] not in words:
@@ -649,7 +678,7 @@ def judge(one: Asked, reason: SlurmReason, job_id: str, made: StartForecast | No
 
 
 def report(asked: Sequence[Asked], took_s: float) -> Iterator[str]:
-    """Yield the result of each case that is not right, and how many are right."""
+    """Yield a line for each case that is not right, and one with how many are right."""
     for one in asked:
         if one.seen != one.case.code:
             yield f"{one.case.code}: did not come about (Slurm says {one.seen or 'nothing'})"

@@ -1,5 +1,5 @@
-"""Records what real daemons make of a workload: every poll that an advising service could have
-made, and the truth afterwards.
+"""Records how real daemons run a workload: every poll that an advising service could have made, and
+the true starts and ends.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ MAINTENANCE_S = 60  # after the first submission, and how long
 
 @dataclass
 class Submitted:
-    """A submission to Slurm that was made. `at` is when Slurm had answered, seconds since the
-    epoch.
+    """A submission that was made to Slurm. `at` is when Slurm had accepted it, in seconds since
+    1970.
     """
 
     order: Order
@@ -53,7 +53,7 @@ class Submitted:
     at: float
 
     def tasks(self) -> list[str]:
-        """Return the ids of its jobs."""
+        """Return the ids of the jobs of this submission: one, or one for each task of an array."""
         count = len(self.order.runs_s)
         return [f"{self.job_id}_{n + 1}" for n in range(count)] if count > 1 else [self.job_id]
 
@@ -70,7 +70,7 @@ class Look:
 
 @dataclass
 class Truth:
-    """When a job began and ended, seconds since the epoch, and where it ran."""
+    """When a job began and ended, in seconds since 1970, and on which nodes it ran."""
 
     start: float
     end: float
@@ -80,8 +80,8 @@ class Truth:
 
 @dataclass
 class Recording:
-    """The recorded run of one seed. `sacct` and `site` are what `pellucid replay` asks an
-    administrator for.
+    """The recorded run of one seed. `sacct` and `site` are the outputs that `pellucid replay` asks
+    an administrator for.
     """
 
     seed: int
@@ -95,8 +95,12 @@ class Recording:
 
 
 def record(seed: int, jobs: int, every_s: float, tell: Callable[[str], None]) -> Recording:
-    """Start a cluster, run the workload of `seed`, and poll it all the while. Return the
-    recording.
+    """Start a cluster, submit the workload of `seed`, and poll Slurm until the jobs are over.
+    Return the recording.
+
+    Args:
+        every_s: mean seconds between two submissions.
+        tell: called with each line of progress.
     """
     with SlurmCluster(university=True, accounting=True) as slurm:
         slurm.account(*ACCOUNTING)
@@ -155,8 +159,8 @@ class _Recorder:
             self.tell(f"{at - self.found.began:.0f} s: {waiting} of {len(jobs)} jobs wait")
 
     def _over(self) -> bool:
-        """Return whether the recording is over: nothing runs, and either nothing waits or for
-        several looks all has waited. What still waits can never start.
+        """Return whether the recording is over: no job runs, and either none waits or only waiting
+        jobs were seen for several polls. What still waits then can never start.
         """
         looks = self.found.looks[-IDLE_LOOKS:]
         if len(looks) < IDLE_LOOKS:
@@ -165,7 +169,7 @@ class _Recorder:
         return not any(job.state not in OVER for job in looks[-1].jobs) or set(going) == {"PENDING"}
 
     def _keep(self) -> None:
-        """Keep when the jobs that are over ran, before Slurm forgets them."""
+        """Record when and where the ended jobs ran, before Slurm forgets them."""
         for job in self.found.looks[-1].jobs:
             if job.state in OVER and job.start is not None and job.end is not None:
                 self.found.truth[job.id] = Truth(job.start, job.end, job.nodes, job.state)
@@ -177,7 +181,7 @@ class _Recorder:
         self.found.site = "\n".join(self.slurm.run(*words).stdout for words in SITE)
 
     def _accounted(self) -> str:
-        """Return what slurmdbd has of the run, once it has the end of every job."""
+        """Wait until slurmdbd has the end of every job. Return what sacct prints of the run."""
 
         def read() -> str:
             return self.slurm.run(*SACCT).stdout
@@ -187,7 +191,9 @@ class _Recorder:
 
 
 def kept(folder: Path | None, seed: int, make: Callable[[], Recording]) -> Recording:
-    """Return the recording of a seed from a folder. It is made where it is not there."""
+    """Return the recording of a seed from `folder`. Where the folder has none, call `make` and
+    store the result there; without a folder, only call `make`.
+    """
     if folder is None:
         return make()
     file = folder / f"seed{seed}.pickle"

@@ -1,5 +1,6 @@
-"""Compares Pellucid's answers about every waiting job at every poll of generated sites, on real
-daemons, with what Slurm says (`judge`). A second stands for a minute.
+"""Compares Pellucid's answers about every waiting job, at every poll of generated sites on real
+daemons, with what Slurm's commands print (`judge`). Time is compressed: a second of the run stands
+for a minute.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ NEITHER = ("--hold", "--dependency", "--array", "--begin", "--reservation", "--d
 
 @dataclass
 class Found:
-    """The counts of what was found, by name."""
+    """What the judging of sites found: counts by name, lines about faults, and first forecasts."""
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -78,18 +79,20 @@ class Found:
         self.faults.append(f"{where}: {line}")
 
     def replayed(self, what: str, seed: int, why_not: Sequence[str]) -> None:
-        """Count whether a replay of a site's own `sacct` is believed."""
+        """Count a replay of a site's own `sacct`. It is believed if `why_not`, the reasons against
+        it, is empty; otherwise the reasons are recorded.
+        """
         self.counts.update({f"{what}s": 1, f"{what}s believed": int(not why_not)})
         self.refused += [f"seed {seed} {what}: {why}" for why in why_not]
 
     def told(self) -> dict[str, Any]:
-        """Return the counts for JSON."""
+        """Return everything that was found, ready for JSON."""
         first = judge.promised(self.promises)
         counts = dict(sorted(self.counts.items()))
         return {**counts, "first": first, "refused": self.refused, "faults": self.faults}
 
     def missed(self) -> list[str]:
-        """Return which aims are missed."""
+        """Return one line for each aim that the counts miss."""
         aims = (
             ("looks that keep the four rules", "kept", "looks", 1.0),
             ("reasons that are Slurm's", "words", "looks", 0.97),
@@ -109,8 +112,8 @@ _PATH = os.environ["PATH"]
 
 
 def use(release: str) -> None:
-    """Put the daemons of a release first in PATH: this host's own, or those of a folder
-    (`install.sh`).
+    """Put the daemons of a Slurm release first in PATH: this host's own, or those that `install.sh`
+    put into a folder.
     """
     os.environ["PATH"] = _PATH
     if shutil.which("slurmctld"):
@@ -134,12 +137,17 @@ def site(
     places: Sequence[int] | None = None,
     kind: str = "",
 ) -> None:
-    """Start the site of a seed, submit, poll, judge.
+    """Start the site of a seed, make its submissions, poll, and judge every answer. Results are
+    added to `found`.
 
     Args:
-        keep: a folder for what it printed. again: what an earlier run put there.
-        places: of the submissions, those to make; None: all.
-        kind: of faults: once one is found that is enough, and what was forecast is not waited for.
+        tell: called with each line of progress.
+        keep: folder in which to store what the site printed; None: nothing is stored.
+        again: folder where an earlier run of this site was stored; its submissions count as run a
+            second time now. None: there is none.
+        places: indices of the submissions to make; None: all.
+        kind: stop as soon as a fault of this kind is found, and do not wait for forecasts to come
+            true; "": run to the end.
     """
     made = generate(seed)
     with SlurmCluster(accounting=True, own=made.own) as slurm:
@@ -161,8 +169,8 @@ def site(
 
 
 def shrink(seed: int, kind: str, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Return the fewest submissions of a seed's site with which a fault of a kind is still found,
-    and the first such fault. The kind (`node`, `word`) is the first word of its line.
+    """Return the fewest submissions of a seed's site with which a fault of this kind is still
+    found, and the first such fault. A kind (`node`, `word`) is the first word of a fault's line.
     """
     made, last = generate(seed), ""
 
@@ -202,7 +210,9 @@ def _past(made: Generated) -> Iterator[dict[str, str | int]]:
 
 
 class OneLook(Slurm):
-    """A Slurm that prints the same to everybody who asks during one poll."""
+    """A client of Slurm's commands that runs each command once in a poll, and gives everybody who
+    asks during that poll the same output.
+    """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         super().__init__(environment)
@@ -217,7 +227,7 @@ class OneLook(Slurm):
 
 
 def follow(slurm: Slurm, store: Store | None, clock: Clock | None = None) -> Follower:
-    """Return a follower of a site in compressed time."""
+    """Return a follower of a site (the part that reads Slurm), set for compressed time."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     follower.NODES_EVERY, follower.REST = 1, REST
     shape = Shape.followed(slurm.nodes())
@@ -275,7 +285,9 @@ class _Run:
         self.follow_advice(facts)
 
     def keep(self, facts: Facts) -> None:
-        """Keep, for each job that had a forecast, when it began, or that it had not."""
+        """Record, for each job that had a forecast, when the job began, or that it had not begun by
+        now.
+        """
         for job_id, (at, made) in self.first.items():
             row = facts.by_id.get(job_id)
             if row is None or row["JobState"] == "CANCELLED":
@@ -285,8 +297,8 @@ class _Run:
             self.found.promises.append(one)
 
     def empty(self) -> None:
-        """Record which nodes and partitions Slurm accepts for each order while the cluster is
-        empty.
+        """Ask Slurm, while the cluster is empty, which nodes and partitions it accepts for each
+        submission. Record the answers.
         """
         parts = judge.records(self.slurm.run("scontrol", "-a", "show", "part", "-o").stdout, PART)
         self.hidden = frozenset(name for name, row in parts.items() if row["Hidden"] == "YES")
@@ -352,8 +364,8 @@ class _Run:
         self.tell(f"{self.where(number)}: {len(after.by_id)} jobs, {dict(self.found.counts)}")
 
     def settled(self, job_id: str, reason: str) -> bool:
-        """Return whether the poll printed the same reason for a job as Slurm did before and after
-        it. Some reasons change with every pass of Slurm.
+        """Return whether Slurm gave the same reason for a job before, during and after the poll.
+        Some reasons change with every pass (scheduling round) of Slurm.
         """
         read = [text for words, text in self.client.printed.items() if {"all", "-O"} <= set(words)]
         lines = [line.replace(" ", "_") for text in read for line in text.splitlines()]
@@ -396,8 +408,8 @@ class _Run:
     def termed(
         self, where: str, job_id: str, answer: dict[str, Any], at: tuple[Facts, Facts]
     ) -> None:
-        """Check that the terms of an answer are those of `sprio`, unless the priorities changed
-        meanwhile.
+        """Check that the terms of a priority in an answer are those that `sprio` prints, unless the
+        priorities changed during the poll.
         """
         was, known = (one.terms.get(one.by_id[job_id]["JobId"]) for one in at)
         if known is not None and was == known and answer["slurm"] and answer["slurm"]["terms"]:
@@ -466,7 +478,9 @@ class _Run:
 
     @staticmethod
     def at_once(direct: Direct, job_id: str) -> str:
-        """Return the command after which a job is to start at once; "": there is none."""
+        """Return a command that is offered with the promise that the job then starts at once; "":
+        there is none.
+        """
         try:
             tried = direct.sooner(job_id).tried
         except KeyError:  # it runs by now, or is gone
@@ -474,7 +488,9 @@ class _Run:
         return next((one.command for one in tried if not one.reason), "")
 
     def starts(self, job_id: str) -> bool:
-        """Return whether a job starts in what stands for three quarters of an hour."""
+        """Wait for a job to start, for a time that stands for three quarters of an hour. Return
+        whether it did.
+        """
         over = time.time() + STARTS_S
         while time.time() < over:
             row = self.facts().by_id.get(job_id)
@@ -513,7 +529,7 @@ class _Run:
         return f"seed {self.made.seed} look {number}{of}"
 
     def test(self, order: Order, *more: str, without: tuple[str, ...] = NEITHER) -> str:
-        """Return what `sbatch --test-only` says against a submission; "": nothing."""
+        """Return Slurm's refusal of a submission by `sbatch --test-only`; "": Slurm accepts it."""
         options = [one for one in order.options if one.partition("=")[0] not in without]
         tried = replace(order, options=("--test-only", *options, *more))
         command = tried.command()
@@ -525,8 +541,8 @@ class _Run:
         return self.tested[key]
 
     def on(self, order: Order, node: str) -> str:
-        """Return what Slurm says against an order on a node, or "". Of an order that may take
-        several nodes, a part is tried.
+        """Return Slurm's refusal of a submission on one node; "": accepted. If the submission may
+        take several nodes, only the part for one node is tried.
         """
         names = {one.partition("=")[0]: one.partition("=")[2] for one in order.options}
         more, gpus = [f"--nodelist={node}"], names.get("--gpus", "")

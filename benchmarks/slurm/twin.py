@@ -1,9 +1,10 @@
-"""Compares the policy `slurm` with the slurmctld it stands for, on recordings of real daemons.
+"""Compares the policy `slurm` (the twin) with the slurmctld that it models, on recordings of real
+daemons.
 
-Starts are compared in each pass that slurmctld made, from the state it had (`passes`). Starts and
-reasons are compared from each poll on, where the twin is given later arrivals and how long each job
-ran. Terms of priorities, forecasts, and whole schedules are compared on generated sites (`sites`,
-`looks`).
+Starts are compared in each pass (scheduling round) that slurmctld made, from the state that it had
+(`passes`). Starts and reasons are also compared from each poll on, where the twin is given later
+arrivals and how long each job ran. Terms of priorities, forecasts, and whole schedules are compared
+on generated sites (`sites`, `looks`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ HORIZONS_S = (5, 15, 30, 60)
 
 @dataclass
 class Count:
-    """A count of right cases among all cases. `wrong` counts the wrong ones by description."""
+    """A number of right cases among all cases. `wrong` counts the wrong cases by description."""
 
     right: int = 0
     of: int = 0
@@ -60,7 +61,7 @@ class Count:
 
 
 def _snapshot(look: Look) -> ClusterSnapshot:
-    """Return what `serve` makes of a look."""
+    """Return the snapshot of the cluster that `pellucid serve` would make of a recorded poll."""
     together = sorted({job.partition for job in look.jobs if "," in job.partition})
     shape = Shape.followed(look.nodes, together=together)
     core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
@@ -74,8 +75,9 @@ _DONE = re.compile(r"\[(\S+)\] _job_complete: JobId=(\d+(?:_\d+)?)\S* done")
 
 
 def lasted(recording: Recording) -> tuple[dict[str, float], dict[str, float]]:
-    """Return how long each job ran, by slurmctld's log, whose starts and ends are whole seconds.
-    Also return how long after the second of its start it ended, for jobs that are seen to run.
+    """Return two mappings by job id: the seconds that each job ran, by the whole seconds of
+    slurmctld's log; and, for jobs that were seen running, the seconds from the whole second of the
+    start to the end.
     """
     began: dict[str, float] = {}
     found = {job_id: one.end - one.start for job_id, one in recording.truth.items()}
@@ -91,7 +93,7 @@ def lasted(recording: Recording) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def came(recording: Recording) -> dict[str, float]:
-    """Return when each job was submitted, by slurmctld's log."""
+    """Return the time at which each job was submitted, by job id, as slurmctld's log has it."""
     moments = {one.job_id: one.at for one in recording.submitted}
     for line in recording.log.splitlines():
         if (match := _CAME.match(line)) and match[2] in moments:
@@ -100,7 +102,7 @@ def came(recording: Recording) -> dict[str, float]:
 
 
 def requested(recording: Recording) -> dict[str, SlurmJob]:
-    """Return every job, made from the options it was submitted with."""
+    """Return every job, by job id, made from the options with which it was submitted."""
     site, asked, moments = recording.looks[0].site, {}, came(recording)
     for one in recording.submitted:
         options = list(one.order.options)
@@ -113,7 +115,9 @@ def requested(recording: Recording) -> dict[str, SlurmJob]:
 
 
 class _Ahead(Future):
-    """The future from one look on, which notes the starts, and the twin's reasons at a moment."""
+    """A simulation of the future from one poll on. It records when jobs start (`began`), and the
+    twin's reasons at the time given to `note` (`reasons`).
+    """
 
     def note(self, moment: float) -> None:
         self._moment = moment
@@ -141,8 +145,11 @@ def _job(job: SlurmJob, shape: Shape, moments: Mapping[str, float]) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A job that waited at a poll. `started` is when Slurm started it, `twin` when the twin starts
-    it given the state at that poll.
+    """A job that waited at a poll.
+
+    Attributes:
+        started: time at which Slurm started the job.
+        twin: time at which the twin starts the job, simulated from the state at that poll.
     """
 
     job_id: str
@@ -155,8 +162,8 @@ class Ahead:
         return self.started - self.at
 
     def within(self, seconds: float) -> bool:
-        """Return whether both starts are within so many seconds. Slurm's start is a whole
-        second.
+        """Return whether both starts are at most `seconds` apart. Slurm's start is known to a whole
+        second only.
         """
         return abs(self.twin - self.started - 0.5) <= seconds + 0.5
 
@@ -210,7 +217,9 @@ def _compare(count: Count, look: Look, own: Mapping[str, str], started: set[str]
 
 
 def figures(recordings: Sequence[Recording], tell: Callable[[str], None]) -> dict[str, Any]:
-    """Return everything that is compared, over all recordings; shares from 0 to 1."""
+    """Compare the twin with slurmctld over all recordings. Return all figures; shares are from 0 to
+    1.
+    """
     cycle_s = recordings[0].looks[0].site.parameter("sched_interval", 60)
     same, near, next_reasons = Count(), Count(), Count()
     ahead: list[Ahead] = []
@@ -235,8 +244,8 @@ def figures(recordings: Sequence[Recording], tell: Callable[[str], None]) -> dic
 
 
 def _horizons(ahead: Sequence[Ahead], cycle_s: float) -> dict[str, Any]:
-    """Return the share of starts foreseen to within a cycle, for each range of the wait that
-    was still ahead, and for all.
+    """Return the share of starts that were foreseen to within `cycle_s` seconds, for all jobs and
+    for ranges of how long the job still had to wait.
     """
     found: dict[str, Any] = {}
     low = float("-inf")

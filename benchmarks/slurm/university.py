@@ -1,5 +1,6 @@
-"""A cluster as universities have them: three types of GPU, nodes that differ, nodes without GPUs,
-partitions that overlap, multifactor priority, a licence."""
+"""The configuration of a cluster as universities have them: three types of GPU, nodes that differ,
+nodes without GPUs, partitions that overlap, multifactor priority, a licence.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ Nodes = Sequence[tuple[int, int, dict[str, int], str]]
 
 
 def gres(folder: Path, nodes: Nodes = NODES) -> str:
-    """Return a gres.conf in which plain files stand for the devices."""
+    """Return the text of a gres.conf that names plain files in `folder` as the GPUs of each
+    node.
+    """
     lines = []
     for index, (_, _, gpus, _) in enumerate(nodes):
         first = 0
@@ -56,7 +59,7 @@ def gres(folder: Path, nodes: Nodes = NODES) -> str:
 
 
 def lines(ports: Sequence[int]) -> list[str]:
-    """Return the lines of slurm.conf on nodes, partitions, order and limits."""
+    """Return the lines of slurm.conf that define nodes, partitions, priorities and limits."""
     said = [
         "GresTypes=gpu",
         "Licenses=matlab:2",

@@ -1,4 +1,6 @@
-"""A seeded workload of short real jobs for the cluster of `university`, and its accounts."""
+"""Draws, from a seed, a workload of short real jobs for the cluster of `university`, and sets up
+its accounts.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,13 @@ KINDS: tuple[tuple[int, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A job to submit.
+    """A job that will be submitted.
 
     Attributes:
-        at: seconds after the first.
+        at: seconds after the first submission.
         options: options of sbatch.
-        runs_s: how long each of its tasks runs.
-        after: the place of the job it waits for; None: of none.
+        runs_s: seconds that each task of the job runs.
+        after: index of the job for which this one waits; None: it waits for none.
     """
 
     at: float
@@ -59,11 +61,11 @@ class Order:
     after: int | None = None
 
     def command(self, after: str = "", longer: float = 1.0) -> list[str]:
-        """Return the command that submits it.
+        """Return the words of the sbatch command that submits the job.
 
         Args:
-            after: id of the job it waits for; "": of none.
-            longer: times as long as planned, within its time limit.
+            after: id of the job for which this one waits; "": it waits for none.
+            longer: factor on the planned running time, which stays within the job's time limit.
         """
         limit_s = 60.0 * float(self.options[-1].removeprefix("--time="))
         runs = " ".join(f"{min(one * longer, 0.9 * limit_s):g}" for one in self.runs_s)
@@ -74,7 +76,9 @@ class Order:
 
 
 def orders(seed: int, jobs: int, every_s: float) -> list[Order]:
-    """Return `jobs` jobs (a task of an array is one), one each `every_s` seconds on average."""
+    """Return `jobs` jobs, each task of an array counted as one, submitted every `every_s` seconds
+    on average.
+    """
     chance = random.Random(seed)
     weights, kinds = zip(*KINDS, strict=True)
     found: list[Order] = []

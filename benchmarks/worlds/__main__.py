@@ -1,5 +1,5 @@
-"""The entry of python -m benchmarks.worlds. What it plays is sent to workers, so it needs a module
-with a name.
+"""The entry point of `python -m benchmarks.worlds`. Objects that are sent to worker processes must
+come from a module with an importable name, so the code is in `played`.
 """
 
 from benchmarks.worlds.played import main

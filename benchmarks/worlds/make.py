@@ -1,10 +1,11 @@
-"""Makes worlds from shared traces and generators, as `benchmarks/worlds.yaml` describes them.
+"""Makes worlds (simulated clusters with their jobs) from shared traces and generators, as
+`benchmarks/worlds.yaml` describes them.
 
-A replicate of a world made of a recorded trace is a block bootstrap of its submissions: whole days
-(of the trace's clock), drawn with replacement and put one after the other, so that what follows
-what within a day stays. One of a generated trace is the generator under another seed. What jobs
-train is drawn from the measured configurations, one for all jobs of a user that are of one template
-and size, as on track `honest`; durations are learned from nothing.
+A replicate is one random copy of a world. For a recorded trace, it is a block bootstrap of the
+submissions: whole days (of the trace's clock) are drawn with replacement and put one after the
+other, which keeps the order within a day. For a generated trace, it is the generator under another
+seed. Each job gets a training configuration drawn from the measured ones; all jobs of a user with
+the same template and size get the same, as on track `honest`. Durations are learned from nothing.
 """
 
 from __future__ import annotations
@@ -41,24 +42,27 @@ HALVES = ("chosen", "reported")
 
 
 class World(BaseModel):
-    """A world, as one entry of `worlds.yaml` describes it.
+    """A world (a simulated cluster with its jobs), as one entry of `worlds.yaml` describes it.
 
     Attributes:
         trace: venus, philly and openb are recorded; thinned is Venus' users on few nodes;
             synthetic, one-vc and deep are generated (the demo's shape; one virtual cluster; one
             with weeks of queue).
-        nodes: nodes of a thinned, one-vc or deep world; of each of `vcs`, where not as recorded.
+        nodes: number of nodes of a thinned, one-vc or deep world; in a recorded world, nodes of
+            each of `vcs` in place of the recorded number.
         jobs: number of jobs of a deep world.
-        days: drawn from a recorded trace.
-        vcs: of the trace; all by default.
-        gpus, seconds: fewest and most of a job; others are left out.
-        mix: settings of the generator that are not its defaults.
-        compress: multiplies submit times.
-        load: instead, GPU time asked for over GPU time there is while jobs are submitted.
-        instant: share of the jobs that are submitted all at once, in the middle.
-        loop: open or closed.
-        isolated: False takes down the walls between virtual clusters.
-        profiles, users, names, limits: whether jobs have them.
+        days: number of days that are drawn from a recorded trace.
+        vcs: virtual clusters of the trace that are kept; all by default.
+        gpus: fewest and most GPUs of a job; jobs outside are left out.
+        seconds: shortest and longest duration of a job; jobs outside are left out.
+        mix: settings of the generator that differ from its defaults.
+        compress: factor on all times of submission.
+        load: used in place of `compress`: the GPU time that jobs ask for, divided by the GPU time
+            available while jobs are submitted.
+        instant: share of the jobs that are all submitted at one time, in the middle.
+        loop: open (submissions come at their times) or closed.
+        isolated: False lets virtual clusters use each other's nodes.
+        profiles, users, names, limits: whether jobs have these.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -83,8 +87,8 @@ class World(BaseModel):
 
 
 def read_worlds(path: Path = WORLDS) -> dict[str, dict[str, World]]:
-    """Return the worlds of each half, by name. Raise ValueError when the file is not as
-    expected.
+    """Return, for each half of the worlds ("chosen" and "reported"), the worlds by name. Raise
+    ValueError when the file is malformed.
     """
     halves = yaml.safe_load(path.read_text())
     if set(halves) != set(HALVES):
@@ -98,19 +102,19 @@ def read_worlds(path: Path = WORLDS) -> dict[str, dict[str, World]]:
 
 
 def draw_of(name: str, replicate: int) -> int:
-    """Return the seed of a replicate. Every world has its own seeds."""
+    """Return the seed of a replicate. No two worlds share seeds."""
     return crc32(name.encode()) % 100_000 + replicate
 
 
 def scenario(
     name: str, world: World, data: Path, seed: int, predicted: str | None = None
 ) -> Scenario:
-    """Return a replicate of a world.
+    """Return a replicate (one random copy) of a world.
 
     Args:
         data: folder of the shared traces.
         seed: seed of the replicate.
-        predicted: where durations come from; see `pipeline.worlds.durations`.
+        predicted: where predictions of durations come from; see `pipeline.worlds.durations`.
     """
     workload = _chosen(_trace(world, data, seed), world)
     if world.days:
@@ -135,8 +139,8 @@ def scenario(
 
 
 def offered_load(workload: Workload) -> float:
-    """Return the GPU time asked for over GPU time there is between the first submission and the
-    last.
+    """Return the GPU time that jobs ask for, divided by the GPU time available between the first
+    submission and the last.
     """
     jobs = workload.jobs
     span = max(jobs[-1].submit_time - jobs[0].submit_time, 1.0)
@@ -145,7 +149,9 @@ def offered_load(workload: Workload) -> float:
 
 
 def bootstrap(workload: Workload, days: int, seed: int) -> Workload:
-    """Return whole days of a workload, drawn with replacement, one after the other."""
+    """Return a workload of `days` whole days of the given one, drawn with replacement and put one
+    after the other.
+    """
     first = workload.jobs[0].submit_time
     by_day: dict[int, list[Job]] = {}
     for job in workload.jobs:
@@ -194,10 +200,11 @@ OPENB_SHARE = 40  # one node in so many
 
 
 def _openb(folder: Path) -> Workload:
-    """Return pods on a small cluster with the same types of GPU, each type a virtual cluster of
-    its own.
+    """Return the pods of the openb trace on a small cluster with the same types of GPU; each type
+    is a virtual cluster of its own.
 
-    The list names no type that a pod asked for: each is drawn one, in proportion to its GPUs.
+    The trace does not record which type a pod asked for, so a type is drawn for each, in proportion
+    to the numbers of GPUs.
     """
     whole = openb.cluster(folder).groups["openb"]
     groups = {
@@ -227,8 +234,8 @@ def _openb(folder: Path) -> Workload:
 
 
 def _chosen(workload: Workload, world: World) -> Workload:
-    """Return the workload with only the virtual clusters of the world, and the jobs of its
-    sizes.
+    """Return the part of the workload in the virtual clusters, and with the sizes, that the world
+    keeps.
     """
     spec = workload.cluster
     if world.vcs:
@@ -244,8 +251,8 @@ def _chosen(workload: Workload, world: World) -> Workload:
 
 
 def _told(workload: Workload, world: World, seed: int) -> Workload:
-    """Return what jobs say of themselves: users, names, and limits of 1 to 5 times what they
-    need.
+    """Return the workload with what jobs state about themselves: users, names, and time limits of 1
+    to 5 times their durations.
     """
     rng = np.random.default_rng(seed)
     jobs = []
@@ -263,7 +270,9 @@ def _told(workload: Workload, world: World, seed: int) -> Workload:
 
 
 def _timed(workload: Workload, world: World) -> Workload:
-    """Return the workload with submissions closer together, and some all at once."""
+    """Return the workload with submissions closer together as `compress` or `load` ask, and the
+    share `instant` at one time.
+    """
     jobs = workload.jobs
     first, last = jobs[0].submit_time, jobs[-1].submit_time
     factor = world.compress if world.load is None else offered_load(workload) / world.load
@@ -282,16 +291,16 @@ def _timed(workload: Workload, world: World) -> Workload:
 
 
 def _lent(spec: ClusterSpec) -> dict[str, int]:
-    """Return the number of nodes lent for profiling, by virtual cluster: one of the largest
-    cluster, or none if it has only one node.
+    """Return, by virtual cluster, the number of nodes that it lends for profiling: one node of the
+    largest virtual cluster, or none if that has only one.
     """
     largest = max(spec.vcs, key=lambda vc: spec.vcs[vc])
     return {largest: 1} if spec.vcs[largest] > 1 else {}
 
 
 def _fitting(workload: Workload, lent: dict[str, int]) -> Workload:
-    """Return the workload without the gangs too large for their virtual cluster. `lent`: its
-    nodes that profile and do not count.
+    """Return the workload without jobs that are too large for their virtual cluster. `lent` maps a
+    virtual cluster to its nodes that are lent for profiling and do not count.
     """
     spec = workload.cluster
     room = {

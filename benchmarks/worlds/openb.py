@@ -12,9 +12,10 @@ NODES = "openb_node_list_gpu_node.csv"
 
 
 def cluster(folder: Path, vc: str = "openb") -> ClusterSpec:
-    """Return the nodes as one virtual cluster, equal ones grouped, the largest groups first.
+    """Return the nodes as one virtual cluster named `vc`, in groups of equal nodes, the largest
+    groups first.
 
-    Raises TrackError when the file is missing or not as expected.
+    Raises TrackError when the file is missing or malformed.
     """
     try:
         found = Counter((row["model"], int(row["gpu"])) for row in read_rows(folder / NODES))

@@ -1,18 +1,19 @@
-"""Plays every policy on worlds that nobody tuned it on.
+"""Plays every policy on worlds (simulated clusters with their jobs) that no policy was tuned on.
 
     python -m benchmarks.worlds --json [--half chosen|reported] [--only NAME ...] [--policies ...]
         [--seeds 4] [--first-seed 0] [--durations own] [--tuned] [--where local:2] [--keep FOLDER]
 
-The worlds and what they are for stand in `benchmarks/worlds.yaml`: defaults may be chosen on one
-half of them, the other is run to report. Each world is played in a few replicates (block bootstraps
-of submissions, or other seeds of a generator), the same for every policy; errors are standard
-errors over those. With `--keep` finished replicates are taken up again for as long as the code is
-the same. Everything takes about 70 CPU-minutes. With `--tuned` the policy is played once more,
-under what `pipeline.tuning` adopts on two other replicates of the world (one chooses, one tests).
+The worlds and their purposes are in `benchmarks/worlds.yaml`: defaults may be chosen on one half of
+them, the other half is only for reporting. Each world is played in a few replicates (block
+bootstraps of submissions, or other seeds of a generator), the same for every policy; errors are
+standard errors over the replicates. With `--keep`, finished replicates are stored and reused as
+long as the code is the same. Everything takes about 70 CPU-minutes. With `--tuned`, the policy is
+also played with the settings that `pipeline.tuning` chooses on two other replicates of the world
+(one to choose, one to test).
 
-What is asked of `pellucid`, in the half that is reported: a mean JCT of at most 1.03 times that of
-the best policy that neither stops jobs nor knows durations, in every world, and below it in three
-quarters of them; a p99 wait and a longest wait of a wide job (over 8 GPUs) no worse than Lucid's.
+What `pellucid` must reach, in the reported half: a mean JCT of at most 1.03 times that of the best
+policy that neither stops jobs nor knows durations, in every world, and below it in three quarters
+of them; a p99 wait and a longest wait of a wide job (over 8 GPUs) no worse than Lucid's.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ Figures = Mapping[str, Sequence[Row]]  # by policy, of each replicate
 
 @dataclass(frozen=True)
 class Replicate:
-    """One random copy of a world, to be played by all policies."""
+    """One random copy of a world, which every policy plays."""
 
     half: str
     world: str
@@ -71,7 +72,7 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Played:
-    """Plays a replicate. It can be sent to another process."""
+    """Plays all policies on a replicate when it is called. It can be sent to another process."""
 
     data: Path
     worlds: Path
@@ -106,7 +107,9 @@ class Played:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Gives tuning its two replicates, as the halves of a past."""
+    """Gives the tuning two other replicates of a world, in place of the two halves of a recorded
+    past.
+    """
 
     played: Played
     half: str
@@ -122,7 +125,9 @@ class Elsewhere:
 
 @cache
 def _tuned(played: Played, half: str, world: str) -> list[str]:
-    """Return what tuning sets in a world; empty where it keeps the settings."""
+    """Tune the policy on a world. Return the settings that tuning changes, as "name=value"; empty
+    if it changes none.
+    """
     worlds = Elsewhere(played, half, world)
     tried = candidates({}, worlds(0, 0, {}).workload, {})
     return assignments(tune(worlds, {}, tried, 1)["settings"])
@@ -137,7 +142,14 @@ def measure(
     where: str = HERE,
     keep: Path | None = None,
 ) -> Iterator[Row]:
-    """Yield a row for each world, as it is done."""
+    """Play the worlds of each half. Yield a row of results for each world as soon as it is done.
+
+    Args:
+        only: names of worlds; empty: all.
+        seeds: numbers of the replicates.
+        where: where the processes run.
+        keep: folder for finished replicates; None: none are stored.
+    """
     wanted = [
         Replicate(half, name, seed)
         for half in halves
@@ -158,7 +170,9 @@ def measure(
 
 
 def table(replicate: Replicate, rows: Sequence[Row]) -> Row:
-    """Return means over the replicates of a world, with their errors, and the verdict."""
+    """Return, for each policy, the means over a world's replicates with their standard errors, and
+    how `pellucid` compares.
+    """
     figures = {policy: [row["policies"][policy] for row in rows] for policy in rows[0]["policies"]}
     return {
         "world": replicate.world,
@@ -189,10 +203,8 @@ def _se(values: Sequence[float]) -> float | None:
 
 
 def against(figures: Figures, own: str = OWN) -> Row | None:
-    """Return the policy compared with the best peer (mean JCT) and with Lucid (waits), as ratios of
-    means.
-
-    None where a policy that this asks for was not played.
+    """Compare the policy `own` with others, as ratios of means: its mean JCT with the best peer's,
+    its waits with those of Lucid. Return None where one of these policies was not played.
     """
     peers = [name for name in PEERS if name in figures]
     if own not in figures or LUCID not in peers:
@@ -223,8 +235,8 @@ def _ratio(own: Sequence[Row], other: Sequence[Row], name: str) -> Row | None:
 
 
 def verdict(rows: Sequence[Row]) -> list[Row]:
-    """Return the requirements on the policy, one row each, and in how many of these worlds each
-    holds.
+    """Return one row for each requirement on the policy, with the number of these worlds in which
+    it holds.
     """
     told = [(row["world"], row["against"]) for row in rows if row["against"]]
     if not told:
@@ -253,7 +265,9 @@ def verdict(rows: Sequence[Row]) -> list[Row]:
 
 
 def compared(asked: argparse.Namespace) -> Row:
-    """Return every world that is asked for, and what is asked of the policy in each half."""
+    """Play the worlds that the command line asks for. Return their rows, and how the policy meets
+    its requirements in each half.
+    """
     began = time.monotonic()
     known = {name for worlds in read_worlds(asked.worlds).values() for name in worlds}
     if unknown := set(asked.only) - known:

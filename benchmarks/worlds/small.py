@@ -1,5 +1,5 @@
-"""Clusters of one virtual cluster: the demo trace on a few nodes, users of Venus on a few nodes,
-and a deep queue.
+"""Small clusters of one virtual cluster: the demo trace on a few nodes, users of the Venus trace on
+a few nodes, and a queue of weeks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MEDIAN_S, LONGEST_S, WEEK_S = 1_500.0, 5 * 86_400.0, 7 * 86_400.0
 
 
 def synthetic(nodes: int, seed: int) -> Workload:
-    """Return the demo trace for so many nodes, with as many jobs per node."""
+    """Return the demo trace for `nodes` nodes, with the original number of jobs per node."""
     demo = default_config("demo", seed)
     share = nodes / sum(vc.nodes for vc in demo.vcs)
     config = replace(
@@ -43,8 +43,8 @@ def synthetic(nodes: int, seed: int) -> Workload:
 
 
 def thinned(data: Path, nodes: int, seed: int) -> Workload:
-    """Return users of Venus, drawn until they ask for the load, without any who alone asks for too
-    much.
+    """Return the jobs of users of the Venus trace, drawn until together they ask for a fixed load
+    on `nodes` nodes. Users who alone ask for too much are left out.
     """
     whole = venus.load(data / "venus").workload
     capacity = nodes * PER_NODE
@@ -69,11 +69,11 @@ def thinned(data: Path, nodes: int, seed: int) -> Workload:
 
 
 def deep(nodes: int, jobs: int, seed: int) -> Workload:
-    """Return many jobs of a whole node and a few of half the cluster. A load above 1 gives weeks of
-    queue.
+    """Return a workload of `jobs` jobs, most of one whole node and a few of half the cluster. A
+    load above 1 gives weeks of queue.
 
-    Durations are log-normal around what is usual of the size and of the script, of which each
-    user has some. Submissions are a Poisson process whose rate changes from week to week.
+    Durations are log-normal around a value for the job's size and script; each user has a few
+    scripts. Submissions are a Poisson process whose rate changes from week to week.
     """
     rng = np.random.default_rng(seed)
     gpus = rng.choice(list(SIZES), jobs, p=list(SIZES.values()))

@@ -1,3 +1,3 @@
-"""Policies that hand out whole allocations: which GPUs, how many, of which type, with what batch
-size.
+"""The framework for policies that assign whole allocations to jobs: which GPUs, how many, of which
+type, with what batch size.
 """

@@ -92,7 +92,7 @@ def on_freest(free: list[int], gpus: int) -> Allocation | None:
 
 
 class Overcommitted(ValueError):
-    """Raised where more GPUs are given away than there are."""
+    """Raised when more GPUs of a node are assigned than it has."""
 
 
 class Inventory:

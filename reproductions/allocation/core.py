@@ -123,8 +123,8 @@ class AllocationCore:
         self._trigger.woken = True
 
     def next_wake(self, now: float) -> float | None:
-        """Return when `wake` is to be called next even if nothing happens, or None when there is no
-        need.
+        """Return the time at which `wake` must be called even if no event happens before; None: no
+        call is needed.
         """
         if not self.jobs:
             return None
@@ -228,7 +228,7 @@ class AllocationCore:
         self._got_on = []
 
     def _decide(self, active: ActiveJob, grant: Grant, now: float) -> None:
-        """Record the decision for one job, if its allocation changes anything."""
+        """Record the decision on one job, unless its allocation and reason are unchanged."""
         held, given = active.allocation, self.assignment.get(active.id)
         action, evidence, reason = Action.WAIT, grant.evidence, grant.reason
         if given is not None:
@@ -263,7 +263,9 @@ class AllocationCore:
         )  # fmt: skip
 
     def _part(self, job_id: str) -> None:
-        """Let a job's partner stay alone on the GPUs that they shared."""
+        """Remove the job from its partner's allocation, so that the partner has the shared GPUs
+        alone.
+        """
         for other, allocation in list(self.assignment.items()):
             if allocation.partner == job_id:
                 alone = Allocation(allocation.nodes, allocation.gpus, allocation.batch)

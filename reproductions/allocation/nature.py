@@ -1,8 +1,8 @@
 """The truth of a simulation with allocations: how jobs really progress.
 
-It knows each job's work and at what rate an allocation does it. Between two changes the rate
-is constant; a change is a new allocation, a neighbour's, the end of a restart, of an epoch, or of a
-lease. The engine keeps the clock and asks only when the next change is due.
+It knows each job's work, and the rate at which an allocation does that work. Between two changes
+the rate is constant. A change is a new allocation of the job or of a neighbour, or the end of a
+restart, an epoch or a lease. The engine keeps the clock, and asks only when the next change is due.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class GroundTruth(Source, Protocol):
-    """What the engine asks of the truth about jobs."""
+    """The interface through which the engine reads the truth about jobs."""
 
     def duration_s(self, job: Job) -> float:
         """Return the seconds that the job runs alone on what it asks for."""
@@ -88,7 +88,7 @@ class RateGroundTruth(ABC):
 
     @abstractmethod
     def work(self, job_id: str) -> float:
-        """Return a job's work in all, in any unit."""
+        """Return the total work of a job, in any unit."""
 
     @abstractmethod
     def rate(self, job_id: str, allocation: Allocation, partner: Allocation | None) -> float:
@@ -153,10 +153,8 @@ class RateGroundTruth(ABC):
 
 
 class GangGroundTruth(RateGroundTruth):
-    """Jobs of known duration. With another number of GPUs than asked for, a job's speed changes in
-    proportion. Jobs that share GPUs run at `shared_rate`.
-
-    With other than the GPUs asked for, work is done in proportion. A pair runs at `shared_rate`.
+    """A truth with jobs of known duration. With another number of GPUs than asked for, a job's
+    speed changes in proportion. Jobs that share GPUs run at `shared_rate`.
     """
 
     offers = frozenset({REMAINING_S})

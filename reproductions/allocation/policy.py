@@ -110,7 +110,7 @@ class ActiveJob:
 
 
 class Asker(Protocol):
-    """Reports one statistic of one job."""
+    """A function that reports one statistic of one job."""
 
     def __call__(self, statistic: Statistic[T], job_id: str) -> T: ...
 
@@ -169,22 +169,22 @@ class Trigger:
 
 
 class AllocationPolicy(ABC):
-    """Answers a snapshot with an assignment.
+    """Base class of policies that answer a snapshot of the cluster with an assignment.
 
-    It must be a function of what it was shown and of its own state; random numbers come from a
-    generator seeded in the constructor.
+    The answer must depend only on what the policy was shown and on its own state; random numbers
+    come from a generator seeded in the constructor.
 
     Args:
-        settings: what can be set; the defaults of `Settings` unless given.
-        seed: seed of what is random.
+        settings: the policy's settings; by default, the defaults of `Settings`.
+        seed: seed of the policy's random numbers.
 
     Attributes:
-        Settings: the model of its settings.
-        name: as given on the command line.
-        round_s: it allocates at multiples of this many seconds; 0 = when something happened.
-        lease_s: jobs hold their GPUs by leases of so many seconds; None: without.
-        changes: what it may change. The core refuses an assignment that goes beyond.
-        needs: statistics it asks for.
+        Settings: the model class of its settings.
+        name: its name on the command line.
+        round_s: seconds between two allocations; 0: it allocates when something happened.
+        lease_s: seconds for which jobs hold their GPUs by a lease; None: there are no leases.
+        changes: what it may change; the core refuses an assignment that changes anything else.
+        needs: statistics of jobs that it reads.
     """
 
     Settings: ClassVar[type[PolicySettings]] = PolicySettings
@@ -200,16 +200,14 @@ class AllocationPolicy(ABC):
 
     @property
     def oracle(self) -> bool:
-        """Return whether the policy reads the truth. Such a policy is a yardstick, and is not
-        compared as a rival.
-        """
+        """Return whether the policy reads the truth. Such a policy is only for comparison."""
         return any(statistic.truth for statistic in self.needs)
 
     @abstractmethod
     def allocate(self, snapshot: DecisionInput) -> Assignment:
         """Return what each job gets from now on. A job that is left out waits, for Reason.NO_GAIN.
 
-        Those that wait are in line in the order of the answer.
+        Waiting jobs are in line in the order in which the answer has them.
         """
 
     def acts_on(self, trigger: Trigger) -> bool:
@@ -225,7 +223,9 @@ class AllocationPolicy(ABC):
         return None
 
     def next_wake(self, now: float) -> float | None:
-        """Return when to be called even if nothing happens, or None when there is no need."""
+        """Return the time at which the policy must be called even if nothing happens; None: it need
+        not be.
+        """
         return None
 
     def ended(self, job: ActiveJob, now: float) -> None:  # noqa: B027 (most need not know)

@@ -21,12 +21,12 @@ class AllocationWorkload:
     """A workload for allocation policies.
 
     Attributes:
-        name: as shown to people.
-        jobs: in order of submission.
-        nodes: the cluster.
-        ground_truth: makes the truth, fresh for every run, as it is under a policy.
-        left_out: rows of the source that are not here, and were said to be bad.
-        settings: under which the source ran policies, by their names.
+        name: name shown to users.
+        jobs: jobs in order of submission.
+        nodes: nodes of the cluster.
+        ground_truth: function that makes a fresh truth for a run under a policy.
+        left_out: number of rows of the source that were malformed and left out.
+        settings: maps a policy to the settings with which the source ran it.
     """
 
     name: str

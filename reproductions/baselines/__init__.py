@@ -1,4 +1,6 @@
-"""Policies of whole gangs to compare with; `scheduler.policies` loads them by name."""
+"""Policies for comparison that start whole gangs (all GPUs of a job at once); `scheduler.policies`
+loads them by name.
+"""
 
 from reproductions.baselines.horus import Horus
 from reproductions.baselines.lucid import Lucid

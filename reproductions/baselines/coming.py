@@ -1,7 +1,7 @@
-"""Lucid's forecast of arrivals by the model of a bundle: the mean of the next five bins.
+"""Lucid's forecast of arrivals by a bundle's model: the mean of the next five intervals.
 
-It decides when `lucid` packs (`quiet_jobs`) and when a node lent for profiling returns. Before a
-bundle has such a model, and in the first day of arrivals, another forecaster answers.
+The forecast decides when `lucid` packs (`quiet_jobs`) and when a node lent for profiling returns.
+Where no bundle has such a model, and in the first day of arrivals, another forecaster is used.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ LEAD = "soon"
 
 @dataclass(slots=True)
 class Models:
-    """The model of arrivals in use, which all forecasters of a policy share; None: there is
-    none.
+    """Holds the model of arrivals in use, which all forecasters of a policy share; None: there is
+    no model.
     """
 
     arrivals: ArrivalModel | None = None
 
 
 class Coming:
-    """Forecasts by the model of arrivals, from the submissions that it was notified of.
+    """A forecaster of arrivals by the model in use, from the submissions that it has been notified
+    of.
 
     Args:
         models: holds the model in use.
-        otherwise: answers where that cannot.
+        otherwise: the forecaster that is used where the model cannot be.
     """
 
     def __init__(self, models: Models, otherwise: ArrivalForecaster):
@@ -69,8 +70,8 @@ class Coming:
         return self._otherwise.gpus(now) if mean is None else mean
 
     def _mean(self, series: str, now: float) -> float | None:
-        """Return the model's mean forecast of a series, as of the last complete bin; None if it
-        has too little to go by.
+        """Return the model's mean forecast of a series, made at the end of the last complete
+        interval; None if too few arrivals are known.
         """
         model, last = self._models.arrivals, int(now // BIN_S)
         if model is None or f"{series}@{LEAD}" not in model.models or self._first is None:
@@ -85,7 +86,7 @@ class Coming:
         return made[2]
 
     def _counts(self, first: int, last: int) -> dict[str, Floats]:
-        """Return the arrivals in each bin from `first` on, before `last`: "jobs" and their
+        """Return the arrivals in each interval from number `first` to `last` - 1: series "jobs" and
         "gpus".
         """
         known = list(self._arrivals)

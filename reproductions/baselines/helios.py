@@ -1,7 +1,7 @@
-"""Durations as Helios' QSSF (SC'21) estimates them: the past of similar jobs, blended with a
-forest.
+"""Estimates durations as Helios' QSSF (SC'21) does: from past similar jobs, blended with a forest
+of decision trees.
 
-The forest is refitted each week of a replay.
+The forest is fitted again each week of a simulation.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ Forest = Callable[[Job, float], float | None]
 
 
 class RollingMean:
-    """Mean GPU-time of the ended jobs that are most like a job.
+    """Predicts a job's GPU-time as the mean over the most similar ended jobs.
 
-    Jobs of the user with its name, those with its GPU count if there are any; without, everybody's
-    of that name. For a name never seen, the two names most like it stand in. Without any such,
-    the user's mean, and for a new user the mean of all. Names that differ in numbers, dates or
-    hashes are one name here; the published code takes them as they are.
+    These are the user's jobs of the same name; if some have the same number of GPUs, only those; if
+    the user has none, everybody's jobs of that name. For an unknown name, the two most similar
+    names are used. Failing that, the user's mean is used, and for a new user the mean of all. Names
+    that differ only in numbers, dates or hashes count as one name here; the published code compares
+    them unchanged.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class RollingMean:
         self._alike: dict[str, list[str]] = {}  # names never seen -> names most like them
 
     def add(self, user: str, name: str, gpus: int, gpu_s: float) -> None:
-        """Add a job that ended."""
+        """Add an ended job to the means."""
         name = normalise(name)
         if name and name not in self._names:
             self._names[name] = None
@@ -88,11 +89,12 @@ class RollingMean:
 
 
 class HeliosEstimator(Estimator):
-    """Blends a tenth of the rolling mean with nine tenths of the forest; uses the mean alone where
-    the forest fails.
+    """Estimates by nine tenths of the forest's prediction and a tenth of the rolling mean; by the
+    rolling mean alone where the forest fails.
 
     Args:
-        forest: predicted seconds of a job at a time; None = the rolling mean alone.
+        forest: function that predicts the seconds of a job at a given time; None: the rolling mean
+            alone.
     """
 
     name = "helios"
@@ -120,7 +122,7 @@ class HeliosEstimator(Estimator):
         return Estimate(self.gpu_s(job, now) / job.gpus)
 
     def gpu_s(self, job: Job, now: float) -> float:
-        """Return predicted GPU-seconds."""
+        """Return the predicted GPU-seconds of a job."""
         rolling = self.rolling(job)
         seconds = self.forest(job, now) if self.forest is not None else None
         if seconds is None or seconds <= 0:
@@ -132,11 +134,12 @@ class HeliosEstimator(Estimator):
 
 
 class OnlineHelios(HeliosEstimator):
-    """Blends in a forest that is fitted, while a trace is replayed, on the jobs that have ended.
+    """A HeliosEstimator whose forest is fitted repeatedly, during a simulation, on the jobs that
+    have ended.
 
     Args:
-        refit_s: seconds of simulated time between fits.
-        min_rows: ended jobs before the first.
+        refit_s: seconds of simulated time between two fits.
+        min_rows: number of ended jobs before the first fit.
         seed: seed of the fits.
     """
 

@@ -1,7 +1,7 @@
-"""The gradient-boosted half of Helios' QSSF (SC'21).
+"""The gradient-boosted trees of Helios' QSSF (SC'21).
 
-Helios' own training code was never released. What is known of it is a list of features; the rest
-is ours: names are reduced to templates where theirs were clustered by edit distance.
+Helios' own training code was never released; only a list of its features is known. The rest is
+ours: names are reduced to templates, where theirs were clustered by edit distance.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class HeliosForest:
         self._model.fit(rows, duration_s, categorical_feature=list(range(_NOMINAL)))
 
     def predict(self, jobs: Sequence[Job]) -> Floats:
-        """Return predicted seconds, (n,). They may be negative, as trees on raw seconds can be."""
+        """Return predicted seconds, (n,). They may be negative, since the trees are fitted to plain
+        seconds.
+        """
         return np.asarray(self._model.booster_.predict(self._rows(jobs)), dtype=np.float64)
 
     def _labels(self, job: Job) -> tuple[str, str, str]:
@@ -56,7 +58,9 @@ class HeliosForest:
         return job.user, job.vc, name if name in self._kept else name[:1] + "*"
 
     def _rows(self, jobs: Sequence[Job]) -> Floats:
-        """Return the features of jobs, (n, 9); a label never seen in training is NaN."""
+        """Return the features of jobs, (n, 9); a category that was not in the training data is
+        NaN.
+        """
         rows = []
         for job in jobs:
             at = datetime.fromtimestamp(job.submit_time, self._zone)

@@ -1,9 +1,11 @@
-"""Horus-like: co-location by predicted utilisation. Ours, after the idea of Horus (TPDS 2022).
+"""A policy like Horus: it shares GPUs by predicted utilisation. Ours, after the idea of Horus (TPDS
+2022).
 
 Horus predicts the GPU utilisation of a job before it runs, from the graph of its model, and packs
-by it. Its predictor and its constants are not public, and a scheduler that leaves user code alone
-sees no graph. Here the prediction is what jobs like this one were seen to use; the rule is that
-two jobs may share when their predicted utilisations sum to no more than a limit, the least first.
+by that. Its predictor and its constants are not public, and a scheduler that does not touch user
+code sees no graph. Here a job's utilisation is predicted from what similar jobs used. Two jobs may
+share GPUs when their predicted utilisations sum to at most a limit; the pair with the smallest sum
+is preferred.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from scheduler.core.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Predicted use of one GPU, in utilisation (percent) and memory (MiB), and the number of jobs
-    behind it.
+    """The predicted use of one GPU: utilisation (percent), memory (MiB), and the number of jobs
+    behind the prediction.
     """
 
     util_pct: float
@@ -37,12 +39,11 @@ class Use:
 
 
 class Like(NamedTuple):
-    """The key of alike jobs: their user, and their template unless all of the user's jobs count
-    as alike.
+    """The key under which similar jobs are counted: the user, with the job's template or without.
 
     Attributes:
-        name: normalised; "": the jobs had none, and are alike by what they asked for.
-        gpus, cpus: GPUs and CPUs asked for, of jobs without a name.
+        name: normalised job name; "": the jobs had none and are grouped by what they asked for.
+        gpus, cpus: GPUs and CPUs asked for, for jobs without a name.
     """
 
     user: str
@@ -52,23 +53,24 @@ class Like(NamedTuple):
 
 
 class UtilisationBelief:
-    """Predicts use from watched jobs of the same template, else of the same user: the mean
-    utilisation, and the highest memory, since a mean would not be safe.
+    """Predicts a job's GPU use from measured jobs of the same template or, without any, of the same
+    user: their mean utilisation and, for safety, their highest memory.
 
-    A template is a user's normalised job name, or the GPUs and CPUs asked for without a name.
+    A template is a user's normalised job name or, for jobs without a name, the GPUs and CPUs asked
+    for.
     """
 
     def __init__(self) -> None:
         self._sums: dict[Like, tuple[int, float, float]] = defaultdict(lambda: (0, 0.0, 0.0))
 
     def learn(self, job: Job, profile: Profile) -> None:
-        """Learn from a job that was watched."""
+        """Add the measured use of a job to what predictions are made from."""
         for key in _keys(job):
             n, util, mem = self._sums[key]
             self._sums[key] = n + 1, util + profile.gpu_util_pct, max(mem, profile.gpu_mem_mib)
 
     def predict(self, job: Job) -> Use | None:
-        """Return the predicted use of a job, or None when nothing like it was watched."""
+        """Return the predicted use of a job; None when no similar job was measured."""
         for key in _keys(job):
             if key in self._sums:
                 n, util, mem = self._sums[key]
@@ -102,13 +104,13 @@ def _keys(job: Job) -> tuple[Like, Like]:
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """What alike jobs used when they were watched.
+    """What the measured jobs under one key used.
 
     Attributes:
-        like: see `Like`.
-        seen: how many were watched.
-        util_pct: the sum of their utilisations.
-        mem_mib: the most memory that one took.
+        like: the key; see `Like`.
+        seen: number of measured jobs.
+        util_pct: sum of their utilisations in percent.
+        mem_mib: largest memory of any of them in MiB.
     """
 
     like: tuple[str, str, int | None, float | None]
@@ -119,8 +121,8 @@ class Seen:
 
 @dataclass(slots=True, kw_only=True)
 class HorusMemory:
-    """The state of the policy `horus` as a plain record. `watched` lists the running jobs that it
-    has learned from.
+    """The state of the policy `horus` as a plain record, for saving. `watched` lists the running
+    jobs whose use it has already learned.
     """
 
     belief: list[Seen]
@@ -128,7 +130,7 @@ class HorusMemory:
 
 
 class HorusLearned(Learned):
-    """What `horus` remembers from turn to turn."""
+    """What `horus` keeps between its turns (calls of the policy for one virtual cluster)."""
 
     Memory = HorusMemory
 
@@ -136,7 +138,9 @@ class HorusLearned(Learned):
         self._policy = policy
 
     def begin(self, turn: Turn) -> None:
-        """Learn from the runs whose use is known by now."""
+        """Learn the measured use of running jobs whose profile is known by now. Called at the start
+        of a turn.
+        """
         policy = self._policy
         for run in turn.runs():
             profile = turn.known(run).profile
@@ -164,8 +168,8 @@ class HorusSettings(PolicySettings):
 
 
 class Horus(Policy):
-    """A policy that starts jobs first come, first served. A job that finds no free GPUs may share
-    some.
+    """A policy that starts jobs first come, first served. A job for which no GPUs are free may
+    share those of a running job.
     """
 
     Settings = HorusSettings
@@ -213,8 +217,8 @@ class Horus(Policy):
                 turn.wait(queued, partner)
 
     def _partner(self, turn: Turn, queued: QueuedJob) -> Run | Reason:
-        """Return the run with which the predicted use is lowest, or the reason why there is
-        none. Notes the prediction, or the pair refused, on `queued`.
+        """Return the running job with which the predicted use is lowest, or the reason why no
+        running job will do. Record the prediction, or the refused pair, on `queued`.
         """
         job = queued.job
         reason = turn.capacity_reason(queued)
@@ -246,7 +250,7 @@ class Horus(Policy):
     def _refused(
         self, turn: Turn, queued: QueuedJob, run: Run, other: Use, total_pct: float
     ) -> Reason | None:
-        """Return the rule that forbids a pair; None if none does."""
+        """Return the reason why `queued` may not share the GPUs of `run`; None if it may."""
         turn.known(run).predicted_mib = other.mem_mib
         rule = turn.may_share(queued, run)
         if rule is None and total_pct > self.limit_pct:
@@ -263,7 +267,9 @@ class Horus(Policy):
         return self.belief.predict(run.job)
 
     def _prediction(self, own: Use, other: Use) -> PairPrediction:
-        """Return the prediction of a pair in words, for the log; it holds no speeds."""
+        """Return the predicted use of a pair as a `PairPrediction` for the log; it contains no
+        speeds.
+        """
         path = (
             f"predicted utilisation {own.util_pct:.0f} % (from {own.seen} jobs like it)",
             f"partner: {other.util_pct:.0f} %",
@@ -273,8 +279,8 @@ class Horus(Policy):
 
 
 def _stronger(reason: Reason, refused: Reason) -> Reason:
-    """Return the reason to record for a waiting job after one more candidate was refused.
-    Interference outranks memory, and memory outranks all others.
+    """Return the reason to record for a waiting job after another candidate was refused.
+    Interference outranks memory, and memory outranks all other reasons.
     """
     if refused is Reason.INTERFERENCE_GUARD:
         return refused

@@ -1,8 +1,8 @@
-"""Lucid (ASPLOS'23): profile first, order by predicted GPU-time, pack by sharing score without
-search.
+"""Lucid (ASPLOS'23): profiles jobs first, orders them by predicted GPU-time, and packs by sharing
+score without search.
 
-Known defects of its artifact are not copied; those its published
-figures need are switched on by `reproductions.published`.
+Known defects of its artifact are not copied here. `reproductions.published` switches on those on
+which the published figures depend.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class LucidSettings(PolicySettings):
 
 @dataclass(slots=True, kw_only=True)
 class LucidMemory:
-    """What the policy remembers.
+    """The state of the policy `lucid` as a plain record, for saving.
 
     Attributes:
-        arrivals: what its forecast goes by; see `ArrivalForecaster.remember`.
+        arrivals: the arrivals from which it forecasts; see `ArrivalForecaster.remember`.
         quiet: virtual clusters in which packing is off.
     """
 
@@ -59,7 +59,7 @@ class LucidMemory:
 
 
 class LucidLearned(Learned):
-    """What `lucid` remembers from turn to turn."""
+    """What `lucid` keeps between its turns (calls of the policy for one virtual cluster)."""
 
     Memory = LucidMemory
 
@@ -139,8 +139,9 @@ class Lucid(Policy):
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
-        """Take over what another `lucid` has learned, and return True: any policy may come
-        before. A forecast that is switched on only now begins with later arrivals.
+        """Continue with what another `lucid` policy, `before`, has learned; any other policy leaves
+        nothing to continue with. Return True. A forecast that is switched on only now starts from
+        later arrivals.
         """
         if isinstance(before, Lucid):
             self.quiet = before.quiet
@@ -157,13 +158,15 @@ class Lucid(Policy):
         self._models.arrivals = bundle.arrivals if "arrivals" in bundle.parts else None
 
     def next_wake(self, now: float) -> float | None:
-        """Return the start of the next bin of the forecast, when the mode can change, or None
-        without a forecast.
+        """Return the start of the next interval of the forecast, when packing may be switched on or
+        off; None without a forecast.
         """
         return None if self.forecast is None else (floor(now / BIN_S) + 1) * BIN_S
 
     def packing_on(self, now: float) -> bool:
-        """Return whether to pack: only when arrivals are expected."""
+        """Return whether jobs may be packed now: without a forecast always, otherwise only when
+        arrivals are expected.
+        """
         if self.forecast is None or self.quiet_jobs is None:
             return True
         return self.forecast.jobs(now) > self.quiet_jobs
@@ -194,8 +197,8 @@ class Lucid(Policy):
                 turn.wait(queued, guard or turn.capacity_reason(queued))
 
     def _partner(self, turn: Turn, queued: QueuedJob) -> tuple[Run | None, Reason | None]:
-        """Return (partner, None) for a job, or (None, the rule that refused a candidate); both
-        None if there is no candidate. Notes the prediction, or the closest refusal, on
+        """Return (running job to share with, None), or (None, the rule that refused a candidate),
+        or (None, None) if there is no candidate. Record the prediction, or the closest refusal, on
         `queued`.
         """
         best: tuple[float, Run, PairPrediction] | None = None

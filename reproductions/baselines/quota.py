@@ -1,4 +1,6 @@
-"""What preemptive baselines share: a virtual cluster's GPUs are given out in order, as a number."""
+"""The common part of preemptive baselines: the GPUs of a virtual cluster are assigned by number, in
+the order of the jobs.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,13 @@ from scheduler.core.turn import Turn
 def by_quota(
     turn: Turn, line: Iterable[Run | QueuedJob], stop: Callable[[Run, str | None], None]
 ) -> None:
-    """Give out the GPUs of the virtual cluster by number, to the best jobs first. A job that
-    runs has no right to stay.
+    """Assign the GPUs of the virtual cluster by number, to the best jobs first: stop running jobs
+    that get none, start waiting jobs that get some, let the others wait.
 
     Args:
         line: running and waiting jobs, best first.
-        stop: called with a running job for which no GPUs are left, and the first that takes them.
+        stop: called with a running job that gets no GPUs, and the id of the first waiting job that
+            does.
     """
     quota = turn.pool.gpus
     inside: list[QueuedJob] = []

@@ -1,4 +1,4 @@
-"""Shortest job first by true duration: a yardstick that knows the future."""
+"""Shortest job first by true duration, which knows the future and is only for comparison."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from scheduler.core.queue import QueuedJob
 
 
 class Sjf(Policy):
-    """Smallest true duration first, with head-of-line blocking. It needs an oracle estimator."""
+    """A policy that starts the job of the smallest true duration first; a job that does not fit
+    blocks those behind it. It needs an estimator that knows the truth.
+    """
 
     name = "sjf"
     capabilities = Capabilities(oracle=True, estimates=True)

@@ -1,4 +1,4 @@
-"""Shortest remaining time first, preemptive, by true remaining work: a yardstick."""
+"""Shortest remaining time first, preemptive, by true remaining work. It is only for comparison."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from scheduler.core.turn import Turn
 
 
 class Srtf(Policy):
-    """Ranks jobs by remaining work; the first fill the virtual cluster's GPUs.
+    """A policy that ranks jobs by remaining work; the first in rank get the virtual cluster's GPUs.
 
-    Running jobs outside the quota are stopped; waiting ones inside start if they can be placed.
-    Between two events running jobs only move up the ranking, so nothing needs doing then.
+    A running job that gets none is stopped; a waiting job that gets some starts if it can be
+    placed. Between two events running jobs only rise in rank, so no wake-up is needed.
     """
 
     name = "srtf"

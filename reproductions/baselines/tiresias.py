@@ -1,7 +1,8 @@
-"""Tiresias (NSDI'19), discretised two-dimensional least attained service: a preemptive peer.
+"""Tiresias (NSDI'19), discretised two-dimensional least attained service: a preemptive policy for
+comparison.
 
-It needs no prediction. Jobs that have had little GPU-time go first, and lose their GPUs when they
-have had more than the threshold and others wait.
+It needs no prediction. Jobs that have had little GPU-time go first. A job that has had more than
+the threshold loses its GPUs when others wait.
 """
 
 from __future__ import annotations
@@ -37,13 +38,15 @@ class TiresiasSettings(PolicySettings):
 
 @dataclass(slots=True, kw_only=True)
 class TiresiasMemory:
-    """GPU-seconds that each job had before it was last stopped."""
+    """The state of the policy `tiresias` for saving: the GPU-seconds that each job had before it
+    was last stopped.
+    """
 
     attained: dict[str, float]
 
 
 class TiresiasLearned(Learned):
-    """What `tiresias` remembers from turn to turn."""
+    """What `tiresias` keeps between its turns (calls of the policy for one virtual cluster)."""
 
     Memory = TiresiasMemory
 
@@ -64,7 +67,9 @@ class TiresiasLearned(Learned):
 
 
 class Tiresias(Policy):
-    """Queues by attained GPU-time, first come first served inside each, in rounds."""
+    """A policy with queues by attained GPU-time, first come, first served within each queue. It
+    decides in rounds.
+    """
 
     Settings = TiresiasSettings
     settings: TiresiasSettings
@@ -121,11 +126,13 @@ class Tiresias(Policy):
         by_quota(turn, (item for _, _, item in line), stop)
 
     def had(self, run: Run, now: float) -> float:
-        """Return the GPU-seconds that a running job has had."""
+        """Return the GPU-seconds that a running job has received so far."""
         return self.attained.get(run.job.job_id, 0.0) + run.job.gpus * (now - run.start_time)
 
     def _rank(self, attained: float, queued: QueuedJob) -> float:
-        """Return queue number, then time of submission, as one number to sort by."""
+        """Return a number to sort by: the queue that `attained` GPU-seconds lead to, then the time
+        of submission.
+        """
         return bisect_left(self.thresholds, attained) * FAR + queued.submit_time
 
 

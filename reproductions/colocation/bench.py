@@ -44,14 +44,15 @@ class Settings:
 
     Attributes:
         device: ``gpu`` or ``cpu``.
-        gpu: label or UUID; empty: that of CUDA_VISIBLE_DEVICES, else the first free one.
+        gpu: label or UUID of the GPU; empty: that of CUDA_VISIBLE_DEVICES, else the first free one.
         size: ``full``, or ``tiny`` for a CPU.
-        solo_s, pair_s: measurement windows; `settle_s` passes before each.
-        min_repeats, max_repeats: of each item.
-        tolerance: a mean is tight when its 95 % confidence interval is within this, relative.
+        solo_s, pair_s: seconds of a measurement of one configuration, and of a pair.
+        settle_s: seconds that pass before each measurement.
+        min_repeats, max_repeats: fewest and most measurements of each item.
+        tolerance: a mean is tight when its 95 % confidence interval is within this share of it.
         threads: torch threads per worker on a CPU.
-        fit: share of the GPU's memory that two jobs may need together to be tried.
-        group: pairs repeated together. Each way of sharing starts two workers a group.
+        fit: a pair is tried if both need at most this share of the GPU's memory together.
+        group: number of pairs that are repeated together.
     """
 
     device: Device = "gpu"
@@ -109,7 +110,9 @@ class Plan:
         self.journal, self.settings = journal, settings
 
     def done(self, item: Item) -> bool:
-        """Return whether an item is known well enough, was tried often enough, or does not fit."""
+        """Return whether an item needs no more measurements: its means are tight, it was tried
+        `max_repeats` times, or it does not fit into memory.
+        """
         tried = list(self.journal.of(item))
         if any(m.outcome == "does not fit" for m in tried):
             return True
@@ -146,7 +149,9 @@ class Plan:
         return [Item((config,)) for config in configs]
 
     def pairs(self, pairs: Iterable[tuple[Config, Config]], sharing: Sharing) -> list[Item]:
-        """Return the pairs whose members both made progress alone."""
+        """Return an item for each pair whose two configurations both made progress when measured
+        alone.
+        """
         return [
             Item(pair, sharing)
             for pair in pairs
@@ -264,8 +269,8 @@ class Bench:
         return [item for item in self.plan.pairs(pairs, sharing) if self._fits(item)]
 
     def _fits(self, item: Item) -> bool:
-        """Return whether what the two needed alone leaves head-room on the GPU; unknown means
-        try.
+        """Return whether a pair should fit into the GPU's memory, by what each needed alone; True
+        if unknown.
         """
         needed = 0.0
         for config in item.configs:
@@ -348,8 +353,8 @@ class Bench:
         )
 
     def _follow(self, workers: Sequence[Worker], until: float) -> None:
-        """Take in every worker's progress until a moment of time.monotonic(). Raises for a
-        worker that fails.
+        """Read every worker's progress reports until a time of time.monotonic(). Raise when a
+        worker fails.
         """
         while (left := until - time.monotonic()) > 0:
             for worker in workers:

@@ -43,8 +43,8 @@ def mean_of(values: Sequence[float]) -> Mean:
 
 
 def ratio_of(together: Sequence[float], alone: Sequence[float]) -> Mean:
-    """Return the mean of `together` over the mean of `alone`; relative uncertainties add in
-    quadrature.
+    """Return the mean of `together` divided by the mean of `alone`, with its uncertainty: relative
+    uncertainties add in quadrature.
     """
     top, bottom = mean_of(together), mean_of(alone)
     if bottom.value <= 0:

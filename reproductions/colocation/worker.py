@@ -1,6 +1,6 @@
-"""A process that trains what it is sent (`workloads --serve`), as the bench sees it.
+"""A process that trains workloads on request (`workloads --serve`), seen from the bench.
 
-Starting torch and a CUDA context takes longer than a measurement, so workers are kept.
+Starting torch and a CUDA context takes longer than a measurement, so workers are reused.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from reproductions.colocation.workloads import Config, Size
 
 
 class WorkerFailed(ProfilerError):
-    """Raised when a worker died, or took longer than it may."""
+    """Raised when a worker died, or did not answer in time."""
 
     exit_status = 1
 
 
 class DoesNotFit(ProfilerError):
-    """Raised when the workload ran out of memory, which is a result and no failure."""
+    """Raised when a workload ran out of memory, which is a result and not a failure."""
 
 
 class Progress(NamedTuple):
@@ -120,7 +120,9 @@ class Worker:
             raise WorkerFailed(f"worker {self.pid} has died") from None
 
     def await_event(self, *events: str, timeout_s: float) -> dict[str, Any]:
-        """Return the next message of one of these kinds. Progress reported meanwhile is kept."""
+        """Return the next message whose kind is one of `events`. Progress reports that come before
+        it are recorded.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -139,7 +141,9 @@ class Worker:
                 return message
 
     def _take(self, message: dict[str, Any]) -> None:
-        """Keep progress; raise what went wrong, once the worker is idle again."""
+        """Record a progress report. For a message about an error, raise it once the worker is idle
+        again.
+        """
         kind = message["event"]
         if kind == "progress":
             self.progress.append(_progress(message))
@@ -150,7 +154,9 @@ class Worker:
             raise (DoesNotFit if kind == "out_of_memory" else WorkerFailed)(message["text"])
 
     def order(self, config: Config, report_every_s: float = 0.3) -> None:
-        """Tell the worker to start training. `ready` waits for it."""
+        """Send the worker the order to train a workload. To wait until training has begun, call
+        `ready`.
+        """
         self.progress, self.training = [], True
         self._tell(
             do="start", model=config.model, batch=config.batch, amp=config.amp, size=self.size,
@@ -196,7 +202,7 @@ class Worker:
                 self.close()
 
     def end(self, timeout_s: float = 60.0) -> float | None:
-        """Stop training. Return torch's peak memory in MiB where there is a GPU."""
+        """Stop the training. Return torch's peak memory in MiB; None without a GPU."""
         self._tell(do="stop")
         message = self.await_event("memory", timeout_s=timeout_s)
         self.await_event("idle", timeout_s=timeout_s)
@@ -214,7 +220,7 @@ class Worker:
         return (last.steps - first.steps) / (last.t - first.t)
 
     def between(self, start: float, end: float) -> tuple[Progress, Progress]:
-        """Return the first and last report of a window."""
+        """Return the first and the last progress report of a window."""
         points = self.progress
         inside = [p for p in points if start <= p.t <= end]
         if len(inside) < 2 or inside[-1].steps - inside[0].steps < 4:

@@ -54,7 +54,7 @@ def figures(data: Path) -> Iterable[Figure]:
 
 
 def optima() -> Iterator[Figure]:
-    """Yield programs of three jobs, whose optima two solvers found before."""
+    """Yield figures on programs of three jobs, whose optima are known from two other solvers."""
     steps = np.array([1000.0, 2000.0, 3000.0])
     small = Problem.of([[4, 1], [3, 1], [2, 1]], [1, 1])
     gangs = Problem.of([[10, 5, 1], [8, 7, 1], [6, 2, 1]], [2, 1, 1], [2, 1, 1])
@@ -236,7 +236,9 @@ def generated(jobs: int, supply: int, gangs: bool) -> tuple[float, float, float]
 
 
 def whole(jobs: int, supply: int) -> tuple[float, float, float]:
-    """Return the same for the program with every pair written down."""
+    """Solve the program with every pair included from the start. Return level, CPU seconds and peak
+    MiB, as `generated` does.
+    """
     problem = distinct_jobs(jobs, supply)
     clock = CpuClock()
     best = optimum(problem, least_attained_service(problem), whole=True)

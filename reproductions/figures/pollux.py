@@ -35,7 +35,9 @@ MEAN_8 = {"pollux": 2751.1, "tiresias-las": 4038.18, "optimus-oracle": 5681.94}
 
 
 def figures(data: Path) -> Iterable[Figure]:
-    """Yield the fits first, then what is deterministic, then Pollux itself."""
+    """Yield the figures of the model fits first, then those of deterministic policies, then those
+    of Pollux.
+    """
     folder = data / "pollux"
     apps = applications(folder / "traces")
     for app in apps.values():

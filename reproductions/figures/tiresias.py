@@ -48,7 +48,9 @@ def average_jct_s(outcome: Outcome) -> float:
 
 
 def figures(data: Path) -> Iterable[Figure]:
-    """Yield the table of the published simulator."""
+    """Yield the figures that compare average completion times with the table of the published
+    simulator.
+    """
     rows = workloads(data)
     clock = CpuClock()
     for schedule, settings in SCHEDULES.items():

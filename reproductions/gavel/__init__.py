@@ -1,4 +1,6 @@
-"""Gavel (OSDI'20): policies for several GPU types, as optimisation problems, and their rounds."""
+"""Gavel (OSDI'20): policies for several GPU types, as optimisation problems, and rounds that turn
+their shares of time into allocations.
+"""
 
 from reproductions.gavel.policies import POLICIES
 

@@ -1,7 +1,9 @@
-"""Gavel's policies as goals of the one program. Pure functions of arrays; rates in steps/s.
+"""Gavel's policies as objectives of one linear program. Pure functions of arrays; rates are in
+steps/s.
 
-Most of these have many optima. `refined` takes, among them, the one with most throughput in all,
-each job's measured in its proportional share: fairness first, then no GPU time wasted.
+Most of these objectives have many optima. `refined` takes, among them, the one with the largest sum
+of throughputs, each job's measured relative to its proportional share: fairness first, then no GPU
+time wasted.
 """
 
 from __future__ import annotations
@@ -21,29 +23,32 @@ _SATURATED = 1e-6  # a dual above this share of the largest: the job can rise no
 
 
 def refined(problem: Problem, goal: Goal) -> Allocation:
-    """Return the optimum of a goal that has most normalised throughput in all. Raises
-    Infeasible.
+    """Return, among the optima of a goal, the one with the largest sum of normalised throughputs.
+    Raises Infeasible where no allocation meets the goal's floors.
     """
     return optimum(problem, goal, normalised(problem))
 
 
 def normalised(problem: Problem) -> Floats:
-    """Return (n, m) gains that measure throughput in proportional shares."""
+    """Return (n, m) gains with which the program counts each job's throughput relative to the
+    throughput of its proportional share.
+    """
     return np.repeat(1 / problem.proportional[:, None], problem.types, axis=1)
 
 
 def least_attained_service(problem: Problem) -> Goal:
-    """Return the goal of max-min fairness: the smallest throughput, in weighted proportional
-    shares, is largest.
+    """Return the goal of max-min fairness: maximise the smallest throughput, measured relative to
+    each job's weighted proportional share.
 
-    A job of s GPUs is owed 1/s of the time that a job of one GPU is.
+    A job of s GPUs is entitled to 1/s of the time that a job of one GPU is entitled to.
     """
     slope = problem.proportional * problem.weights / problem.gpus
     return _level(problem, slope)
 
 
 def makespan(problem: Problem, remaining: Floats) -> Goal:
-    """Return the goal that all jobs end as early as possible; `1 / t` is the time that takes.
+    """Return the goal that all jobs end as early as possible. The time until then is `1 / t`, where
+    `t` is the program's variable.
 
     Args:
         remaining: (n,) steps left.
@@ -59,8 +64,8 @@ def _level(problem: Problem, slope: Floats) -> Goal:
 def finish_time_fairness(
     problem: Problem, remaining: Floats, age: Floats, expected: Floats
 ) -> tuple[float, Allocation]:
-    """Return the smallest possible value, and its allocation, of the largest ratio of a job's JCT
-    to its JCT on an n-th of the cluster.
+    """Minimise the largest ratio of a job's completion time (JCT) to the JCT that it would have on
+    an n-th of the cluster.
 
     Args:
         remaining: (n,) steps left.
@@ -68,7 +73,7 @@ def finish_time_fairness(
         expected: (n,) JCT in seconds on an n-th of the cluster.
 
     Returns:
-        the ratio rho, and an allocation.
+        the smallest possible ratio rho, and an allocation that has it.
     """
 
     def needed(rho: float) -> Goal:
@@ -104,13 +109,14 @@ class Entity:
 def water_filling(
     problem: Problem, entities: Sequence[Entity] | None = None
 ) -> tuple[Floats, Allocation]:
-    """Return max-min fairness in steps: when a job can rise no further, the others go on rising.
+    """Compute max-min fairness in steps: when a job's throughput can rise no further, those of the
+    others keep rising.
 
     Args:
-        entities: weights from the top down; None: every job by its own weight.
+        entities: groups of jobs that share a weight; None: every job by its own weight.
 
     Returns:
-        (n,) the level of each job in proportional shares, and an allocation that gives it.
+        (n,) the level of each job relative to its proportional share, and an allocation with it.
     """
     n = problem.jobs
     level = np.zeros(n)
@@ -139,8 +145,8 @@ def _eased(goal: Goal) -> Goal:
 
 
 def _weights(problem: Problem, entities: Sequence[Entity] | None, open_: Floats) -> Floats:
-    """Return the weight with which each job's share rises now, (n,); 0 for those that are done,
-    or wait for another job of their entity.
+    """Return (n,) the weight with which each job's share rises in this step; 0 for jobs that are
+    done, or that wait for another job of their entity.
     """
     if entities is None:
         return np.where(open_, problem.weights, 0.0)

@@ -1,6 +1,6 @@
-"""The baselines of Gavel's evaluation that are no linear programs: FIFO and Gandiva.
+"""Baselines of Gavel's evaluation that are no linear programs: FIFO and Gandiva.
 
-Pure functions of arrays: (n,) GPU type of each job, -1 for none; jobs are in order of arrival.
+Pure functions of arrays. Jobs are in order of arrival.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ FAIR_PAIR = 1.0  # of Gandiva: summed pair speeds below which a pair is parted
 
 
 def first_come(problem: Problem, *, anywhere: bool = False) -> Ints:
-    """Return the GPU type of each job, where every job in turn takes the type on which it is
-    fastest among those with room.
+    """Let every job in turn take, among the GPU types with room, the type on which it is fastest.
+    Return (n,) the type of each job; -1 for none.
 
     Stops at the first job that fits nowhere.
 
     Args:
-        anywhere: a job may take GPUs it cannot run on, which then lie idle, and is passed (the
-            published simulator).
+        anywhere: a job may also take GPUs on which it cannot run. They then stay idle, and the next
+            job has its turn (as in the published simulator).
     """
     kinds = np.full(problem.jobs, -1)
     free = problem.capacity.copy()
@@ -34,8 +34,8 @@ def first_come(problem: Problem, *, anywhere: bool = False) -> Ints:
 
 
 def _summed(problem: Problem, a: int, b: int, kind: int) -> float:
-    """Return the sum of both jobs' speeds together on a GPU type, each relative to alone; 0 if
-    they cannot share there.
+    """Return the sum of the speeds of jobs `a` and `b` when they share GPUs of one type, each
+    relative to its speed alone; 0 if they cannot share.
     """
     ours, theirs = problem.speed(kind, a, b), problem.speed(kind, b, a)
     runs = problem.throughput[a, kind] > 0 and problem.throughput[b, kind] > 0
@@ -47,13 +47,14 @@ def _summed(problem: Problem, a: int, b: int, kind: int) -> float:
 def introspected(
     problem: Problem, pairs: list[tuple[int, int]], rng: np.random.Generator
 ) -> list[tuple[int, int]]:
-    """Return Gandiva's pairs by trial: good pairs stay, the rest are paired at random.
+    """Return Gandiva's pairs by trial: pairs that proved good stay, the other jobs are paired at
+    random. Without more jobs than GPUs there are no pairs.
 
-    Nobody shares while there are GPUs for all. A pair is good when its summed speeds, on the mean
-    of the types, are at least FAIR_PAIR. Xiao et al., OSDI'18.
+    A pair is good when its summed speeds, averaged over the types, are at least FAIR_PAIR. Xiao et
+    al., OSDI'18.
 
     Args:
-        pairs: of the last time; both members are still there.
+        pairs: pairs of the last call; both members must still be in `problem`.
     """
     if problem.gpus.sum() <= problem.capacity.sum():
         return []
@@ -71,8 +72,8 @@ def _mean_sum(problem: Problem, a: int, b: int) -> float:
 
 
 def equal_shares(problem: Problem, pairs: list[tuple[int, int]]) -> list[tuple[int, int, Floats]]:
-    """Return (first, second or -1, (m,) shares of time), in which every single and pair gets
-    equally much.
+    """Return equal shares of time for every pair and every single job: (first, second or -1, (m,)
+    share on each type).
     """
     paired = {job for pair in pairs for job in pair}
     rows = [(job, -1) for job in range(problem.jobs) if job not in paired] + pairs

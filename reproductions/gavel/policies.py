@@ -1,4 +1,4 @@
-"""Gavel's policies, one class each: how shares of time are computed."""
+"""Gavel's policies, one class each; each computes the jobs' shares of time in its own way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ SHARING = frozenset({Capability.TYPE, Capability.PREEMPT, Capability.SHARE})
 
 
 class LeastAttainedService(GavelPolicy):
-    """Max-min fairness over throughput in proportional shares, GPU types distinguished.
+    """Max-min fairness of throughputs relative to proportional shares, with GPU types
+    distinguished.
 
     Identical jobs are merged before the program is solved.
     """
@@ -34,17 +35,19 @@ class LeastAttainedService(GavelPolicy):
 
 
 class PackedLeastAttainedService(LeastAttainedService):
-    """Max-min fairness over throughput in proportional shares, with space sharing."""
+    """Max-min fairness of throughputs relative to proportional shares, where two jobs may share
+    GPUs.
+    """
 
     name = "gavel-las-packed"
     changes = SHARING
 
 
 class BlindLeastAttainedService(GavelPolicy):
-    """Max-min fairness of a policy that takes all GPU types as equal.
+    """Max-min fairness of a policy that treats all GPU types as equal.
 
-    Everybody's time is then spread over the types by their numbers of GPUs: to this policy that is
-    as good as any other optimum.
+    Each job's time is then spread over the types in proportion to their numbers of GPUs, which this
+    policy cannot tell from any other optimum.
     """
 
     name = "gavel-las-agnostic"
@@ -76,14 +79,16 @@ class Makespan(GavelPolicy):
 
 
 class PackedMakespan(Makespan):
-    """All jobs done as early as possible, with space sharing."""
+    """A policy that minimises the time until all jobs are done, where two jobs may share GPUs."""
 
     name = "gavel-makespan-packed"
     changes = SHARING
 
 
 class FinishTimeFairness(GavelPolicy):
-    """Makes the largest ratio of JCT to JCT on an n-th of the cluster as small as possible."""
+    """A policy that minimises the largest ratio of a job's completion time to its completion time
+    on an n-th of the cluster.
+    """
 
     name = "gavel-ftf"
     needs = (THROUGHPUTS, TERMS, REMAINING_STEPS)
@@ -114,7 +119,9 @@ class FinishTimeFairness(GavelPolicy):
 
 
 class WaterFilling(GavelPolicy):
-    """Max-min fairness in steps: a job that can rise no further stays, the others go on rising."""
+    """Max-min fairness in steps: when one job's throughput can rise no further, the others keep
+    rising.
+    """
 
     name = "gavel-water-filling"
 
@@ -139,7 +146,9 @@ class HierarchicalSettings(GavelSettings):
 
 
 class Hierarchical(WaterFilling):
-    """Virtual clusters share the whole by weight, and each shares its part in its own way."""
+    """A policy that divides the cluster among virtual clusters by weight; each divides its part
+    among its jobs by its own rule.
+    """
 
     Settings = HierarchicalSettings
     name = "gavel-hierarchical"
@@ -160,7 +169,9 @@ class Hierarchical(WaterFilling):
 
 
 class FirstCome(GavelPolicy):
-    """In order of arrival, each job on the free type where it is fastest. No job is passed."""
+    """A policy that gives each job, in order of arrival, the free GPU type on which it is fastest.
+    It stops at the first job that does not fit.
+    """
 
     name = "gavel-fifo"
     idle_taken = False
@@ -173,7 +184,9 @@ class FirstCome(GavelPolicy):
 
 
 class Gandiva(GavelPolicy):
-    """Equal time for all; when there are more jobs than GPUs, pairs by trial."""
+    """A policy that gives all jobs equal time. When there are more jobs than GPUs, it pairs jobs by
+    trial.
+    """
 
     name = "gavel-gandiva"
     changes = SHARING

@@ -1,4 +1,6 @@
-"""What all of Gavel's policies share: they compute shares of time now and then, and deal rounds."""
+"""The common part of Gavel's policies: from time to time they compute shares of time, and in each
+round they assign GPUs by these shares.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ RESET_S = 1920.0  # shares are computed anew at most this often
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the policy knows of a job. `rates` are steps per second by GPU type of the cluster."""
+    """What the policy knows of a job. `rates` are its steps per second on each GPU type of the
+    cluster.
+    """
 
     active: ActiveJob
     throughputs: Throughputs
@@ -46,7 +50,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The jobs that can run, as arrays. Rows are in order of arrival."""
+    """The jobs that can run, as arrays. Rows are jobs in order of arrival."""
 
     now: float
     ids: list[str]
@@ -65,7 +69,7 @@ class View:
 
 @dataclass(slots=True)
 class Plan:
-    """Shares of time by combination of jobs, and the evidence for them, by job."""
+    """Computed shares of time, by job or pair of jobs, and the evidence for them, by job."""
 
     shares: dict[Combination, tuple[float, ...]] = field(default_factory=dict)
     evidence: dict[str, Evidence] = field(default_factory=dict)
@@ -73,7 +77,7 @@ class Plan:
 
     @classmethod
     def of(cls, view: View, rows: Iterable[tuple[int, int, Floats]]) -> Plan:
-        """Return a plan from (first, second or -1, shares by type)."""
+        """Return a plan from rows of (first job, second job or -1, share of time on each type)."""
         plan = cls({(job,): (0.0,) * len(view.types) for job in view.ids})
         for first, second, share in rows:
             jobs = (view.ids[first],) if second < 0 else (view.ids[first], view.ids[second])
@@ -83,11 +87,11 @@ class Plan:
 
     @classmethod
     def of_program(cls, view: View, best: Allocation, row: Ints | None = None) -> Plan:
-        """Return a plan from an optimum, with its duals as evidence. `row` is the class of each
-        job, if any.
+        """Return a plan from an optimum of the linear program, with dual values as evidence. Where
+        identical jobs were merged, `row` gives the row of each job.
 
-        "dual" is the part of the objective that hinges on what the job is owed, "price" the part
-        that the GPUs of a type are worth.
+        "dual" is the part of the objective that depends on what the job is entitled to, "price" the
+        part that the GPUs of a type are worth.
         """
         row = np.arange(len(view.ids)) if row is None else row
         unit = np.eye(len(view.types))
@@ -130,8 +134,8 @@ class GavelSettings(PolicySettings):
 
 
 class GavelPolicy(AllocationPolicy):
-    """Computes shares by an optimisation, and turns by rounds. Subclasses say how shares are
-    computed.
+    """Base class of policies that compute shares of time by an optimisation and assign GPUs in
+    rounds. Subclasses define `plan`.
     """
 
     Settings = GavelSettings
@@ -163,7 +167,9 @@ class GavelPolicy(AllocationPolicy):
 
     @abstractmethod
     def plan(self, view: View) -> Plan:
-        """Return shares of time. Raises Infeasible."""
+        """Compute shares of time for the jobs in `view`. Return the plan. Raise Infeasible where no
+        allocation meets the goal.
+        """
 
     # --- the contract -------------------------------------------------------------------------
 
@@ -199,7 +205,9 @@ class GavelPolicy(AllocationPolicy):
         return self._grants(snapshot, types, turns)
 
     def _account(self, now: float) -> None:
-        """Account for the round that is over."""
+        """Add the time since the last call to what the jobs that ran in the last round have
+        received.
+        """
         assert self._rounds is not None
         for turn in self._turns:
             self._rounds.ran(turn, now - self._last)
@@ -283,8 +291,8 @@ class GavelPolicy(AllocationPolicy):
         return Grant(None, Reason.SHARE_USED, evidence, blocker)
 
     def _evidence(self, job: str, types: Sequence[str]) -> Evidence:
-        """Return the evidence on a job: its share of time on each type, and what the plan adds.
-        Remembered by job.
+        """Return the evidence on a job: its share of time on each type, and the plan's own
+        evidence. The result is cached by job.
         """
         if job not in self._told:
             share = self._share_of.get(job, (0.0,) * len(types))
@@ -297,7 +305,9 @@ class GavelPolicy(AllocationPolicy):
 def problem_of(
     known: Sequence[Known], types: Sequence[str], capacity: Sequence[int], sharing: bool
 ) -> Problem:
-    """Return jobs as arrays. A job that may not share GPUs gets a kind of its own."""
+    """Return jobs as the arrays of a `Problem`. A job that may not share GPUs gets a kind of its
+    own.
+    """
     keys = [(job.throughputs.kind, job.active.job.share) for job in known]
     example = {key: job.throughputs for key, job in zip(keys, known, strict=True)}
     number = {key: i for i, key in enumerate(example)}
@@ -319,7 +329,7 @@ def problem_of(
 
 
 def _isolated(view: View, why: str) -> Plan:
-    """Return a plan in which each job has an n-th of the cluster, for want of a better one;
+    """Return a plan in which each job has an n-th of the cluster, for use when the program failed;
     `why` goes into the evidence.
     """
     problem = view.problem

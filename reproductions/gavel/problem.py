@@ -1,4 +1,4 @@
-"""What Gavel's policies optimise over: jobs, GPU types, throughputs, and pairs of jobs.
+"""The input of Gavel's optimisations: jobs, GPU types, throughputs, and speeds of pairs of jobs.
 
 Shapes: n jobs (or classes of identical jobs), m GPU types.
 """
@@ -17,10 +17,10 @@ Index = Ints | int
 
 
 class NoGpuTypeHolds(ValueError):
-    """Raised for jobs that no GPU type of the cluster can hold.
+    """Raised when no GPU type of the cluster can hold some jobs.
 
     Attributes:
-        jobs: their indices.
+        jobs: indices of these jobs.
     """
 
     def __init__(self, jobs: Ints):
@@ -30,22 +30,22 @@ class NoGpuTypeHolds(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Jobs to share a cluster of several GPU types.
+    """Jobs that share a cluster of several GPU types.
 
     Attributes:
-        throughput: (n, m) steps per second of a job on its whole gang; 0 = does not fit there. To
-            be 0, too, on a type with fewer GPUs than the gang: the program would give the job a
-            part of them, which no round can turn into time.
-        gpus: (n,) GPUs of each job's gang, all of one type.
+        throughput: (n, m) steps per second of a job on all its GPUs; 0: it does not fit there. Must
+            also be 0 on a type with fewer GPUs than the job needs, since the program would give the
+            job some of them, which no round can turn into running time.
+        gpus: (n,) GPUs of each job, all of one type.
         capacity: (m,) GPUs of each type.
         weights: (n,) priority weights, positive.
-        count: (n,) identical jobs that a row stands for.
-        kind: (n,) number of what each job trains.
-        speeds: (m, k, k) pair speed of the row's kind beside the column's, relative to running
-            alone; 0 = they cannot share. None: nobody shares.
+        count: (n,) number of identical jobs that a row stands for.
+        kind: (n,) index of what each job trains, used in `speeds`.
+        speeds: (m, k, k) speed of the row's kind while it shares GPUs with the column's kind,
+            relative to its speed alone; 0: they cannot share. None: no job shares.
 
     Raises:
-        NoGpuTypeHolds: a job has no type it can run on.
+        NoGpuTypeHolds: a job has no type on which it can run.
         ValueError: a shape or a sign is wrong.
     """
 
@@ -85,8 +85,8 @@ class Problem:
         kind: object = None,
         speeds: NDArray[np.floating] | None = None,
     ) -> Problem:
-        """Return a problem from anything array-like. By default gangs, weights and counts are 1,
-        and all kinds differ.
+        """Return a problem from array-like arguments. By default, GPUs per job, weights and counts
+        are 1, and all kinds differ.
         """
         rates = np.asarray(throughput, float)
         n = len(rates)
@@ -111,16 +111,16 @@ class Problem:
 
     @cached_property
     def proportional(self) -> Floats:
-        """Return the throughput of each row if every job has each type for the type's share of
-        all GPUs, (n,).
+        """Return (n,) the throughput of each row if every job spends on each type a share of time
+        equal to the type's share of all GPUs.
         """
         rates: Floats = self.throughput @ (self.capacity / self.capacity.sum())
         return rates
 
     @cached_property
     def isolated(self) -> Floats:
-        """Return the throughput of each row if every job has an n-th of each type's GPUs for
-        itself, (n,).
+        """Return (n,) the throughput of each row if every job has an n-th of each type's GPUs for
+        itself.
         """
         share = self.capacity / (self.count.sum() * self.gpus[:, None])
         share /= np.maximum(1.0, share.sum(axis=1, keepdims=True))
@@ -128,11 +128,13 @@ class Problem:
         return rates
 
     def speed(self, gpu_type: int, a: Index, b: Index) -> NDArray[np.floating]:
-        """Return the pair speeds of jobs `a` beside jobs `b` on a type; the two are broadcast."""
+        """Return the speeds of jobs `a` while they share GPUs of a type with jobs `b`; the two
+        index arrays are broadcast.
+        """
         assert self.speeds is not None
         found: NDArray[np.floating] = self.speeds[gpu_type, self.kind[a], self.kind[b]]
         return found
 
     def blind(self) -> Problem:
-        """Return the same problem as seen by a policy that takes all GPU types as equal."""
+        """Return a copy of the problem as a policy sees it that treats all GPU types as equal."""
         return replace(self, throughput=np.ones_like(self.throughput))

@@ -25,18 +25,18 @@ TOLERANCE = 1e-7  # of HiGHS; a smaller share of time is none
 
 
 class Infeasible(ValueError):
-    """Raised where no allocation meets the floors."""
+    """Raised when no allocation meets the throughput floors of a goal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """What the program maximises. Throughputs are in steps per second.
+    """The objective and the floors of the program. Throughputs are in steps per second.
 
     Attributes:
-        slope: (n,) throughput that a job must have per unit of `t`.
-        floor: (n,) throughput that it must have anyway.
-        gain: (n, m) worth of a step per second of a job on a type.
-        level: worth of `t`.
+        slope: (n,) throughput that a job must have per unit of the variable `t`.
+        floor: (n,) throughput that a job must have in addition, whatever `t` is.
+        gain: (n, m) value of one step per second of a job on a type.
+        level: value of one unit of `t`.
     """
 
     slope: Floats
@@ -47,12 +47,12 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The possible uses of GPUs: single jobs (`second` = -1) and pairs, by type.
+    """The possible uses of GPUs: single jobs (`second` = -1) and pairs of jobs, each on one type.
 
     Attributes:
-        first, second: (k,) jobs; equal for two jobs of one class.
+        first, second: (k,) indices of the jobs; equal for two jobs of one class.
         type: (k,) GPU type.
-        rate_first, rate_second: (k,) steps per second of each.
+        rate_first, rate_second: (k,) steps per second of each job.
         gpus: (k,) GPUs held.
     """
 
@@ -67,7 +67,9 @@ class Columns:
         return len(self.first)
 
     def key(self, jobs: int) -> Ints:
-        """Return (k,) a number that tells columns apart."""
+        """Return (k,) one number for each column, equal only for equal columns. `jobs` is the
+        number of rows of the problem.
+        """
         found: Ints = (self.type * (jobs + 1) + self.first) * (jobs + 1) + self.second
         return found
 
@@ -84,15 +86,16 @@ class Allocation:
     """An optimum of the program.
 
     Attributes:
-        columns, share: who runs where, and for what share of time (of one job's time; for a class
-            of identical jobs, of the class's). Zero shares are left out.
-        objective: what it is worth.
+        columns: the uses of GPUs with a positive share of time.
+        share: for each column, its share of one job's time (for a class of identical jobs, of the
+            time of the class).
+        objective: value of the objective.
         level: the optimal `t`.
         throughput: (n,) steps per second of a job, mean of its class.
-        job_dual: (n,) objective gained if a job were owed a step per second less.
-        time_dual: (n,) objective gained per unit of time more than all of a job's.
-        gpu_dual: (m,) objective gained per GPU more of each type.
-        seen: columns the solver was shown.
+        job_dual: (n,) objective gained if a job were entitled to one step per second less.
+        time_dual: (n,) objective gained if a job had more time than there is, per unit.
+        gpu_dual: (m,) objective gained for one more GPU of each type.
+        seen: number of columns that the solver was given.
     """
 
     columns: Columns
@@ -106,8 +109,8 @@ class Allocation:
     seen: int
 
     def priced_as(self, other: Allocation) -> Allocation:
-        """Return this allocation with the objective and duals of the program it was refined
-        from.
+        """Return this allocation with the objective and dual values of `other`, of which it is a
+        refinement.
         """
         return replace(
             self,
@@ -119,7 +122,7 @@ class Allocation:
         )
 
     def by_type(self, types: int) -> Floats:
-        """Return (n, m) the share of time that each job is on each type, alone or not."""
+        """Return (n, m) the share of time that each job is on each type, alone or in a pair."""
         table = np.zeros((len(self.throughput), types))
         paired = self.columns.second >= 0
         np.add.at(table, (self.columns.first, self.columns.type), self.share)
@@ -129,7 +132,7 @@ class Allocation:
 
 
 def singles(problem: Problem) -> Columns:
-    """Return every job alone on every type that can hold it."""
+    """Return the columns of every job alone on every type that can hold it."""
     first, kind = np.nonzero(problem.throughput > 0)
     none = np.full(len(first), -1)
     rate = problem.throughput[first, kind]
@@ -146,12 +149,12 @@ def singles(problem: Problem) -> Columns:
 def solve(
     problem: Problem, goal: Goal, columns: Columns, *, level: float | None = None
 ) -> Allocation:
-    """Return the optimum over the given columns.
+    """Solve the program over the given columns. Return its optimum.
 
     Rates are scaled by each job's proportional throughput, and `t` so that slopes are about 1.
 
     Args:
-        level: fix `t` there.
+        level: value to which `t` is fixed; None: `t` is free.
 
     Raises:
         Infeasible: no allocation meets the floors.
@@ -216,18 +219,19 @@ def _rows(problem: Problem, c: Columns, scale: Floats) -> csc_array:
 
 
 def worth(goal: Goal, c: Columns) -> Floats:
-    """Return (k,) what a unit of each column earns."""
+    """Return (k,) the value of one unit of each column in the objective."""
     second = np.where(c.second >= 0, c.rate_second * goal.gain[c.second, c.type], 0.0)
     earned: Floats = c.rate_first * goal.gain[c.first, c.type] + second
     return earned
 
 
 def _maximum(worth: Floats, rows: csc_array, upper: Floats, bounds: Floats) -> OptimizeResult:
-    """Return the optimum by HiGHS: the interior point method and, if it gives up, the simplex
-    method. Raises Infeasible.
+    """Solve the scaled program with HiGHS: by the interior point method or, if that fails, the
+    simplex method. Return the solver's result. Raise Infeasible where there is no solution.
 
-    Interior point with crossover, from scratch each time, was measured against simplex warm
-    started from the last optimum: 4 against 22 CPU seconds for space sharing with 2,048 jobs.
+    The interior point method with crossover, from scratch each time, was measured against the
+    simplex method started from the last optimum: 4 against 22 CPU seconds for space sharing with
+    2,048 jobs.
     """
     for method in ("highs-ipm", "highs-ds"):
         found = linprog(-worth, A_ub=rows, b_ub=upper, bounds=bounds, method=method)
@@ -239,7 +243,7 @@ def _maximum(worth: Floats, rows: csc_array, upper: Floats, bounds: Floats) -> O
 
 
 def throughput(columns: Columns, share: Floats, count: Ints) -> Floats:
-    """Return (n,) steps per second of a job, as the mean of its class."""
+    """Return (n,) the steps per second of a job under the shares, as the mean of its class."""
     total = np.zeros(len(count))
     paired = columns.second >= 0
     np.add.at(total, columns.first, columns.rate_first * share)

@@ -1,7 +1,8 @@
-"""Gavel's rounds: shares of time become turns on GPUs.
+"""Gavel's rounds: they turn shares of time into turns on GPUs.
 
-Every round, the jobs that are furthest behind their share of a GPU type run on it. Time received is
-counted since the shares were last computed. Narayanan et al., OSDI'20, section 5.
+In every round, the jobs that are furthest behind their share of a GPU type run on that type. The
+time that jobs received is counted since the shares were last computed. Narayanan et al., OSDI'20,
+section 5.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ NEVER_HAD = 1e9  # priority per unit of share of a job that had no time at all
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A combination of jobs on a GPU type for one round. With `priority` 0 it takes GPUs that
-    nobody is due.
+    """A job or pair of jobs on a GPU type for one round. `priority` 0 means that it runs on GPUs
+    which no job is entitled to.
     """
 
     jobs: Combination
@@ -32,7 +33,9 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """What a round needs to know of a job: its GPUs, and on which types it runs at all."""
+    """What a round needs to know of a job: how many GPUs it needs, and on which types it can
+    run.
+    """
 
     gpus: int
     runs: Sequence[bool]
@@ -40,13 +43,16 @@ class Gang:
 
 @dataclass(slots=True)
 class Rounds:
-    """Time received and owed, by combination and GPU type.
+    """The time that each job or pair of jobs has received and is owed on each GPU type.
 
     Args:
         types: number of GPU types; the first is filled first.
-        round_s: length of a round. Everybody starts as if it had had half of one everywhere.
-        idle_taken: GPUs that nobody is due go to whoever fits (work conserving).
-        shuffle: a seed to mix the types with, each round, so that none is preferred.
+        round_s: length of a round in seconds. Every job starts as if it had already received half a
+            round on every type.
+        idle_taken: whether GPUs which no job is entitled to go to any job that fits (work
+            conserving).
+        shuffle: seed with which the order of types is shuffled each round, so that no type is
+            preferred; None: the order is fixed.
     """
 
     types: int
@@ -63,7 +69,9 @@ class Rounds:
         self._random.seed(self.shuffle)
 
     def reset(self, shares: Shares, now: float) -> None:
-        """Take in newly computed shares. What is still owed is kept, and counting starts again."""
+        """Replace the shares by newly computed ones. Time that is still owed is kept, and the count
+        of received time starts again.
+        """
         owed: dict[tuple[Combination, int], float] = {}
         half = self.round_s / 2
         for jobs in shares:
@@ -75,24 +83,24 @@ class Rounds:
         self.shares, self._since = shares, now
 
     def ran(self, turn: Turn, seconds: float) -> None:
-        """Note that a combination had its turn."""
+        """Add `seconds` to the time that the jobs of a turn have received."""
         key = turn.jobs, turn.type
         self._received[key] = self._received.get(key, self.round_s / 2) + seconds
 
     def priority(self, jobs: Combination, kind: int, total: float) -> float:
-        """Return the share of time due over the share received; `total` is what everybody received
-        there.
+        """Return the share of time that jobs are due on type `kind` divided by the share that they
+        received. `total` is the time that all jobs together received on that type.
         """
         share = self.shares[jobs][kind] if jobs in self.shares else 0.0
         received = self._received.get((jobs, kind), self.round_s / 2)
         return share * total / received if received else share * NEVER_HAD
 
     def choose(self, gangs: Mapping[str, Gang], free: Sequence[int]) -> list[Turn]:
-        """Return which combinations run where in the next round.
+        """Return the turns of the next round: which jobs and pairs run on which type.
 
         Args:
-            gangs: every job that may run, in order of arrival.
-            free: GPUs of each type.
+            gangs: every job that may run, by job id, in order of arrival.
+            free: number of free GPUs of each type.
         """
         whole = [jobs for jobs in self.shares if len(jobs) > 1 and all(j in gangs for j in jobs)]
         combinations: list[Combination] = [(job,) for job in gangs] + whole
@@ -117,16 +125,16 @@ class Rounds:
         return turns
 
     def _takes_idle(self, jobs: Combination) -> bool:
-        """Return whether a job may take GPUs that are due to no job. A pair of jobs may not, since
-        both are faster alone.
+        """Return whether these jobs may take GPUs which no job is entitled to. A pair may not,
+        since both are faster alone.
         """
         return self.idle_taken and len(jobs) == 1
 
     def _queue(
         self, combinations: Collection[Combination], kind: int
     ) -> list[tuple[float, Combination]]:
-        """Return (priority, combination) by priority, then time owed, then share, each highest
-        first; ties in the order given.
+        """Return (priority, jobs) for a type, sorted by priority, then time owed, then share, each
+        highest first; ties stay in the given order.
         """
         half = self.round_s / 2
         total = sum(self._received.get((jobs, kind), half) for jobs in combinations)
@@ -140,7 +148,9 @@ class Rounds:
 
 
 def still_ahead(turns: Sequence[Turn], kind: int) -> str | None:
-    """Return the last job that got GPUs of a type, for which the others wait, or None."""
+    """Return the id of the last job that got GPUs of type `kind`, which the waiting jobs name as
+    the one before them; None if no job got any.
+    """
     return next((turn.jobs[0] for turn in reversed(turns) if turn.type == kind), None)
 
 
@@ -150,8 +160,8 @@ def place(
     nodes: Sequence[Node],
     types: Sequence[str],
 ) -> dict[Combination, Allocation]:
-    """Return GPUs for every turn: large gangs first; a job that was on a type stays, then nodes by
-    index.
+    """Return an allocation for every turn. Large jobs are placed first. A job stays on its nodes if
+    they are of the right type; the others are placed on nodes by index.
     """
     free = [node.gpus for node in nodes]
     placed: dict[Combination, Allocation] = {}
@@ -191,8 +201,8 @@ def _take(free: list[int], gpus: Allocation) -> None:
 def _first_fit(
     size: int, turn: Turn, free: Sequence[int], nodes: Sequence[Node], types: Sequence[str]
 ) -> Allocation:
-    """Return GPUs on the first node with room for all; otherwise on nodes by index until there
-    are enough.
+    """Return an allocation on the first node with room for all GPUs; otherwise on as many nodes as
+    needed, by index.
     """
     here = [n.index for n in nodes if n.gpu_type == types[turn.type] and free[n.index]]
     whole = [node for node in here if free[node] >= size]

@@ -1,8 +1,9 @@
-"""Space sharing: it chooses the pairs of jobs to consider, and treats identical jobs as one.
+"""Space sharing: chooses which pairs of jobs the linear program considers, and merges identical
+jobs.
 
-A pair enters the program when, under the duals of the columns that are there, it would earn more
-than it costs. With n jobs, n to 4n such columns a step reach the optimum of the whole program in
-a handful of steps.
+A pair enters the program as a column when, under the dual values of the columns present, it would
+earn more than it costs. With n jobs, adding n to 4n such columns a step reaches the optimum of the
+whole program in a handful of steps.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ def optimum(
     """Return the best allocation over single jobs and, if the problem has pair speeds, pairs.
 
     Args:
-        refine: (n, m) gains to maximise among all optima, which are many; None takes any.
-        whole: write every pair down instead of generating columns (to check one by the other).
+        refine: (n, m) gains to maximise among all optima; None: any optimum is returned.
+        whole: include every pair from the start instead of generating columns (to check the one by
+            the other).
 
     Raises:
         Infeasible: no allocation meets the floors.
@@ -50,8 +52,8 @@ def optimum(
 def _best(
     problem: Problem, goal: Goal, columns: Columns, grow: bool, level: float | None = None
 ) -> tuple[Allocation, Columns]:
-    """Solve the program. To grow, add the pairs that would help and solve again, until none
-    would. Return the allocation and the columns it is made of.
+    """Solve the program; with `grow`, add the pairs that would improve it and solve again until
+    none would. Return the allocation and the columns that the program has in the end.
     """
     while True:
         best = solve(problem, goal, columns, level=level)
@@ -95,8 +97,8 @@ def _helpful(problem: Problem, goal: Goal, best: Allocation, kind: int) -> Colum
 
 
 def possible(problem: Problem, kind: int, a: Ints, b: Ints) -> NDArray[np.bool_]:
-    """Return which pairs may share GPUs of a type: equal gangs, each pair once, both measured
-    there.
+    """Return, for jobs `a` and `b` pairwise, whether the two may share GPUs of a type: they have
+    equally many GPUs, both speeds were measured there, and the pair was not listed before.
     """
     ours, theirs = problem.speed(kind, a, b), problem.speed(kind, b, a)
     runs = (problem.throughput[a, kind] > 0) & (problem.throughput[b, kind] > 0)
@@ -108,9 +110,9 @@ def possible(problem: Problem, kind: int, a: Ints, b: Ints) -> NDArray[np.bool_]
 
 
 def every_pair(problem: Problem) -> Columns:
-    """Return all pairs on all types, except those whose speeds sum to 1 or less.
+    """Return the columns of all pairs on all types, except pairs whose speeds sum to 1 or less.
 
-    Taking turns alone serves both of those at least as well in as much time of the GPUs.
+    Two jobs of such a pair are served at least as well if they take turns alone on the same GPUs.
     """
     everyone = np.arange(problem.jobs)
     a, b = (grid.ravel() for grid in np.meshgrid(everyone, everyone, indexing="ij"))
@@ -140,9 +142,8 @@ def pair_columns(problem: Problem, kind: int, a: Ints, b: Ints) -> Columns:
 
 
 def merged(problem: Problem) -> tuple[Problem, Ints]:
-    """Return the problem with identical jobs as one row each, and the row of every job.
-
-    Identical are jobs of one kind, with equal gang, weight and throughputs.
+    """Merge identical jobs: equal in kind, GPUs, weight and throughputs. Return the problem with
+    one row for each class, and the row of every job.
     """
     own = np.stack([problem.kind, problem.gpus, problem.weights, problem.count], axis=1)
     key = np.concatenate([own, problem.throughput], axis=1)
@@ -161,9 +162,10 @@ def merged(problem: Problem) -> tuple[Problem, Ints]:
 
 
 def split(columns: Columns, share: Floats, row: Ints) -> Iterator[tuple[int, int, int, float]]:
-    """Yield (first, second or -1, type, share) of the jobs behind an allocation of classes.
+    """Divide an allocation of classes among their members. Yield (first, second or -1, type,
+    share).
 
-    Every member of a class gets an equal part of each column. Partners are dealt in order, so
+    Every member of a class gets an equal part of each column. Partners are assigned in order, so
     that two classes of p and q members make at most p + q - 1 pairs.
     """
     order = np.argsort(row, kind="stable")

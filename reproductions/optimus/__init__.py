@@ -1,1 +1,1 @@
-"""Optimus (EuroSys'18), and what it takes to run it on all-reduce training."""
+"""Optimus (EuroSys'18), with what it needs to schedule all-reduce training."""

@@ -1,9 +1,9 @@
-"""How many epochs a job has left, from its loss so far (Optimus, EuroSys'18).
+"""Predicts how many epochs a job has left from its losses so far (Optimus, EuroSys'18).
 
-The loss of stochastic gradient descent falls like l(k) = 1 / (b0 k + b1) + b2. For a fixed b2 the
-curve is linear in b0 and b1 once inverted, so a sweep over b2 with a non-negative least squares
-for each fits it. `fit` is the curve as published; `fit_envelope` is ours, for real losses, which
-rise and fall: the running minimum instead of the loss, and the recent half of it alone.
+The loss of stochastic gradient descent falls like l(k) = 1 / (b0 k + b1) + b2. For a fixed b2, the
+inverted curve is linear in b0 and b1, so it is fitted by non-negative least squares for each b2 of
+a sweep. `fit` is the curve as published. `fit_envelope` is our variant for real losses, which rise
+and fall: it fits the recent half of the running minimum instead of the losses.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ LEAST = 3  # points a curve needs
 
 
 class TooFewPoints(ValueError):
-    """Raised for a curve through fewer than three points."""
+    """Raised when a curve is to be fitted through fewer than three points."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossCurve:
-    """l(k) = scale * (1 / (b0 (k - origin) + b1) + b2).
+    """The curve l(k) = scale * (1 / (b0 (k - origin) + b1) + b2).
 
     Attributes:
         b0, b1, b2: the parameters, none negative.
-        scale: what losses were divided by (the largest).
-        origin: the k from which the curve counts.
+        scale: the largest loss, by which losses were divided before the fit.
+        origin: the epoch or step from which the curve counts.
         residual: root mean square error of the fit, as a share of `scale`.
     """
 
@@ -48,11 +48,11 @@ class LossCurve:
         return np.asarray(self.scale * (1.0 / np.maximum(inverse, 1e-12) + self.b2))
 
     def converges_at(self, threshold: float, *, patience: int = 1) -> float:
-        """Return the first k after which an epoch improves the loss by less than `threshold` of
-        `scale`.
+        """Return the first epoch (or step) k after which an epoch improves the loss by less than
+        `threshold` of `scale`; infinity for a threshold of zero.
 
-        l(k) - l(k+1) is about b0 / (b0 k + b1)^2. `patience`: how many such epochs in a row
-        the owner wants to see. Inf for a flat threshold of zero.
+        l(k) - l(k+1) is about b0 / (b0 k + b1)^2. `patience` is the number of such epochs in a row
+        that must pass.
         """
         if threshold <= 0:
             return float("inf")
@@ -64,14 +64,14 @@ class LossCurve:
 
 
 def smooth(losses: Floats, *, points: int | None = None) -> tuple[Floats, Floats]:
-    """Return losses in the form that the fit needs: (steps, losses), averaged and without outliers.
+    """Average losses and remove outliers. Return (steps, losses), as the fit needs them.
 
     Args:
         losses: losses of steps 1, 2, ..., (n,).
         points: average equal stretches down to at most this many points; None keeps all.
 
-    A point outside the range of its two neighbours by more than their distance is taken to be
-    their mean. A stretch stands at its middle.
+    A point outside the range of its two neighbours by more than their distance is replaced by their
+    mean. The step of a stretch is that of its middle.
     """
     values = np.asarray(losses, dtype=np.float64)
     steps = np.arange(1, len(values) + 1, dtype=np.float64)
@@ -91,15 +91,15 @@ def smooth(losses: Floats, *, points: int | None = None) -> tuple[Floats, Floats
 
 
 def fit(steps: Floats, losses: Floats) -> LossCurve:
-    """Return the curve nearest to the losses, all points counting the same.
+    """Return the curve with the least squared error, all points weighted equally.
 
     Args:
         steps: epochs or steps, rising, (n,).
         losses: positive, (n,).
 
-    Rows of the linear problem are weighed by (l - b2)^2, which turns the residual of 1/(l - b2)
-    into one of the loss, to first order. Raises TooFewPoints, or ValueError for losses that are
-    not positive and finite.
+    Rows of the linear problem are weighted by (l - b2)^2, which turns the residual of 1/(l - b2)
+    into one of the loss, to first order. Raises TooFewPoints for fewer than three points,
+    ValueError for losses that are not positive and finite.
     """
     if len(losses) < LEAST:
         raise TooFewPoints(f"a loss curve needs {LEAST} points, has {len(losses)}")
@@ -124,16 +124,15 @@ def fit(steps: Floats, losses: Floats) -> LossCurve:
 
 
 def fit_envelope(steps: Floats, losses: Floats, *, since: float = 0.0) -> LossCurve:
-    """Return the curve through the recent half of the running minimum.
+    """Return the curve through the recent half of the losses' running minimum.
 
-    A loss that does not fall at every step breaks the published fit: a warm-up, noise, or a step
-    of the learning rate bend it. The best loss so far does fall, and its recent half tells where
-    it is going.
+    A warm-up, noise, or a step of the learning rate makes losses rise, which breaks the published
+    fit. The running minimum never rises, and its recent half shows the present trend.
 
     Args:
         steps, losses: as for `fit`.
-        since: step of the last change of the learning rate: nothing before it is used, once
-            enough points came after it.
+        since: step of the last change of the learning rate. Earlier points are left out as soon as
+            there are enough later ones.
     """
     best_so_far = np.minimum.accumulate(losses)
     window = steps >= since

@@ -1,7 +1,8 @@
-"""Decides which job gets the next GPU: the marginal gains of Optimus (EuroSys'18).
+"""Decides which job gets the next GPU, by the marginal gains of Optimus (EuroSys'18).
 
-Every job starts with the least it can run on; then one GPU at a time goes where it shortens a
-job's completion the most. The paper's workers and parameter servers are GPUs of a ring here.
+Every job starts with the fewest GPUs that it can run on. Then one GPU at a time goes to the job
+whose completion it brings forward most. The paper's workers and parameter servers are replaced by
+GPUs of a ring.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ Objective = Literal["seconds", "relative"]
 
 @dataclass(frozen=True, slots=True)
 class GpuJob:
-    """A job of all-reduce training, which can use any number of GPUs.
+    """A job of all-reduce training, which can use different numbers of GPUs.
 
     Attributes:
-        job_id: unique.
-        left_s: seconds to completion on so many GPUs.
-        most: GPUs beyond which it cannot use more.
-        group: GPUs come in multiples of this (of a model-parallel group).
-        sure: its forecast can be trusted.
+        job_id: unique id.
+        left_s: function that returns the seconds to completion on a given number of GPUs.
+        most: largest number of GPUs that the job can use.
+        group: the number of GPUs must be a multiple of this (of a model-parallel group).
+        sure: whether `left_s` can be trusted.
     """
 
     job_id: str
@@ -38,7 +39,7 @@ class GpuJob:
 
 @dataclass(slots=True)
 class GpuGrant:
-    """GPUs given to a job, and the gain of the last move (per GPU)."""
+    """The number of GPUs that a job gets, and the gain per GPU of the last addition."""
 
     gpus: int = 0
     gain: float = 0.0
@@ -51,15 +52,16 @@ def allocate_gpus(
     node_gpus: int | None = None,
     objective: Objective = "seconds",
 ) -> dict[str, GpuGrant]:
-    """Return the GPUs of every job.
+    """Return the number of GPUs that every job gets, by job id.
 
     Args:
         jobs: in order of submission, which also breaks ties.
         gpus: GPUs of the cluster.
-        node_gpus: beyond a node, look also for the gain of a whole node more, so that a dip of
-            the speed at the edge of a node is passed; None tries one GPU more only, as published.
-        objective: "seconds" saved, as published, which serves long jobs best; or seconds saved
-            "relative" to those left, which does not.
+        node_gpus: GPUs of a node. A job that has a whole node is also offered another whole node at
+            once, so that a dip in speed just beyond a node is passed. None: only one more GPU is
+            offered, as published.
+        objective: "seconds": gains are seconds saved, as published, which favours long jobs;
+            "relative": gains are seconds saved divided by those left.
     """
     grants = {job.job_id: GpuGrant() for job in jobs}
     free = gpus
@@ -102,7 +104,7 @@ def _offer_gpus(
     node_gpus: int | None,
     objective: Objective,
 ) -> None:
-    """Enter the best move of a job, if it helps at all."""
+    """Push a job's best addition of GPUs onto the heap, if one brings its completion forward."""
     moves = {job.group}
     if node_gpus is not None and held + job.group > node_gpus:
         moves.add(max(node_gpus // job.group, 1) * job.group)

@@ -1,6 +1,6 @@
-"""Optimus with known step times and numbers of steps, as a yardstick.
+"""Optimus with true step times and true numbers of steps, only for comparison.
 
-Pollux' evaluation (OSDI'21) compares with this one, on all-reduce training.
+Pollux' evaluation (OSDI'21) compares with this variant, on all-reduce training.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from scheduler.core.decisions import Reason
 
 
 class OptimusOracle(AllocationPolicy):
-    """A policy that gives each job one GPU in order of arrival. Then it adds one GPU at a time to
-    the job that saves most seconds by it.
+    """A policy that gives each job one GPU in order of arrival, then one GPU at a time to the job
+    that saves most seconds by it.
     """
 
     name = "optimus-oracle"
@@ -58,7 +58,9 @@ class OptimusOracle(AllocationPolicy):
 
 
 def _left_s(job: ActiveJob, node_gpus: int) -> Callable[[int], float]:
-    """Return a function that gives the seconds to completion for a number of GPUs."""
+    """Return a function that takes a number of GPUs and returns the job's true seconds to
+    completion on them.
+    """
     times, steps = job.report(STEP_TIMES), job.report(REMAINING_STEPS)
 
     def left_s(gpus: int) -> float:
@@ -68,9 +70,10 @@ def _left_s(job: ActiveJob, node_gpus: int) -> Callable[[int], float]:
 
 
 def step_s(times: StepTimeOracle, gpus: int, node_gpus: int) -> float:
-    """Return the seconds of an update on so many GPUs, filling node after node.
+    """Return the seconds of a parameter update on so many GPUs, where nodes are filled one after
+    another.
 
-    One GPU always makes two passes: the gradient's noise is to be seen.
+    On one GPU an update always takes two passes, so that the gradient's noise can be measured.
     """
     batch = times.batch(gpus)
     if gpus == 1 and not batch.accumulation:

@@ -1,7 +1,7 @@
-"""How long a job will still train, and how far that estimate can be trusted.
+"""Predicts how many epochs a job will still train, and how far that prediction can be trusted.
 
-Ours, around the published curve: real losses rise and fall, learning rates step, and some
-schedules simply end. See `convergence` for the curves.
+This is our addition to the published curve: real losses rise and fall, learning rates change in
+steps, and some schedules have a fixed end. See `convergence` for the curves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ASSUMED_EPOCHS = 20.0  # of a job of which nothing is known, as the published co
 
 
 class Source(StrEnum):
-    """Where an estimated number of epochs comes from."""
+    """The source of a predicted number of epochs."""
 
     SCHEDULE = "schedule"  # the learning-rate schedule ends there
     CURVE = "curve"  # its loss will have converged
@@ -32,12 +32,12 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The epochs that a job has left.
+    """The predicted number of epochs that a job has left.
 
     Attributes:
         epochs: the best guess; an assumption when the source is unknown.
-        low, high: what the curve says without one part of it or another.
-        source: where the guess comes from.
+        low, high: the least and greatest prediction when parts of the losses are left out.
+        source: what the guess is based on.
     """
 
     epochs: float
@@ -47,8 +47,8 @@ class Outlook:
 
     @property
     def sure(self) -> bool:
-        """Return whether gains may be computed from the estimate. If not, attained service
-        orders the job.
+        """Return whether gains may be computed from the prediction. If not, the job is ordered by
+        the service that it has received.
         """
         return self.source is not Source.UNKNOWN
 
@@ -62,16 +62,17 @@ def outlook(
     rate_changes: Sequence[float] = (),
     warmup: int = 0,
 ) -> Outlook:
-    """Return the epochs that a job has left.
+    """Predict the epochs that a job has left, and return the prediction.
 
     Args:
         losses: losses of the epochs so far, positive.
         threshold: an epoch that improves the loss by less than this share of the largest loss
-            counts towards convergence; 0 when the owner stops at no such thing.
-        patience: such epochs in a row that end the job.
+            counts towards convergence; 0 when the owner does not stop at convergence.
+        patience: number of such epochs in a row that end the job.
         schedule_epochs: length of the learning-rate schedule, where it has an end.
-        rate_changes: epochs at which the learning rate stepped; the curve restarts at the last.
-        warmup: first epochs to leave out.
+        rate_changes: epochs at which the learning rate changed in a step; the curve is fitted from
+            the last one on.
+        warmup: number of first epochs to leave out.
     """
     done = len(losses)
     steps = np.arange(1.0, done + 1.0)[warmup:]
@@ -93,8 +94,8 @@ def outlook(
 
 @dataclass(frozen=True, slots=True)
 class _Convergence:
-    """The epoch of convergence: by the whole curve (`middle`), and the least and greatest by
-    parts of it.
+    """The predicted epoch of convergence: by the whole curve (`middle`), and the least and greatest
+    by parts of the curve.
     """
 
     middle: float

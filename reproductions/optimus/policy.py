@@ -1,8 +1,8 @@
-"""Optimus (EuroSys'18) on all-reduce training, with the statistics that jobs report.
+"""Optimus (EuroSys'18) on all-reduce training, from statistics that jobs report.
 
-The paper's scheme, marginal gains of predicted completion times, with what it takes to do without
-parameter servers, with real losses and with restarts that cost something: see `speed`, `outlook`
-and `resizing`. Nothing here is an oracle.
+The paper's scheme is marginal gains of predicted completion times. Added here is what it needs
+without parameter servers, with real losses and with restarts that take time: see `speed`, `outlook`
+and `resizing`. No part of it reads the truth.
 """
 
 from __future__ import annotations
@@ -35,7 +35,13 @@ UNSEEN_S = 600.0  # seconds on one GPU believed of a job that has not run yet
 
 @dataclass(slots=True)
 class _Belief:
-    """What the policy believes of a job for one allocation."""
+    """What the policy predicts of one job in one round of allocation.
+
+    Attributes:
+        left_s: function that returns the predicted seconds to completion on a number of GPUs.
+        ahead: the predicted epochs left.
+        most: largest number of GPUs that the job can use.
+    """
 
     left_s: Callable[[int], float]
     ahead: Outlook
@@ -66,7 +72,7 @@ class OptimusSettings(PolicySettings):
 
 
 class Optimus(AllocationPolicy):
-    """Gives GPUs to the jobs whose predicted completion they shorten the most."""
+    """A policy that gives GPUs to the jobs whose predicted completion they bring forward most."""
 
     Settings = OptimusSettings
     name = "optimus"
@@ -149,8 +155,8 @@ class Optimus(AllocationPolicy):
         return _Belief(left_s, ahead, min(most, 2 * tried))
 
     def _ahead(self, job_id: str, report: TrainingReport) -> Outlook:
-        """Return the outlook on epochs left: by the owner's number if `threshold` is 0,
-        otherwise by the loss.
+        """Return the predicted epochs left: from the number that the owner asked for if `threshold`
+        is 0, otherwise from the losses.
         """
         if self.threshold <= 0:
             left = max(report.epochs - report.epochs_done, 0.0)
@@ -179,8 +185,8 @@ class Optimus(AllocationPolicy):
     def _stay(
         self, snapshot: DecisionInput, counts: dict[str, int], beliefs: dict[str, _Belief]
     ) -> set[str]:
-        """Return the ids of running jobs whose resize would not pay. Set their number in `counts`
-        to the GPUs that they hold.
+        """Return the ids of running jobs for which a new number of GPUs would save less than the
+        restart costs. Set their entries in `counts` to the numbers that they hold.
         """
         stays: set[str] = set()
         if not self.resize_cost_s:

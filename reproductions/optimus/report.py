@@ -1,4 +1,6 @@
-"""What a training job reports of itself: epochs, losses, steps. It says nothing of the future."""
+"""The report that a training job gives of its epochs, losses and steps. It contains nothing about
+the future.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ from reproductions.allocation.statistics import Statistic
 
 
 class TrainingReport(NamedTuple):
-    """What a job reports through its framework.
+    """What a job reports through its training framework.
 
     Attributes:
-        epochs_done: whole and part.
+        epochs_done: epochs so far, with the fraction of the present one.
         epochs: epochs that its owner asked for.
-        losses: at the end of each whole epoch, positive, the smaller the better.
-        steps_per_epoch: updates of the first epoch, with the batch size it was submitted with.
-        split: how it spreads that batch size over so many GPUs.
+        losses: loss at the end of each whole epoch, positive; smaller is better.
+        steps_per_epoch: parameter updates in the first epoch, with the batch size of submission.
+        split: function that returns how the job spreads that batch size over a number of GPUs.
     """
 
     epochs_done: float

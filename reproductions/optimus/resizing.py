@@ -1,8 +1,8 @@
-"""Decides when a job may be given another number of GPUs, by the cost of a checkpoint and a
-restart.
+"""Decides when a job may change its number of GPUs, by the cost of a checkpoint and a restart.
 
-Ours, not the paper's: Optimus resizes whenever its gains say so and pays for it. Here the cost is
-learnt per job, and a resize has to pay for itself with a margin.
+This is ours, not the paper's: Optimus resizes a job whenever its gains say so, whatever a restart
+costs. Here the cost is learned for each job, and a resize must save more than it costs, with a
+margin.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ BYTES_PER_PARAMETER = 16.0  # weights, gradients and Adam's moments in mixed pre
 
 @dataclass(slots=True)
 class Resizing:
-    """The costs of a job's resizes, and how long its allocations last, learned as they happen.
+    """What one job's resizes cost, and how long its allocations last, learned as they happen.
 
     Attributes:
-        cost_s: seconds of a checkpoint and restart; the first value is a prior.
-        lasts_s: seconds that an allocation lasts; likewise.
-        share: share of its time a job may spend on restarts, at most.
-        changed_at: when the job was last given other GPUs; None before the first time.
+        cost_s: estimated seconds of a checkpoint and restart; at first an assumption.
+        lasts_s: estimated seconds that an allocation lasts; at first an assumption.
+        share: largest share of its time that a job may spend on restarts.
+        changed_at: when the job's number of GPUs last changed; None: it never has.
     """
 
     cost_s: float = 30.0
@@ -41,13 +41,14 @@ class Resizing:
             self.cost_s += DECAY * (cost_s - self.cost_s)
 
     def worth(self, stay_s: float, move_s: float, now: float) -> bool:
-        """Return whether a move pays.
+        """Return whether a change of the number of GPUs pays.
 
         Args:
-            stay_s, move_s: seconds to completion with the GPUs held, and with the new ones.
+            stay_s: seconds to completion with the GPUs held.
+            move_s: seconds to completion with the new number of GPUs.
 
-        The saving counts for as much of the time left as an allocation usually lasts, and must
-        exceed the cost MARGIN times.
+        The saving counts only in proportion to how much of the time left an allocation usually
+        lasts. It must exceed the cost MARGIN times.
         """
         if self.changed_at is None:
             return True

@@ -1,8 +1,10 @@
-"""How fast a job steps on what it is given: the speed models of Optimus (EuroSys'18).
+"""Predicts how long a training step takes on a given allocation: the speed model of Optimus
+(EuroSys'18).
 
-All-reduce training, where the paper has parameter servers. As in the paper the model is linear in
-its parameters once inverted, and no parameter may be negative: one non-negative least squares fits
-it, without iterations. Rows are divided by what was observed, so that the relative error is small.
+It is for all-reduce training, where the paper has parameter servers. As in the paper, the inverted
+model is linear in its parameters, none of which may be negative: one non-negative least squares
+fits it, without iterations. Rows are divided by the observed times, so that relative errors are
+minimised.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ ACROSS = 1.1
 
 
 class TooFewObservations(ValueError):
-    """Raised for a model with more parameters than distinct observations."""
+    """Raised when a model has more parameters than distinct observations."""
 
 
 class StepObservation(NamedTuple):
-    """Seconds of a step of all-reduce training.
+    """An observed duration in seconds of one step of all-reduce training.
 
-    `batch` is of one GPU, in samples; the step is without gradient accumulation.
+    `batch` is the number of samples per GPU; the step has no gradient accumulation.
     """
 
     nodes: int
@@ -53,15 +55,16 @@ class AllReduceSpeed:
     theta: tuple[float, float, float, float, float, float]
 
     def gradient_s(self, batch: float) -> float:
-        """Return the seconds to compute the gradient of `batch` samples on one GPU."""
+        """Return the seconds in which one GPU computes the gradient of `batch` samples."""
         return self.theta[0] * batch + self.theta[1]
 
     def step_s(self, nodes: int, gpus: int, batch: float, accumulation: int = 0) -> float:
-        """Return the seconds of a step, after `accumulation` gradients that are not exchanged.
+        """Return the seconds of a step that follows `accumulation` passes whose gradients are not
+        exchanged.
 
         Args:
-            nodes, gpus: what the job spans.
-            batch: samples of one GPU in one of the `accumulation` + 1 passes.
+            nodes, gpus: numbers of nodes and GPUs that the job uses.
+            batch: samples per GPU in each of the `accumulation` + 1 passes.
         """
         _, _, t2, t3, t4, t5 = self.theta
         beyond = max(gpus - 2, 0)
@@ -74,11 +77,12 @@ class AllReduceSpeed:
 
     @classmethod
     def fit(cls, seen: Sequence[StepObservation]) -> AllReduceSpeed:
-        """Fit to observed steps. Return the model.
+        """Fit the model to observed steps. Return it.
 
-        What was never seen is taken to be cheap, so that it is tried: without several GPUs on a
-        node, t2 = t3 = 0; without more than two GPUs, t3 = t5 = 0. With a single batch size half
-        of the shortest step is taken to be independent of it. Raises TooFewObservations for none.
+        Costs that no observation shows are taken as zero, so that the policy tries what it has not
+        seen: without several GPUs on a node, t2 = t3 = 0; without more than two GPUs, t3 = t5 = 0.
+        With a single batch size, half of the shortest step is taken to be independent of the batch.
+        Raises TooFewObservations for an empty list.
         """
         if not seen:
             raise TooFewObservations("the all-reduce model needs an observation, has none")

@@ -113,7 +113,9 @@ class Pollux(AllocationPolicy):
         return batch, (("goodput", value), ("batch size", batch.total(gpus)))
 
     def _goodput(self, job: ActiveJob) -> Goodput | None:
-        """Return the goodput of a job as believed now; None before it has run."""
+        """Return the model of a job's goodput, from what the job has reported so far; None before
+        it has run.
+        """
         belief = self._belief(job)
         if belief.throughput is None:
             return None

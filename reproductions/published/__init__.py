@@ -1,1 +1,1 @@
-"""Track `published`: the settings of Lucid's artifact, for fidelity to its figures."""
+"""The track `published`: the settings of Lucid's artifact, in order to reproduce its figures."""

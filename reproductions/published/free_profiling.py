@@ -1,7 +1,8 @@
-"""Profiling that costs nothing, as the published settings grant it.
+"""Profiling that takes no time from the jobs, as the published settings have it.
 
-One pass over all jobs through the profiling stage alone tells which end there and when nodes are
-lent. The rest then enter their queues at their original submit time, as if profiled beforehand.
+First, the profiling stage alone is simulated with all jobs. This shows which jobs end there and
+when nodes are lent to it. The other jobs then enter their queues at their original submit time, as
+if they had been profiled before.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ class _Nothing(Policy):
 
 @dataclass(slots=True)
 class FreeProfiling:
-    """What a run of the profiling stage alone found.
+    """The result of simulating the profiling stage alone.
 
     Attributes:
         ended: results of the jobs that ended while being profiled.
-        waited_s: seconds every profiled job waited for its profiling slot.
+        waited_s: seconds that every profiled job waited to be profiled.
         loans: (time, lend or return, virtual cluster).
-        decisions: decisions taken in the pass.
-        busy_gpu_s: GPU-seconds spent in it.
+        decisions: decisions that were made in this simulation.
+        busy_gpu_s: GPU-seconds that jobs ran in it.
     """
 
     ended: dict[str, JobResult]
@@ -54,8 +55,8 @@ class FreeProfiling:
 def profile_all(
     workload: Workload, cluster: Callable[[], Cluster], stage: ProfilingStage, quirks: Quirks
 ) -> FreeProfiling:
-    """Simulate the profiling stage alone, with every job of the workload. Return the jobs that
-    ended in it, the waits for it, and the loans of nodes.
+    """Simulate the profiling stage alone, with every job of the workload. Return which jobs ended
+    in it, how long jobs waited for it, and which nodes were lent.
     """
     decisions: list[Decision] = []
     core = Core(cluster(), _Nothing(), profiling=stage)
@@ -77,7 +78,8 @@ def profile_all(
 
 
 class LoanSchedule:
-    """Stands in for the profiling stage afterwards: only its loans of nodes take place.
+    """Replaces the profiling stage in the simulation proper: only the stage's recorded loans of
+    nodes take place.
 
     A loan is skipped when the lender has no idle node at that time.
     """
@@ -95,7 +97,7 @@ class LoanSchedule:
         return cluster.profiling.gpus > 0
 
     def reclaim(self, core: Host, now: float) -> None:
-        """Do nothing: of the stage, only the loans take place."""
+        """Do nothing: nodes come back at their recorded times only."""
 
     def reclaims(self, d: Decision) -> bool:
         return False
@@ -107,22 +109,22 @@ class LoanSchedule:
         return self._profiles.get(job.job_id)
 
     def submitted(self, job: Job, now: float) -> None:
-        """Do nothing: a schedule learns nothing."""
+        """Do nothing: a schedule of loans learns nothing from submissions."""
 
     def learned(self, job: Job, profile: Profile, now: float) -> None:
-        """Do nothing: a schedule learns nothing."""
+        """Do nothing: a schedule of loans learns nothing from profiles."""
 
     def use(self, bundle: Bundle) -> None:
-        """Do nothing: a schedule scores nothing."""
+        """Do nothing: a schedule of loans uses no models."""
 
     def cluster_changed(self, cluster: Cluster) -> None:
-        """Do nothing: the nodes of this simulator never change."""
+        """Do nothing: the nodes of this simulation never change."""
 
     def add(self, queued: QueuedJob) -> None:
         raise ValueError("no job is profiled here")
 
     def remove(self, queued: QueuedJob) -> None:
-        """Do nothing: no job waits here."""
+        """Do nothing: no job waits to be profiled."""
 
     def before(self, queued: QueuedJob) -> list[str]:
         return []
@@ -143,13 +145,15 @@ class LoanSchedule:
                 self._lent = None
 
     def follow(self, core: Host, d: Decision) -> None:
-        """Do nothing: these loans are in no log."""
+        """Do nothing: the loans are not among the decisions of a log."""
 
     def followed(self, core: Host, now: float) -> None:
         self.serve(core, now)
 
     def remember(self) -> StageMemory:
-        """Raise NotImplementedError: these loans belong to one simulation."""
+        """Raise NotImplementedError: the schedule cannot be saved, as it belongs to one
+        simulation.
+        """
         raise NotImplementedError("a schedule of loans is not kept")
 
     def restore(self, memory: StageMemory, jobs: Mapping[str, QueuedJob]) -> None:

@@ -1,11 +1,12 @@
-"""The order of jobs submitted in the same second, for fidelity to a published re-run.
+"""Restores the order of jobs submitted in the same second, so that a published re-run can be
+reproduced.
 
-The trace does not say it (an unstable sort made it), and FIFO's average hangs on it. It is
-recovered from the re-run's own results: among equals, whoever FIFO started first came first. What
-that leaves open (jobs FIFO started together, which then only differ by where they were placed)
-is drawn at random, with one seed per virtual cluster chosen so that FIFO's start times agree. The
-other policies' results were not used in choosing the seeds, and are the check on them. Among jobs
-alike in GPUs and duration, SJF's start times tell who was first.
+The trace does not record that order (an unstable sort made it), but FIFO's average depends on it.
+It is recovered from the re-run's own results: among jobs of equal submit time, the one that FIFO
+started first is put first. The order of jobs that FIFO started together is drawn at random, with
+one seed per virtual cluster, chosen so that FIFO's start times agree. The other policies' results
+were not used to choose the seeds, so they check them. Among jobs with equal GPUs and duration,
+SJF's start times give the order.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ SEEDS = {"vcEwI": 449, "vcHvQ": 315, "vcKeu": 18, "vcYVn": 24, "vcvGl": 10, "vcW
 
 
 def restore(workload: Workload, results: Path) -> Workload:
-    """Return the workload with ties in the order of the re-run; unchanged where `results` is
-    missing.
+    """Return the workload with jobs of equal submit time in the order of the re-run whose results
+    are in the file `results`; unchanged where that file is missing.
     """
     if not results.is_file():
         return workload

@@ -1,9 +1,9 @@
-"""Track `published`: the settings of Lucid's artifact with its defects, for comparison with its
+"""The track `published`: the settings of Lucid's artifact with its defects, for comparison with its
 figures.
 
-Profiling is free, pairs that were never measured run at full speed, sharing scores and memory are
-known of every job beforehand, and predictions are given. The engine's `Quirks` and the policies'
-`DEFECTS` are on unless switched off.
+Profiling is free, pairs that were never measured run at full speed, sharing scores and memory of
+every job are known beforehand, and predictions of durations are given. The engine's `Quirks` and
+the policies' `DEFECTS` are on unless switched off.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ DEFECTS = {"srtf": "ties_preempt", "qssf": "gpu_count_first", "lucid": "first_pa
 
 @dataclass
 class PublishedScenario(Scenario):
-    """A scenario in which policies that profile do it for free, before the run proper."""
+    """A scenario in which policies that use profiling get it for free, before the simulation
+    proper.
+    """
 
     def policy(self, name: str) -> Policy:
         made = super().policy(name)
@@ -80,8 +82,8 @@ class PublishedScenario(Scenario):
 
 
 def _after(first: list[Decision], sink: Sink | None) -> Sink | None:
-    """Send `sink` the decisions of the profiling pass. Return a sink for those of the run,
-    numbered after them; None without a sink.
+    """Pass the decisions of the profiling simulation to `sink`. Return a sink for the decisions of
+    the simulation proper, which numbers them after the first; None without a sink.
     """
     if sink is None:
         return None
@@ -97,12 +99,12 @@ def _after(first: list[Decision], sink: Sink | None) -> Sink | None:
 
 
 def scenario(venus: Venus, *, durations: str | None = None, quirks: bool = True) -> Scenario:
-    """Return the published track on the Venus folder.
+    """Return the scenario of the track `published` for the Venus trace.
 
     Args:
-        durations: `ebm`, `lgb` or one of `durations.sources`; None = what each policy had (the
-            truth for sjf and srtf, the EBM's predictions for qssf and lucid).
-        quirks: copy the defects the published figures depend on.
+        durations: `ebm`, `lgb` or one of `durations.sources`; None: what each policy had in the
+            artifact (the truth for sjf and srtf, the EBM's predictions for qssf and lucid).
+        quirks: copy the defects on which the published figures depend.
     """
     workload = restore(venus.workload, venus.folder / "peer_results.csv")
     given = predicted.sources(

@@ -1,1 +1,3 @@
-"""SMD (INFOCOM'21), reconstructed: see the modules for what is the paper's and what is ours."""
+"""SMD (INFOCOM'21), reconstructed. Each module says which parts are the paper's and which are
+ours.
+"""

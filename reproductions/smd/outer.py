@@ -1,9 +1,9 @@
-"""The outer problem of SMD: which jobs to admit, a knapsack with several resources.
+"""The outer problem of SMD, which chooses the jobs to admit: a knapsack with several resources.
 
-`approximate` relaxes it to a linear program, rounds down, fills what is left by density and
-improves by exchanges; it is always feasible. `select_exactly` is the mixed-integer program, and
-`select` takes that for small problems. All take choices: alternatives of one job (so many GPUs, or
-more), of which at most one is taken.
+Each job has one or more choices (numbers of GPUs), of which at most one is taken. `approximate`
+relaxes the problem to a linear program, rounds down, adds choices by density and improves by
+exchanges; its result is always feasible. `select_exactly` solves the mixed-integer program.
+`select` uses that for small problems.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ FEW = 40  # choices up to which the mixed-integer program takes no time
 
 
 class NoSolution(RuntimeError):
-    """Raised when the solver gave up; the message says why."""
+    """Raised when the solver found no solution; the message is the solver's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knapsack:
-    """The choices among which jobs are admitted.
+    """The choices from which a selection is made.
 
     Attributes:
-        values: worth of each choice, (n,), not negative.
-        weights: what it takes, (n, resources).
-        capacity: (resources,).
-        jobs: the job each choice belongs to, (n,); None when each is a job of its own.
+        values: value of each choice, (n,), not negative.
+        weights: how much of each resource a choice takes, (n, resources).
+        capacity: how much of each resource there is, (resources,).
+        jobs: the job that each choice belongs to, (n,); None when each choice is a job of its own.
     """
 
     values: Floats
@@ -57,7 +57,7 @@ class Knapsack:
         return np.arange(len(self.values)) if self.jobs is None else self.jobs
 
     def value(self, chosen: Sequence[int]) -> float:
-        """Return the worth of a selection."""
+        """Return the total value of a selection."""
         return float(self.values[list(chosen)].sum())
 
     def feasible(self, chosen: Sequence[int]) -> bool:
@@ -68,7 +68,9 @@ class Knapsack:
         return bool(within and len(set(owners.tolist())) == len(picked))
 
     def constraints(self) -> coo_array:
-        """Return the rows of the resources, then one per job with several choices."""
+        """Return the matrix of the linear constraints: one row for each resource, then one for each
+        job with several choices.
+        """
         rows = [coo_array(self.weights.T)]
         if self.jobs is not None and len(self.jobs):
             n = len(self.values)
@@ -77,19 +79,19 @@ class Knapsack:
         return vstack(rows)
 
     def bounds(self) -> Floats:
-        """Return the right-hand sides of `constraints`."""
+        """Return the upper bounds of the rows of `constraints`."""
         many = 0 if self.jobs is None or not len(self.jobs) else int(self.jobs.max()) + 1
         return np.concatenate([self.capacity, np.ones(many)])
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The choices taken, and the worth of one more unit of each resource.
+    """The choices that were taken, and the value of one more unit of each resource.
 
     Attributes:
         chosen: indices of the choices, rising.
-        prices: dual of each resource in the relaxation, (resources,).
-        bound: no selection is worth more than this.
+        prices: dual value of each resource in the relaxed problem, (resources,).
+        bound: an upper bound on the value of any selection.
     """
 
     chosen: tuple[int, ...]
@@ -98,7 +100,7 @@ class Selection:
 
 
 def select(problem: Knapsack) -> Selection:
-    """Return a selection, always feasible: the best one of few choices, a good one of many."""
+    """Return a feasible selection: the best one if there are few choices, otherwise a good one."""
     found = approximate(problem)
     if len(problem.values) > FEW or problem.value(found.chosen) >= found.bound - SLACK:
         return found
@@ -108,7 +110,7 @@ def select(problem: Knapsack) -> Selection:
 
 
 def approximate(problem: Knapsack) -> Selection:
-    """Return a good selection, always feasible; by density alone should the solver give up."""
+    """Return a good feasible selection. If the solver fails, choices are taken by density alone."""
     n = len(problem.values)
     if not n:
         return Selection((), tuple(0.0 for _ in problem.capacity), 0.0)
@@ -133,7 +135,9 @@ def approximate(problem: Knapsack) -> Selection:
 
 
 def select_exactly(problem: Knapsack, *, gap: float = 0.0) -> tuple[int, ...]:
-    """Return the best selection, to a relative `gap`. Raises NoSolution."""
+    """Return the indices of the best selection, to within a relative `gap`. Raise NoSolution where
+    the solver fails.
+    """
     n = len(problem.values)
     if not n:
         return ()
@@ -167,8 +171,8 @@ def _hushed() -> Iterator[None]:
 
 
 def _density(problem: Knapsack, prices: Floats) -> Floats:
-    """Return the worth of each choice per unit of scarce resource, which the relaxation's
-    prices weigh, with a little of every resource.
+    """Return the value of each choice per unit of resource, where resources are weighted by the
+    relaxation's prices plus a small constant.
     """
     share = problem.weights / np.maximum(problem.capacity, SLACK)
     scarce = prices * problem.capacity
@@ -180,8 +184,8 @@ def _density(problem: Knapsack, prices: Floats) -> Floats:
 def _fill(
     problem: Knapsack, chosen: Sequence[int], prices: Floats, *, bar: int | None = None
 ) -> list[int]:
-    """Return the choices with what still fits added, the densest first; choice `bar` is not
-    added.
+    """Return the chosen choices with further ones added while they fit, the densest first; choice
+    `bar` is never added.
     """
     taken = list(chosen)
     owners = problem.owners()
@@ -197,8 +201,8 @@ def _fill(
 
 
 def _exchange(problem: Knapsack, chosen: Sequence[int], prices: Floats) -> list[int]:
-    """Return the best selection one exchange away, or the same: one choice is left out or
-    forced in, and the rest filled.
+    """Return the best selection that differs by one exchange, or the same one if none is better. An
+    exchange leaves one choice out, or forces one in, and fills the rest.
     """
     density = _density(problem, prices)
     inside = sorted(chosen, key=lambda i: density[i])  # the least dense first
@@ -211,9 +215,9 @@ def _exchange(problem: Knapsack, chosen: Sequence[int], prices: Floats) -> list[
 
 
 def _forced(problem: Knapsack, inside: Sequence[int], choice: int) -> list[int]:
-    """Return a selection with `choice` and as many of the items in `inside` as fit. The first ones
-    in `inside`, the least dense, are dropped first. Return `inside` if `choice` does not fit at
-    all.
+    """Return a selection with `choice` and as many of the choices in `inside` as fit. The first
+    ones in `inside`, the least dense, are dropped first. Return `inside` if `choice` does not fit
+    at all.
     """
     owners = problem.owners()
     kept = [i for i in inside if owners[i] != owners[choice]]

@@ -1,10 +1,10 @@
 """SMD (INFOCOM'21) on all-reduce training: which jobs to admit, and on how many GPUs.
 
-A reconstruction. The paper admits jobs of workers and parameter servers by a knapsack of their
-utilities (`outer`), each with the tasks that make it fastest within its limit. Without servers that
-is the fastest number of GPUs up to those asked for. The knapsack may also be offered fewer, of
-which it takes one number at most. An admitted job keeps its GPUs to its end:
-SMD is not elastic.
+This is a reconstruction. The paper admits jobs of workers and parameter servers by a knapsack of
+their utilities (`outer`), each with the numbers of tasks that make it fastest within its limit.
+Without parameter servers, that is the fastest number of GPUs up to the number asked for. The
+knapsack may also be offered smaller numbers, of which it takes at most one per job. An admitted job
+keeps its GPUs to its end: SMD is not elastic.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class SmdSettings(PolicySettings):
 
 
 class Smd(AllocationPolicy):
-    """Admits jobs by utility of completion. It is a yardstick, since it knows the length of a
-    job.
+    """A policy that admits jobs by the utility of their completion. It reads the true length of a
+    job, so it is only for comparison.
     """
 
     Settings = SmdSettings
@@ -97,7 +97,9 @@ class Smd(AllocationPolicy):
     def _problem(
         self, waiting: list[ActiveJob], free: list[int], snapshot: DecisionInput
     ) -> tuple[list[tuple[int, int]], Knapsack]:
-        """Return the choices as (index of a job in `waiting`, GPUs), and the knapsack of them."""
+        """Return the choices, as (index of a job in `waiting`, GPUs), and the knapsack of these
+        choices.
+        """
         total = sum(free)
         node_gpus = max(node.gpus for node in snapshot.nodes)
         there = sum(node.gpus for node in snapshot.nodes)
@@ -120,7 +122,7 @@ class Smd(AllocationPolicy):
 
 
 def _step_s(times: StepTimeOracle, gpus: int, node_gpus: int) -> float:
-    """Return the seconds of an update on so many GPUs, on as few nodes of `node_gpus` as
+    """Return the seconds of a parameter update on so many GPUs, on as few nodes of `node_gpus` as
     possible.
     """
     batch = times.batch(gpus)

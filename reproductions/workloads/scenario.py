@@ -1,4 +1,4 @@
-"""A world for `pellucid compare` in which policies hand out allocations."""
+"""A scenario for `pellucid compare` with policies that assign allocations."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class AllocationScenario:
 def open_scenario(
     named: str, seed: int, *, settings: Mapping[str, Mapping[str, Any]] | None = None
 ) -> AllocationScenario:
-    """Return the world of `--workload KIND:PATH`, with settings of policies over those of the
+    """Return the scenario of `--workload KIND:PATH`. `settings` of policies override those of the
     workload.
     """
     return AllocationScenario(open_workload(named), seed, settings or {})

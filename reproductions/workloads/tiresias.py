@@ -69,10 +69,11 @@ class TiresiasGroundTruth(GangGroundTruth):
 
 
 def read_trace(path: Path, *, stretch: float = 1.0) -> tuple[list[GangJob], list[str]]:
-    """Return the jobs of a trace in order of submission, and what is wrong with the rows left out.
+    """Return the jobs of a trace in order of submission, and one line on each row that was left
+    out.
 
     Args:
-        stretch: submissions and durations are multiplied by it.
+        stretch: factor on submit times and durations.
 
     Raises UserError for a file that is no such trace.
     """

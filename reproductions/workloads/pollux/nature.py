@@ -41,10 +41,13 @@ class Training:
     """How far one job has progressed.
 
     Attributes:
-        app: what it trains; batch: the batch size it was submitted with.
-        epoch, progress: epochs done, and iterations at the initial batch size's efficiency.
-        pause_s: seconds of a restart still to wait.
-        since, until: the stretch of constant rate that it is in; whole: the epoch ends with it.
+        app: the measured application that the job trains.
+        batch: the batch size with which the job was submitted.
+        epoch: number of epochs done.
+        progress: iterations so far, converted to the efficiency of the initial batch size.
+        pause_s: seconds of a restart that are still left.
+        since, until: begin and end of the present stretch of constant rate.
+        whole: whether the epoch ends at the end of that stretch.
     """
 
     app: Application
@@ -175,7 +178,7 @@ class TrainingGroundTruth:
         return training.done
 
     def _plan(self, training: Training, now: float) -> None:
-        """Lay out the next stretch: to the end of the epoch or of the round."""
+        """Compute the next stretch of constant rate: until the end of the epoch or of the round."""
         training.since, training.until, training.whole = now, inf, False
         allocation = training.allocation
         if allocation is None:
@@ -209,8 +212,8 @@ class TrainingGroundTruth:
             training.progress += self._speed(training) * (passed_s - paused_s)
 
     def _speed(self, training: Training) -> float:
-        """Return progress per second. From now on whoever watches the job sees its step times
-        and gradient noise here.
+        """Return the job's progress per second. Record the step times and gradient noise of its
+        present allocation, which its reports show from now on.
         """
         allocation = training.allocation
         assert allocation is not None
@@ -234,7 +237,7 @@ class TrainingGroundTruth:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A job's step times, as its application was measured."""
+    """A job's true step times, as measured for its application."""
 
     app: Application
     initial: int
@@ -279,7 +282,7 @@ def _remaining_steps(training: Training) -> float:
 
 
 def _training_report(training: Training) -> TrainingReport:
-    """Return what the job tells of itself."""
+    """Return what the job reports about itself."""
     app, epoch = training.app, training.epoch
     begun = float(app.progress[epoch - 1]) if epoch else 0.0
     part = (training.progress - begun) / (float(app.progress[epoch]) - begun)
