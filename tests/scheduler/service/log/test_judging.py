@@ -272,7 +272,8 @@ def test_while_the_service_runs_what_is_asked_for_is_judged_and_weeks_are_logged
     keep_judging(url, tmp_path, unreadable, lambda _: next(few))
     assert (kept.each()[0].state, tracked) == ("judging", [])
     program.params.touch()
-    keep_judging(url, tmp_path, program, lambda _: next(turns))
+    # a wait of none is asked for while the judging program runs, however long that is
+    keep_judging(url, tmp_path, program, lambda wait_s: wait_s > 0 and next(turns))
     assert kept.each()[0].state == "better"
     assert tracked == [tmp_path]
 
