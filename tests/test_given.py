@@ -86,6 +86,7 @@ EXEMPT = {
     "pipeline/report/page.py:page:.read_text": PACKAGE,
     "pipeline/sharded.py:write_stretch:pq.read_table": "what this command has written",
     "pipeline/sharded.py:train_sharded:pq.read_table": "what this command has written",
+    "pipeline/stages/code.py:digest:.read_bytes": PACKAGE,
     "pipeline/stages/evaluate.py:run:pq.read_table": "what the stage before has written",
     "pipeline/stages/train.py:run:pq.read_table": "what the stage before has written",
     "pipeline/traces/fingerprints.py:Seen._to_disk:np.memmap": OURS,

@@ -342,7 +342,7 @@ class Believed:
                 heapq.heappush(running, (float(rows.end_time[i]), i))
                 known[i] = predicted_s
         behind = np.empty((len(rows), 0)) if hazards is None else hazards
-        return cls(behind, quantiles, chances, score, means)
+        return cls(hazards=behind, quantiles=quantiles, chances=chances, score=score, means=means)
 
 
 def ordered(believed: Believed, rows: Rows, test: Mask) -> dict[str, dict[str, float]]:

@@ -202,14 +202,15 @@ def belief_words(
 
 
 def guessed_words(found: Belief) -> str:
-    """Return how long a job should run, and that it is a guess; "" where it rests on more, or its
-    own progress says so.
+    """Return as a short sentence how long a job should run, and that this is a guess. Return ""
+    where the prediction rests on ended jobs, or the job's own progress states it.
     """
-    if found.stated or not (guess := guess_words(found)):
+    if found.stated or not guess_words(found):
         return ""
-    asks = f"How long will it run? {found.asks}." if found.asks else ""
-    should = f"It should run {words(found.p50_s, found.p90_s, found.limit_s)}."
-    return " ".join(filter(None, [should, guess, asks]))
+    since = ", predicted again since" if found.renewed else ""
+    who = "of its owner" if found.ended_here else "here"
+    lasts = duration(found.p50_s)
+    return f"It should run about {lasts}: a guess, as no job {who} had ended{since}."
 
 
 def guess_words(found: Belief) -> str:

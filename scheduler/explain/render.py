@@ -476,7 +476,7 @@ def _could(about: _About) -> _Rows:
         texts = offers if brief else [f"{one}." for one in offers]
         for text in [*texts, *never] if brief else [*never, *texts]:
             yield "You could", text
-    elif job.slurm is None and about.over and job.state in MENDABLE:
+    elif job.slurm is None and about.over and job.times.started_at and job.state in MENDABLE:
         yield "You could", _again(job)
     elif not job.hold and about.in_slurm is None:
         yield "You could", _remedy(job)
@@ -509,9 +509,12 @@ def offer_words(one: WhatIfAnswer, now: float) -> str:
 
 def _believed(about: _About) -> _Rows:
     job = about.job
-    if job is not None and job.belief is not None and about.depth is Depth.BRIEF:
-        yield "Prediction", guessed_words(job.belief)
-    elif job is not None and job.belief is not None:
+    if job is None or job.belief is None:
+        return
+    if about.depth is Depth.BRIEF:
+        if not about.over and not about.never:
+            yield "Prediction", guessed_words(job.belief)
+    else:
         values = {one.term: one.value for one in job.contributions}
         yield "Prediction", belief_words(job.belief, values, job.prediction)
 

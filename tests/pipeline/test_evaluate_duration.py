@@ -108,8 +108,9 @@ def test_what_an_order_earns_is_the_work_done_before_a_jobs_end() -> None:
     )  # fmt: skip
     none = np.empty((3, 0))
     believed = duration.Believed(
-        none, none, none, np.log1p([3600.0, 60.0, 7200.0]), np.array([5000.0, 20_000.0, 7200.0])
-    )
+        hazards=none, quantiles=none, chances=none,
+        score=np.log1p([3600.0, 60.0, 7200.0]), means=np.array([5000.0, 20_000.0, 7200.0]),
+    )  # fmt: skip
     found = duration.ordered(believed, rows, np.full(3, True))  # type: ignore[arg-type]
     before = {name: one["before_h"] for name, one in found.items()}
     assert before["GPUs alone"] == pytest.approx((10 + 12 + 14) / 3)

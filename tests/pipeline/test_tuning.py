@@ -197,7 +197,7 @@ def test_every_part_of_the_policy_is_switched_off_by_one_candidate() -> None:
     off = tuning.CANDIDATES | tuning.PACKING
     assert {name for values in off.values() for name in values} == {
         *("max_wait_s", "price", "overload", "backfill", "ageing", "predict_again_s"),
-        *("gpu_exponent", "partner_searches", "pack_first_above", "hold_price"),
+        *("order_by", "gpu_exponent", "partner_searches", "pack_first_above", "hold_price"),
         *("profile_above", "learns_speeds", "pack_narrower"),
     }
     assert all(len(values) == 1 for values in off.values())

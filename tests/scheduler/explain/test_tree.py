@@ -171,20 +171,27 @@ def test_a_start_is_counted_from_when_the_job_could_have_started() -> None:
 def test_the_short_answer_of_a_wait_says_that_its_duration_is_a_guess() -> None:
     cold = replace(JOB, belief=Belief(p50_s=882.0, p90_s=7324.0, ended_here=0))
     rows = {row.kind: row.text for row in render(cold, Depth.BRIEF, Reader.TERMINAL, 100.0)}
-    assert rows["belief"].startswith("It should run about 15 min; at most")
-    assert "That is a guess: when it was made, no job had ended here." in rows["belief"]
+    assert rows["belief"] == "It should run about 15 min: a guess, as no job here had ended."
     known = replace(JOB, belief=Belief(p50_s=882.0, p90_s=7324.0))
     assert "belief" not in {row.kind for row in render(known, Depth.BRIEF, Reader.TERMINAL, 100.0)}
 
 
 @pytest.mark.parametrize("crowded_out", [True, False])
 def test_a_job_that_failed_is_told_how_it_is_run_again(crowded_out: bool) -> None:
+    ran = Times(submitted_at=0.0, eligible_at=0.0, started_at=10.0, ended_at=50.0)
     failed = replace(
-        JOB, phase="ended", state="out_of_memory", analysis=None, crowded_out=crowded_out
+        JOB,
+        phase="ended",
+        state="out_of_memory",
+        analysis=None,
+        crowded_out=crowded_out,
+        times=ran,
     )
     rows = {row.kind: row.text for row in render(failed, Depth.WHOLE, Reader.TERMINAL, 100.0)}
     alone = " --no-share" * crowded_out
     assert rows["suggestions"].endswith(f": pellucid submit --again a{alone} -- COMMAND")
     assert ("as it failed beside another job" in rows["suggestions"]) is crowded_out
+    never = replace(failed, times=replace(ran, started_at=None))
+    assert "--again" not in str(render(never, Depth.WHOLE, Reader.TERMINAL, 100.0))
     done = replace(failed, state="completed", crowded_out=False)
     assert "--again" not in str(render(done, Depth.WHOLE, Reader.TERMINAL, 100.0))
