@@ -181,9 +181,14 @@ class _Process:
         raise OSError(errno.EAGAIN, "no process begins that could look at files")
 
     def ask(self, function: str, given: Sequence[Any]) -> _Found | None:
-        """Return the answer; None where the process has ended. Raises TimeoutError."""
+        """Return the answer; None where the process has ended. Raises TimeoutError, and OSError for
+        a question that is too long.
+        """
+        question = json.dumps([function, given]).encode()
+        if len(question) > PACKET:  # it would get a part
+            raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
         try:
-            self._line.send(json.dumps([function, given]).encode())
+            self._line.send(question)
             data, files, _, _ = socket.recv_fds(self._line, PACKET, 1)
         except TimeoutError:
             raise

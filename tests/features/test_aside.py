@@ -68,6 +68,17 @@ def test_a_defect_of_ours_ends_nobody(aside: Aside, tmp_path: Path) -> None:
     assert aside._process is process
 
 
+def test_a_question_that_is_too_long_ends_nobody(aside: Aside, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    os.close(copied(aside, tmp_path / "x"))
+    process = aside._process
+    with pytest.raises(OSError, match="too long") as error:
+        copied(aside, tmp_path / ("x" * aside_.PACKET))
+    assert error.value.errno == errno.E2BIG
+    os.close(copied(aside, tmp_path / "x"))
+    assert aside._process is process
+
+
 def test_one_that_somebody_ended_is_replaced(aside: Aside, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x")
     os.close(copied(aside, tmp_path / "x"))
