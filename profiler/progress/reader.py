@@ -47,6 +47,7 @@ START_S = 60.0  # that imports and data may take
 UNSEEN = 0.12  # share of an epoch that may follow its steps, until one has ended
 AFTER = 0.01  # share of the whole that may follow what is counted: a last checkpoint
 PARTLY, BEFORE = 1.5, 3.0  # times as long may it take: a total of a line; while no loss is printed
+SHORT = 10.0  # a total below which a counter may be one of a part: folds of each candidate
 AGREE = 2.0  # factor between what two counters come to, above which neither is believed
 STRANGE = (
     2.0  # over the number of steps seen: how much wider a counter makes it that no format names
@@ -645,9 +646,10 @@ def _growing(
     steady = list(growth.steady())
     asked, passes = amount.steps, amount.epochs
     epochs = [c for c in alive if c.mark.unit == "epoch"]
-    whole = [c for c in steady if c.mark.of and (not epochs or _outlasts(c, epochs))]
+    going = [c for c in steady if c.mark.of and c.n < c.mark.of]  # one that is done was a part
+    whole = [c for c in going if not epochs or _outlasts(c, epochs)]
     if whole and (passes is None or passes <= 1.0):
-        yield from (Structure(c, None, BEFORE if lossless else PARTLY) for c in whole)
+        yield from (_of_line(c, BEFORE if lossless else PARTLY) for c in whole)
         return
     steady += [c for c in alive if c.mark.unit == "step" and grows(c)]
     for one in steady:
@@ -666,6 +668,14 @@ def _growing(
         if counts in ("step", ""):
             for total in growth.totals(one.points[0][0]) - {asked, passes}:
                 yield from _towards(one, total, PARTLY)
+
+
+def _of_line(one: Counter, doubt: float) -> Structure:
+    """Return the structure of a run that a counter with a total of its own counts. A short one may
+    begin again.
+    """
+    most = FIRST if (one.mark.of or 0.0) < SHORT else 1.0
+    return Structure(one, None, doubt, (1.0, most))
 
 
 def _outlasts(counter: Counter, epochs: Sequence[Counter]) -> bool:

@@ -142,3 +142,13 @@ def test_what_formats_read_is_not_looked_for() -> None:
     found = last(lambda i: f"step {i}/40 of 80 parts", 20)
     assert found is not None
     assert GROWN not in found.doubts
+
+
+def test_a_short_counter_may_begin_again_and_one_that_is_done_says_nothing() -> None:
+    def line(i: int) -> str:
+        return f"[CV {i}/5] END gamma=0.1;"
+
+    found = last(line, 4)
+    assert found is not None
+    assert found.high_s > 9.0 * found.total_s
+    assert last(line, 5) is None
