@@ -48,7 +48,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
     """A folder in which whatever is copied hangs, without a mount: a signal ends who hangs."""
     code = PRETENDED.replace("FOLDER", str(folder))
     monkeypatch.setattr(aside, "MAIN", f"exec({code!r})")
-    monkeypatch.setattr(aside, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(aside, "PATIENCE_S", 3.0)
     return folder
 
 

@@ -430,7 +430,7 @@ class WhatIf:
             times = job.gpus / max(1, asked.gpus)
             longer_s = seconds_of(before) * times
             needs = longer_s if found is None or longer_s > seconds_of(found) else found
-            assumed.append(f"its work is the same: it takes {times:g} times as long")
+            assumed.append(f"its work is the same: it takes {times:.3g} times as long")
         elif asked.gpus != job.gpus:
             assumed.append("it lasts as long as it would with the GPUs it asks for now")
         if change.to.get("time_limit_s") is not None:

@@ -276,4 +276,5 @@ def _reorder(policy: Parts, queued: QueuedJob, before: str) -> None:
     policy.order_by = now
     counts = worth_by(policy, queued)
     queued.key += counts.sized_s - counted.sized_s
-    queued.evidence = (*(one for one in queued.evidence if one[0] != COUNTS), *counts.recorded)
+    kept = (one for one in queued.evidence if one[0] not in (COUNTS, "counts_odds"))
+    queued.evidence = (*kept, *counts.recorded)

@@ -50,7 +50,7 @@ def price(job: SlurmJob, changed: SlurmJob, lasts_s: float | None, gain_s: float
 def _slower(
     times: float, limit_s: float | None, lasts_s: float | None, gain_s: float | None
 ) -> Price:
-    assumed = f"its work is the same: it takes {times:g} times as long"
+    assumed = f"its work is the same: it takes {times:.3g} times as long"
     if lasts_s is None:
         return Price("how much longer it runs is not known", assumed, times)
     if limit_s is not None and lasts_s * times > limit_s:

@@ -28,6 +28,7 @@ AS_LUCID: dict[str, Any] = {
     "ageing": 0.0,
     "gpu_exponent": 1.0,
     "predict_again_s": 0.0,
+    "order_by": "predicted",
 }
 PRICES = st.sampled_from([0.0, 0.3, 1.0, 1.0, 5.0])
 

@@ -13,6 +13,7 @@ from scheduler.core.curves import Predicted
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.settings import InvalidSettings
 from scheduler.policies.pellucid.policy import Pellucid
+from scheduler.policies.pellucid.reservation import starving_key
 from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.service.log.header import LogHeader
 from scheduler.testing.builders import VC, Desk, a_job, cluster_of, pellucid
@@ -52,12 +53,15 @@ def test_keys_of_a_release_that_ordered_by_the_predicted_number_are_made_right()
     assert isinstance(before.core.policy, Pellucid)
     memory = before.core.policy.learned.remember()
     jobs = {one.job.job_id: one for one in waiting}
-    read.learned.restore(memory, jobs)
-    due = {one.job.job_id: one for one in after.core.queues[VC]}
+    starving = jobs.pop("j8")
+    starving.key = starving_key(starving)
+    read.learned.restore(memory, {**jobs, "j8": starving})
+    assert starving.key == starving_key(starving), "it goes first by when it was submitted"
+    due = {one.job.job_id: one for one in after.core.queues[VC] if one.job.job_id != "j8"}
     for name, one in jobs.items():
         assert one.key == pytest.approx(due[name].key)
         assert dict(one.evidence)["counts_s"] == pytest.approx(dict(due[name].evidence)["counts_s"])
-    assert [one.job.job_id for one in sorted(waiting)] == [*due]
+    assert [one.job.job_id for one in sorted(waiting) if one is not starving] == [*due]
     keys = {name: one.key for name, one in jobs.items()}
     Pellucid(PellucidSettings(**chosen)).learned.restore(read.learned.remember(), jobs)
     assert {name: one.key for name, one in jobs.items()} == keys, "once is enough"
