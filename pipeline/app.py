@@ -53,7 +53,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         _one("ingest", "Read a public or a site's own trace into Parquet."),
         _one("simulate", "Play one policy on a trace and record every decision."),
         _one("compare", "Play policies side by side, on the same inputs and seeds."),
-        _one("tune", "Try other settings on your past; adopt what is better beyond chance."),
+        _one("tune", "Try other settings on your past; name those that are better beyond chance."),
         _one("explain", "Tell the story of one job of a recorded run."),
         _one("report", "Write one self-contained page on trace, models, policies."),
     ),

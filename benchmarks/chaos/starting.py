@@ -1,5 +1,6 @@
-"""Delays the start of jobs, so that restarts find late shims (processes that start commands), stops
-of attempts that no shim has begun, and snapshots taken while jobs are held.
+"""Makes some shims (processes that start commands) late and snapshots frequent. The service is then
+sometimes restarted while a job's shim has not begun: also when that job was told to stop, or when a
+snapshot was taken with jobs held.
 """
 
 from __future__ import annotations

@@ -279,7 +279,9 @@ class ArrivalModel:
     def columns(
         self, counts: Mapping[str, Floats], first_bin_s: float, at: NDArray[np.int64], lead: Lead
     ) -> dict[str, Floats]:
-        """Return `arrival_columns` with the model's calendar."""
+        """Return the model's inputs as known at the end of the bins `at`, an array per feature, by
+        the model's own time zone and holidays. The arguments are those of `arrival_columns`.
+        """
         return arrival_columns(
             counts,
             first_bin_s,

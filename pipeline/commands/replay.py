@@ -138,8 +138,9 @@ def replay(asked: Asked) -> None:
 
     Reads the dump, infers the cluster where it is not given, checks itself by replaying Slurm's
     own schedule against the recorded starts, and says who would gain and who would lose: as
-    intervals over what chance does and what a replay may have wrong. What it has wrong by a factor
-    it refuses. Nothing leaves the machine and nothing needs to be installed on the cluster.
+    intervals that allow for chance and for errors of the replay. It says nothing of a group of jobs
+    whose recorded waits it reproduces wrongly by more than a factor of 2. Nothing leaves the
+    machine and nothing needs to be installed on the cluster.
 
     Examples:
 

@@ -119,13 +119,13 @@ class _Known(NamedTuple):
 
 @spread
 def tune(asked: Asked, address: Address) -> None:
-    """Try other settings on your own past; adopt what is better beyond chance.
+    """Try other settings on your own past; name those that are better beyond chance.
 
     The last weeks of the service's log (or of a trace or dump) are replayed with each part of the
-    policy pellucid switched off or set otherwise; what helps is crossed. The best on the first half
-    of the jobs (mean JCT, with a p99 wait longer by at most --tail) is replayed on the second half,
-    and adopted only if its mean JCT is lower there, too, by a 95 % interval. Otherwise the settings
-    stay. `settings set` goes back.
+    policy pellucid switched off or set otherwise; settings that help are tried together, too. The
+    best on the first half of the jobs (mean JCT, with a p99 wait longer by at most --tail) is
+    replayed on the second half. It is named, and with --adopt set, only if its mean JCT is lower
+    there, too, by a 95 % interval. To undo it: `pellucid settings set`.
 
     Examples:
 

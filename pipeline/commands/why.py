@@ -55,13 +55,14 @@ def why(
 ) -> None:
     """Say why a job waits (or runs where it does, or how it ended), and when it will start.
 
-    What is in its way at this moment, who overtook it and why they could, what has moved its start
-    by much, and what would help most: each tried on a copy of the scheduler first. What
-    would help keeps its place. Of an array in Slurm: of its first task that waits, or else runs.
-    With --full also what makes its place in line, what is promised,
-    what else would help, and what was not tried. In front of Slurm, ids are Slurm's.
-    With --all: every job of yours that waits (an operator's: all), by cause, and whose end would
-    free most of them.
+    The answer says what is in the job's way now, who overtook it and why they could, what has moved
+    its start by much, and which change to it would help most. Each change is first tried on a copy
+    of the scheduler; a job that is changed keeps its place in line. --full adds what makes its
+    place, what is promised, what else would help, and what was not tried.
+
+    In front of Slurm, ids are Slurm's; for a job array the answer is about its first task that
+    waits, or else its first that runs. --all: every job of yours that waits (an operator's: all),
+    by cause, and whose end would free most of them.
 
     Examples:
 

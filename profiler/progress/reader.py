@@ -636,11 +636,13 @@ class Reader:
 def _growing(
     growth: Growth, alive: Sequence[Counter], amount: Amount, lossless: bool
 ) -> Iterator[Structure]:
-    """Yield a structure for each counter that grows towards a total: that of its own line,
-    otherwise one that the command or a line states.
+    """Yield a structure for each counter that grows towards a total. The total is the one printed
+    on the counter's own line, or else one that the command or another line states.
 
     Args:
-        alive: counters of the formats.
+        growth: the counters found by their growth alone, in lines that no format reads.
+        alive: the counters that a format reads.
+        amount: the amount of work that the job's command asks for.
         lossless: no loss was printed yet.
     """
     steady = list(growth.steady())

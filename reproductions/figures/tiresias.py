@@ -48,8 +48,8 @@ def average_jct_s(outcome: Outcome) -> float:
 
 
 def figures(data: Path) -> Iterable[Figure]:
-    """Yield the figures that compare average completion times with the table of the published
-    simulator.
+    """Yield the figures that compare average completion times and numbers of preemptions with the
+    table of the published simulator.
     """
     rows = workloads(data)
     clock = CpuClock()

@@ -59,8 +59,8 @@ class AllReduceSpeed:
         return self.theta[0] * batch + self.theta[1]
 
     def step_s(self, nodes: int, gpus: int, batch: float, accumulation: int = 0) -> float:
-        """Return the seconds of a step that follows `accumulation` passes whose gradients are not
-        exchanged.
+        """Return the seconds of one step: `accumulation` passes without an exchange of gradients,
+        and one with it.
 
         Args:
             nodes, gpus: numbers of nodes and GPUs that the job uses.

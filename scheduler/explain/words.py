@@ -214,8 +214,13 @@ def how_it_ended(
 
 
 class SharesGpus(Protocol):
-    """Whether a running job shares its GPUs now: for `seconds` seconds with the job `partner`
-    (None: with none). If it `came` to GPUs that another job used, `to` is that job."""
+    """How a running job shares its GPUs now.
+
+    Attributes:
+        partner: the job that it shares them with; None: no job.
+        seconds: how long this has been so.
+        came: whether it was started on GPUs that another job was using; `to` is that job.
+    """
 
     @property
     def partner(self) -> str | None: ...

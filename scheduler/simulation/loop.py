@@ -48,7 +48,8 @@ class DecisionCore(Protocol):
         ...
 
     def decide(self, now: float) -> list[Decision]:
-        """Return the decisions taken since the last call."""
+        """Take the decisions that are due at `now`, and return them with any taken since the last
+        call."""
         ...
 
 

@@ -228,8 +228,8 @@ class StarvationBound:
         self._put_off.pop(job_id, None)
 
     def due(self, vc: str, now: float, costs_s: Callable[[QueuedJob], float]) -> list[QueuedJob]:
-        """Return the jobs of a virtual cluster that go first from now on: those that did not yet do
-        so at the last call.
+        """Mark the jobs of a virtual cluster that have newly become due to go first, and return
+        them. A job that would cost the others too much is put off instead.
 
         Args:
             costs_s: function that returns the total seconds of waiting that a job causes to other
