@@ -12,6 +12,7 @@ import pwd
 import re
 import secrets
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -298,7 +299,12 @@ class Slurm:
         if done.returncode == 0:
             self._turns.answered()
             return done.stdout
-        problem = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        problem = " ".join(done.stderr.split()) or _ended(command[0], done.returncode)
+        # a command that Slurm hangs up on while it writes is ended by this signal, without a word
+        cut_off = done.returncode == -signal.SIGPIPE
+        if cut_off and command[0] not in _OF_DATABASE:
+            self._turns.failed(problem)
+            raise SlurmDown(problem)
         if unreachable(problem) and command[0] not in _OF_DATABASE:
             self._turns.failed(problem)
             raise SlurmDown(problem)
@@ -400,6 +406,13 @@ def to_stdout(line: str) -> None:
     """Print a command that a dry run does not carry out."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def _ended(command: str, code: int) -> str:
+    """Return how a command ended that printed nothing of it, as text."""
+    if code >= 0:
+        return f"exit code {code}"
+    return f"{command} was ended by {signal.Signals(-code).name}"
 
 
 def unreachable(printed: str) -> bool:

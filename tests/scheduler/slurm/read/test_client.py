@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.slurm.read import parse
-from scheduler.slurm.read.client import Slurm, SlurmError, quoted, unreachable, word
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError, quoted, unreachable, word
 from scheduler.slurm.read.order import priorities
 
 NODE = (
@@ -255,3 +255,27 @@ def test_sbatch_tries_options_for_who_may_be_asked_for(
     printed = Slurm().tried(["--gpus=1"], user).strip()
     expected = "" if whose is None else f"--test-only {whose}--gpus=1 --wrap true"
     assert printed == expected
+
+
+@pytest.mark.parametrize(
+    ("end", "raised", "says"),
+    [
+        ("kill -PIPE $$", SlurmDown, "squeue was ended by SIGPIPE"),
+        ("kill -KILL $$", SlurmError, "squeue was ended by SIGKILL"),
+        ("exit 3", SlurmError, "exit code 3"),
+    ],
+)
+def test_a_command_that_ends_without_a_word_is_named_with_how_it_ended(
+    end: str,
+    raised: type[Exception],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slurm had hung up on squeue, and "exit code -13" did not count as Slurm being down."""
+    command = tmp_path / "squeue"
+    command.write_text(f"#!/bin/sh\n{end}\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(raised, match=says):
+        Slurm()._run(["squeue"], 20.0)
