@@ -365,7 +365,6 @@ class _Search:
         self.until = inf
         self.newcomer_s = 0.0  # worked out once there is somebody to share with
         self._waits_s: float | None = None
-        self._kept_out: dict[int, int] = {}  # jobs in front, by GPUs of a run
 
     def consider(self, run: Run) -> None:
         """Compute the gain and cost of sharing with `run`, and update the fields of the search."""
@@ -404,15 +403,19 @@ class _Search:
             self.guard = Obstacle.OTHERS if priced else Obstacle.SPEED
 
     def _hold(self, gpus: int, own_s: float, left_s: float, speeds: tuple[float, float]) -> Hold:
-        """Return what a pair would cost the jobs ahead in the queue that ask for at most `gpus`
-        GPUs, because the pair holds its GPUs longer."""
+        """Return what a pair on `gpus` GPUs would cost the jobs ahead in the queue, because the
+        pair holds its GPUs longer.
+
+        All jobs ahead count, wider ones too: these need the pair's GPUs beside others of the node,
+        and a node on which pairs follow each other never empties for them.
+        """
         turn = self._turn
-        kept_out = self._kept_out.get(gpus)
-        if kept_out is None:
-            before = takewhile(lambda other: other is not self._queued, turn.queue)
-            kept_out = self._kept_out[gpus] = sum(other.job.gpus <= gpus for other in before)
-        longer_s = held_longer_s(own_s, left_s, speeds)
-        return Hold(longer_s=longer_s, gpus=gpus, of=turn.pool.gpus, kept_out=kept_out)
+        return Hold(
+            longer_s=held_longer_s(own_s, left_s, speeds),
+            gpus=gpus,
+            of=turn.pool.gpus,
+            kept_out=turn.queue.position(self._queued) - 1,
+        )
 
     def _soonest_s(self) -> float:
         """Return the predicted seconds until enough runs of at least the job's size have ended for
