@@ -197,6 +197,38 @@ def test_a_pair_that_keeps_jobs_before_it_waiting_for_longer_than_it_saves_is_no
         assert ends < 4 * HOUR, "they get the GPUs when the first job ends"
 
 
+@pytest.mark.parametrize(("wide", "packs"), [(0, True), (12, False)])
+def test_a_pair_is_charged_for_wider_jobs_before_it_that_need_its_node_to_empty(
+    wide: int, packs: bool
+) -> None:
+    """`a` and `b` ask for half a node, short jobs that need more than half of it wait before `b`:
+    beside pairs that follow each other they would wait for ever."""
+    others = [a_job(f"w{i}", gpus=6, for_=900.0, at=300.0) for i in range(wide)]
+    a, other = (a_job(name, gpus=4, for_=2 * HOUR) for name in ("a", "other"))
+    b = a_job("b", gpus=4, for_=9 * HOUR, at=900.0)
+    short = {one.id: 900.0 for one in others}
+    played = play(
+        pellucid(Likes(speeds={("b", "a"): (0.95, 0.95)}), ageing=0.0),
+        cluster_of(nodes=2, profiling=1),
+        a,
+        other,
+        *others,
+        b,
+        stage=WaitingStage(),
+        estimator=TableEstimator(
+            "given", {"a": 2 * HOUR, "other": 2 * HOUR, "b": 9 * HOUR} | short
+        ),
+    )
+    assert bool(played.of("b", Action.PACK)) == packs
+    refused = [d for d in played.of("b", Action.WAIT) if d.reason is Reason.KEEPS_OTHERS_OUT]
+    assert bool(refused) != packs
+    if refused:
+        evidence: dict[str, Any] = dict(refused[0].evidence)
+        assert evidence["kept_out_jobs"] == wide
+        ends = max(played.result(f"w{i}").end_time or 0.0 for i in range(wide))
+        assert ends < 6 * HOUR, "they run as soon as the node is empty"
+
+
 def narrow_beside_wide(*, consents: str = "ab", takes: float = 100.0, **chosen: Any) -> Played:
     """Play one node: `a` holds its eight GPUs for hours, and `b`, of two GPUs, comes.
 
