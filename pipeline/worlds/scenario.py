@@ -28,6 +28,10 @@ from scheduler.simulation.work import SpeedModel, Workload
 Sink = Callable[[list[Decision]], None]
 Progress = Callable[[int], None]
 
+# GPUs that may be lent for profiling where no job has a user: a policy that does without them takes
+# a job to be as its user's others, and so would pack nearly nobody (docs/policy-figures.md)
+SHARE_WITHOUT_USERS = 0.25
+
 
 @dataclass
 class Scenario:
@@ -74,6 +78,17 @@ class Scenario:
     def cluster_gpus(self) -> int:
         """Return the number of GPUs in the whole cluster."""
         return self.workload.cluster.gpus
+
+    @property
+    def partition(self) -> ProfilingPartition | None:
+        """The profiling partition that policies are given: `profiling`, which may be a larger share
+        of the cluster where no job has a user, unless a share was asked for."""
+        given = self.profiling
+        if given is None or "largest_share" in given.model_fields_set:
+            return given
+        if any(job.user for job in self.workload.jobs):
+            return given
+        return given.model_copy(update={"largest_share": SHARE_WITHOUT_USERS})
 
     def layout(self) -> Json:
         """Return a description of the cluster, for the summary of a run."""
@@ -153,7 +168,7 @@ class Scenario:
         """Return the description from which the core of a policy is built. Raises UnknownPolicy if
         there is no such policy, InvalidSettings if its settings are wrong."""
         given = self.settings.get(policy, {})
-        return CoreSpec.of(self.workload.cluster, policy, given, self.profiling)
+        return CoreSpec.of(self.workload.cluster, policy, given, self.partition)
 
     def policy(self, name: str) -> Policy:
         """Return a new policy, by name, with the predictors that this world gives it."""
@@ -181,7 +196,7 @@ class Scenario:
         """
         made = self.policy(policy) if isinstance(policy, str) else policy
         return assemble(
-            CoreSpec(self.workload.cluster, made.name, made.settings, self.profiling),
+            CoreSpec(self.workload.cluster, made.name, made.settings, self.partition),
             estimator or self.estimators(made),
             Predictors(arrivals=self.arrivals),
             policy=made,
