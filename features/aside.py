@@ -23,13 +23,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import Condition
 from typing import Any
 
 from features.given import descriptor, read_given
 
 MAIN = "import features.aside as a; a.main()"
-PATIENCE_S, BEGIN_S = 3.0, 60.0  # for an answer; for a process to begin
+PATIENCE_S = 3.0  # for an answer, and for the answer to what the same user asked before
+BEGIN_S, LATE_S = 10.0, 60.0  # for a process to begin; until it is replaced, since it doesn't
 PAUSE_S, LONGEST_S = 60.0, 3600.0  # in which a place that hung is let alone, doubled each time
 MOST_PLACES = 4  # that hang, before whatever is of the same user is let alone
 PACKET = 65_536  # bytes of a question, and of an answer
@@ -56,16 +57,19 @@ class _Hung:
 class Aside:
     """Asks functions of the given modules, in a process that begins with the first question.
 
-    May be used by several threads; their questions are answered one after the other.
+    May be used by several threads. The questions of one user are answered one after the other;
+    nobody waits for another user's, which a process of their own answers.
 
     Args:
-        modules: loaded by that process as it begins.
+        modules: loaded by each process as it begins.
     """
 
     def __init__(self, *modules: str) -> None:
-        self._modules, self._turn = modules, Lock()
-        self._process: _Process | None = None
+        self._modules, self._changed = modules, Condition()  # never held by who waits for a process
+        self._idle: list[_Process] = []
+        self._busy = set[object]()  # users whose question is open
         self._hung: dict[tuple[object, str], _Hung] = {}
+        self._closed = False
 
     def ask(self, function: str, *given: Any, whose: object, place: str) -> Any:
         """Return what `module:function` returns for arguments that are plain JSON. A `Copy` that it
@@ -75,25 +79,38 @@ class Aside:
             whose: user who chose the place.
             place: folder or file that is looked at.
 
-        Raises OSError: as the function does, or Hangs.
+        Raises OSError: as the function does, or Hangs; EAGAIN while no process has begun.
         """
-        with self._turn:
+        with self._changed:
+            if not self._changed.wait_for(lambda: whose not in self._busy, PATIENCE_S):
+                raise Hangs(place)
             self._let_alone(whose, place)
-            for _ in range(2):
-                process = self._begun()
-                try:
-                    found = process.ask(function, given)
-                except TimeoutError:
-                    self._leave(process, whose, place)
-                    raise Hangs(place) from None
-                if found is not None:
-                    break
-                self._process = None  # somebody ended it
-                process.end()
-            else:
-                raise OSError(errno.EIO, "ends the process that looks at it", place)
-            self._hung.pop((whose, place), None)
-        return found.value()
+            self._busy.add(whose)
+        try:
+            return self._asked(function, given, whose, place).value()
+        finally:
+            with self._changed:
+                self._busy.discard(whose)
+                self._changed.notify_all()
+
+    def _asked(self, function: str, given: Sequence[Any], whose: object, place: str) -> _Found:
+        for _ in range(2):
+            process = self._taken()
+            try:
+                found = process.ask(function, given)
+            except TimeoutError:
+                self._leave(process, whose, place)
+                raise Hangs(place) from None
+            except OSError:
+                self._give_back(process)
+                raise
+            if found is not None:
+                self._give_back(process)
+                with self._changed:
+                    self._hung.pop((whose, place), None)
+                return found
+            process.end()  # somebody ended it
+        raise OSError(errno.EIO, "ends the process that looks at it", place)
 
     def read(
         self, path: str | Path, most: int, *, whose: object, within: Path | None = None
@@ -109,11 +126,11 @@ class Aside:
         return content
 
     def close(self) -> None:
-        """End the process."""
-        with self._turn:
-            process, self._process = self._process, None
-            if process is not None:
-                process.end()
+        """End the processes; those that answer just now, after that."""
+        with self._changed:
+            idle, self._idle, self._closed = self._idle, [], True
+        for process in idle:
+            process.end()
 
     def _let_alone(self, whose: object, place: str) -> None:
         """Raise Hangs where a place hung lately or hangs still, or many of that user do."""
@@ -128,17 +145,37 @@ class Aside:
         if held.get((whose, place)) or many:
             raise Hangs(place)
 
-    def _begun(self) -> _Process:
-        if self._process is None:
-            self._process = _Process(self._modules)
-        return self._process
+    def _taken(self) -> _Process:
+        """Return a process that has begun, which nobody else asks until it is given back. Raises
+        OSError where none begins in time.
+        """
+        with self._changed:
+            process = self._idle.pop() if self._idle else None
+        if process is None:
+            process = _Process(self._modules)
+        if process.has_begun(BEGIN_S):
+            return process
+        if time.monotonic() - process.born < LATE_S and process.process.poll() is None:
+            self._give_back(process)  # to be asked later
+        else:
+            process.end()
+        raise OSError(errno.EAGAIN, "no process begins that could look at files")
+
+    def _give_back(self, process: _Process) -> None:
+        with self._changed:
+            kept = not self._idle and not self._closed
+            if kept:
+                self._idle.append(process)
+        if not kept:
+            process.end()
 
     def _leave(self, process: _Process, whose: object, place: str) -> None:
         process.end()
-        self._process = None
-        before = self._hung.get((whose, place))
-        pause_s = PAUSE_S if before is None else min(LONGEST_S, 2 * before.pause_s)
-        self._hung[whose, place] = _Hung(time.monotonic() + pause_s, pause_s, process.process)
+        with self._changed:
+            before = self._hung.get((whose, place))
+            pause_s = PAUSE_S if before is None else min(LONGEST_S, 2 * before.pause_s)
+            until = time.monotonic() + pause_s
+            self._hung[whose, place] = _Hung(until, pause_s, process.process)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +190,7 @@ class _Found:
 
 
 class _Process:
-    """A process that looks, and the socket to it. Raises OSError where none begins."""
+    """A process that looks, and the socket to it. Raises OSError where none can be started."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         paths = [str(Path(__file__).resolve().parents[1]), *filter(None, sys.path)]
@@ -172,13 +209,16 @@ class _Process:
             except OSError:
                 self._line.close()
                 raise
-        self._line.settimeout(BEGIN_S)
-        with suppress(OSError):
-            if self._line.recv(PACKET) == b"ready":
-                self._line.settimeout(PATIENCE_S)
-                return
-        self.end()
-        raise OSError(errno.EAGAIN, "no process begins that could look at files")
+        self.born, self._ready = time.monotonic(), False
+
+    def has_begun(self, patience_s: float) -> bool:
+        """Return whether it could be asked within a time after it was started."""
+        if not self._ready:
+            self._line.settimeout(patience_s)
+            with suppress(OSError):
+                self._ready = self._line.recv(PACKET) == b"ready"
+            self._line.settimeout(PATIENCE_S)
+        return self._ready
 
     def ask(self, function: str, given: Sequence[Any]) -> _Found | None:
         """Return the answer; None where the process has ended. Raises TimeoutError, and OSError for

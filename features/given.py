@@ -73,9 +73,10 @@ def opened(path: str | Path, *, within: Path | None = None) -> Iterator[io.Buffe
 def opened_text(
     path: str | Path, *, newline: str | None = None, errors: str = "strict"
 ) -> Iterator[TextIO]:
-    """Open a regular file as UTF-8 text and yield it, as `opened` does."""
-    with opened(path) as file:
-        yield io.TextIOWrapper(file, encoding="utf-8", errors=errors, newline=newline)
+    """Read a regular file of at most LARGE bytes and yield its text as an open file: a line of it
+    may have no end. Raises as `read_text`.
+    """
+    yield io.StringIO(read_text(path, LARGE, errors=errors), newline=newline)
 
 
 def read_given(path: str | Path, most: int = SMALL, *, within: Path | None = None) -> bytes:

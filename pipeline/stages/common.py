@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from features.given import read_text
 from pipeline.cluster import HERE
 from pipeline.errors import UserError
+from scheduler.core.settings import NOT_YAML, printable
 
 DATA = Path("data")
 CODE = DATA / "code"  # what the code of each stage says, a file each
@@ -120,12 +121,12 @@ def read_params(path: Path = Path("params.yaml")) -> Params:
         return Params.model_validate(yaml.safe_load(read_text(path)))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML ({str(error).splitlines()[0]})") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path}: {where} is {first['input']!r}: {first['msg']}") from None
+        raise UserError(f"{path}: {where} is {printable(first['input'])}: {first['msg']}") from None
+    except NOT_YAML as error:
+        raise UserError(f"{path}: not YAML ({str(error).partition(chr(10))[0]})") from None
 
 
 def drawn(trace: Path, draws: Path, seed: int, first: int) -> Path:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,31 +65,29 @@ def test_a_defect_of_ours_ends_nobody(aside: Aside, tmp_path: Path) -> None:
         aside.ask(COPIED, whose=None, place="")
     assert error.value.errno == errno.EIO
     (tmp_path / "x").write_bytes(b"x")
-    assert aside._process is not None
-    process = aside._process
+    [process] = aside._idle
     os.close(copied(aside, tmp_path / "x"))
-    assert aside._process is process
+    assert aside._idle == [process]
 
 
 def test_a_question_that_is_too_long_ends_nobody(aside: Aside, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x")
     os.close(copied(aside, tmp_path / "x"))
-    process = aside._process
+    [process] = aside._idle
     with pytest.raises(OSError, match="too long") as error:
         copied(aside, tmp_path / ("x" * aside_.PACKET))
     assert error.value.errno == errno.E2BIG
     os.close(copied(aside, tmp_path / "x"))
-    assert aside._process is process
+    assert aside._idle == [process]
 
 
 def test_one_that_somebody_ended_is_replaced(aside: Aside, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x")
     os.close(copied(aside, tmp_path / "x"))
-    assert aside._process is not None
-    first = aside._process.process
+    first = aside._idle[0].process
     first.kill()
     os.close(copied(aside, tmp_path / "x"))
-    assert aside._process.process.pid != first.pid
+    assert aside._idle[0].process.pid != first.pid
 
 
 @pytest.fixture
@@ -108,10 +109,10 @@ def test_what_hangs_is_let_alone_for_a_while_each_time_longer(
         [one] = aside._hung.values()
         assert one.pause_s == max(2 * pause_s, aside_.PAUSE_S)
         pause_s = one.pause_s
-        process = aside._process
+        [process] = aside._idle
         with pytest.raises(Hangs):
             copied(aside, hanging / "y")
-        assert aside._process is process, "nobody was asked"
+        assert aside._idle == [process], "nobody was asked"
         one.until = time.monotonic() - 1.0
     monkeypatch.setattr(aside_, "MAIN", "import features.aside as a; a.main()")
     hanging.mkdir()
@@ -140,6 +141,89 @@ def test_who_has_many_that_hang_waits_with_all_and_nobody_else_does(
     os.close(asked(tmp_path / "x", "ann"))
     aside._hung["eve", str(hanging / "0")].until = 0.0
     os.close(asked(tmp_path / "x", "eve"))
+
+
+def _asking(aside: Aside, path: Path) -> tuple[threading.Thread, list[BaseException]]:
+    """A thread that asks for a file, and what is raised in it."""
+    raised: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            os.close(copied(aside, path))
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    return thread, raised
+
+
+def _children() -> list[psutil.Process]:
+    return psutil.Process().children()
+
+
+def test_nobody_waits_for_what_another_user_asked(
+    aside: Aside, hanging: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside_, "PATIENCE_S", 600.0)
+    (tmp_path / "x").write_bytes(b"x")
+    before = {one.pid for one in _children()}
+    thread, raised = _asking(aside, hanging / "x")
+    until(lambda: aside._busy, "the first question")
+    for _ in range(2):
+        os.close(copied(aside, tmp_path / "x"))
+    assert thread.is_alive()
+    monkeypatch.setattr(aside_, "PATIENCE_S", 0.1)
+    with pytest.raises(Hangs):  # the same user's: after that, or not at all
+        copied(aside, hanging / "y")
+    assert aside._busy == {hanging.name}
+
+    def ended() -> bool:
+        for one in _children():  # the one that hangs, and the one that is asked in its place
+            if one.pid not in before:
+                one.kill()
+        return not thread.is_alive()
+
+    until(ended, "the end of the question")
+    assert [isinstance(one, OSError) for one in raised] == [True]
+    assert aside._busy == set()
+    monkeypatch.setattr(aside_, "PATIENCE_S", 600.0)
+    os.close(copied(aside, tmp_path / "x"))
+    assert len(aside._idle) == 1
+
+
+def test_nobody_waits_long_for_a_process_that_does_not_begin(
+    aside: Aside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    monkeypatch.setattr(aside_, "BEGIN_S", 0.2)
+    with monkeypatch.context() as slow:
+        slow.setattr(aside_, "MAIN", "import time; time.sleep(600)")
+        for _ in range(2):
+            with pytest.raises(OSError, match="no process begins") as error:
+                copied(aside, tmp_path / "x")
+            assert error.value.errno == errno.EAGAIN
+            [process] = aside._idle
+            assert process.process.poll() is None, "it may begin yet"
+        assert aside._hung == {}, "which is not the place's fault"
+        process.born -= aside_.LATE_S
+        with pytest.raises(OSError, match="no process begins"):
+            copied(aside, tmp_path / "x")
+        assert (aside._idle, process.process.poll()) == ([], -signal.SIGKILL)
+    monkeypatch.setattr(aside_, "BEGIN_S", 60.0)
+    os.close(copied(aside, tmp_path / "x"))
+
+
+def test_one_that_ends_as_it_begins_is_not_kept(
+    aside: Aside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside_, "MAIN", "1 / 0")
+    with pytest.raises(OSError, match="no process begins"):
+        copied(aside, tmp_path / "x")
+    until(lambda: not aside._idle or aside._idle[0].process.poll() is not None, "its end")
+    with suppress(OSError):
+        copied(aside, tmp_path / "x")
+    assert aside._idle == []
 
 
 @pytest.mark.skipif(not hung.can_mount(), reason="nothing can be mounted here")

@@ -222,3 +222,10 @@ def test_descriptors_are_closed(others: dict[str, Path], tmp_path: Path) -> None
     with arrow_file(tmp_path / "t") as file:
         assert pq.read_table(file).num_rows == 1
     assert {*os.listdir("/proc/self/fd")} <= before
+
+
+def test_a_line_without_end_is_not_read_as_text(tmp_path: Path) -> None:
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(OSError, match="holds more than 256 MiB"), opened_text(tmp_path / "huge"):
+        pass
