@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.plural import count
-from scheduler.explain.shortage import Shortage, clauses
+from scheduler.explain.shortage import Shortage, clauses, ready_clauses
 from scheduler.explain.words import clock_time, duration
 from scheduler.slurm.codes import meaning as meaning
 
@@ -366,6 +366,8 @@ def _by_place(reason: SlurmReason, now: float) -> list[str]:
     """
     if reason.goes_first is not None:
         return _goes_first(reason.goes_first)
+    if reason.shortage is not None and (found := ready_clauses(reason.shortage)):
+        return found
     if reason.needed is not None:
         return _needed(reason.needed)
     held = reason.reservation

@@ -12,7 +12,7 @@ from scheduler.slurm.twin.preemption import CANCEL, REQUEUE, Preemption
 from scheduler.slurm.twin.site import Site
 
 MINUTE_S = 60.0
-_STOPPED = {REQUEUE: ", and it begins anew", CANCEL: " for good"}
+_STOPPED = {REQUEUE: ", and it begins again", CANCEL: ", and it ends"}
 
 
 @dataclass(frozen=True, slots=True)

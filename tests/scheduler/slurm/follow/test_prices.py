@@ -63,8 +63,8 @@ def test_fewer_whole_nodes_take_longer_though_no_gpus_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("to", "mode", "costs"),
     [
-        ({"partition": "scav"}, "REQUEUE", "jobs of others may stop it there, and it begins anew"),
-        ({"partition": "scav"}, "CANCEL", "jobs of others may stop it there for good"),
+        ({"partition": "scav"}, "REQUEUE", "jobs of others may stop it there, and it begins again"),
+        ({"partition": "scav"}, "CANCEL", "jobs of others may stop it there, and it ends"),
         ({"partition": "scav"}, "SUSPEND", "jobs of others may stop it there"),
         ({"partition": "scav"}, "", ""),
         ({"partition": "same"}, "REQUEUE", ""),
