@@ -118,6 +118,10 @@ SENTENCES = [
         "a, b, c, d would do, and not enough is free there now.",
     ),
     (
+        SlurmReason("BadConstraints", no_features="a100&ib"),
+        "no node of its partition has what --constraint=a100&ib asks for; change it or cancel it.",
+    ),
+    (
         SlurmReason("Resources", needed=NEEDS, shortage=READY),
         "n1 has all that it asks for; its turn has not come, or it would delay jobs that are "
         "planned there.",
