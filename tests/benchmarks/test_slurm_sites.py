@@ -309,7 +309,7 @@ def test_of_a_site_that_the_replay_gets_wrong_nothing_is_stated() -> None:
     [
         ("", "bf_interval=2,", "sched/builtin"),
         ("no backfill", "SchedulerType=sched/builtin", "bf_max_job_test"),
-        ("rare backfill", ",bf_interval=60,bf_max_job_test=5", "bf_interval=2,"),
+        ("rare backfill", ",bf_interval=60", "bf_interval=2,"),
     ],
 )
 def test_the_second_run_has_the_setting(name: str, holds: str, lacks: str) -> None:
