@@ -1,5 +1,5 @@
 """Measures the Slurm backend on real daemons: `python -m benchmarks.slurm
-advise|twin|dumps|sites|looks`.
+advise|twin|dumps|sites|looks|claims`.
 
 - advise: how much a service that reads a queue of 10,000 jobs slows Slurm's own commands (about
   25 minutes).
@@ -11,6 +11,8 @@ advise|twin|dumps|sites|looks`.
   site).
 - looks: the polls that `sites --keep` recorded, repeated with this code and without daemons; also
   with the length of every job known beforehand (a minute a site).
+- claims: `--count` sites, each run twice, the second time with another setting of Slurm: whether
+  the saving that a replay states holds what its jobs waited less (15 minutes a site).
 
 Needs root and the packages that `make slurm-test` installs. Ends with 1 when a budget is missed.
 """
@@ -27,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.calibration import Calibration, program
+from benchmarks.slurm import claimed
 from benchmarks.slurm.advise import advise
 from benchmarks.slurm.dumps import dumps
 from benchmarks.slurm.looks import looked_again
@@ -86,6 +89,12 @@ def _looks(asked: argparse.Namespace, _: Sequence[str]) -> Told:
     return {"looks": looked_again(asked.keep or Path.cwd(), _tell)}, []
 
 
+def _claims(asked: argparse.Namespace, _: Sequence[str]) -> Told:
+    seeds = range(asked.seed, asked.seed + asked.count)
+    rows = [claimed.held(seed, asked.keep, _tell) for seed in seeds]
+    return {"claims": claimed.told(rows)}, claimed.missed(rows)
+
+
 def _generated(asked: argparse.Namespace, releases: Sequence[str]) -> Told:
     if asked.shrink:
         return {"shrunk": shrink(asked.seed, asked.shrink, _tell)}, []
@@ -118,6 +127,7 @@ SCENARIOS = {
     "dumps": _dumps,
     "sites": _generated,
     "looks": _looks,
+    "claims": _claims,
 }
 
 if __name__ == "__main__":
@@ -133,11 +143,11 @@ if __name__ == "__main__":
         seeds={"type": int, "default": 3, "help": "twin: workloads, from --seed on"},
         keep={
             "type": Path,
-            "help": "twin, dumps: recordings of daemons; those there are not made again. sites: "
-            "what they printed goes there. looks: it is there, or here",
+            "help": "twin, dumps, claims: recordings of daemons; those there are not made again. "
+            "sites: what they printed goes there. looks: it is there, or here",
         },
         again={"type": Path, "help": "sites: to compare with a first run that was kept there"},
-        count={"type": int, "default": 1, "help": "sites: how many"},
+        count={"type": int, "default": 1, "help": "sites, claims: how many"},
         shrink={
             "metavar": "KIND",
             "help": "sites: the fewest submissions of --seed with such a fault",

@@ -278,8 +278,8 @@ class Played:
         self.slurm = slurm
 
     def run(self, complaints: Sequence[Complaint]) -> list[Asked]:
-        """Submit the jobs of all complaints, read Slurm's state once, and judge the answers. Return
-        the results.
+        """Submit the jobs of all complaints, and judge the answers, each at its own reading of
+        Slurm's state: what another was offered has taken its room. Return the results.
         """
         self.slurm.account(*ACCOUNTS)
         self.slurm.run("scontrol", "update", "partitionname=mi", "qos=day")
@@ -305,6 +305,7 @@ class Played:
         time.sleep(SETTLE_S)
         follower = self._followed()
         for one in asked:
+            follower.look()
             if one.complaint.refused:
                 self._before(one, follower)
             else:

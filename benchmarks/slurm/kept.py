@@ -5,8 +5,9 @@ policy `slurm`, and a second run of the same submissions by slurmctld itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -83,13 +84,13 @@ def refused_second(once: Kept, again: Kept) -> list[str]:
     """
     with TemporaryDirectory() as one, TemporaryDirectory() as other:
         first, second = once.read(Path(one)), again.read(Path(other))
-    same = dict(_same(once.ids, again.ids))
+    renamed = renames(once, again)
     waits = {
         row["job_id"]: row["wait_s"]
         for row in second.recorded.select(["job_id", "wait_s"]).to_pylist()
     }
     record = first.replayable
-    found = [(j, waits.get(_renamed(j, same))) for j in record["job_id"].to_pylist()]
+    found = [(j, waits.get(renamed(j))) for j in record["job_id"].to_pylist()]
     known = [(j, wait) for j, wait in found if wait is not None]
     table = {
         "job_id": pa.array([j for j, _ in known], pa.string()),
@@ -104,6 +105,13 @@ def marked(command: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """
     mark = next(iter(_MARK.findall(" ".join(command))), "")
     return tuple(one.replace(mark, MARK) if mark else one for one in command), mark
+
+
+def renames(once: Kept, again: Kept) -> Callable[[str], str]:
+    """Return a function from the id of a job in one run of a site to its id in another run. It
+    returns an id of no job where the other run did not take the submission.
+    """
+    return partial(_renamed, same=dict(_same(once.ids, again.ids)))
 
 
 def _past(line: str) -> bool:

@@ -634,26 +634,32 @@ class Suite:
         return follower
 
     def _offers(self, asked: Sequence[Asked], follower: Follower) -> None:
-        """Ask for the offers to all jobs at one reading of Slurm's state, then make the first
-        change that each job is offered.
+        """Ask what would help each job, and make the first change that it is offered, one job after
+        the other. Slurm's state is read again before each question: what was changed before has
+        taken its room.
         """
         for one in asked:
+            follower.look()
             began, used = time.monotonic(), time.process_time()
             answer = follower.answer(TRIED, {"job_id": one.job})
             one.took_s, one.cpu_s = time.monotonic() - began, time.process_time() - used
             found = decode(Sooner, answer)
             one.offer = found.tried[0] if found.tried else None
-        offered = [(one, one.offer) for one in asked if one.offer is not None]
-        for one, offer in offered:
-            done = self.slurm.run(*offer.command.split(), user=USER, check=False)
+            if one.offer is None:
+                continue
+            done = self.slurm.run(*one.offer.command.split(), user=USER, check=False)
             one.refused = " ".join(done.stderr.split()) or "refused" * bool(done.returncode)
-        at_once = {one.job for one, offer in offered if not offer.reason and not one.refused}
+            if not one.offer.reason and not one.refused:
+                one.stayed = self._until_started(one.job)
+
+    def _until_started(self, job: str) -> str:
+        """Wait until a job starts, or the time for that is over. Return what it still waits for;
+        "" where it started.
+        """
         over = time.monotonic() + WAIT_S
-        while time.monotonic() < over and at_once & self._words().keys():
-            time.sleep(1.0)
-        waits = self._words()
-        for one in asked:
-            one.stayed = waits.get(one.job, "") if one.job in at_once else ""
+        while (waits := self._words().get(job, "")) and time.monotonic() < over:
+            time.sleep(0.5)
+        return waits
 
 
 def judge(one: Asked, reason: SlurmReason, job_id: str, made: StartForecast | None) -> None:

@@ -137,12 +137,11 @@ def clauses(one: Shortage, now: float) -> list[str]:
     if one.parts and one.readies >= one.nodes:
         text = f"{_names(one.ready, one.readies)} {_has(one.readies)} all that this part asks for"
         return [text, f"it starts together with {count(one.parts, 'other part')} of its job"]
+    if ready_clauses(one):
+        return []
+    first = [_one_node(one)] if one.short else []
     if one.nodes > 1:
         first = [_some_nodes(one)]
-    elif one.readies:
-        return []
-    else:
-        first = [_one_node(one)] if one.short else []
     until = [_until(one, now)] if one.short else []
     found = [*first, *_shut(one, now), *until]
     if not one.short and not one.shut:
@@ -150,6 +149,16 @@ def clauses(one: Shortage, now: float) -> list[str]:
     if not one.short and one.nodes == 1:
         found = [f"no node of partition {one.partition} that suits is open to it", *found]
     return [clause for clause in found if clause]
+
+
+def ready_clauses(one: Shortage) -> list[str]:
+    """Return as clauses which nodes lack nothing for a job that waits all the same. Return [] where
+    they are too few.
+    """
+    if one.readies < max(1, one.nodes):
+        return []
+    text = f"{_names(one.ready, one.readies)} {_has(one.readies)} all that it asks for"
+    return [text, "its turn has not come, or it would delay jobs that are planned there"]
 
 
 def _some_nodes(one: Shortage) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.core.plural import count
-from scheduler.explain.shortage import Shortage, clauses
+from scheduler.explain.shortage import Shortage, clauses, ready_clauses
 from scheduler.explain.words import clock_time, duration
 from scheduler.slurm.codes import meaning as meaning
 
@@ -213,6 +213,7 @@ class SlurmReason:
         begins: the time that it waits for, seconds since the epoch.
         nodes, time_limit_s: nodes and time that it asks for, where these are the reason.
         nodes_allowed: the numbers of nodes that its partitions allow.
+        no_features: its constraint on features, where no node of its partitions satisfies it.
         limit: the limit that it would exceed.
         lapsed: whether that limit has room now, after `ahead` jobs that wait for the same limit.
         withdrawn: the withdrawn statement that the limit has room; None: there is none.
@@ -253,6 +254,7 @@ class SlurmReason:
     qos: str = ""
     withdrawn: Withdrawn | None = None
     nodes_allowed: tuple[NodesAllowed, ...] = ()
+    no_features: str = ""
 
     def as_of(self, now: float) -> SlurmReason:
         """Return the reason without times that have passed since it was found."""
@@ -323,6 +325,9 @@ def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
             "nodes": count(reason.nodes or 0, "node"),
         }
         return [part.format_map(asked) for part in words]
+    if reason.no_features:
+        asked_for = f"what --constraint={reason.no_features} asks for"
+        return [f"no node of its partition has {asked_for}", "change it or cancel it"]
     if reason.begins is not None:
         return [f"it may not begin before {clock_time(reason.begins, now)}"]
     if reason.too_long is not None:
@@ -366,6 +371,8 @@ def _by_place(reason: SlurmReason, now: float) -> list[str]:
     """
     if reason.goes_first is not None:
         return _goes_first(reason.goes_first)
+    if reason.shortage is not None and (found := ready_clauses(reason.shortage)):
+        return found
     if reason.needed is not None:
         return _needed(reason.needed)
     held = reason.reservation

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.slurm import claimed
 from benchmarks.slurm.generated import generate
 from benchmarks.slurm.judge import (
     Facts,
@@ -279,6 +280,44 @@ def test_a_second_run_is_held_against_the_first_by_who_was_submitted_when() -> N
     assert refused_second(kept(in_turn), kept(in_turn, first_id=41)) == []
     assert refused_second(kept(in_turn), kept([*reversed(in_turn)], first_id=41))
     assert refused_second(kept(in_turn), kept([3 * start for start in in_turn], first_id=41))
+
+
+def test_what_a_replay_states_of_a_setting_is_held_against_a_run_with_it() -> None:
+    in_turn = [60 * n for n in range(10)]
+    alike = claimed.compared(kept(in_turn), kept(in_turn, first_id=41), "no backfill")
+    assert (alike["jobs"], alike["recorded_s"], alike["saved_s"]) == (10, 270.0, [0.0])
+    assert alike["stated"]["low_s"] < 0.0 < alike["stated"]["high_s"]
+    assert claimed.missed([alike]) == []
+    slow = kept([3 * start for start in in_turn], first_id=41)
+    unlike = claimed.compared(kept(in_turn), slow, "no backfill")
+    assert unlike["saved_s"] == [-540.0]
+    assert claimed.missed([unlike]) == [
+        "intervals that hold the daemons' difference: 0.00, not 0.85"
+    ]
+
+
+def test_of_a_site_that_the_replay_gets_wrong_nothing_is_stated() -> None:
+    wrong = kept([9 * 60 * n for n in range(10)])
+    row = claimed.compared(wrong, wrong, "no backfill")
+    assert row["stated"] is None
+    assert row["refused"]
+    assert claimed.missed([row]) == ["sites of which something is stated: 0.00, not 0.6"]
+
+
+@pytest.mark.parametrize(
+    ("name", "holds", "lacks"),
+    [
+        ("", "bf_interval=2,", "sched/builtin"),
+        ("no backfill", "SchedulerType=sched/builtin", "bf_max_job_test"),
+        ("rare backfill", ",bf_interval=60", "bf_interval=2,"),
+    ],
+)
+def test_the_second_run_has_the_setting(name: str, holds: str, lacks: str) -> None:
+    made = generate(3)
+    changed = claimed.changed(made.own, claimed.SETTINGS.get(name, {}))
+    text = "\n".join(changed.lines(range(made.own.nodes)))
+    assert holds in text
+    assert lacks not in text
 
 
 def test_how_long_a_job_ran_is_known_once_it_began() -> None:

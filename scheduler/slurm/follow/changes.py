@@ -114,9 +114,7 @@ def _within(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[
     near = {min(max(job.num_nodes, least), most) for least, most in ranges if least <= most}
     if near and job.num_nodes not in near:
         nodes = min(near, key=lambda one: abs(one - job.num_nodes))
-        command = f"scontrol update jobid={job.id} numnodes={nodes}-{nodes}"
-        changed = replace(job, num_nodes=nodes, max_nodes=nodes, tres=_of(job, "node", nodes))
-        yield Change(f"on {count(nodes, 'node')}", command, changed, nodes)
+        yield _on(job, nodes, "")
     pending = twin.evidence(job.id, now)
     hit = pending.hit if pending is not None else None
     if hit is None:

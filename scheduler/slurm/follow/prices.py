@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from scheduler.core.plural import count
 from scheduler.explain.words import duration, roughly
 from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.twin.preemption import CANCEL, REQUEUE, Preemption
+from scheduler.slurm.twin.site import Site
 
 MINUTE_S = 60.0
+_STOPPED = {REQUEUE: ", and it begins again", CANCEL: ", and it ends"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,16 @@ def price(job: SlurmJob, changed: SlurmJob, lasts_s: float | None, gain_s: float
     shorter = limit_s is not None and (job.time_limit_s is None or limit_s < job.time_limit_s)
     if changed.gpus < job.gpus and changed.gpus:
         return _slower(job.gpus / changed.gpus, limit_s, lasts_s, gain_s)
+    if changed.num_nodes < job.num_nodes and job.exclusive and not job.gpus:  # all of each node
+        return _slower(job.num_nodes / changed.num_nodes, limit_s, lasts_s, gain_s)
     if shorter and limit_s is not None:
         return _stopped(limit_s, lasts_s)
-    if (changed.memory_mib or 0.0) < (job.memory_mib or 0.0):
+    less = (changed.memory_mib or 0.0) < (job.memory_mib or 0.0)
+    if changed.num_nodes != job.num_nodes:
+        assumed = f"it lasts as long on {count(changed.num_nodes, 'node')} as on {job.num_nodes}"
+        memory = f", with {(changed.memory_mib or 0.0) / 1024:.4g} GiB of memory in all"
+        return Price(assumed=assumed + memory * less)
+    if less:
         return Price(assumed="it needs no more memory than that")
     if changed.cpus < job.cpus:
         return Price(assumed="it lasts as long with fewer CPUs")
@@ -72,3 +84,21 @@ def _stopped(limit_s: float, lasts_s: float | None) -> Price:
         costs = f"it should run about {duration(lasts_s)}: Slurm would stop it"
         return Price(costs, assumed, lasts_s=lasts_s)
     return Price(assumed=assumed)
+
+
+def elsewhere(job: SlurmJob, changed: SlurmJob, site: Site) -> str:
+    """Return in words what another partition or QOS costs a changed job: other jobs may stop it
+    there, or its use counts more. Return "" where it costs nothing.
+    """
+    before, after = (set(_makes_way(one, site)) for one in (job, changed))
+    if new := sorted(after - before - {""}):
+        return f"jobs of others may stop it there{_STOPPED.get(new[0], '')}"
+    was, factor = (
+        site.qos[one.qos].factor if one.qos in site.qos else 1.0 for one in (job, changed)
+    )
+    return f"its use counts {factor / was:.3g} times as much" if factor > was > 0.0 else ""
+
+
+def _makes_way(job: SlurmJob, site: Site) -> Iterator[str]:
+    rules = Preemption(site)
+    yield from (rules.mode(job.qos, name) for name in job.partition.split(","))

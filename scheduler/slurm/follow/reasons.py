@@ -35,6 +35,7 @@ from scheduler.slurm.reason import (
     Stopped,
     TimeLimitTooLong,
 )
+from scheduler.slurm.twin.capacity import suits
 from scheduler.slurm.twin.limits import Hit, is_kept, is_limit
 from scheduler.slurm.twin.passes import (
     CAPACITY,
@@ -225,16 +226,12 @@ def _reason(
         never: the limit that the job exceeds by its own request. Backfill says of such a job that
             it waits for nodes; only the next main pass names the limit.
     """
-    site, ask, plain = policy.site, policy.asked(job.id), briefly(replace(job, reason=word))
+    ask, plain = policy.asked(job.id), briefly(replace(job, reason=word))
     hit = pending.hit if pending is not None else never if word in CAPACITY else None
-    if word == "PartitionNodeLimit":
-        return replace(plain, nodes_allowed=_nodes_allowed(job, site))
+    if (found := _by_request(plain, job, ask, policy)) is not None:
+        return found
     if word in PLAIN or plain.begins is not None:
         return plain
-    if word == "PartitionTimeLimit":
-        return replace(plain, too_long=_too_long(job, site))
-    if word == LICENSES:
-        return replace(plain, licences=_licences(ask, policy))
     if hit is not None:
         return replace(plain, limit=_limit(hit))
     if pending is not None and is_kept(word) and pending.set:
@@ -246,6 +243,34 @@ def _reason(
     if word in (RESOURCES, NOT_AVAILABLE):  # the latter of nodes that are down, among others
         return _by_nodes(plain, ask, pending, part=places[0][1].partition, accounts=accounts)
     return plain
+
+
+def _by_request(
+    plain: SlurmReason, job: SlurmJob, ask: Ask | None, policy: SlurmTwin
+) -> SlurmReason | None:
+    """Return the reason completed by what the job asks for beyond what there is. Return None where
+    its word is not about that.
+    """
+    site = policy.site
+    if plain.code == "PartitionNodeLimit":
+        return replace(plain, nodes_allowed=_nodes_allowed(job, site))
+    if plain.code == "PartitionTimeLimit":
+        return replace(plain, too_long=_too_long(job, site))
+    if plain.code == "BadConstraints":
+        return replace(plain, no_features=_no_features(job, ask, site))
+    return replace(plain, licences=_licences(ask, policy)) if plain.code == LICENSES else None
+
+
+def _no_features(job: SlurmJob, ask: Ask | None, site: Site) -> str:
+    """Return a job's constraint on features if no node of its partitions satisfies it; "" if one
+    does, or that is not known.
+    """
+    parts = (site.partitions[name] for name in job.partition.split(",") if name in site.partitions)
+    nodes = [site.nodes[name] for part in parts for name in part.nodes if name in site.nodes]
+    if ask is None or not ask.features or not nodes:
+        return ""
+    anywhere = replace(ask, exc_nodes=frozenset())
+    return "" if any(suits(anywhere, node) for node in nodes) else ask.features
 
 
 def _by_nodes(

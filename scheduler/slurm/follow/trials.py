@@ -17,7 +17,7 @@ from scheduler.explain.whatif.trial import begins
 from scheduler.slurm.follow.changes import Change, changes
 from scheduler.slurm.follow.checks import Verdict, against_trial, put_back_s
 from scheduler.slurm.follow.partitions import closed_to_user
-from scheduler.slurm.follow.prices import price
+from scheduler.slurm.follow.prices import elsewhere, price
 from scheduler.slurm.follow.reasons import by_own_policy, expected
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.request import (
@@ -204,6 +204,10 @@ class Trials:
         found = [
             _priced(one, job, asked[one.command], lasts_s=lasts_s, as_it_is=as_it_is)
             for one in found
+        ]
+        moved = (elsewhere(job, asked[one.command], self.site) for one in found)
+        found = [
+            replace(one, costs=one.costs or costs) for one, costs in zip(found, moved, strict=True)
         ]
         found.sort(key=lambda one: (one.costs != "", one.start_p50 or 0.0))
         found, refused = self._by_slurm(job, found, asked)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from features.codec import decode, encode
+from scheduler.explain.shortage import NodeShort, Shortage
 from scheduler.slurm.reason import (
     ClosedNode,
     GoesFirst,
@@ -31,6 +32,8 @@ from scheduler.slurm.reason import (
 NOW = 1_790_000_000.0
 TRES = LimitReached("GrpTRES", "gres/gpu", "account bio", 4, 3, 2)
 NEEDS = Needed("long", (GpusAsked("a100", 2), GpusAsked("", 1)), 8, 2, True, True)
+_CLOSED = NodeShort("n2", shut="closed", why='drained ("disk swap")')
+READY = Shortage("long", ready=(NodeShort("n1"),), readies=1, shut=(_CLOSED,), shuts=1)
 SENTENCES = [
     (
         SlurmReason("QOSGrpGRES", limit=TRES),
@@ -113,6 +116,23 @@ SENTENCES = [
         SlurmReason("Resources", needed=replace(NEEDS, would_do=NodeNames.of("dcab"))),
         "it needs 2 GPUs of type a100, 1 GPU, 8 CPUs, whole nodes on each node on 2 nodes; "
         "a, b, c, d would do, and not enough is free there now.",
+    ),
+    (
+        SlurmReason("BadConstraints", no_features="a100&ib"),
+        "no node of its partition has what --constraint=a100&ib asks for; change it or cancel it.",
+    ),
+    (
+        SlurmReason("Resources", needed=NEEDS, shortage=READY),
+        "n1 has all that it asks for; its turn has not come, or it would delay jobs that are "
+        "planned there.",
+    ),
+    (
+        SlurmReason("Resources", needed=NEEDS, shortage=replace(READY, nodes=2)),
+        'it asks for 2 nodes, and 1 (n1) would do now; n2 is drained ("disk swap").',
+    ),
+    (
+        SlurmReason("Priority", goes_first=GoesFirst(2, (), backfills=False), shortage=READY),
+        "2 jobs of higher priority in its partition go first.",
     ),
     (
         SlurmReason("Resources", needed=replace(NEEDS, closed=(ClosedNode("n1", "DOWN"),))),

@@ -8,8 +8,9 @@ import pytest
 
 from pipeline.printed.why import sooner_lines
 from scheduler.explain.effect import Sooner, Tried
-from scheduler.slurm.follow.prices import Price, price
+from scheduler.slurm.follow.prices import Price, elsewhere, price
 from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.twin.site import Partition, Qos, Site
 
 HOUR_S = 3600.0
 FOUR = SlurmJob("1", "PENDING", "ada", "train", "main", 0.0, gpus=4, time_limit_s=10 * HOUR_S)
@@ -42,6 +43,51 @@ def test_a_change_names_what_it_costs_and_takes_for_granted(
 def test_less_memory_takes_for_granted_that_it_is_enough() -> None:
     much = replace(FOUR, memory_mib=4096.0)
     assert "no more memory" in price(much, replace(much, memory_mib=1024.0), None, None).assumed
+
+
+def test_another_number_of_nodes_takes_for_granted_that_it_lasts_as_long() -> None:
+    two = replace(FOUR, num_nodes=2, memory_mib=4096.0)
+    fewer = price(two, replace(two, num_nodes=1, memory_mib=2048.0), HOUR_S, None)
+    assert fewer.assumed == "it lasts as long on 1 node as on 2, with 2 GiB of memory in all"
+    more = price(two, replace(two, num_nodes=4), HOUR_S, None)
+    assert more == Price(assumed="it lasts as long on 4 nodes as on 2")
+
+
+def test_fewer_whole_nodes_take_longer_though_no_gpus_are_asked_for() -> None:
+    whole = replace(FOUR, gpus=0, num_nodes=4, exclusive=True)
+    found = price(whole, replace(whole, num_nodes=1), HOUR_S, HOUR_S)
+    assert found.times == 4.0
+    assert found.costs == "it ends about 2 h later than as it is"
+
+
+@pytest.mark.parametrize(
+    ("to", "mode", "costs"),
+    [
+        ({"partition": "scav"}, "REQUEUE", "jobs of others may stop it there, and it begins again"),
+        ({"partition": "scav"}, "CANCEL", "jobs of others may stop it there, and it ends"),
+        ({"partition": "scav"}, "SUSPEND", "jobs of others may stop it there"),
+        ({"partition": "scav"}, "", ""),
+        ({"partition": "same"}, "REQUEUE", ""),
+        ({"qos": "dear"}, "REQUEUE", "its use counts 2.5 times as much"),
+        ({"qos": "cheap"}, "REQUEUE", ""),
+    ],
+)
+def test_another_partition_or_qos_names_what_it_costs(
+    to: dict[str, str], mode: str, costs: str
+) -> None:
+    nodes = frozenset({"n1"})
+    parts = (
+        Partition("main", nodes, tier=5, preempted=mode),
+        Partition("same", nodes, tier=5, preempted=mode),
+        Partition("scav", nodes, tier=1, preempted=mode),
+    )
+    site = Site(
+        nodes={},
+        partitions={one.name: one for one in parts},
+        config={"PreemptType": "preempt/partition_prio"},
+        qos={"dear": Qos("dear", factor=2.5), "cheap": Qos("cheap", factor=0.5)},
+    )
+    assert elsewhere(FOUR, replace(FOUR, **to), site) == costs  # type: ignore[arg-type]
 
 
 def test_the_price_is_printed_before_the_command() -> None:

@@ -296,6 +296,17 @@ def test_of_two_nodes_the_closed_one_is_named_with_its_administrators_words(scen
     assert "scontrol update jobid=9 reqnodelist=" in commands(scene)
 
 
+def test_a_constraint_that_no_node_satisfies_any_more_is_named(scene: Scene) -> None:
+    with_it, other = (replace(node, features=("ib",)) for node in scene.slurm.has)
+    scene.slurm.has = [with_it, other]
+    scene.restart()
+    said = why(scene, waits(scene, features="spotted", reason="BadConstraints", priority=0))
+    assert said == (
+        "no node of its partition has what --constraint=spotted asks for; change it or cancel it."
+    )
+    assert "constraint" not in why(scene, waits(scene, features="ib", reason="BadConstraints"))
+
+
 def test_whole_nodes_are_short_where_others_run(scene: Scene) -> None:
     both = (runs(scene, 1, "n1", cpus=1), runs(scene, 2, "n2", cpus=1))
     text = why(scene, *both, waits(scene, exclusive=True))

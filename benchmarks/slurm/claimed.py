@@ -1,0 +1,184 @@
+"""Holds what a replay states of another setting against real daemons: they run the submissions of a
+generated site twice, as its Slurm is set and with the other setting.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.claims import scored
+from benchmarks.slurm.cluster import SlurmCluster
+from benchmarks.slurm.config import Own
+from benchmarks.slurm.generated import generate
+from benchmarks.slurm.kept import Kept, renames
+from benchmarks.slurm.recording import SACCT, SITE
+from benchmarks.slurm.workload import USERS
+from pipeline.errors import UserError
+from pipeline.replay.runs import VARIANTS
+from pipeline.replay.runs import replay as play
+
+OWN = ""  # the settings as they are
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "no backfill": {"SchedulerType": "sched/builtin"},
+    "rare backfill": {"bf_interval": "60"},
+}
+SLURM = next(one for one in VARIANTS if one.key == "slurm")
+REPLAYS = 6
+MOST_LEFT = 0.1  # of the jobs that did not start in the second run: more, and its waits are unknown
+AIMS = (  # a share, at least so much, in words, of those counted as
+    ("answered", 0.6, "sites of which something is stated", "asked"),
+    ("held", 0.85, "intervals that hold the daemons' difference", "compared"),
+    ("sign_right", 0.95, "signs that are right", "signed"),
+)
+LOOK_S, STILL, PATIENCE_S = 5.0, 18, 720.0  # a run is over after so many looks at which none runs
+
+
+def held(seed: int, keep: Path | None, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Run the site of a seed on daemons as it is set, and with one of `SETTINGS` (by turns of the
+    seeds). Return what the replay of the first run states of that setting, and by how many seconds
+    a job waited less in the second.
+
+    Args:
+        keep: folder that keeps the runs; those there are not made again. None: nothing is kept.
+        tell: called with each line of progress.
+    """
+    name = list(SETTINGS)[seed % len(SETTINGS)]
+    once, other = (_kept(keep, seed, of, tell) for of in (OWN, name))
+    row = compared(once, other, name)
+    tell(f"seed {seed}: {row}")
+    return row
+
+
+def compared(once: Kept, other: Kept, name: str) -> dict[str, Any]:
+    """Return what the replay of a site's own run states of the setting `name`, and how much less a
+    job waited in the run with that setting, in seconds. That is left empty where too many jobs did
+    not start in it.
+    """
+    row: dict[str, Any] = {"site": "daemons", "seed": once.seed, "setting": name}
+    with TemporaryDirectory() as one, TemporaryDirectory() as two:
+        try:
+            site, after_it = once.read(Path(one)), other.read(Path(two))
+        except UserError as error:
+            why = str(error).partition(": ")[2]
+            return {**row, "stated": None, "saved_s": [], "refused": why}
+        variant = replace(SLURM, key="changed", title=name, changed=SETTINGS[name])
+        found = play(site, REPLAYS, variants=[SLURM, variant])
+    whole = next((claim for claim in found["changed"] if not claim["by"]), None)
+    stated = None if whole is None else whole["savings"].get("changed")
+    shut = {claim["name"] for claim in found["changed"] if claim["by"] == "vc" and claim["refused"]}
+    renamed, after = renames(once, other), _waits(after_it.recorded)
+    before = _waits(site.replayable.filter(pc.invert(_among(site.replayable["vc"], shut))))
+    waits = [(wait, after[renamed(j)]) for j, wait in before.items() if renamed(j) in after]
+    many, left = max(1, len(waits)), len(before) - len(waits)
+    known = waits and left <= MOST_LEFT * len(before)  # those that start late are not there
+    return {
+        **row,
+        "jobs": len(waits),
+        "left": left,
+        "recorded_s": sum(wait for wait, _ in waits) / many,
+        "saved_s": [sum(wait - then for wait, then in waits) / many] if known else [],
+        "stated": stated,
+        "refused": "" if stated else (whole or {}).get("refused") or "no partition is left",
+        "doubts": len(found["misfit"]),
+    }
+
+
+def told(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the rows, and how well what was stated held."""
+    return {"rows": list(rows), **_scored(rows)}
+
+
+def missed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return one line for each aim that is missed; what nothing was stated of is missed in none."""
+    found = _scored(rows)
+    return [
+        f"{what}: {found[key]:.2f}, not {least}"
+        for key, least, what, among in AIMS
+        if found[among] and found[key] < least
+    ]
+
+
+def _scored(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int]:
+    """Return how well the statements of sites held whose second run is known, and for what share
+    of all sites there is one.
+    """
+    known, every = [row for row in rows if row["saved_s"]], scored(rows)
+    stated = sum(row["stated"] is not None for row in known)
+    return {**scored(known), "compared": stated, "asked": len(rows), "answered": every["answered"]}
+
+
+def _among(column: Any, names: set[str]) -> Any:
+    return pc.is_in(column, value_set=pa.array(sorted(names), pa.string()))
+
+
+def _waits(table: pa.Table) -> dict[str, float]:
+    rows = table.select(["job_id", "wait_s"]).to_pylist()
+    return {row["job_id"]: row["wait_s"] for row in rows}
+
+
+def _kept(keep: Path | None, seed: int, name: str, tell: Callable[[str], None]) -> Kept:
+    if keep is None:
+        return run(seed, name, tell)
+    file = keep / f"claims{seed}{name.replace(' ', '_')}.pickle"
+    if not file.exists():
+        keep.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(pickle.dumps(run(seed, name, tell)))
+    found = pickle.loads(file.read_bytes())
+    assert isinstance(found, Kept)
+    return found
+
+
+def run(seed: int, name: str, tell: Callable[[str], None]) -> Kept:
+    """Run the submissions of a seed's site on daemons, with the setting `name` (`OWN`: none), until
+    none of its jobs runs and the rest cannot start. Return what was recorded.
+    """
+    made = generate(seed)
+    with SlurmCluster(accounting=True, own=changed(made.own, SETTINGS.get(name, {}))) as slurm:
+        slurm.account(*made.accounting)
+        if made.weighed:
+            slurm.shared(USERS)
+        for words in made.settings:
+            slurm.run("scontrol", *words.split(), check=False)  # two may overlap
+        kept, began, still = Kept(seed), time.time(), 0
+        for place, order in enumerate(made.orders):
+            time.sleep(max(0.0, began + order.at - time.time()))
+            after = "0" if order.after is None else kept.ids.get(order.after, "1")
+            done = slurm.run(*order.command(after=after), user=order.user, check=False)
+            if not done.returncode:
+                kept.ids[place] = done.stdout.strip().partition(";")[0]
+        while still < STILL and time.time() < began + PATIENCE_S:
+            time.sleep(LOOK_S)
+            still = 0 if slurm.run("squeue", "-h", "-t", "R,CG").stdout.strip() else still + 1
+        left = len(slurm.run("squeue", "-h", "-r").stdout.splitlines())
+        tell(f"seed {seed} {name or 'as it is'}: {time.time() - began:.0f} s, {left} jobs left")
+        time.sleep(LOOK_S)  # until slurmdbd knows the last end
+        kept.sacct, kept.at = slurm.run(*SACCT).stdout, time.time()
+        kept.site = "\n".join(slurm.run(*words).stdout for words in SITE)
+        kept.conf = (slurm.folder / "slurm.conf").read_text()
+    return kept
+
+
+def changed(own: Own, to: Mapping[str, str]) -> Own:
+    """Return nodes and lines of slurm.conf in which settings are changed: a name that begins in
+    lower case is of `SchedulerParameters`.
+    """
+    parameters = [f"{key}={value}" for key, value in to.items() if key[:1].islower()]
+    whole = [f"{key}={value}" for key, value in to.items() if not key[:1].islower()]
+
+    def line_of(line: str) -> str:
+        name, _, value = line.partition("=")
+        if name != "SchedulerParameters":
+            return line
+        kept = [one for one in value.split(",") if one.partition("=")[0] not in to]
+        return f"{name}={','.join([*kept, *parameters])}"
+
+    return replace(own, lines=lambda ports: [*map(line_of, own.lines(ports)), *whole])
