@@ -129,8 +129,9 @@ class Reader:
                 whole = line if len(line) <= LINE else line[:LINE].rstrip(_CUT)
                 self._take(whole.decode("utf-8", "replace"), at)
         if self._rest.count(b"|") > 1 or b"[" in self._rest:  # a bar before its carriage return
-            self._begun = self._rest  # the number at its end may be cut
+            # the number at its end may be cut
             for mark in read(self._rest[:LINE].rstrip(_CUT).decode("utf-8", "replace")):
+                self._begun = self._rest
                 self._count(mark, at)
 
     def words(self, text: str, at: float) -> None:
@@ -161,9 +162,10 @@ class Reader:
 
     def _take(self, line: str, at: float) -> None:
         settings: list[tuple[str, float]] = []
+        marks = read(line) or self._row(line) or self._fits.take(line)
         if self._seen_bytes < SETTINGS_BYTES:
             self._seen_bytes += len(line)
-            settings = printed(line)
+            settings = _settings(line, marks)
             for unit, number in settings:
                 found = self._printed[unit]
                 if len(found) < 3:
@@ -175,7 +177,6 @@ class Reader:
             self._tested_s = at
         if "arly" in line or "atience" in line or "mprove" in line:
             self._patience = patience(line) if self._patience is None else self._patience
-        marks = read(line) or self._row(line) or self._fits.take(line)
         if not self._known and all(mark.of is None for mark in marks):
             self._growth.take(line, at)
         for mark in marks:
@@ -811,6 +812,14 @@ def _over_steps(epochs: Counter, bar: Counter | None, steps: float | None) -> It
     if steps is not None and each < steps:
         main = replace(epochs, mark=epochs.mark._replace(of=steps / each - epochs.zero))
         yield Structure(main, bar, between=(1.0, ACCUMULATED))
+
+
+def _settings(line: str, marks: Sequence[Mark]) -> list[tuple[str, float]]:
+    """Return the settings that a line states; none where it says how far it is, as in "Epoch: 1/4
+    Train steps: 719".
+    """
+    far = any(mark.unit == "epoch" and mark.of is not None for mark in marks)
+    return [] if far else printed(line)
 
 
 def _apart(counter: Counter, mark: Mark) -> bool:

@@ -815,3 +815,54 @@ def test_fits_of_a_search_are_counted_by_their_lines() -> None:
     other = Reader(None)
     other.feed(b"[CV 1/5] END ....C=10;, score=0.91\n", 10.0)
     assert other.progress(10.0) is None
+
+
+def test_a_summary_of_an_epoch_states_no_amount() -> None:
+    """Of Poutyne: `Epoch:  1/4 Train steps: 80 Val steps: 40`."""
+    reader, at, said = Reader(None), 10.0, list[Progress]()
+    for epoch in range(1, 5):
+        for step in range(20, 81, 20):
+            at += 20.0
+            line = f"\rEpoch:  {epoch}/4 Step: {step:4d}/80 12% |██  |ETA: {80 - step}.1s loss: 0.3"
+            reader.feed(line.encode(), at)
+        at += 20.0
+        line = (
+            f"\rEpoch:  {epoch}/4 Train steps: 80 Val steps: 40 100.12s loss: 0.31 val_loss: 0.4\n"
+        )
+        reader.feed(line.encode(), at)
+        said += filter(None, [reader.progress(at)])
+    assert {one.of for one in said} == {4.0}
+    assert all(abs(log(one.total_s / at)) < 0.25 for one in said)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\rAutoML progress: |{drawn:20s}| {percent}%",
+        "\r[{drawn:20s}] | {percent}% Completed | 01:12",
+        "\rProgress: {percent}%|{drawn:20s}|  ETA: {left}",
+    ],
+)
+def test_a_drawn_bar_with_its_number_at_the_end_is_read(line: str) -> None:
+    reader = Reader(None)
+    for percent in range(5, 56, 5):
+        left = f"0:{(100 - percent) // 6:02d}:{(100 - percent) % 6 * 10:02d}"
+        text = line.format(drawn="#" * (percent // 5), percent=percent, left=left)
+        reader.feed(text.encode(), 10.0 * percent)
+        found = reader.progress(10.0 * percent)
+    assert found is not None
+    assert found.total_s == pytest.approx(1000.0, rel=0.1)
+
+
+def test_a_total_may_stand_just_before_the_first_number() -> None:
+    reader = Reader(None)
+    head = (
+        "   Chain results (200000 generations requested):\n\n      0 -- [-9120.341] (-9341.120)\n"
+    )
+    reader.feed(head.encode(), 10.0)
+    for i in range(1, 9):
+        line = f"   {10_000 * i} -- [-3412.{i}] (-3413.120) (-3420.341) -- 0:01:12\n"
+        reader.feed(line.encode(), 10.0 + 50.0 * i)
+    found = reader.progress(410.0)
+    assert found is not None
+    assert found.total_s == pytest.approx(1010.0, rel=0.1)
