@@ -20,11 +20,11 @@ MOST = 1e12  # what is above stands for "no end" (HF Trainer: 2^63 - 1 epochs)
 _COUNTED = {
     "epochs": "epochs? epoches epoch_(num|size) (max|num)_epoch_num train(ing)?_epochs n_?epochs? "
     "nb_epochs? (num|max|total|number_of|max_num)_epochs? (num|max|total)_train(ing)?_epochs? "
-    "scheduled_epochs after_epochs (n|num)?_?passes",
+    "scheduled_epochs end_epochs? after_epochs (n|num)?_?passes",
     "steps": "steps it iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
     "|num_training|total_train|total_training|total_optimization)_(steps?|iters?|iterations?)"
-    " (ts_max_steps|nsteps) max_updates? lr_anneal_steps total_num_update num_boost_round"
-    " n_estimators"
+    " (ts_max_steps|nsteps|numb_steps|num_server_rounds) max_updates? lr_anneal_steps"
+    " total_num_update num_boost_round n_estimators num_trees num_rounds? nrounds n_?rounds?"
     " max_num_(steps|iterations) (max_)?number_of_(steps|iterations) nb_steps"
     " (max|num|total|train)_batches"
     " after_batches stop_iters kimg num_updates n_?gen (max_)?generations",
@@ -41,9 +41,12 @@ _BESIDE = re.compile(
     r"(?:^|[-+./])(?:eval(?:uation|uator)?|val(?:id(?:ation)?)?|test|predict(?:ion)?|sampl(?:er|ing)"
     r"|warm_?up|scheduler|lr_scheduler|checkpoint|logging)[./]"
 )
+_MORE = "n_epochs_decay", "train_samples", "global_batch_size"  # say how much together with another
 _EARLY = re.compile(r"(?:use_)?early_?stop(?:ping)?$")
+_INTERPOLATED = re.compile(r"\$\{([\w.]{1,80})\}")  # OmegaConf
 _LASTS = re.compile(r"(\d{1,12})(ep|ba|)$")  # Composer: max_duration=3ep
-_SPANNED = re.compile(r"range\((\d{1,6}),(\d{1,6})\)$")
+_SPANNED = re.compile(r"range\((?:(\d{1,6}),)?(\d{1,6})\)$")
+_YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+$")  # SOLVER.MAX_ITER 90000
 # passes over what was just collected, within one of the steps that are the amount (PPO)
 _SWEPT = re.compile(r"[^,\s]+(?:,[^,\s]+)+$")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+$")
@@ -124,19 +127,8 @@ def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, floa
 def _of_words(command: Sequence[str]) -> Amount:
     """Return the amount of training that a command's own arguments state. Files that the command
     names are not read."""
-    found: dict[str, float] = {}
+    found = _stated(command)
     runs = _swept(command) * _of_agent(command)
-    for name, value, _ in _settings(command):
-        plain = _plain(name)
-        unit = None if _BESIDE.search(name) else _unit(plain)
-        number = _number(value) if unit else None
-        if unit and number is not None:
-            found[unit] = number
-        elif plain == "max_duration" and (lasts := _LASTS.match(value)):
-            found["epochs" if lasts[2] == "ep" else "steps"] = float(lasts[1])
-        elif _EARLY.match(plain) and value.lower() not in ("false", "0", "no", "none"):
-            waits = _number(value) or 0.0
-            found.setdefault("patience", waits if waits > 1 else 0.0)
     for i, word in enumerate(command):
         if word.startswith("-") and _LISTED.search(_plain(word.partition("=")[0])):
             runs *= _listed(word, command[i + 1 :])
@@ -148,6 +140,32 @@ def _of_words(command: Sequence[str]) -> Amount:
         found["epochs"] = known
     runs *= found.pop("runs", 1.0)
     return Amount(**found, runs=runs if runs > 1 else None)
+
+
+def _stated(command: Sequence[str]) -> dict[str, float]:
+    """Return what the settings among a command's arguments state, {unit: number}."""
+    found: dict[str, float] = {}
+    names, more = dict[str, str](), dict[str, float]()
+    for name, value, _ in _settings(command):
+        plain = _plain(name)
+        unit = None if _BESIDE.search(name.lower()) else _unit(plain)
+        number = _number(value) if unit or plain in _MORE else None
+        if unit and number is not None:
+            found[unit], names[unit] = number, plain
+        elif number is not None:
+            more[plain] = number
+        elif plain == "max_duration" and (lasts := _LASTS.match(value)):
+            found["epochs" if lasts[2] == "ep" else "steps"] = float(lasts[1])
+        elif _EARLY.match(plain) and value.lower() not in ("false", "0", "no", "none"):
+            waits = _number(value) or 0.0
+            found.setdefault("patience", waits if waits > 1 else 0.0)
+    if names.get("epochs") == "num_train_epochs" and "steps" in found:
+        del found["epochs"]  # Hugging Face: a number of steps overrides it
+    if "epochs" in found:
+        found["epochs"] += more.get("n_epochs_decay", 0.0)
+    if "steps" not in found and "train_samples" in more and "global_batch_size" in more:
+        found["steps"] = more["train_samples"] / more["global_batch_size"]
+    return found
 
 
 def _swept(command: Sequence[str]) -> float:
@@ -162,7 +180,9 @@ def _swept(command: Sequence[str]) -> float:
         if not equals or name.startswith("-"):
             continue
         if spanned := _SPANNED.match(value):
-            runs *= max(1, int(spanned[2]) - int(spanned[1]))
+            runs *= max(1, int(spanned[2]) - int(spanned[1] or 0))
+        elif value.startswith("glob("):
+            runs = inf
         elif _SWEPT.fullmatch(value):
             runs *= 1 + value.count(",")
     return runs
@@ -288,23 +308,38 @@ def _runs_script(words: Sequence[str]) -> bool:
     return _SCRIPT.search(" ".join(words)) is not None
 
 
-def of_settings(settings: object) -> dict[str, float]:
+def of_settings(settings: object, whole: object = None) -> dict[str, float]:
     """Return the settings that state an amount of work or a batch size: {name: number}. Nested
     settings are searched, too.
 
     Args:
         settings: a parsed file of settings, usually a mapping.
+        whole: the file, where `settings` is a part of it. Settings may name others of the file,
+            `${train.epochs}`.
     """
     found: dict[str, float] = {}
+    whole = settings if whole is None else whole
     if isinstance(settings, Mapping):
         for name, value in settings.items():
             plain = _plain(str(name))
             if isinstance(value, Mapping):
-                found |= {} if _BESIDE.match(f"{plain}.") else of_settings(value)
-            elif type(value) in (int, float) and (_unit(plain) or _BATCH.match(plain)):
-                number = _number(str(value))
+                found |= {} if _BESIDE.match(f"{plain}.") else of_settings(value, whole)
+            elif _unit(plain) or _BATCH.match(plain):
+                value = _named_by(value, whole)
+                known = isinstance(value, int | float | str) and not isinstance(value, bool)
+                number = _number(str(value)) if known else None
                 found |= {} if number is None else {plain: number}
     return found
+
+
+def _named_by(value: object, whole: object) -> object:
+    """Return the setting of a file that a value names (`${train.epochs}`), or the value itself."""
+    name = _INTERPOLATED.fullmatch(value) if isinstance(value, str) else None
+    if name is None:
+        return value
+    for part in name[1].split("."):
+        whole = whole.get(part) if isinstance(whole, Mapping) else None
+    return whole
 
 
 def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
@@ -316,7 +351,7 @@ def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
             swept = _SWEPT.fullmatch(value) and not _THOUSANDS.fullmatch(value)
             if not swept:
                 yield name, value, range(i, i + 1)
-        elif part.startswith("-") and i + 1 < len(command):
+        elif i + 1 < len(command) and (part.startswith("-") or _YACS.match(part)):
             yield name, command[i + 1], range(i, i + 2)
 
 

@@ -7,10 +7,12 @@ service does not read files of its users.
 
 from __future__ import annotations
 
+import ast
 import json
 import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 from features.amounts import Amount, of_command, of_commands, of_settings
@@ -24,14 +26,19 @@ _SETTINGS = ".yaml", ".yml", ".json", ".toml"
 _SCRIPTS = ".sh", ".bash", ".sbatch", ".slurm", ".job"
 _GROUPS = "conf", "configs", "config"  # where Hydra's settings are kept
 # what reading a file of somebody else's writing raises, the slips of the library included
-_NO_SETTINGS = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError)
+_NO_SETTINGS = (
+    ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError,
+    SyntaxError, MemoryError,
+)  # fmt: skip
 
 
 def amount_of(command: Sequence[str], workdir: Path) -> Amount:
     """Return the amount of training that a command states in its arguments, or in the files that it
     names. The arguments override the files."""
-    named = [f"{name}={value}" for name, value in of_files(command, workdir).items()]
-    own, beside = of_command(command), of_command(named)
+    found = of_files(command, workdir)
+    own, beside = of_command(command), of_command([f"{name}={of}" for name, of in found.items()])
+    if found.get("runs") == inf:  # a loop of a script over what is not known
+        beside = beside._replace(runs=inf)
     if own.epochs or own.steps:
         beside = beside._replace(epochs=None, steps=None)
     return Amount(*(one if one is not None else two for one, two in zip(own, beside, strict=True)))
@@ -85,9 +92,10 @@ def _settings(words: Sequence[str], workdir: Path) -> Iterator[Path]:
             group, equals, value = word.lstrip("+").partition("=")
             if equals and value and "." not in group and not word.startswith("-"):
                 yield from (one / group / f"{value}.yaml" for one in folders)
-    for word in words:
+    program = next((i for i, word in enumerate(words) if word.endswith(".py")), len(words))
+    for i, word in enumerate(words):
         path = workdir / word.rpartition("=")[2].lstrip("@")
-        if path.suffix in _SETTINGS:
+        if path.suffix in _SETTINGS or (path.suffix == ".py" and i > program):
             yield path
 
 
@@ -100,6 +108,8 @@ def _read(path: Path) -> dict[str, float]:
             return of_settings(tomllib.loads(text))
         if path.suffix == ".json":
             return of_settings(json.loads(text))
+        if path.suffix == ".py":
+            return of_settings(_assigned(ast.parse(text).body))
         import yaml  # takes its time
 
         try:
@@ -108,6 +118,34 @@ def _read(path: Path) -> dict[str, float]:
             return {}
     except _NO_SETTINGS:
         return {}
+
+
+def _assigned(body: Sequence[ast.AST]) -> dict[str, object]:
+    """Return the settings that a file of Python assigns, {name: value}: numbers, texts, and
+    mappings of them. None of it is run.
+    """
+    found: dict[str, object] = {}
+    for one in body:
+        if isinstance(one, ast.Assign) and len(one.targets) == 1:
+            target = one.targets[0]
+            if isinstance(target, ast.Name | ast.Attribute):
+                found[target.id if isinstance(target, ast.Name) else target.attr] = _value(
+                    one.value
+                )
+        elif isinstance(one, ast.FunctionDef):  # ml_collections: config.steps = 1000
+            found |= _assigned(one.body)
+    return found
+
+
+def _value(node: ast.AST) -> object:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Call):
+        return {one.arg: _value(one.value) for one in node.keywords if one.arg}
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {one.value: _value(of) for one, of in pairs if isinstance(one, ast.Constant)}
+    return None
 
 
 def _text(path: Path) -> str | None:

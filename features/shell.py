@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from math import inf, prod
 from typing import NamedTuple
 
@@ -19,11 +21,22 @@ LONGEST = 4096  # characters of a line that is split, and of a word once it is f
 DEPTH = 4  # shells within shells
 _SHELLS = re.compile(r"(?:^|/)(?:ba|da|z|k|a)?sh$")
 _HANDS_ON = re.compile(r"-[a-z]{0,6}c")
-_VARIABLE = re.compile(r"\$(?:(\w{1,64})|\{(\w{1,64})(?::?[-=]([^{}$]{0,200}))?\})")
-_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63})=(.*)", re.DOTALL)
+_VARIABLE = re.compile(
+    r"\$(?:(\w{1,64})|\{(\w{1,64}(?:\[(?:[@*]|\d{1,4})\])?)(?::?[-=]([^{}]{0,200}))?\})"
+)
+_DEFAULTED = re.compile(r"\$\{(\w{1,64}):?=([^{}$]{0,200})\}")
+_SUM = re.compile(r"\$\{=([^{}]{1,80})\}")  # as arithmetic is written for the lexer
+_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63}(?:\[@\])?)=(.*)", re.DOTALL)
+_LISTED = re.compile(r"(?<![\w$])([A-Za-z_]\w{0,63})(\+?)=\(([^()]{0,4000})\)")
+_FUNCTION = re.compile(
+    r"\s{0,40}(?:function\s{1,4}([A-Za-z_]\w{0,63})(?:\s{0,4}\(\s{0,4}\))?"
+    r"|([A-Za-z_]\w{0,63})\s{0,4}\(\s{0,4}\))\s{0,4}(?:\{(.*))?$"
+)
 _RANGE = re.compile(r"\{(-?\d{1,6})\.\.(-?\d{1,6})\}")
-_SEQ = re.compile(r"\$\(\s{0,4}seq\s{1,4}(\d{1,6})(?:\s{1,4}(\d{1,6}))?\s{0,4}\)")
-_PRODUCT = re.compile(r"\$\(\(\s{0,4}(\d{1,9}(?:\s{0,4}\*\s{0,4}\d{1,9}){0,4})\s{0,4}\)\)")
+_SEQ = re.compile(
+    r"\$\(\s{0,4}seq\s{1,4}(\$?\{?\w{1,20}\}?)(?:\s{1,4}(\$?\{?\w{1,20}\}?))?\s{0,4}\)"
+)
+_ARITHMETIC = re.compile(r"\$\(\(([\w\s$+*/%{}-]{1,80})\)\)")
 _COUNTING = re.compile(
     r"for\s{1,4}\(\(\s{0,4}(\w{1,20})\s{0,4}=\s{0,4}(\d{1,6})\s{0,4};\s{0,4}\w{1,20}\s{0,4}(<=?)"
     r"\s{0,4}(\d{1,6})\s{0,4};\s{0,4}(?:\+\+\w{1,20}|\w{1,20}\+\+)\s{0,4}\)\)"
@@ -32,6 +45,10 @@ _SUBSTITUTED = re.compile(r"\$\([^()]{0,500}\)")  # what a command prints is not
 _REPEATS = "xargs", "parallel"  # run a command for each of what they are given
 _ALL = "$@", "$*", "${@}", "${*}"
 _OPENS = "then", "else", "do", "{", "!", "time", "exec", "elif", "if"
+_TESTS = ["["], ["[["], ["test"]
+_SAY = "echo", "printf"  # what is handed to them is not run
+_HANDED = "su", "runuser", "script", "flock"  # run what stands behind their -c
+_SSH_VALUES = re.compile(r"-[a-zA-Z]{0,8}[BbcDEeFIiJLlmOopQRSWw]$")  # another word belongs to it
 _CLOSES, _LOOPS = ("done", "fi", "}", "esac"), ("for", "while", "until", "select")
 
 
@@ -76,6 +93,12 @@ def of_script(
 def _unwrapped(
     words: list[str], known: dict[str, str], depth: int, budget: list[int]
 ) -> list[Simple]:
+    if (line := _handed(words)) is not None:
+        return [] if depth >= DEPTH else _script(line, known, depth + 1, budget)
+    if words and (body := known.get(f"{words[0]}()")) is not None and depth < DEPTH:
+        outer = {name: value for name, value in known.items() if not name.isdigit()}
+        given = {str(n): one for n, one in enumerate(words[1:], 1)}
+        return _script(body, outer | given, depth + 1, budget)
     for i, word in enumerate(words):
         if words[0].endswith("sbatch") and (line := _wrapped(words, i)) is not None:
             return [] if depth >= DEPTH else _script(line, known, depth + 1, budget)
@@ -90,6 +113,25 @@ def _unwrapped(
             given = {str(n): one for n, one in enumerate(words[at + 3 :], 1)}
             return _script(words[at + 1], known | given, depth + 1, budget)
     return [Simple(words)]
+
+
+def _handed(words: Sequence[str]) -> str | None:
+    """Return the shell line that a command runs elsewhere or as somebody else (`ssh host '...'`,
+    `su -c '...'`, `eval`). Return None for another command.
+    """
+    name = words[0].rpartition("/")[2] if words else ""
+    if name == "eval":
+        return " ".join(words[1:])
+    if name == "ssh":
+        at = 1
+        while at < len(words) and words[at].startswith("-"):
+            at += 2 if _SSH_VALUES.match(words[at]) else 1
+        return " ".join(words[at + 1 :])
+    if name in _HANDED:
+        for i, word in enumerate(words[:-1]):
+            if _HANDS_ON.fullmatch(word) or word == "--command":
+                return words[i + 1]
+    return None
 
 
 def _wrapped(words: Sequence[str], i: int) -> str | None:
@@ -112,17 +154,27 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
     """
     found: list[Simple] = []
     loops: list[float] = []
-    branches: list[bool] = []
-    for sign, words in _commands(text[:MOST_CHARACTERS]):
+    branches: list[_Branch] = []
+    tested = False  # what follows `&&` or `||` is run only if a test says so
+    text, functions = _functions(text[:MOST_CHARACTERS])
+    known |= functions
+    for sign, words in _commands(text):
         budget[0] -= 1
         if budget[0] < 0:
             break
-        _branched(words, branches)
-        otherwise = sign == "||" or any(branches)
-        plain = _steered(words, loops, known)
+        words = _branched(sign, words, branches, known)
+        if any(branch.skips for branch in branches):
+            continue
+        otherwise = sign == "||" or any(branch.otherwise for branch in branches)
+        plain, condition = _steered(words, loops, known)
+        known |= {name: known.get(name, of) for w in plain for name, of in _DEFAULTED.findall(w)}
+        before = dict(known) if tested and sign in ("&&", "||") else {}
         plain = _assigned([one for word in plain for one in _filled_all(word, known)], known)
-        if plain:
-            times = inf if inf in loops else prod(loops)
+        known |= {name: _either(name, {of, known[name]}) for name, of in before.items()}
+        tested = plain[:1] in _TESTS or (tested and sign in ("&&", "||"))
+        if plain and plain[0] not in _SAY:
+            around = loops[:-1] if condition else loops
+            times = inf if inf in around else prod(around)
             times *= _repeated(plain)
             inner = _unwrapped(plain, known, depth, budget)
             found += [
@@ -131,35 +183,151 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
     return found
 
 
-def _branched(words: Sequence[str], branches: list[bool]) -> None:
-    """Update `branches` by the control words (`if`, `else`, `fi`) of a command. It holds, for each
-    open `if`, whether its `else` has been reached."""
-    for word in words:
+@dataclass
+class _Branch:
+    """An `if` or `case` that is open while a script is read.
+
+    Attributes:
+        before: values of the variables where it began.
+        subject: what a `case` compares; None for an `if`.
+        arms: values of the variables at the end of each of its arms.
+        otherwise: an arm other than the first was reached.
+        complete: one of its arms is run whatever holds (`else`, `*`).
+        patterns: those of the arm of a `case` that is to begin; None within an arm.
+        skips: the arm is not run.
+        taken: the arm that is run of a `case` whose subject is known was reached.
+    """
+
+    before: dict[str, str]
+    subject: str | None = None
+    arms: list[dict[str, str]] = field(default_factory=list)
+    otherwise: bool = False
+    complete: bool = False
+    patterns: list[str] | None = None
+    skips: bool = False
+    taken: bool = False
+
+    def ends_arm(self, known: dict[str, str]) -> None:
+        """Keep the variables of an arm that ends, and set `known` back to those before it."""
+        if not self.skips:
+            self.arms.append(dict(known))
+        known.clear()
+        known.update(self.before)
+
+    def ends(self, known: dict[str, str]) -> None:
+        """Set in `known` the variables on which the arms agree. Those on which they do not stay as
+        they are written, `$name`.
+        """
+        if self.patterns is None:
+            self.ends_arm(known)
+        surely = self.complete or self.taken
+        ways = self.arms if surely else [*self.arms, self.before]
+        for name in {name for arm in ways for name in arm}:
+            values = {arm[name] for arm in ways if name in arm}
+            known[name] = _either(name, values)
+
+    def reads(self, sign: str, words: Sequence[str], known: dict[str, str]) -> bool:
+        """Take in a command of a `case`, and the sign before it. Return whether it is one of an
+        arm or the end, and no pattern.
+        """
+        if self.patterns is None and sign.startswith(";;"):
+            self.ends_arm(known)
+            self.patterns, self.skips = [], False
+        if self.patterns is None:
+            return True
+        if sign == ")":
+            self.begins_arm()
+            return True
+        if words[:1] != ["esac"]:
+            self.patterns += words
+        return words[:1] == ["esac"]
+
+    def begins_arm(self) -> None:
+        """Begin the arm of a `case` whose patterns were read."""
+        patterns, self.patterns = self.patterns or [], None
+        subject = self.subject or "$"
+        self.otherwise = bool(self.arms)
+        if "$" in subject:
+            self.complete = self.complete or "*" in patterns
+            return
+        fits = any(fnmatchcase(subject[:80], one[:80]) for one in patterns)
+        self.skips = self.taken or not fits
+        self.taken = self.taken or fits
+        self.otherwise = False
+
+
+def _either(name: str, values: Collection[str]) -> str:
+    """Return the value of a variable that has one of several: that which they begin with, if the
+    others add words to it, otherwise `$name`, as it is written.
+    """
+    least = min(values, key=len)
+    return least if all(f"{one} ".startswith(f"{least} ") for one in values) else f"${name}"
+
+
+def _branched(
+    sign: str, words: list[str], branches: list[_Branch], known: dict[str, str]
+) -> list[str]:
+    """Update `branches` by a command: what opens, changes or closes an `if` or `case`. Return the
+    words of the command that are run.
+    """
+    if branches and branches[-1].subject is not None and not branches[-1].reads(sign, words, known):
+        return []
+    for i, word in enumerate(words):
         if word == "if":
-            branches.append(False)
-        elif word in ("else", "elif") and branches:
-            branches[-1] = True
-        elif word == "fi" and branches:
-            branches.pop()
+            branches.append(_Branch(dict(known)))
+        elif word == "case" and words[i + 2 : i + 3] == ["in"]:
+            subject = _filled(words[i + 1], known)
+            branches.append(_Branch(dict(known), subject, patterns=words[i + 3 :]))
+            return []
+        elif word in ("else", "elif") and branches and branches[-1].subject is None:
+            branches[-1].ends_arm(known)
+            branches[-1].otherwise, branches[-1].complete = True, word == "else"
+        elif word in ("fi", "esac") and branches:
+            branches.pop().ends(known)
         if word not in _OPENS and word not in _CLOSES:
             break
+    return words
 
 
-def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> list[str]:
-    """Return the words of a shell command after control words such as `then` and `do`; [] if no
-    word is left. When a loop begins, append its number of iterations to `loops`; when one ends,
-    remove the last entry."""
+def _functions(text: str) -> tuple[str, dict[str, str]]:
+    """Return a script without the functions that it defines, and these: {name with `()`: body}."""
+    lines, bodies = list[str](), dict[str, str]()
+    name, body = "", list[str]()
+    for line in text.splitlines():
+        if name:
+            if line.lstrip().startswith("}"):
+                bodies[f"{name}()"] = "\n".join(body)
+                name = ""
+            elif line.strip() != "{":
+                body.append(line)
+            continue
+        found = _FUNCTION.match(line) if "(" in line or "function" in line else None
+        if found is None:
+            lines.append(line)
+        elif (one := (found[3] or "").rstrip()).endswith("}"):
+            bodies[f"{found[1] or found[2]}()"] = one[:-1]
+        else:
+            name, body = found[1] or found[2], [found[3] or ""]
+    return (text, {}) if name else ("\n".join(lines), bodies)  # one that never ends is none
+
+
+def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> tuple[list[str], bool]:
+    """Return the words of a shell command after control words such as `then` and `do`, [] if no
+    word is left, and whether it is the condition of the loop that begins. When a loop begins,
+    append its number of iterations to `loops`; when one ends, remove the last entry.
+    """
     while words and words[0] in _OPENS:
         words = words[1:]
     if not words or words[0] in _CLOSES:
         if words[:1] == ["done"] and loops:
             loops.pop()
-        return []
+        return [], False
     if words[0] in _LOOPS:
         loops.append(_times(words, known))
         known.pop(words[1] if len(words) > 1 else "", None)
-        return []
-    return words
+        until = words[0] == "until" or words[:2] == ["while", "!"]  # it is run until it succeeds
+        return (words[1 + (words[1:2] == ["!"]) :] if until else []), until
+    return words, False
 
 
 def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
@@ -199,26 +367,66 @@ def _repeated(words: Sequence[str]) -> float:
 
 def _filled_all(word: str, known: Mapping[str, str]) -> list[str]:
     """Return the words that a word expands to: the arguments of the script for `$@`, several words
-    if a variable holds options, otherwise one word."""
+    if a variable holds options or a list, otherwise one word."""
     if word in _ALL:
         return [known[str(n)] for n in range(1, len(known) + 1) if str(n) in known]
     filled = _filled(word, known)
-    if filled != word and filled.startswith("-") and " " in filled:
+    if filled != word and _VARIABLE.fullmatch(word) and ("[" in word or _holds_words(filled)):
         return filled.split()
     return [filled]
 
 
+def _holds_words(text: str) -> bool:
+    """Return whether the value of a variable is several words: options, or a command with some."""
+    text = text.strip()
+    return bool(text.split()[1:]) and (text.startswith("-") or " -" in text or "\n-" in text)
+
+
 def _filled(word: str, known: Mapping[str, str]) -> str:
-    """Return a word with known variables filled in. An unknown variable becomes its default
-    (`${name:-1}`), or stays as it is."""
+    """Return a word with known variables and sums filled in. An unknown variable becomes its
+    default (`${name:-1}`), or stays as it is."""
 
     def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        return known.get(name, found[3] if found[3] is not None else found[0])
+        name = (found[1] or found[2]).replace("[*]", "[@]")
+        default = found[3]
+        if default is not None and "$" in default:
+            default = _VARIABLE.sub(lambda one: known.get(one[1] or one[2], one[0]), default)
+        known_value = known.get(name)
+        if known_value is None and (listed := known.get(f"{name.partition('[')[0]}[@]")):
+            at = name.partition("[")[2].rstrip("]") or "0"
+            items = listed.split()
+            known_value = items[int(at)] if int(at) < len(items) else None
+        return (
+            known_value if known_value is not None else default if default is not None else found[0]
+        )
 
     if not 0 < word.count("$") <= MOST_FILLED:
         return word
+    word = _SUM.sub(lambda found: _summed(found[1], known) or found[0], word)
     return _VARIABLE.sub(value, word)[:LONGEST]
+
+
+def _summed(text: str, known: Mapping[str, str]) -> str | None:
+    """Return the value of an arithmetic expression of whole numbers and variables. Return None if
+    one of them is not known.
+    """
+    parts = re.split(r"([+*/%-])", text)
+    values = [known.get(part, part) for part in parts[::2]]
+    if not all(re.fullmatch(r"\d{1,9}", value) for value in values):
+        return None
+    terms = [int(values[0])]
+    for sign, one in zip(parts[1::2], map(int, values[1:]), strict=True):
+        if sign in "/%" and not one:
+            return None
+        if sign in "+-":
+            terms.append(one if sign == "+" else -one)
+        elif sign == "*":
+            terms[-1] *= one
+        else:
+            before = abs(terms[-1])
+            less = before // one if sign == "/" else before % one
+            terms[-1] = less if terms[-1] >= 0 else -less
+    return str(sum(terms))
 
 
 def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
@@ -228,8 +436,9 @@ def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
     text = _SEQ.sub(
         lambda found: f"{{{found[1] if found[2] else 1}..{found[2] or found[1]}}}", text
     )
-    text = _PRODUCT.sub(lambda found: str(prod(map(int, found[1].split("*")))), text)
+    text = _ARITHMETIC.sub(lambda found: "${=" + re.sub(r"[\s${}]", "", found[1]) + "}", text)
     text = _COUNTING.sub(_counted, text)
+    text = _LISTED.sub(_joined, text)
     text = _SUBSTITUTED.sub("$(_)", text).replace("$(_)", "$_")
     sign = ""
     for line in _whole_lines(text):
@@ -251,6 +460,17 @@ def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
             continue
         yield sign, words
         sign = sign if words == [] else ""  # `a ||` goes on with the next line
+
+
+def _joined(found: re.Match[str]) -> str:
+    """Return an assignment of a list, `NAMES=(a b c)`, rewritten as one of a text: `NAMES[@]=`."""
+    try:
+        items = shlex.split(found[3], comments=True)
+    except ValueError:
+        return found[0]
+    before = [f"${{{found[1]}[@]}}"] if found[2] else []
+    text = " ".join([*before, *items]).replace("\\", "\\\\").replace('"', '\\"')
+    return f'{found[1]}[@]="{text}"'
 
 
 def _counted(found: re.Match[str]) -> str:

@@ -20,7 +20,9 @@ _DATA = re.compile(
     r"|s/ ?(?:examples?|files?|docs?)\b"
 )
 # bars of jobs that train nothing: what they do is all there is, where nothing else is counted
-_WORKS = re.compile(r"^Processed prompts|^Running [\w-]{1,40}+ requests|\bacc\. prob=")
+_WORKS = re.compile(
+    r"^Processed prompts|^Running [\w-]{1,40}+ requests|^Sampling \d{1,4} chains?\b|\bacc\. prob="
+)
 WORK = "work: "  # before the label of such a bar
 _BYTES = re.compile(r"\[[\d:?]{1,20}+(?:<[\d:?]{1,20}+)?, {1,4}[\d.?]{0,20}[kMG]?i?B/s")
 _FIELDS = re.compile(r"\d[.;|]\s")

@@ -45,7 +45,8 @@ _THING = (
 )
 _TOTALS = (
     re.compile(
-        rf"\b(?:(?:total|max\w{{0,12}}|num(?:ber)?(?: of)?|n) {{0,2}}(?:training )?{_THING}"
+        r"\b(?:(?:total|max\w{0,12}(?: number of(?: \w{1,12})?)?|"
+        rf"num(?:ber)?(?: of)?|n) {{0,2}}(?:training )?{_THING}"
         r"|n_?steps?|nstlim|nstep|ncycles?|niter|numb_steps|run)\b['\"]?(?: {0,80}[:=])? {0,80}"
         r"(\d{1,3}(?:,\d{3})++|\d{1,12}+)(?!\d|[.:]\d)",
         re.IGNORECASE,
@@ -63,6 +64,7 @@ _OTHER = re.compile(
     r"|psnr|temp\w{0,8})[^\w#]{0,20}#[^#]{0,40}$",
     re.IGNORECASE,
 )
+_DRAWN = re.compile(r"[|\[][#=█▏▎▍▌▋▊▉▓▒░>.\- ]{5,200}[|\]]")  # a bar of signs
 _TESTED = re.compile(r"(?<![a-z])(?:va|val\w{0,9}|test|dev)(?![a-z])", re.IGNORECASE)
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("epoch", re.compile(r"\bep(?:och)?s?(?![a-z])|\bpass(?![a-z])", re.IGNORECASE)),
@@ -94,6 +96,7 @@ class Growth:
             line = line[:LONGEST]
         if "%|" in line:
             return  # a bar
+        line = _DRAWN.sub("[]", line)
         percent = _PERCENT.search(line)
         if percent is not None and float(percent[1]) <= 100.0:
             key = _blank(line[: percent.start()]) + "%"
@@ -141,8 +144,8 @@ class Growth:
                         self._stated[key] = known
 
     def totals(self, before_s: float) -> set[float]:
-        """Return the totals that lines stated once, before this time."""
-        return {one[0] for one in self._stated.values() if one is not None and one[1] < before_s}
+        """Return the totals that lines stated once, by this time."""
+        return {one[0] for one in self._stated.values() if one is not None and one[1] <= before_s}
 
     def steady(self) -> Iterator[Counter]:
         """Yield the counters that grow at a near-constant pace."""

@@ -23,6 +23,7 @@ from features.progress import CONTRADICTED, EARLY, GROWN, REPEATS, Progress, Z
 from profiler.progress.bars import WORK
 from profiler.progress.columns import Columns, heading, other
 from profiler.progress.counter import Counter, Point
+from profiler.progress.fits import Fits
 from profiler.progress.formats import LINE, Mark, explicit, in_columns, plain, read
 from profiler.progress.growth import Growth, begins, grows, kind
 from profiler.progress.names import TABLE
@@ -41,6 +42,7 @@ USUAL = 5.0, 10.0  # runs within a run where nothing says how many: folds, mostl
 FEW = 3.0  # epochs: as many of something else are no wonder
 GROWS = 1.5  # times as many as have begun there may be beyond these
 LEAST = 0.02  # standard error of any rate, relative: the future is never just like the past
+ACCUMULATED = 4.0  # times as many batches there may be as steps
 ENOUGH = 4  # units passed: they say more than the steps within them
 FIRST_UNIT = 0.35  # relative error of a pace by the first unit alone
 START_S = 60.0  # that imports and data may take
@@ -102,6 +104,7 @@ class Reader:
         self._promised_s = inf
         self._columns: Columns | None = None
         self._growth = Growth()
+        self._fits = Fits()
         self._known = False  # by formats
 
     def asks(self, amount: Amount) -> None:
@@ -126,8 +129,9 @@ class Reader:
                 whole = line if len(line) <= LINE else line[:LINE].rstrip(_CUT)
                 self._take(whole.decode("utf-8", "replace"), at)
         if self._rest.count(b"|") > 1 or b"[" in self._rest:  # a bar before its carriage return
-            self._begun = self._rest  # the number at its end may be cut
+            # the number at its end may be cut
             for mark in read(self._rest[:LINE].rstrip(_CUT).decode("utf-8", "replace")):
+                self._begun = self._rest
                 self._count(mark, at)
 
     def words(self, text: str, at: float) -> None:
@@ -158,9 +162,10 @@ class Reader:
 
     def _take(self, line: str, at: float) -> None:
         settings: list[tuple[str, float]] = []
+        marks = read(line) or self._row(line) or self._fits.take(line)
         if self._seen_bytes < SETTINGS_BYTES:
             self._seen_bytes += len(line)
-            settings = printed(line)
+            settings = _settings(line, marks)
             for unit, number in settings:
                 found = self._printed[unit]
                 if len(found) < 3:
@@ -172,7 +177,6 @@ class Reader:
             self._tested_s = at
         if "arly" in line or "atience" in line or "mprove" in line:
             self._patience = patience(line) if self._patience is None else self._patience
-        marks = read(line) or self._row(line)
         if not self._known and all(mark.of is None for mark in marks):
             self._growth.take(line, at)
         for mark in marks:
@@ -202,6 +206,9 @@ class Reader:
         if mark.format == "tqdm" and mark.unit == "step" and mark.of is not None:
             key = (*key, f"{mark.of:g}")  # bars without a label differ in their length
         counter = self._counters.get(key)
+        if counter is not None and _apart(counter, mark):
+            key = (*key, "apart")
+            counter = self._counters.get(key)
         if counter is None:
             if len(self._counters) >= COUNTERS:
                 stale = min(self._counters, key=lambda name: self._counters[name].seen_s)
@@ -292,6 +299,8 @@ class Reader:
         epochs = [c for c in alive if c.mark.unit == "epoch"]
         hugging = [c for c in epochs if c.mark.format == _HF]
         steps = [c for c in alive if c.mark.unit in ("step", "percent")]
+        if any(_passed_again(c) for c in steps):  # an only epoch was one of something longer
+            epochs = [c for c in epochs if c.mark.of != 1.0 or c.points[1:] or c.resets]
         whole = [c for c in steps if self._whole(c, bool(hugging), epochs)]
         within = [c for c in steps if c not in whole and c.of()]
         for counter in sorted(whole, key=lambda c: (-(self._of(c) or 0), -c.seen_s)):
@@ -307,8 +316,10 @@ class Reader:
         known = [c for c in epochs if not c.resets and c.mark.format != _HF]
         known.sort(key=lambda c: (c.mark.label == "counted", len(c.points), c.seen_s))
         for one in reversed(known):
-            passes = self._may_be_passes(one, steps)
+            passes = self._may_be_passes(one, steps) or _short(one, [*self._counters.values()])
             yield self._first_epoch(one, inner) or Structure(one, inner, FIRST if passes else 1.0)
+            if self._of(one) is None:
+                yield from _over_steps(one, inner, self._amount("steps"))
         if not epochs and (cycled := self._cycled(within)) is not None:
             yield cycled
         if hugging or not epochs:
@@ -363,6 +374,8 @@ class Reader:
         if any(c.mark.of == epochs and not c.resets for c in within):
             return None  # a bar of the epochs
         one = min(bars, key=_begun_s)  # that of the test comes after it
+        if epochs <= 1.0 or one.resets > epochs:
+            return None  # it began more often than there are epochs
         return Structure(_times(one, "epoch", epochs), one)
 
     def _whole(self, counter: Counter, hugging: bool, epochs: list[Counter]) -> bool:
@@ -789,6 +802,48 @@ def _likely(steps: float) -> float:
     """
     chosen = CHOSEN / (90 * MAGNITUDES) if steps == float(f"{steps:.1e}") else 0.0
     return (1.0 - CHOSEN) / (log(10.0) * MAGNITUDES * steps) + chosen
+
+
+def _over_steps(epochs: Counter, bar: Counter | None, steps: float | None) -> Iterator[Structure]:
+    """Yield the structure of a run whose command asks for steps, while its output shows epochs
+    without a total and a bar of the steps of each. Several of the bar may be one of these.
+    """
+    each = bar.mark.of or inf if bar is not None else inf
+    if steps is not None and each < steps:
+        main = replace(epochs, mark=epochs.mark._replace(of=steps / each - epochs.zero))
+        yield Structure(main, bar, between=(1.0, ACCUMULATED))
+
+
+def _settings(line: str, marks: Sequence[Mark]) -> list[tuple[str, float]]:
+    """Return the settings that a line states; none where it says how far it is, as in "Epoch: 1/4
+    Train steps: 719".
+    """
+    far = any(mark.unit == "epoch" and mark.of is not None for mark in marks)
+    return [] if far else printed(line)
+
+
+def _apart(counter: Counter, mark: Mark) -> bool:
+    """Return whether a number is another one than a counter's, though it is printed like it: one
+    of them has a total, and the other is above it.
+    """
+    of, other = counter.mark.of, mark.of
+    if of is not None and other is None:
+        return mark.n > of
+    return of is None and other is not None and counter.n > other
+
+
+def _passed_again(bar: Counter) -> bool:
+    """Return whether the bar of an epoch was full, and began again."""
+    of = bar.mark.of or inf
+    return bar.mark.scope == "epoch" and any(last >= of for _, _, (_, last) in bar.cycles)
+
+
+def _short(epochs: Counter, steps: Sequence[Counter]) -> bool:
+    """Return whether an only epoch has so few steps that it may be one of many passes over what was
+    just collected.
+    """
+    bars = [c.mark.of or inf for c in steps if c.mark.scope == "epoch"]
+    return epochs.mark.of == 1.0 and bool(bars) and min(bars) < SHORT
 
 
 def _holds(outer: Counter, inner: Counter) -> bool:

@@ -129,7 +129,11 @@ LAUNCHED = [
         "python pretrain_gpt.py --train-iters 500000 --lr-decay-iters 430000 --eval-iters 10",
         Amount(None, 500_000),
     ),
-    ("python pretrain_gpt.py --train-samples 1000000 --global-batch-size 100", Amount()),
+    (
+        "python pretrain_gpt.py --train-samples 1000000 --global-batch-size 100",
+        Amount(None, 10_000),
+    ),
+    ("python pretrain_gpt.py --train-samples 1000000", Amount()),
     ("python train.py --max_steps -1 --num_train_epochs 3", Amount(3)),
     ("python train.py --max_epochs -1 --max_steps 1000", Amount(None, 1_000)),
     ("python train.py --epochs=1e2", Amount(100)),
@@ -349,3 +353,51 @@ def test_a_word_of_the_shell_that_is_handed_to_a_command_steers_nothing() -> Non
     for line, otherwise in (("echo else", False), ("else b", True)):
         (*_, last) = of_script(f"if a; then b; {line}; python t.py; fi")
         assert (last.words, last.otherwise) == (["python", "t.py"], otherwise)
+
+
+@pytest.mark.parametrize(
+    ("script", "amount"),
+    [
+        ("E=5; if a; then E=90; fi; python t.py --epochs $E", Amount()),
+        ("E=5; if a; then E=90; fi; E=7; python t.py --epochs $E", Amount(7)),
+        ("if a; then E=90; else E=5; fi; python t.py --epochs ${E:-3}", Amount()),
+        ("if a; then E=5; else E=5; fi; python t.py --epochs $E", Amount(5)),
+        ("if a; then E=5; python t.py --epochs $E; else E=5; fi", Amount(5)),
+        ("if a; then :; elif b; then E=9; fi; python t.py --epochs $E", Amount(9)),
+        ('E=5; [ -n "$LONG" ] && E=50; python t.py --epochs $E', Amount()),
+        ("E=5; cd a && E=50; python t.py --epochs $E", Amount(50)),
+        ("A=b\ncase $A in\na) E=1 ;;\nb|c) E=2 ;;\nesac\npython t.py --epochs $E", Amount(2)),
+        ("A=z\ncase $A in\na) E=1 ;;\n*) E=3 ;;\nesac\npython t.py --epochs $E", Amount(3)),
+        ("case $A in\na) E=1 ;;\nb) E=2 ;;\nesac\npython t.py --epochs $E", Amount()),
+        ("case $A in a) E=4;; *) E=4;; esac; python t.py --epochs $E", Amount(4)),
+        ("A=x; case $A in a) python t.py --epochs 9;; esac; python t.py --epochs 4", Amount(4)),
+        ("case $A in a) python t.py --epochs 9;; b) python t.py --epochs 8;; esac", Amount()),
+        ("if a; then case $A in a) E=4;; esac; fi; python t.py --epochs $E", Amount(4)),
+        ("esac; fi; done; python t.py --epochs 4", Amount(4)),
+        ("N=7; N=$((N * 2 + 1)); python t.py --epochs $N", Amount(15)),
+        ("python t.py --epochs $((17 / 4 % 3 - 0 + 2))", Amount(3)),
+        ("python t.py --epochs $((4 / 0))", Amount()),
+        ("python t.py --epochs $((N + 1))", Amount()),
+        ("L=(a b); L+=(c); for x in ${L[@]}; do python t.py --epochs 3; done", Amount(3, runs=3)),
+        ("A='--epochs 3'; if a; then A=\"$A --lr 1\"; fi; python t.py $A", Amount(3)),
+        ("L=(--epochs 3); [ $R ] && L+=(--lr 1); python t.py ${L[@]}", Amount(3)),
+        ("L=(4 6 8); python t.py --epochs ${L[1]}", Amount(6)),
+        ("L=(4 6 8); python t.py --epochs ${L[$I]}", Amount()),
+        ("L=(4 6 8); python t.py --epochs ${L[7]}", Amount()),
+        ('C=(python t.py --epochs 3); "${C[@]}"', Amount(3)),
+        ("f() {\npython t.py --epochs $1\n}\nf 3\nf 3", Amount(3, runs=2)),
+        ("function f {\npython t.py --epochs ${1:-8}\n}\nf", Amount(8)),
+        ("f() { f; python t.py --epochs 3; }\nf", Amount(3, runs=3)),  # so deep it is followed
+        ("f() {\npython t.py --epochs 3", Amount(3)),
+        ("N=3; for i in $(seq 1 $N); do python t.py --epochs 4; done", Amount(4, runs=3)),
+        ("until python t.py --epochs 4; do sleep 1; done", Amount(4)),
+        ("while python t.py --epochs 4; do sleep 1; done", Amount()),
+        ("ssh -p 22 a 'cd x; python t.py --epochs 4'", Amount(4)),
+        ("ssh a", Amount()),
+        ("echo python t.py --epochs 4", Amount()),
+    ],
+)
+def test_what_a_script_decides_is_known_only_where_it_is_decided(
+    script: str, amount: Amount
+) -> None:
+    assert of_command(["bash", "-c", script]) == amount

@@ -734,3 +734,135 @@ def test_a_first_epoch_in_the_time_of_imports_may_be_mostly_these(tmp_path: Path
     took_s, found = play(run, tmp_path)
     assert found[0][0] < 60
     assert all(one.low_s <= took_s <= one.high_s for at, one in found if at < 60)
+
+
+def test_an_only_epoch_that_passes_again_is_no_run() -> None:
+    """An RL trainer's inner bar, `Train epoch [1/1]`, of four steps, and a bar over episodes."""
+    reader, at, said = Reader(Amount(1)), 100.0, list[Progress]()
+    for episode in range(1, 19):
+        for step in range(1, 5):
+            at += 25.0
+            bar = (
+                f"\rTrain epoch [1/1]: {25 * step:3d}%|###| {step}/4 [00:24<01:13, 24s/it, pg=4.4]"
+            )
+            reader.feed(bar.encode(), at)
+            said += filter(None, [reader.progress(at)])
+        bar = (
+            f"\n\rEpisode [1/1]: {5 * episode:3d}%|###| {episode}/36 [03:22<1:57, 9s/it, loss=4]\n"
+        )
+        reader.feed(bar.encode(), at)
+        at += 50.0
+        said += filter(None, [reader.progress(at)])
+    whole_s = 36 * 150.0 + 50.0
+    assert said[-1].low_s <= whole_s <= said[-1].high_s
+    assert said[-1].total_s == pytest.approx(whole_s, rel=0.1)
+    assert all(one.high_s > 3 * one.total_s for one in said if one.total_s < 0.5 * whole_s)
+
+
+def test_an_only_epoch_of_many_steps_is_the_run() -> None:
+    reader = Reader(Amount(1))
+    for step in range(1, 301):
+        bar = f"\rTrain epoch [1/1]: {step // 6:3d}%|###| {step}/600 [00:24<01:13, 24s/it, pg=4.4]"
+        reader.feed(bar.encode(), 10.0 * step)
+    found = reader.progress(3000.0)
+    assert found is not None
+    assert found.total_s == pytest.approx(6000.0, rel=0.1)
+    assert found.high_s < 2 * found.total_s
+
+
+@pytest.mark.parametrize("begun", [0, 4000])
+def test_steps_of_the_run_and_of_the_epoch_in_one_format_are_two_counters(begun: int) -> None:
+    """Of tflearn: `Training Step: 180`, and in the next line `iter: 20/80`."""
+    reader, at, found = Reader(Amount(7)), 0.0, None
+    for done in range(20, 321, 20):  # four epochs of 80
+        at = 20.0 * done
+        epoch, step = (done - 1) // 80 + 1, (done - 1) % 80 + 1
+        line = f"Training Step: {begun + done}  | total loss: 0.31\n"
+        line += f"| Adam | epoch: {epoch:03d} | loss: 0.31 - acc: 0.91 -- iter: {step:05d}/00080\n"
+        reader.feed(line.encode(), at)
+        found = reader.progress(at) or found
+    assert found is not None
+    assert found.total_s == pytest.approx(7 * 80 * 20.0, rel=0.1)
+
+
+def test_steps_asked_for_and_a_bar_of_each_epoch_say_how_many_epochs() -> None:
+    reader, at = Reader(Amount(None, 1000)), 0.0
+    for epoch in range(1, 6):
+        reader.feed(f"\n==> Start Training Epoch {epoch}, lr=0.01 ...\n".encode(), at)
+        for step in range(1, 101):
+            at += 1.0
+            bar = (
+                f"\rloss=0.0012 (0.0013), lr=0.0098: {step:3d}%|###| {step}/100 [00:10<0:9, 1it/s]"
+            )
+            reader.feed(bar.encode(), at)
+    found = reader.progress(at)
+    assert found is not None
+    assert found.total_s == pytest.approx(1000.0, rel=0.1)
+    assert found.high_s > 3 * found.total_s  # a step may be of several batches
+
+
+def test_fits_of_a_search_are_counted_by_their_lines() -> None:
+    head = "Fitting 5 folds for each of 24 candidates, totalling 120 fits\n"
+    reader = Reader(None)
+    reader.feed(head.encode(), 1.0)
+    for i in range(60):
+        line = f"[CV {i % 5 + 1}/5] END ....C=10, gamma=0.1;, score=0.91 total time=  10.0s\n"
+        reader.feed(line.encode(), 10.0 * (i + 1))
+    found = reader.progress(600.0)
+    assert found is not None
+    assert (found.done, found.of) == (60.0, 120.0)
+    assert found.total_s == pytest.approx(1200.0, rel=0.05)
+    other = Reader(None)
+    other.feed(b"[CV 1/5] END ....C=10;, score=0.91\n", 10.0)
+    assert other.progress(10.0) is None
+
+
+def test_a_summary_of_an_epoch_states_no_amount() -> None:
+    """Of Poutyne: `Epoch:  1/4 Train steps: 80 Val steps: 40`."""
+    reader, at, said = Reader(None), 10.0, list[Progress]()
+    for epoch in range(1, 5):
+        for step in range(20, 81, 20):
+            at += 20.0
+            line = f"\rEpoch:  {epoch}/4 Step: {step:4d}/80 12% |██  |ETA: {80 - step}.1s loss: 0.3"
+            reader.feed(line.encode(), at)
+        at += 20.0
+        line = (
+            f"\rEpoch:  {epoch}/4 Train steps: 80 Val steps: 40 100.12s loss: 0.31 val_loss: 0.4\n"
+        )
+        reader.feed(line.encode(), at)
+        said += filter(None, [reader.progress(at)])
+    assert {one.of for one in said} == {4.0}
+    assert all(abs(log(one.total_s / at)) < 0.25 for one in said)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\rAutoML progress: |{drawn:20s}| {percent}%",
+        "\r[{drawn:20s}] | {percent}% Completed | 01:12",
+        "\rProgress: {percent}%|{drawn:20s}|  ETA: {left}",
+    ],
+)
+def test_a_drawn_bar_with_its_number_at_the_end_is_read(line: str) -> None:
+    reader = Reader(None)
+    for percent in range(5, 56, 5):
+        left = f"0:{(100 - percent) // 6:02d}:{(100 - percent) % 6 * 10:02d}"
+        text = line.format(drawn="#" * (percent // 5), percent=percent, left=left)
+        reader.feed(text.encode(), 10.0 * percent)
+        found = reader.progress(10.0 * percent)
+    assert found is not None
+    assert found.total_s == pytest.approx(1000.0, rel=0.1)
+
+
+def test_a_total_may_stand_just_before_the_first_number() -> None:
+    reader = Reader(None)
+    head = (
+        "   Chain results (200000 generations requested):\n\n      0 -- [-9120.341] (-9341.120)\n"
+    )
+    reader.feed(head.encode(), 10.0)
+    for i in range(1, 9):
+        line = f"   {10_000 * i} -- [-3412.{i}] (-3413.120) (-3420.341) -- 0:01:12\n"
+        reader.feed(line.encode(), 10.0 + 50.0 * i)
+    found = reader.progress(410.0)
+    assert found is not None
+    assert found.total_s == pytest.approx(1010.0, rel=0.1)
