@@ -209,7 +209,7 @@ class Bundle:
             raise
         except OSError as error:
             why = error.strerror or error
-            raise BundleError(f"bundle {folder}: {_file_of(error)}: {why}") from None
+            raise BundleError(f"bundle {folder}: {_file_of(error)}: {why}") from error
 
     @classmethod
     def _read(cls, folder: Path, read: Read) -> Bundle:

@@ -537,6 +537,8 @@ class Decider:
                 self._append([Event(Kind.BUNDLE_REFUSED, self.backend.now(), body=body)])
                 self.log.warning("bundle_refused", **body)
             self._champion_refused = body
+            if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+                found = None  # it was not read: that may pass without its folder changing
         else:
             if bundle.digest != self.state.bundle:
                 body = self.bundle_store.body(self.champion, bundle.digest)

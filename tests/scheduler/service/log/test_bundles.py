@@ -207,6 +207,23 @@ def test_a_model_that_fails_where_it_is_tried_is_refused(
     desk.until_idle()
 
 
+def test_one_that_could_not_be_read_for_a_moment_is_read_at_the_next_look(
+    desk: Desk, bundles: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = promote(desk, bundles[0])
+    with monkeypatch.context() as while_it_hangs:
+        while_it_hangs.setattr(desk.decider.bundle_store, "_read", _not_now)
+        desk.turn()
+    desk.submit("a", gpus=8)
+    desk.turn()
+    assert desk.decider.state.bundle == first
+    assert scored_by(desk, "a") == first
+
+
+def _not_now(*_: object, **__: object) -> None:
+    raise BlockingIOError("Resource temporarily unavailable")
+
+
 # --- what lies there is no bundle ----------------------------------------------------------------
 
 
