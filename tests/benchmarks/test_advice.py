@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_a_trial_that_fails_is_counted_and_the_figure_does_not_hold(
     assert all(one.endswith("the copy died") for one in failed)
     right = [Scored(kind="later", beside=False, start=True, speed=True)]
     monkeypatch.setattr(advice, "advised", lambda *_: (right, failed))
-    asked = advice.argparse.Namespace(seeds=[1], only=["queued"], offers=1, data=Path())
+    asked = argparse.Namespace(seeds=[1], only=["queued"], offers=1, data=Path())
     found = advice.measure(asked)
     assert found["all"]["failed"] == len(failed)
     assert found["all"]["started_in_time"] == 1.0
