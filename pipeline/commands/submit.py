@@ -53,7 +53,10 @@ def submit(
         str | None,
         typer.Option(
             metavar="JOB",
-            help="Ask for all that JOB asked for, but its command; options given here win over it.",
+            help=(
+                "Ask for all that JOB asked for, but its command and environment, which are not "
+                "kept; options given here win over it."
+            ),
         ),
     ] = None,
     show: Annotated[
@@ -111,6 +114,8 @@ def submit(
     whole.pop("array", None)
     whole["workdir"] = workdir or whole.get("workdir") or os.getcwd()
     whole["environment"] = {**whole.get("environment", {}), **_environment(env or [])}
+    if again and not whole["environment"]:
+        typer.echo(f"{again}'s --env, if it had any, is not kept: give it again.", err=True)
     if show:
         typer.echo(written(words, whole, array), nl=False)
         return

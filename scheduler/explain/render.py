@@ -50,6 +50,8 @@ from scheduler.explain.reasons import SHARING, next_step, sentence
 from scheduler.explain.waited import wait_words
 from scheduler.explain.words import (
     AT_ONCE_S,
+    ON_THE_MEAN,
+    ONE_CURVE,
     bound_words,
     clock_time,
     closed_words,
@@ -763,7 +765,9 @@ def place(found: Analysis) -> str:
     terms = [f"{term.what} {signed(term.seconds)}" for term in found.order if term.seconds]
     if found.priority:
         terms.insert(0, f"priority {found.priority}")
-    return f"{text}: {', '.join(terms)}." if terms else f"{text}."
+    curve = any(term.what.endswith(ON_THE_MEAN) for term in found.order)
+    more = f" {ONE_CURVE}" if curve else ""
+    return f"{text}: {', '.join(terms)}.{more}" if terms else f"{text}."
 
 
 def promise(found: Analysis) -> str:

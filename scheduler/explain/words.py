@@ -334,6 +334,13 @@ MEANS = (
 )
 
 
+ON_THE_MEAN = "on the mean"  # of a term of the order: see `policies.pellucid.policy.order_terms`
+ONE_CURVE = (
+    "That mean is of the same curve as the time it should run, which is at even odds; the few such "
+    "jobs that last long lift it."
+)
+
+
 def gain_words(of: Gains) -> str:
     """Return as text the expected gain of sharing GPUs, and the two predicted times left that the
     gain is computed from. Return "" without a gain.

@@ -83,13 +83,17 @@ def said(monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
 
 def test_a_job_is_submitted_again_but_for_what_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its command is kept in part, and its priority and what it waited for are of the past."""
-    again = ["submit", "--again", "a", "--no-share", "--print"]
+    again = ["submit", "--again", "a", "--no-share", "--env", "SEED=1", "--print"]
     made = yaml.safe_load(said(monkeypatch, *again, "--", "python", "train.py"))
     assert made["command"] == ["python", "train.py"]
     known = {"gpus": 4, "vc": "vision", "name": "train", "workdir": "/data", "share": False}
     assert known.items() <= made.items()
     assert not made.keys() & {"after", "priority", "comment"}
     assert "a's command is not kept in full" in said(monkeypatch, *again)
+    kept = "a's --env, if it had any, is not kept: give it again."
+    assert kept not in said(monkeypatch, *again, "--", "python")
+    bare = [word for word in again if word not in ("--env", "SEED=1")]
+    assert kept in said(monkeypatch, *bare, "--", "python")
 
 
 def test_a_list_without_a_job_says_how_those_that_ended_are_seen(

@@ -11,12 +11,14 @@ from scheduler.core.decisions import Action, Reason
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.findings import NotExamined, Partner, Promise
 from scheduler.core.policy import Policy
+from scheduler.explain.answer import OrderTerm
 from scheduler.explain.blockers import find_blockers
 from scheduler.explain.findings import analysis
 from scheduler.explain.reasons import NOT_EXAMINED
-from scheduler.explain.render import promise, says
+from scheduler.explain.render import place, promise, says
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
+from scheduler.explain.words import ONE_CURVE
 from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
 from tests.reproductions.baselines.lucid import lucid
 
@@ -49,6 +51,17 @@ def said(desk: Desk, now: float) -> dict[str, object]:
     futures = Futures(desk.core, memory, now)
     found = analysis(futures, "waits", "bob")
     return says(found) | asdict(found)
+
+
+@pytest.mark.parametrize("what", ["the model's duration, on the mean", "the model's duration"])
+def test_where_the_mean_orders_both_figures_are_said_to_be_of_one_curve(what: str) -> None:
+    """Beside "should run about 14 min" a reader sees "on the mean +1 h 18 min"."""
+    desk = a_pair(pellucid(Likes(speeds=SLOW)))
+    memory = desk.core.estimator
+    assert isinstance(memory, Memory)
+    found = analysis(Futures(desk.core, memory, 1.0), "waits", "bob")
+    ordered = replace(found, order=(OrderTerm(what, 4680.0),))
+    assert place(ordered).endswith(ONE_CURVE) == ("mean" in what)
 
 
 def test_a_pair_that_does_not_pay_is_found_with_its_speeds_and_loss() -> None:

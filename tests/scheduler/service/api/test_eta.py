@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from pipeline.errors import UserError
 from scheduler.backends.events import Kind
 from scheduler.explain.effect import NewJob
 from scheduler.explain.new_job import sentences
+from scheduler.service.api.auth import COOKIE
 from scheduler.service.log.store.store import Store
 from scheduler.slurm.read.request import RequestError, plainly
 from tests.scheduler.service.api.conftest import Service, listening
 from tests.scheduler.service.api.test_analyst import analysed
+from tests.scheduler.service.pages.test_operations import fields
 
 ETA = "/api/v1/jobs/eta"
 COMMAND = ["train", "100", "30"]
@@ -64,6 +68,20 @@ def test_a_job_that_would_start_at_once_is_told_so_and_one_that_never_could_is_r
     body = {"command": COMMAND, "gpus": 400, "vc": "vision"}
     never = answered.by("alice").post(ETA, json=body)
     assert (never.status_code, "more than the 8 GPUs" in never.text) == (422, True)
+
+
+def test_the_form_says_of_a_job_what_the_interface_says(answered: Service) -> None:
+    browser = TestClient(answered.app, follow_redirects=False)
+    browser.cookies.set(COOKIE, answered.secrets["alice"])
+    sent = fields(browser.get("/submit").text)
+    sent |= {"command": " ".join(COMMAND), "gpus": "4", "vc": "vision"}
+    page = browser.post("/submit/eta", data=sent)
+    assert page.status_code == 200
+    text = unescape(page.text)
+    assert "In vision, with 4 GPUs: it starts about " in text
+    assert "unavailable" not in text
+    runs = next(line for line in sentences(NewJob(**asked(answered))) if "should run" in line)
+    assert runs in text
 
 
 def test_who_may_not_submit_may_not_ask_and_without_an_analyst_it_says_so(
