@@ -120,7 +120,7 @@ def test_the_gain_is_printed_with_what_it_is_worked_out_from() -> None:
     assert "costs" not in gain_words(mine), "nobody is kept out"
     paid = replace(packed, evidence=(*packed.evidence, ("hold_costs_s", 600.0)))
     (mine,) = build_story(JobFacts("new", 1, 2.0, 0.0), [paid]).sharing
-    assert "and that costs others 10 min of waiting in sum." in gain_words(mine)
+    assert "but other jobs then wait 10 min longer in sum." in gain_words(mine)
 
 
 @pytest.mark.parametrize("step", ["{} 95 <= 101.56", "{} missing, taken as > 20"])
