@@ -42,7 +42,7 @@ class Setting:
 
     @property
     def variant(self) -> Variant:
-        """Return Slurm with this setting, as a variant of a replay."""
+        """Return Slurm with this setting, as a variant whose schedule `pellucid replay` simulates."""
         return replace(SLURM, key="changed", title=self.name, changed=self.changed)
 
 

@@ -191,9 +191,8 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` with floats as text of ten digits, so that the last bit of a sum does not
-    matter.
-    """
+    """Return `value` with each float in it written as text of ten digits, so that two results that
+    differ in the last bit of a sum are equal."""
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return f"{value:.10g}" if isinstance(value, float) else value

@@ -130,7 +130,7 @@ def assemble(
     policy: Policy | None = None,
     stage: Stage | None = None,
 ) -> Core:
-    """Return a new decision core.
+    """Return a new decision core: the cluster, the queues and the policy that `spec` describes.
 
     Args:
         estimator: estimator of durations.

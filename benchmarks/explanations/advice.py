@@ -116,7 +116,9 @@ class Advised(Audited):
 
 
 def advised(world: AuditWorld, data: Path, seed: int, wanted: int) -> list[Scored]:
-    """Play a world, and return how at most about `wanted` offers made in it turned out."""
+    """Simulate a world (a cluster with its jobs) and follow at most about `wanted` of the
+    suggestions made in it. Return how each turned out: whether its job started in time and ran at
+    the stated speed."""
     engine = Advised(world, data, seed, wanted)
     engine.scored = []
     engine.run()

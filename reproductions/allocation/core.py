@@ -123,9 +123,8 @@ class AllocationCore:
         self._trigger.woken = True
 
     def next_wake(self, now: float) -> float | None:
-        """Return the time at which `wake` must be called even if no event happens before; None: no
-        call is needed.
-        """
+        """Return the time (seconds) at which `wake` must be called even if no event happens before;
+        None if it need not be called."""
         if not self.jobs:
             return None
         round_s = self.policy.round_s
@@ -134,9 +133,8 @@ class AllocationCore:
         return self.policy.next_wake(now)
 
     def last_wake(self, now: float) -> float | None:
-        """Return the time of a wake that may still help waiting jobs when nothing runs or is to
-        come, or None.
-        """
+        """Return the time (seconds) of a wake that may still start waiting jobs when nothing runs
+        and no event is to come; None if there is none."""
         return self.next_wake(now) if self._idle_rounds < _IDLE_ROUNDS else None
 
     def decide(self, now: float) -> list[Decision]:

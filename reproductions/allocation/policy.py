@@ -223,9 +223,8 @@ class AllocationPolicy(ABC):
         return None
 
     def next_wake(self, now: float) -> float | None:
-        """Return the time at which the policy must be called even if nothing happens; None: it need
-        not be.
-        """
+        """Return the time (seconds) at which the policy must be called even if no event happens
+        before; None if it need not be called."""
         return None
 
     def ended(self, job: ActiveJob, now: float) -> None:  # noqa: B027 (most need not know)
