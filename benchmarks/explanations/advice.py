@@ -92,7 +92,8 @@ class Advised(Audited):
                     self.scored.append(self._made(one, job_id, now))
 
     def _made(self, one: Outcome, job_id: str, now: float) -> Scored:
-        """Return how an offer turned out."""
+        """Carry out a suggested change in a forked copy of the simulation. Return how the
+        suggestion turned out: whether the job started in time, and at which speed."""
 
         def act() -> tuple[float, float]:
             self.wanted, self._tried = 0, job_id

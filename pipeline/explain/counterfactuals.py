@@ -105,8 +105,8 @@ class PlayedAgain:
         )
 
     def stand_at(self, at: float) -> tuple[Core, Memory]:
-        """Return (core, its memory) after all decisions up to the time `at`. Calls must be in order
-        of time."""
+        """Simulate the run up to the time `at`, and return the core and its memory after all
+        decisions until then. Calls must be in order of time."""
         self._engine.until = at
         if self._engine.comes_by(at):
             with suppress(_Reached):

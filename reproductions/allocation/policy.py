@@ -38,7 +38,7 @@ class Source(Protocol):
 
     @property
     def offers(self) -> frozenset[Statistic[object]]:
-        """Return the statistics that the source can report."""
+        """Return the kinds of statistics that this source can report about a job."""
         ...
 
     def report(self, statistic: Statistic[T], job_id: str, now: float) -> T:

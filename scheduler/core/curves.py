@@ -305,7 +305,8 @@ def _split(points: Sequence[float], low: float, high: float) -> tuple[list[float
 
 
 def _even(low: float, high: float, n: int) -> list[float]:
-    """Return `n` durations in seconds between `low` and `high`, evenly spaced in their logarithms."""
+    """Return `n` durations between `low` and `high`, in seconds, evenly spaced in their logarithms,
+    ascending."""
     least, most = log1p(low), log1p(high)
     return [portable.expm1(least + (most - least) * (i + 0.5) / n) for i in range(n)]
 
