@@ -193,7 +193,7 @@ def bound_words(found: PassedBound | None, *, still: bool) -> str:
         return f"{binds}the others were predicted to wait {costs} longer in sum if it went first."
     if found.times is not None:
         times = f"{number(found.times)} times the GPUs that this job may run on were asked for"
-        return f"{binds}{times}, and the bound is longer the more are."
+        return f"{binds}{times}, and such demand makes the bound longer."
     return f"{binds}what going first would cost the others had not been worked out."
 
 

@@ -24,7 +24,7 @@ WAITS = Decision(0, 4 * HOUR_S, Action.WAIT, Reason.GPUS_BUSY, "a", "vc")
             Promise(3 * HOUR_S, 60.0, demand=1.5),
             {"bound_s": 3 * HOUR_S, "bound_left_s": 60.0, "bound_times": 1.5},
             "3 h, but the bound does not apply yet: 1.50 times the GPUs that this job may run on "
-            "were asked for, and the bound is longer the more are.",
+            "were asked for, and such demand makes the bound longer.",
         ),
         (
             Promise(9 * HOUR_S, 60.0, priced_s=2 * HOUR_S, costs_s=HOUR_S),
