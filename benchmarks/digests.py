@@ -236,9 +236,8 @@ def differences(expected: Found | None, found: Found) -> list[str]:
 
 
 def check(names: list[str], data: Path, workers: int) -> Iterator[tuple[str, Found]]:
-    """Play the named runs in `workers` processes. Yield each run's name and its description with
-    digests.
-    """
+    """Simulate the named runs in `workers` processes. Yield each run's name with what was found: a
+    description of its decisions, and their digests."""
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from zip(names, pool.map(partial(play, data=data), names), strict=True)
 

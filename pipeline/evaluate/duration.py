@@ -561,7 +561,7 @@ def _plain(value: Any) -> Any:
 
 
 def text(result: Mapping[str, Any]) -> str:
-    """Return the result as tables of text."""
+    """Return the result of an evaluation of the duration model as tables of text."""
     columns = (
         "spearman",
         "spearman_gpu_time",

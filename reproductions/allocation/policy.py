@@ -34,7 +34,8 @@ class Capability(StrEnum):
 
 
 class Source(Protocol):
-    """The source of statistics: the truth of a simulation, or a monitor of running jobs."""
+    """Reports statistics of jobs, such as their progress: from the truth of a simulation, or from a
+    monitor of running jobs."""
 
     @property
     def offers(self) -> frozenset[Statistic[object]]:

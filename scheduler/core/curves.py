@@ -163,8 +163,9 @@ class Curve:
 
 @lru_cache(maxsize=4096)
 def _alone(own: Predicted, outlived_s: float) -> Curve:
-    """Return what `Curve.alone` returns. The result is cached, since similar jobs need the same
-    one."""
+    """Return the curve of a job's predicted time of ending from its own prediction only (see
+    `Curve.alone`), given that it has outlived `outlived_s` seconds. The result is cached, since
+    similar jobs need the same one."""
     levels = [(i + 0.5) / ALONE for i in range(ALONE)]
     passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
     left = own.ends_at([passed + (1.0 - passed) * level for level in levels])

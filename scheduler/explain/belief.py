@@ -300,7 +300,8 @@ def odds_words(odds: Mapping[str, float]) -> str:
 
 
 def rests_on_words(ended_here: int) -> str:
-    """Return how little a prediction rests on, as a sentence."""
+    """Return a sentence that says how few ended jobs a prediction rests on: none, or `ended_here`
+    jobs of other users."""
     if not ended_here:
         return "That is a guess: when it was made, no job had ended here."
     others = count(ended_here, "job")
