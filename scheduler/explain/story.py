@@ -149,8 +149,8 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
     if sharing.speeds is not None:
         own, other = sharing.speeds
         yield (
-            f"Predicted speed while sharing: this job {percent(own)} of alone, "
-            f"the other {percent(other)}."
+            f"While they share, this job was predicted to run at {percent(own)} of its speed "
+            f"alone, the other at {percent(other)}."
         )
     else:
         yield "No speeds were predicted for the pair."

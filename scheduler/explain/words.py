@@ -331,8 +331,8 @@ class Gains(Protocol):
 
 
 MEANS = (
-    "Sharing is decided by these averages. The predicted duration is a median: the few such jobs "
-    "that last very long count in an average, but hardly in a median."
+    "Sharing is decided by these averages. The predicted duration is a typical one, in which the "
+    "few such jobs that last very long hardly count."
 )
 
 

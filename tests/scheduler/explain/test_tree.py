@@ -125,8 +125,8 @@ def test_sentences_beside_whose_values_they_would_stand_are_made_when_they_are_s
         "If each runs alone, this job has 1 h left to run on average, and the other 30 min. If "
         "they share, their ends come 10 min sooner in sum than if one ran after the other, but "
         "other jobs then wait 2 min longer in sum. Sharing is decided by these averages. The "
-        "predicted duration is a median: the few such jobs that last very long count in an "
-        "average, but hardly in a median."
+        "predicted duration is a typical one, in which the few such jobs that last very long "
+        "hardly count."
     ) in texts
 
 
