@@ -248,9 +248,8 @@ class Audited(Engine):
         ]
 
     def played(self) -> list[tuple[float, float]]:
-        """Return the promised and true earlier starts; see `Found.earlier`. To be called once this
-        world has been played to its end.
-        """
+        """Return, for each suggestion of an earlier start, the seconds until the start with the
+        change and without it. Call this once the simulation of this world has ended."""
         return [(to - at, self._next_start(job, at) - at) for job, at, to in self._played]
 
 
