@@ -140,7 +140,8 @@ def measure(
 
 
 def _opened(data: Path, track: str, seed: int, row: Row, durations: str) -> Scenario:
-    """Return the scenario of a track, or of a world that `worlds.yaml` names."""
+    """Return the scenario (a cluster with its jobs, ready to simulate) of a track, or of a world
+    that `worlds.yaml` names."""
     worlds = {name: world for half in read_worlds().values() for name, world in half.items()}
     if track not in worlds:
         return open_scenario(

@@ -42,7 +42,7 @@ class Setting:
 
     @property
     def variant(self) -> Variant:
-        """Return Slurm with this setting, as a variant of a replay."""
+        """Return Slurm with this setting, as a variant that `pellucid replay` can simulate."""
         return replace(SLURM, key="changed", title=self.name, changed=self.changed)
 
 

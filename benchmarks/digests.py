@@ -191,9 +191,8 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` with floats as text of ten digits, so that the last bit of a sum does not
-    matter.
-    """
+    """Return `value` with each float in it written as text of ten digits, so that two results that
+    differ in the last bit of a sum are equal."""
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return f"{value:.10g}" if isinstance(value, float) else value
@@ -237,9 +236,8 @@ def differences(expected: Found | None, found: Found) -> list[str]:
 
 
 def check(names: list[str], data: Path, workers: int) -> Iterator[tuple[str, Found]]:
-    """Play the named runs in `workers` processes. Yield each run's name and its description with
-    digests.
-    """
+    """Simulate the named runs in `workers` processes. Yield each run's name with what was found: a
+    description of its decisions, and their digests."""
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from zip(names, pool.map(partial(play, data=data), names), strict=True)
 

@@ -148,7 +148,8 @@ def report(page: Path) -> dict[str, float]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return all figures, or with `--quick` only those that do not take minutes."""
+    """Return all figures by name; with `--quick`, only the figures that take less than minutes to
+    measure."""
     site = [] if asked.quick else sorted(SITE.rglob("*.html"))
     if not site and not asked.quick:
         sys.exit("the site of the docs is not there: make docs, or --quick")

@@ -87,7 +87,8 @@ class Drawn:
         ][kind]
 
     def route(self) -> tuple[str, str]:
-        """Return a method and a path of the API, its parameters filled in."""
+        """Return a random method and path of the API, the path's parameters filled with random
+        text."""
         path = self.draw.choice(sorted(self.known["paths"]))
         method = self.draw.choice(sorted(self.known["paths"][path]))
         return method.upper(), re.sub(r"\{\w+\}", lambda _: quote(self.word()[:300], ""), path)

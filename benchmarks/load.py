@@ -157,7 +157,7 @@ async def drive(port: int, tokens: Sequence[str], asked: argparse.Namespace) -> 
 
 
 def later(clients: Clients, draw: random.Random, count: int) -> list[Callable[[], Any]]:
-    """Return `count` functions, each of which submits a job; the jobs have many sizes."""
+    """Return `count` functions; each submits one job of a random size when it is called."""
     return [
         partial(clients.submit, draw.choice(VCS), draw.choice(SIZES), draw.uniform(60, 6000))
         for _ in range(count)
@@ -275,9 +275,8 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
 def figures(
     asked: argparse.Namespace, run: dict[str, Any], lines: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the figures of a run from what was measured and from the service's log. `holds` among
-    them is whether the run reached the load that was asked for.
-    """
+    """Return the figures of a run, from what was measured and from the service's log. The figure
+    `holds` is whether the run reached the requested load."""
     answered: Answered = run["answered"]
     lasted = run["to"] - run["from"]
     decided = [

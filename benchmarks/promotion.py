@@ -202,7 +202,8 @@ def compared(
 
 
 def ended_by(trace: pa.Table, moment: float) -> pa.Table:
-    """Return the jobs of a trace that had ended by then: those that a service judges on."""
+    """Return the rows of the jobs of a trace that had ended by the time `moment`: a service can
+    judge models on those only."""
     since = pc.cast(trace.column("submit_time").cast(pa.int64()), pa.float64())
     ended = pc.add(pc.divide(since, 1000.0), trace.column("duration_s"))
     return trace.filter(pc.fill_null(pc.less_equal(ended, moment), False))

@@ -172,7 +172,7 @@ def comparison(data: Path) -> dict[str, Any]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return every figure."""
+    """Return every figure of the simulator's speed, by name."""
     equal = burst()
     figures = comparison(asked.data) | {f"burst_{name}": value for name, value in equal.items()}
     figures["burst_over_lucid"] = round(equal["pellucid_cpu_s"] / equal["lucid_cpu_s"], 2)

@@ -307,7 +307,8 @@ def growth(rows: Sequence[tuple[int, int, Figures]]) -> Figures:
 
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of every size, their growth, and those of the largest size."""
+    """Return what was measured with every size of the service's database, how each figure grows
+    with the size, and the figures of the largest size."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     rows = [row for ended in asked.ended for row in measure_all(asked.waiting, ended, asked.asked)]
     return {

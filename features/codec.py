@@ -14,8 +14,8 @@ Json = dict[str, Any]  # an object of a document that is handed on: whoever read
 
 
 def encode(value: Any) -> Any:
-    """Return `value` as JSON can hold it: dataclasses become dicts, without the fields that have
-    their default value."""
+    """Return `value` in types that JSON has: a dataclass becomes a dict, without the fields that
+    have their default value."""
     if is_dataclass(value):
         pairs = ((f, getattr(value, f.name)) for f in fields(value))
         return {f.name: encode(one) for f, one in pairs if one != _default(f)}

@@ -19,5 +19,6 @@ def expm1(value: float, digits: int = SECONDS) -> float:
 
 
 def exp(value: float, digits: int = SECONDS) -> float:
-    """Return e ** value, rounded to `digits` decimals."""
+    """Return e to the power of `value`, rounded to `digits` decimals so that all processors give
+    the same number."""
     return round(math.exp(value), digits)

@@ -75,9 +75,8 @@ class Rows:
         return replace(self, X=self.X.loc[mask].reset_index(drop=True), **parts)
 
     def ended_before(self, cut: float) -> Rows:
-        """Return the rows that a model fitted at `cut` may learn from: those of jobs that had ended
-        by then.
-        """
+        """Return the rows from which a model fitted at the time `cut` may learn: those of jobs that
+        had ended by that time."""
         return self.where((self.end_time < cut) & np.isfinite(self.y))
 
     def known_by(self, cut: float) -> Rows:

@@ -355,9 +355,9 @@ def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
 
 
 def _repeated(words: Sequence[str]) -> float:
-    """Return how often a command runs its argument: 1 for most commands, the length of the list for
-    one such as `parallel`, which runs an argument for each item of a list. Infinite if the list is
-    not known."""
+    """Return how often a command runs the command given as its argument: 1 for most, the length of
+    the list for one such as `parallel`, which runs it for each item of a list. Infinite if the list
+    is not known."""
     if words[0] not in _REPEATS:
         return 1.0
     if ":::" in words:

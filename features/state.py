@@ -239,8 +239,8 @@ class _Submission:
 
 
 def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
-    """Return `changed`, the submission of a job that asks for something else now, with the values
-    of the former submission `was` that still hold: burst, calendar and times since earlier
+    """Return `changed`, the submission of a job whose request was changed, with the values of its
+    former submission `was` that still hold: burst, calendar and the times since earlier
     submissions. The profile is kept if the number of GPUs is the same."""
     changed.burst, changed.calendar = was.burst, was.calendar
     changed.since_submit = tuple(

@@ -294,8 +294,8 @@ def _listed(look: Direct, job: JobRow) -> Listed:
 
 
 def _short(value: Any) -> Any:
-    """Return `value` with every text in it that is longer than `LONGEST` cut, also within lists and
-    dicts. Sentences that this program makes are shorter."""
+    """Return a copy of `value` in which every text longer than `LONGEST` is cut, also within lists
+    and dicts. Sentences that this program itself makes are shorter than that."""
     if isinstance(value, str) and len(value) > LONGEST:
         return f"{value[:LONGEST]}..."
     if isinstance(value, list):

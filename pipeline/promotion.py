@@ -237,7 +237,8 @@ def in_experiment() -> bool:
 
 
 def seen_until(*bundles: Bundle) -> float:
-    """Return when the last job was submitted that any of the given bundles learned from.
+    """Return the submit time (seconds since the epoch) of the last job from which any of the
+    bundles learned. Raises TrainingError if a bundle does not record it.
 
     TrainingError when one does not say.
     """

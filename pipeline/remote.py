@@ -124,9 +124,9 @@ def forecast_words(forecast: ExpectedTimes | None, now: float) -> str:
         return forecast.why_not
     if forecast.start_p50 is None:
         return f"estimate unavailable: {forecast.why_not or 'the service gives no reason'}"
-    words = f"starts in {between(now, forecast.start_p50)} (even odds)"
+    words = f"starts in {between(now, forecast.start_p50)} in half of such cases"
     if forecast.start_p90 is not None:
-        words += f", nine in ten within {between(now, forecast.start_p90)}"
+        words += f", within {between(now, forecast.start_p90)} in nine of ten cases"
     if forecast.end_p50 is not None:
         words += f"; ends in {between(now, forecast.end_p50)}"
     return words

@@ -160,7 +160,7 @@ class _Jobs:
         return cls(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
     def mean(self, values: Floats, weights: Floats) -> Floats:
-        """Return the mean of `values` under each row of weights, (rows,)."""
+        """Return the weighted mean of `values` for each row of `weights`, an array (rows,)."""
         return np.asarray(weights @ values / weights.sum(axis=1))
 
 

@@ -63,8 +63,8 @@ class Comparison(Spent):
 
 
 class World(Protocol):
-    """The interface of a world in which policies are compared: a `Scenario`, or a world of
-    allocations (peers such as Gavel)."""
+    """The interface of what policies are compared in: a `Scenario` (a cluster with its jobs), or a
+    `Workload` of allocation policies (such as Gavel)."""
 
     @property
     def name(self) -> str: ...
@@ -228,7 +228,7 @@ def compare(
     progress: Callable[[Task], None] | None = None,
     world: Figures | None = None,
 ) -> Comparison:
-    """Run every policy on every seed. Return the comparison.
+    """Simulate every policy with every seed. Return the comparison of the policies.
 
     Args:
         scenarios: returns the world of a seed; picklable unless everything runs in this process.
@@ -283,8 +283,8 @@ def lasting(result: Comparison) -> Figures:
 
 
 class _Sweep:
-    """A callable that makes one run of a comparison, and can be sent to another process. It reuses
-    the world of a seed for successive runs."""
+    """A callable that makes one run of a comparison and can be sent to another process. For
+    successive runs of one seed it makes the scenario only once."""
 
     def __init__(
         self,

@@ -25,11 +25,12 @@ class Workload(runs.World, Protocol):
     settings: Mapping[str, Mapping[str, Any]]
 
     def runnable(self) -> list[str]:
-        """Return the names of the policies for which the world has all statistics."""
+        """Return the names of the policies that can be simulated here, because the workload has all
+        statistics that they need."""
         ...
 
     def check(self, name: str) -> None:
-        """Raise ValueError if the policy `name` needs statistics that the world lacks."""
+        """Raise ValueError if the policy `name` needs statistics that the workload lacks."""
         ...
 
 

@@ -77,7 +77,8 @@ Worlds = Callable[[int, int, Values], Scenario]
 
 
 class Row(TypedDict):
-    """The figures of a candidate in one half of the jobs, compared with the settings in force.
+    """The figures of candidate settings in one half of the jobs, compared with those of the
+    settings in force.
 
     Attributes:
         settings: the settings that the candidate changes, by dotted names.

@@ -170,8 +170,8 @@ class Guardian:
         return list(cheap) or procs.all_descendants(os.getpid())
 
     def memory_mib(self) -> float:
-        """Return the memory of the process tree, MiB: the resident sizes, or the proportional ones
-        when those exceed the limit.
+        """Measure the memory of the process tree, and return it in MiB: the resident sizes, or the
+        proportional ones when those exceed the limit. The highest value is kept in `peak_mib`.
 
         The sum of resident sizes counts a page shared by forked workers once for each, so it is
         never too low. It is cheap to read; the exact figure is read only when the sum exceeds the

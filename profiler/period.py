@@ -224,8 +224,8 @@ def _near(correlation: Array, lag: float) -> float:
 
 
 def _sharpen(correlation: Array, lag: float) -> float:
-    """Return a more exact period, in lags, than the first guess `lag`. It is measured over as many
-    repetitions as can be followed from peak to peak."""
+    """Return a more exact value of the period whose first guess is `lag`, in samples. It is
+    measured over as many repetitions as can be followed from peak to peak."""
     found = lag
     height = _near(correlation, lag)
     for multiple in range(2, 40):

@@ -165,8 +165,8 @@ class Recorder:
             self._failed = f"{type(error).__name__}: {error}"
 
     def _after_burst(self, due: float) -> float:
-        """Return when to read at the fast rate next: at the time `due` if that lies in a burst,
-        otherwise when the next burst begins."""
+        """Return the time of the next reading at the fast rate: `due` if that lies in a burst (a
+        short time of fast readings), otherwise the beginning of the next burst."""
         if self.burst_s is None:
             return due
         phase = (due - self.origin) % self.burst_every_s

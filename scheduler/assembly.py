@@ -68,9 +68,9 @@ class CoreSpec:
         values: Mapping[str, Any] | None = None,
         profiling: ProfilingPartition | None = None,
     ) -> CoreSpec:
-        """Return a spec. `values`: settings of the policy that are not their defaults. Raise
-        UnknownPolicy or InvalidSettings where policy or settings are not accepted.
-        """
+        """Return the specification of a core with the policy `policy`. `values` are the settings of
+        the policy that differ from its defaults. Raise UnknownPolicy or InvalidSettings if the
+        policy does not exist or a setting is not valid."""
         return cls(cluster, policy, settings_of(policy, values or {}), profiling)
 
     def with_settings(self, values: Mapping[str, Any] | None) -> CoreSpec:
@@ -130,7 +130,7 @@ def assemble(
     policy: Policy | None = None,
     stage: Stage | None = None,
 ) -> Core:
-    """Return a new decision core.
+    """Return a new decision core: the cluster, the queues and the policy that `spec` describes.
 
     Args:
         estimator: estimator of durations.

@@ -448,9 +448,8 @@ class Simulation:
             self.note("stopped", process=name)
 
     def upgraded(self) -> bool:
-        """Return whether the decider that reads the log now is the first one that runs a newly
-        installed version of the code.
-        """
+        """Return whether a newly installed version of the code has not been run yet: true for the
+        first decider that asks after an installation, false for all later ones."""
         installed, self._installed = self._installed, False
         return installed
 

@@ -113,7 +113,8 @@ class Advised(Audited):
                     self.failed.append(f"{job_id} {one.change.words()}: {error}")
 
     def _made(self, one: Outcome, job_id: str, now: float) -> Scored:
-        """Return how an offer turned out."""
+        """Carry out a suggested change in a forked copy of the simulation. Return how the
+        suggestion turned out: whether the job started in time, and at which speed."""
 
         def act() -> tuple[float, float]:
             self.wanted, self._tried = 0, job_id
@@ -139,8 +140,9 @@ class Advised(Audited):
 def advised(
     world: AuditWorld, data: Path, seed: int, wanted: int
 ) -> tuple[list[Scored], list[str]]:
-    """Play a world, and return how at most about `wanted` offers made in it turned out, and the
-    errors of those whose trial failed."""
+    """Simulate a world (a cluster with its jobs) and follow at most about `wanted` of the
+    suggestions made in it. Return how each turned out (whether its job started in time and ran at
+    the stated speed), and the errors of those whose trial failed."""
     engine = Advised(world, data, seed, wanted)
     engine.scored, engine.failed = [], []
     engine.run()

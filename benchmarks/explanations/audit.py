@@ -217,8 +217,8 @@ class Audited(Engine):
         return outcomes
 
     def starts_with(self, changes: Mapping[str, Any], job_id: str, now: float) -> float:
-        """Change a job, and play this world on in a forked process until the job starts. Return the
-        time of that start; inf means never.
+        """Change a job, and simulate this world in a forked process until the job starts. Return
+        the time of that start in seconds since the epoch; inf means never.
 
         Args:
             changes: see `judge.starts_when`.
@@ -248,9 +248,8 @@ class Audited(Engine):
         ]
 
     def played(self) -> list[tuple[float, float]]:
-        """Return the promised and true earlier starts; see `Found.earlier`. To be called once this
-        world has been played to its end.
-        """
+        """Return, for each suggestion of an earlier start, the seconds until the start with the
+        change and without it. Call this once the simulation of this world has ended."""
         return [(to - at, self._next_start(job, at) - at) for job, at, to in self._played]
 
 
@@ -259,9 +258,9 @@ class _Started(Exception):
 
 
 def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool = True) -> Found:
-    """Play a world and judge `wanted` of its waits. With `judged` false, make as many forecasts
-    instead. Return what was found.
-    """
+    """Simulate a world (a cluster with its jobs) and compare the explanations of `wanted` of its
+    waits with what is true there. With `judged` false, make as many forecasts instead. Return what
+    was found."""
     if not (data / "packing").is_dir():
         return Found(world.name, skipped="without the shared data")
     began = time.process_time()

@@ -30,7 +30,8 @@ NAMES = [*SERVICES, *(world.name for world in WORLDS)]
 
 
 def one(name: str, data: Path, seed: int, waits: int, judged: bool = True) -> Found:
-    """Audit one world in a process of its own. Return what was found. `judged` is as in `audit`."""
+    """Audit one world (a simulated cluster with its jobs) in a process of its own, and return what
+    the audit found. `judged` is as in `audit`."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if name in SERVICES:
         began = time.process_time()
@@ -42,9 +43,8 @@ def one(name: str, data: Path, seed: int, waits: int, judged: bool = True) -> Fo
 
 
 def draws(names: Sequence[str], seed: int, more: int) -> list[tuple[str, int]]:
-    """Return pairs of a world and a seed: every world with `seed`, and each simulated world with
-    `more` further seeds.
-    """
+    """Return the pairs (name of a world, seed) to audit: every world with `seed`, and each
+    simulated world also with `more` further seeds."""
     simulated = [name for name in names if name not in SERVICES]
     replicates = [(name, seed + number) for number in range(1, 1 + more) for name in simulated]
     return [*((name, seed) for name in names), *replicates]
@@ -149,11 +149,10 @@ def ends(found: Sequence[Found]) -> dict[str, Any]:
 
 
 def _kept_in(worlds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return figures on run ends that were predicted at odds of nine in ten: the number of worlds
-    with enough such predictions, the number of these worlds where the share that held is within
-    `ROOM` of 0.9, and whether the world of the Philly trace is one of the latter (1 or 0; None: too
-    few).
-    """
+    """Return how well the odds for the ends of runs held ("ended within X in nine of ten cases"):
+    the number of worlds (simulated clusters with their jobs) with enough such predictions, the
+    number of those in which the share that held is within `ROOM` of 0.9, and whether the world of
+    the Philly trace is one of the latter (1 or 0; None: too few predictions)."""
     nine = {one["world"]: one.get("ends", {}).get("0.9", {"runs": 0}) for one in worlds}
     told = {name: of["kept"] for name, of in nine.items() if of["runs"] >= ENOUGH}
     true = [name for name, kept in told.items() if round(abs(kept - 0.9), 4) <= ROOM]
@@ -165,7 +164,8 @@ def _kept_in(worlds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _of_world(name: str, of: Sequence[Found]) -> dict[str, Any]:
-    """Return the figures of one world over its runs, or the reason why it was skipped."""
+    """Return the figures of one world (a simulated cluster with its jobs), summed up over the runs
+    `of` in it. If the world was skipped, return its name and the reason."""
     if of[0].skipped:
         return {"world": name, "skipped": of[0].skipped}
     told = forecasts([f for o in of for f in o.foretold])

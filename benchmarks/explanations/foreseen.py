@@ -80,7 +80,7 @@ def belief(a: Asked) -> str:
     said = [told["p50_s"], told["p90_s"]]
     if any(abs(s - t) > 1e-6 * t + 1e-6 for s, t in zip(said, true, strict=True)):
         return f"belief {said}, recorded {true}"
-    found = re.match(r"It should run about (.+?); at most (.+?), nine in ten", told["text"])
+    found = re.match(r"It should run about (.+?); at most (.+?) in nine of ten cases", told["text"])
     words = [times(text)[0] for text in found.groups()] if found else []
     ok = len(words) == 2 and all(near(s, t) for s, t in zip(words, true, strict=True))
     return "" if ok else f"{told['text']!r}, recorded {true}"
@@ -135,11 +135,13 @@ def prediction(a: Asked) -> str:
     if not a.told["prediction"]:  # nothing is known but what every job starts at
         alone = near(times(text)[0], math.expm1(score["intercept"]))
         return "" if alone else f"{text!r}, truly {math.expm1(score['intercept']):.0f} s"
-    said = [float(n) for n in re.findall(r"×(\d+(?:\.\d+)?)", text.split("every job starts")[-1])]
+    said = [
+        float(n) for n in re.findall(r"×(\d+(?:\.\d+)?) \(", text.split("as for every job")[-1])
+    ]
     shown = [one["factor"] for one in a.told["prediction"][: len(said)]]
-    base = re.search(r"every job starts at (.+?);", text)
+    base = re.search(r": ([^:]+?) as for every job, then ", text)
     if base is None or not near(times(base[1])[0], math.expm1(score["intercept"])):
-        return f"{text!r}: every job starts at {math.expm1(score['intercept']):.0f} s"
+        return f"{text!r}: every job begins with {math.expm1(score['intercept']):.0f} s"
     if len(said) <= 4 and any(
         abs(s - t) > 0.006 + 0.02 * t for s, t in zip(said, shown, strict=True)
     ):

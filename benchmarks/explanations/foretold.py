@@ -133,7 +133,8 @@ def _batches(told: Sequence[Foretold]) -> float | None:
 
 
 def pinball(promised: float, true: float, level: float) -> float:
-    """Return the pinball (quantile) loss; it is smallest on average for the true quantile."""
+    """Return the pinball (quantile) loss of a predicted quantile `promised` at `level`, in the unit
+    of the predicted value. It is smallest on average for the true quantile."""
     late = true - promised
     return late * level if late > 0 else late * (level - 1.0)
 

@@ -171,7 +171,7 @@ class Verdict:
 
 
 class Judge:
-    """Judges answers about jobs that wait in a core.
+    """Checks explanations of jobs that wait in a core (the part of the service that decides).
 
     Args:
         core: the deciding core; trials run on copies of it.

@@ -79,8 +79,11 @@ def wait(a: Asked) -> str:
     if text.endswith(JUST_CAME):
         late_s = a.answered_at - asked["submitted_at"] - slack(a)
         return f"{text!r}, {late_s:.0f} s after it was" if late_s > 1.0 else ""
-    found = re.match(rf"Job (\w+) \((\d+) GPUs?, (\S+)\) has waited (.+?), {HOURS} of its (\d+) "
-                     r"GPUs? \((.+?)\)\.", text)  # fmt: skip
+    found = re.match(
+        r"Job (\w+) \((\d+) GPUs?, (\S+)\) has waited (.+?): (.+?)\. "
+        rf"With (\d+) GPUs? it would have had {HOURS} in that time\.",
+        text,
+    )
     if found is None or (found[1], found[3]) != (a.job_id, asked["vc"]):
         return f"{text!r}"
     if {int(found[2]), int(found[6])} != {asked["gpus"]}:
@@ -91,9 +94,9 @@ def wait(a: Asked) -> str:
     total = sum(by.values())
     if not _close(a, times(found[4])[0], total):
         return f"waited {found[4]}, truly {total:.0f} s"
-    if not _close(a, _hours(found[5]), total * asked["gpus"], asked["gpus"]):
-        return f"{found[5]} GPU hours, truly {total * asked['gpus'] / 3600:.2f}"
-    return _shares(a, found[7], by) or _meanwhile(a, text) or _last(a, text, total)
+    if not _close(a, _hours(found[7]), total * asked["gpus"], asked["gpus"]):
+        return f"{found[7]} GPU hours, truly {total * asked['gpus'] / 3600:.2f}"
+    return _shares(a, found[5], by) or _meanwhile(a, text) or _last(a, text, total)
 
 
 def _plain(reason: str) -> str:
@@ -111,7 +114,9 @@ def _close(a: Asked, said_s: float, true_s: float, gpus: float = 1.0) -> bool:
 def _shares(a: Asked, text: str, by: Mapping[str, float]) -> str:
     said = {
         why: float(share) / 100
-        for share, why in re.findall(r"([\d.]+) % ([A-Za-z ]+?)(?:, | and |$)", text)
+        for why, share in re.findall(
+            r"(?:^|, | and )([A-Za-z ]+?) \(([\d.]+) % of the wait\)", text
+        )
     }
     total = sum(by.values())
     room = 0.01 + slack(a) / max(total, 1.0)
@@ -179,7 +184,7 @@ def _last(a: Asked, text: str, waited_s: float) -> str:
         return f"{text!r}: who started first is {why}"
     bound = a.moment.settings.get("max_wait_s")
     passed = bound is not None and waited_s > bound + slack(a)
-    found = re.search(r"passed the bound on waiting \((.+?)\)", text)
+    found = re.search(r"It waited longer than (.+?), the bound after which", text)
     if passed != (found is not None) or (found and not near(times(found[1])[0], bound or 0.0)):
         return f"{text!r}: the bound is {bound}"
     return ""

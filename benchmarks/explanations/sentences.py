@@ -274,9 +274,13 @@ def otherwise(a: Asked) -> str:
         return f"{told['alternatives']} others, {len(told['either'])} listed"
     if not sets:
         return f"{text!r}: nothing is listed" if text else ""
-    said = re.match(r"(One|Any of ([\d,]+)|[\d,-]+) others? would do instead", text)
+    said = re.match(r"The end of (one|any of ([\d,]+)|[\d,-]+) other jobs? would do as well", text)
     if ways:
-        return "" if said and (ways == 1 or f"({ways} ways)" in text) else f"{text!r}: {ways} ways"
+        return (
+            ""
+            if said and (ways == 1 or f"({ways} such groups)" in text)
+            else f"{text!r}: {ways} ways"
+        )
     count = said and (int(said[2].replace(",", "")) if said[2] else 1)
     return "" if count == len(told["either"]) else f"{text!r}, truly {len(told['either'])}"
 
@@ -371,18 +375,18 @@ def _why(moment: Moment, job_id: str, body: Mapping[str, Any], own: float | None
     if body["action"] == "pack":
         return "shared the GPUs of a running job"
     if body["action"] == "profile":
-        return "ended within the minutes it was profiled for"
+        return "ended during the short profiling run that new jobs get"
     reasons = {
         "Borrowed": "ran on idle GPUs of another virtual cluster",
-        "Backfilled": "ran on GPUs kept for a job that could not have them yet",
-        "WaitedTooLong": "had GPUs kept for it",
+        "Backfilled": "ran on GPUs kept for a job that could not start yet",
+        "WaitedTooLong": "had GPUs kept after a long wait",
     }
     if body["reason"] in reasons:
         return reasons[body["reason"]]
     if own is not None and body.get("priority") is not None and body["priority"] < own:
-        return "came before it in line by then"
+        return "stood ahead of it in line"
     fewer = moment.asked[body["job_id"]]["gpus"] < moment.asked[job_id]["gpus"]
-    return "asked for fewer GPUs" if fewer else "could start where it could not"
+    return "asked for fewer GPUs" if fewer else "could start on GPUs that it could not use"
 
 
 def waits(a: Asked) -> str:

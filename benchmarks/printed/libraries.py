@@ -63,7 +63,8 @@ def trained(
 
 
 def _processor_s(pid: int) -> float:
-    """Return the processor time of a process so far; it may have ended, but not been waited for."""
+    """Return the seconds of processor time that a process has used so far. The process may have
+    ended, if nobody has waited for it yet."""
     return time.clock_gettime((~pid << 3) | 2)
 
 

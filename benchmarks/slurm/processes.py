@@ -134,7 +134,7 @@ def user_group(user: str) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports of the loopback interface that are free now."""
+    """Return `count` different port numbers of the loopback interface that no process uses now."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:

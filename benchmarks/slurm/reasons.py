@@ -75,7 +75,8 @@ class Case:
 
 
 def of_own(of: str, limit: str, case: Case) -> Case:
-    """Return `case` with a limit of its own QOS (`of` is "qos") or account (`of` is "account")."""
+    """Return a copy of `case` with a limit of its own QOS (if `of` is "qos") or of its own account
+    ("account")."""
     return replace(case, qos=limit) if of == "qos" else replace(case, account=limit)
 
 

@@ -76,9 +76,8 @@ class Order:
 
 
 def orders(seed: int, jobs: int, every_s: float) -> list[Order]:
-    """Return `jobs` jobs, each task of an array counted as one, submitted every `every_s` seconds
-    on average.
-    """
+    """Return `jobs` submissions, `every_s` seconds apart on average. Each task of an array counts
+    as one job."""
     chance = random.Random(seed)
     weights, kinds = zip(*KINDS, strict=True)
     found: list[Order] = []

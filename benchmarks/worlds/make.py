@@ -109,7 +109,7 @@ def draw_of(name: str, replicate: int) -> int:
 def scenario(
     name: str, world: World, data: Path, seed: int, predicted: str | None = None
 ) -> Scenario:
-    """Return a replicate (one random copy) of a world.
+    """Return one random copy (a replicate) of a world, ready to simulate: a cluster with its jobs.
 
     Args:
         data: folder of the shared traces.
@@ -139,9 +139,8 @@ def scenario(
 
 
 def offered_load(workload: Workload) -> float:
-    """Return the GPU time that jobs ask for, divided by the GPU time available between the first
-    submission and the last.
-    """
+    """Return the load of a workload: the GPU time that its jobs need, divided by the GPU time that
+    the cluster has between the first submission and the last."""
     jobs = workload.jobs
     span = max(jobs[-1].submit_time - jobs[0].submit_time, 1.0)
     asked = sum(job.gpus * workload.work[job.job_id].duration_s for job in jobs)
@@ -234,9 +233,8 @@ def _openb(folder: Path) -> Workload:
 
 
 def _chosen(workload: Workload, world: World) -> Workload:
-    """Return the part of the workload in the virtual clusters, and with the sizes, that the world
-    keeps.
-    """
+    """Return the part of the workload that the world keeps: jobs in certain virtual clusters, and
+    of certain numbers of GPUs."""
     spec = workload.cluster
     if world.vcs:
         spec = replace(spec, vcs={vc: world.nodes or spec.vcs[vc] for vc in world.vcs})

@@ -60,7 +60,8 @@ Figures = Mapping[str, Sequence[Row]]  # by policy, of each replicate
 
 @dataclass(frozen=True)
 class Replicate:
-    """One random copy of a world, which every policy plays."""
+    """One random copy of a world (a cluster with its jobs). Every policy is simulated in the same
+    copy."""
 
     half: str
     world: str
@@ -107,9 +108,8 @@ class Played:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Gives the tuning two other replicates of a world, in place of the two halves of a recorded
-    past.
-    """
+    """Lets the tuning choose settings on one random copy of a world and confirm them on another,
+    instead of on the two halves of a recorded past."""
 
     played: Played
     half: str
@@ -125,9 +125,8 @@ class Elsewhere:
 
 @cache
 def _tuned(played: Played, half: str, world: str) -> list[str]:
-    """Tune the policy on a world. Return the settings that tuning changes, as "name=value"; empty
-    if it changes none.
-    """
+    """Tune the policy in a world. Return the settings that the tuning changes, each as
+    "name=value"; [] if it changes none."""
     worlds = Elsewhere(played, half, world)
     tried = candidates({}, worlds(0, 0, {}).workload, {})
     return assignments(tune(worlds, {}, tried, 1)["settings"])
@@ -170,9 +169,8 @@ def measure(
 
 
 def table(replicate: Replicate, rows: Sequence[Row]) -> Row:
-    """Return, for each policy, the means over a world's replicates with their standard errors, and
-    how `pellucid` compares.
-    """
+    """Return, for each policy, the mean of every figure over the random copies of a world, with its
+    standard error, and how the policy `pellucid` compares with the others."""
     figures = {policy: [row["policies"][policy] for row in rows] for policy in rows[0]["policies"]}
     return {
         "world": replicate.world,

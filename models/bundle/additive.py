@@ -150,7 +150,8 @@ class Term:
     origin: str = "fit"
 
     def importance(self) -> float:
-        """Return mean absolute contribution over the training rows."""
+        """Return the importance of the term: its mean absolute contribution to the score over the
+        training rows."""
         total = float(self.weights.sum())
         return float((np.abs(self.scores) * self.weights).sum() / total) if total else 0.0
 
@@ -276,7 +277,8 @@ class AdditiveModel:
         return Explanation(score, self.intercept, tuple(terms))
 
     def score(self, row: Sequence[Value]) -> float:
-        """Return score of one row; see `explain`."""
+        """Return the model's score of one row of inputs (for durations: ln(1 + seconds)); see
+        `explain`."""
         return self.explain(row).score
 
     def _bins_slowly(self, row: Sequence[Value]) -> list[int]:
@@ -309,9 +311,8 @@ class AdditiveModel:
         return bins
 
     def terms_batch(self, columns: Any) -> Floats:
-        """Return the exact terms of n rows, (n, terms). `columns` is a data frame or a mapping of
-        columns.
-        """
+        """Return the contribution of each term to the score of n rows, an array (n, terms).
+        `columns` is a data frame or a mapping of columns."""
         bins = self.bins_batch(columns)
         n = len(bins[0]) if bins else 0
         terms = np.empty((n, len(self.terms)))
@@ -320,7 +321,7 @@ class AdditiveModel:
         return terms
 
     def score_batch(self, columns: Any) -> Floats:
-        """Return the scores of n rows, (n,), bit for bit those of `explain`."""
+        """Return the scores of n rows, an array (n,). They equal those of `explain` bit for bit."""
         bins = self.bins_batch(columns)
         scores = np.full(len(bins[0]) if bins else 0, self.intercept)
         for term in self.terms:  # in order: float addition is not associative

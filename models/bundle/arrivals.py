@@ -152,9 +152,9 @@ def arrival_columns(
         total = np.concatenate([[0.0], np.cumsum(log)])
 
         def between(first: NDArray[np.int64], stop: NDArray[np.int64], sums: Floats) -> Floats:
-            """Return means of the bins first <= i < stop, from `sums` of all bins before each;
-            NaN where `first` is before the history or no bin lies between.
-            """
+            """Return, for each pair of `first` and `stop`, the mean over the bins i with first <= i
+            < stop, computed from `sums`, the cumulative sums before each bin. NaN where `first` is
+            before the history or no bin lies between."""
             known = (first >= 0) & (stop > first)
             low, high = np.where(known, first, 0), np.where(known, stop, 1)
             return np.where(known, (sums[high] - sums[low]) / (high - low), np.nan)

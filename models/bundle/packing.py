@@ -125,7 +125,8 @@ class PairHinge:
         return speed, speed
 
     def explain(self, a: Profile, b: Profile) -> tuple[float, tuple[str, ...]] | None:
-        """Return the speed of either and the comparison that gave it; None without counters."""
+        """Return the predicted speed of both jobs of the pair, relative to running alone (it is the
+        same for both), and the comparison that gave it; None without hardware counters."""
         active_pct = _active(a, b)
         if active_pct is None:
             return None

@@ -422,9 +422,8 @@ def _read_tree(document: Document) -> Tree:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` as JSON holds it: string keys, lists, Python numbers, None for NaN and
-    infinity. Raises BundleError for a type that JSON lacks.
-    """
+    """Return `value` in types that JSON has: string keys, lists, Python numbers, and None for NaN
+    and infinity. Raises BundleError for a value of a type that JSON lacks."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):

@@ -187,8 +187,8 @@ def _example(example: Mapping[str, Any]) -> str:
 
 
 def _histories(bundle: Bundle) -> list[str]:
-    """Return HTML with a chart of the histories (durations of groups of jobs) that are stored in
-    the bundle; [] if it holds none."""
+    """Return HTML of a chart of the histories that are stored in the bundle (how long jobs of a
+    group ran); [] if it holds none."""
     known = [History.read(one) for one in bundle.metadata.get(HISTORIES, ())]
     if not known:
         return []

@@ -103,7 +103,8 @@ def measure_drift(
 
 
 def stability_index(before: Any, now: Any) -> float:
-    """Return the population stability index of two histograms over the same bins, each (bins,).
+    """Return the population stability index of two histograms over the same bins, arrays (bins,): 0
+    if they have equal shares, larger the more the shares differ.
 
     Half a row is added to every bin, so that an empty bin does not make the index infinite.
     """

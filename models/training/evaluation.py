@@ -116,8 +116,8 @@ def by_day(found: DurationEvaluation) -> dict[str, dict[str, float]]:
 def slices(
     found: DurationEvaluation, cuts: Mapping[str, Sequence[object]]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Return `duration_metrics` of the GA2M for groups of rows: property -> value -> figures. Only
-    the 8 largest groups of each property are returned, the largest first.
+    """Return the errors (`duration_metrics`) of the GA2M for groups of rows, as property -> value
+    -> figures. For each property only the 8 largest groups are returned, the largest first.
 
     Args:
         cuts: property ("vc") -> its value for every row of `found.rows`.

@@ -147,8 +147,8 @@ def _axis(ebm: Any, i: int, spec: FeatureSpec) -> Axis:
 
 
 def _spread_out(ebm: Any, term: int, axes: Sequence[Axis]) -> Floats:
-    """Return the tables of one term of `ebm` over the common axes, (1 + bags, bins[, bins]): first
-    the model's scores, then those of each bag."""
+    """Return the tables of one term of `ebm` on the axes common to all bags, an array (1 + bags,
+    bins[, bins]): first the whole model's scores, then each bag's."""
     key = ebm.term_features_[term]
     stack = np.concatenate([ebm.term_scores_[term][None], ebm.bagged_scores_[term]])
     for position, i in enumerate(key):
@@ -195,8 +195,8 @@ def as_ebm(model: AdditiveModel) -> ExplainableBoostingRegressor:
     )
 
     def whole(term: Term, values: Floats) -> Floats:
-        """Return `values` with a bin for unknown values added, which interpret also has for
-        numbers."""
+        """Return the table `values` of a term, extended by a bin for unknown values, which
+        interpret also has for numeric features."""
         kinds = [model.axes[i].spec.kind for i in term.features]
         return np.pad(values, [(0, int(kind == "continuous")) for kind in kinds])
 

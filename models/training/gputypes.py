@@ -138,8 +138,8 @@ def _mean_by(values: Floats, group: NDArray[Any]) -> Floats:
 
 
 def _slope(x: Floats, left: Floats) -> Floats:
-    """Return the least-squares slope, through the origin, of every column of `left` on `x`, shrunk
-    towards 0."""
+    """Return, for every column of `left`, the slope of its least-squares line on `x` through the
+    origin, shrunk towards 0."""
     return np.asarray(x @ np.nan_to_num(left) / (x @ x + SLOPE_ROWS))
 
 

@@ -269,7 +269,7 @@ class _Drawn:
     times: Floats
 
     def totals(self, values: Floats) -> Floats:
-        """Return the weighted sum of `values` in each resample, (draws,)."""
+        """Return the weighted sum of `values` in each resample of the rows, an array (draws,)."""
         users = self.times.shape[1]
         return np.asarray(self.times @ np.bincount(self.who, self.weight * values, users))
 
@@ -292,8 +292,9 @@ def _rmse(score: Floats, duration_s: Floats, drawn: _Drawn) -> Floats:
 
 
 def _order(score: Floats, duration_s: Floats, drawn: _Drawn) -> Floats:
-    """Return, in each resample, the mean AUC of "runs longer than a limit" over the limits for
-    which it is defined, (draws,); NaN if it is defined for none."""
+    """Return how well a score orders jobs by duration, in each resample of the rows, an array
+    (draws,): the mean AUC of "runs longer than a limit" over the limits for which it is defined;
+    NaN if it is defined for none."""
     _, place = np.unique(score, return_inverse=True)
     each = np.array([_auc(place.ravel(), duration_s > limit, drawn) for limit in LIMITS_S])
     known = np.isfinite(each)
@@ -303,8 +304,8 @@ def _order(score: Floats, duration_s: Floats, drawn: _Drawn) -> Floats:
 
 
 def _auc(place: NDArray[np.intp], positive: NDArray[np.bool_], drawn: _Drawn) -> Floats:
-    """Return the AUC (see `metrics.auc`) in each resample, (draws,); NaN where only one class has
-    weight.
+    """Return the area under the ROC curve (see `metrics.auc`) in each resample of the rows, an
+    array (draws,); NaN where only one class has weight.
 
     Args:
         place: rank of each row's score; equal scores have equal ranks.

@@ -412,8 +412,8 @@ def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
 
 
 def _pair_columns(members: Members) -> Floats:
-    """Return the inputs of the pair-speed tree (the columns `PAIR_FEATURES`) for every member, (2n,
-    3), as `models.bundle.packing.pair_values` computes them."""
+    """Return the inputs of the pair-speed tree (the columns `PAIR_FEATURES`), one row for every
+    member of a pair, an array (2n, 3), as `models.bundle.packing.pair_values` computes them."""
     own, partner = members.profile, members.partner
     return np.column_stack(
         [own[:, 0] - partner[:, 0], own[:, 0] + partner[:, 0], own[:, 1] + partner[:, 1]]

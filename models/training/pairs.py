@@ -109,7 +109,7 @@ class PairMeasurements:
 
     @property
     def _schema(self) -> pa.Schema:
-        """Return `PAIR_SCHEMA` with the columns of GPU counters that `frame` has."""
+        """Return `PAIR_SCHEMA` together with those columns of GPU counters that `frame` has."""
         counted = [name for name in (f"{ACTIVE}_a", f"{ACTIVE}_b") if name in self.frame.columns]
         return pa.schema([*PAIR_SCHEMA, *(pa.field(name, pa.float64()) for name in counted)])
 
@@ -181,8 +181,8 @@ class Members:
 
     @property
     def partner_speed(self) -> Floats:
-        """Return the speed of the other member of each member's pair, relative to running alone,
-        (2n,)."""
+        """Return, for each member of a pair, the speed of the other member relative to running
+        alone, an array (2n,)."""
         a, b = np.split(self.speed, 2)
         return np.concatenate([b, a])
 

@@ -61,7 +61,7 @@ def settled_model(model: AdditiveModel) -> AdditiveModel:
 
 
 def on_grid(values: Any) -> Floats:
-    """Return the values rounded to multiples of `GRID`. -0.0 becomes 0.0."""
+    """Return the values rounded to multiples of `GRID`, where -0.0 becomes 0.0."""
     return np.asarray(np.round(np.asarray(values, dtype=np.float64) / GRID) * GRID + 0.0)
 
 

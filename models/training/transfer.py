@@ -102,8 +102,8 @@ def _home(target: PairMeasurements) -> dict[str, float] | None:
 
 
 def _speeds(model: PairSpeedModel, a: list[Profile], b: list[Profile]) -> Floats:
-    """Return the predicted speeds of both members of every pair, (2, n): those of the members `a`,
-    then of `b`."""
+    """Return the predicted speeds of both jobs of every pair, relative to running alone, an array
+    (2, n): first those of the jobs `a`, then those of their partners `b`."""
     return np.array([model(one, two) for one, two in zip(a, b, strict=True)]).T
 
 

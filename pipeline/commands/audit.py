@@ -45,20 +45,22 @@ def audit(
     ] = False,
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Follow the log and compare: every derived table, the decisions with their digests, and every
-    row with the hash chain it was written into; then the database's own integrity check.
+    """Check a service's database against its log. Every table that follows from the log is computed
+    again and compared, as are the digests of the decisions and the hash chain of the log's rows;
+    then the database checks its own integrity.
 
-    Works on a live database; it is read as of one moment and not changed. Exit status 0: it
-    follows from its log. 1: it does not; the first divergence names the event and what differs.
-    2: it was not checked, as something is missing here: a policy of your own that cannot be
-    imported, models, the database.
+    The service may be running: the database is read as of one moment and not changed. Exit status
+    0: the tables follow from the log. 1: they do not; the first difference is printed with the
+    event at which it begins. 2: nothing was checked, because something is missing here: a policy
+    of your own that cannot be imported, models, the database.
 
     With --decide-again this code, with these models, takes every decision again and names the
     first that differs. Code of another release may decide otherwise: that is no damage, and the
     exit status is 1 all the same.
 
-    A row that was altered, deleted or added behind the service's back is named. Whoever rewrites
-    the whole chain is found by a head that was exported before: keep it on another machine.
+    A row that was altered, deleted or added by anything but the service is named. If somebody
+    rewrites the whole chain, only an earlier --head (the chain's last hash) shows it: keep one on
+    another machine.
 
     Examples:
 

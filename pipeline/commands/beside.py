@@ -14,11 +14,11 @@ from scheduler.service.log.beside import Standing
 
 @spread
 def beside(service: Service) -> None:
-    """Show how a shadow and the former models turn out beside those in use.
+    """Compare the models in use with the former ones, and with a shadow (models on trial).
 
-    Both are scored on the jobs that ended since the models in use came, and on what still runs;
-    they decide nothing. The error is the mean |ln(true / predicted)|. A shadow is what pellucid
-    promote --shadow puts there.
+    All are scored on the jobs that ended since the present models were put to use, and on those
+    that still run. A shadow and the former models decide nothing. The error is the mean
+    |ln(true / predicted duration)|. A shadow is set up by pellucid promote --shadow.
 
     Example:
 

@@ -14,9 +14,11 @@ from scheduler.explain.claims import Record
 
 @spread
 def claims(service: Service) -> None:
-    """Show how often what was claimed of jobs was so: offers, forecasts, "never", "at once".
+    """Show how often what the service says about jobs comes true: suggested changes, forecasts,
+    "it can never start", "it starts at once".
 
-    An offer counts once the job's owner has taken it. What is contradicted counts at once.
+    A suggestion is judged once the job's owner has followed it. A statement that has already
+    turned out wrong is counted without waiting for the job's end.
 
     Example:
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The options of `pellucid compare`, without those of the world."""
+    """The options of `pellucid compare`, without those that describe the world (the cluster and its
+    jobs) in which policies are compared."""
 
     trace: Annotated[Path | None, TRACE] = None
     workload: Annotated[
@@ -165,8 +166,8 @@ def _on_trace(asked: Asked, world: World) -> _Played:
 
 
 def _on_workload(asked: Asked, world: World) -> _Played:
-    """Return the policies to compare with `--workload`, and the world of that workload. Raises
-    UserError if options were given that do not go with it."""
+    """Return the policies to compare with `--workload`, and the world (cluster and jobs) of that
+    workload. Raises UserError if an option was given that cannot be used with `--workload`."""
     from pipeline.systems import systems
     from pipeline.worlds.policy_options import given_to_all
 
@@ -205,7 +206,8 @@ def _results(
 
 
 def _kept(asked: Asked, world: World, number: int) -> Keep | None:
-    """Return the folder that keeps results of the world with this number; None without `--keep`."""
+    """Return the folder (`--keep`) in which the results of the world `number` are kept; None
+    without `--keep`."""
     if asked.keep is None:
         return None
     files = [path for path in (asked.trace, world.cluster, world.bundle) if path is not None]
@@ -305,8 +307,9 @@ def _bound(seconds: float) -> str:
 def _loops(
     make: Callable[..., Scenario], loop: str | None, track: str | None, first_seed: int
 ) -> list[Callable[[int], runs.World]]:
-    """Return functions that make a world from a seed, one per loop: the loop of the option or of
-    the track, otherwise one open and one closed loop. If no submission answers an end, only the
+    """Return functions that make a world (a cluster with its jobs) from a seed, one per loop: the
+    loop of the option or of the track, otherwise one with fixed submit times ("open") and one in
+    which users wait for ends ("closed"). If no submission of the trace answers an end, only the
     open one is returned."""
     if loop is not None or track in ("published", "honest-closed"):
         return [partial(make, loop=loop)]

@@ -47,8 +47,9 @@ def eta(
 ) -> None:
     """Say when a job would start, in each partition that takes it. Nothing is submitted.
 
-    The service tries it on a copy of its queue. One that decides itself is asked for the size, time
-    and partition (its virtual cluster). All that a job may ask for: `submit --preview`.
+    The service tries the job on a copy of its queue. A service that is not in front of Slurm
+    considers only the job's size, its time limit and its partition (virtual cluster); to try any
+    other option there, use `submit --preview`.
 
     Examples:
 

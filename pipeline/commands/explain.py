@@ -71,7 +71,7 @@ def explain(
 
       pellucid explain 774700 --run runs/pellucid --counterfactuals
 
-    A job of the service is asked about there (as `pellucid why` does):
+    For a job of a running service, give its address (the answer is that of `pellucid why`):
 
       pellucid explain 7njjr7qk87fm --server http://127.0.0.1:8400
     """

@@ -36,7 +36,8 @@ def export(
 
       pellucid compare --trace data/site --cluster cluster.yaml --policies fifo,pellucid
 
-    The last says what FIFO would have cost, on the cluster of that file (by default inferred).
+    The last command shows how long jobs would have waited under FIFO, on the cluster of that file
+    (without --cluster: on one inferred from the trace).
     To retrain with dvc, say `source: data/service/export/finished.parquet` in params.yaml and run
     dvc repro; the champion it exports is taken up by the running service.
     """

@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 @spread
 def hold(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
-    """Hold waiting jobs: they do not start until they are released, and nobody waits behind them.
+    """Hold waiting jobs: they do not start until they are released, and keep no other job waiting.
 
-    The time a job is held counts as no waiting, for its place and for the bound on waiting. What an
-    operator holds of others' jobs only an operator can release.
+    The time for which a job is held does not count as waiting: neither for its place in line nor
+    for the bound on waiting. A job that an operator holds can be released by operators only.
 
     Example:
 

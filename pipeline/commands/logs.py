@@ -43,9 +43,10 @@ def logs(
 ) -> None:
     """Print what a job of yours has written to standard output and error.
 
-    Of an array (or of some: ARRAY_[3-5]) that of each task, under its id. Without what your
-    terminal would obey. A job that wrote more than 64 MiB has lost what was before. With --json an
-    object a line: the text, and the bytes it begins and ends at.
+    For an array (or some of its tasks: ARRAY_[3-5]), the output of each task follows the task's
+    id. Control codes that your terminal would obey are left out. Of a job that wrote more than
+    64 MiB only the end is kept. --json prints one object per line: the text, and the positions in
+    bytes where it begins and ends.
 
     Examples:
 

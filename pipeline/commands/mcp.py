@@ -20,10 +20,10 @@ PATIENCE = Annotated[
 def mcp(patience: PATIENCE = 10.0) -> None:
     """Let an agent ask why, eta, sooner, order and queue of your site's Slurm (MCP, over stdio).
 
-    With your own rights, without a service, and read-only: what it could run, it names and does not
-    run. Every number is a field of the answer, and every field says where it comes from. An agent
-    starts this itself; in its configuration: {"mcpServers": {"pellucid": {"command": "pellucid",
-    "args": ["mcp"]}}}.
+    It has your own rights, needs no service and only reads: a command that would change something
+    is shown to the agent, not run. Every number is a field of the answer, and every field says
+    where it comes from. The agent starts this command itself; in its configuration:
+    {"mcpServers": {"pellucid": {"command": "pellucid", "args": ["mcp"]}}}.
 
     Example:
 

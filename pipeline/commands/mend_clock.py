@@ -54,13 +54,13 @@ def mend_clock(
     ] = False,
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Put right a log that a service wrote while its host's clock was wrong. Once in it, a time in
-    the future stays: what is written later is dated later still, whatever the clock is set to.
+    """Correct a log that a service wrote while its host's clock was ahead. Without this, a time in
+    the future stays: every later event is dated even later, whatever the clock is set to.
 
-    Set the host's clock and stop the service first. Nothing changes without --apply. The log's
-    lines stay as they were written; an event says how much too late they are dated, and from
-    there on a new core decides, with the right times of what runs and waits. Forecasts made
-    meanwhile count in no figure.
+    First set the host's clock right and stop the service. Nothing changes without --apply. The
+    lines of the log stay as they are; one more event states by how much they are dated too late.
+    From then on the scheduler decides with the corrected times of running and waiting jobs.
+    Forecasts made while the clock was wrong are left out of all figures.
 
     Examples:
 

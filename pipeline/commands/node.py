@@ -104,7 +104,7 @@ def remove(node: NODE, asked: Change) -> None:
 @app.command()
 @spread
 def drain(nodes: NODES, asked: Change) -> None:
-    """Drain nodes: nothing new starts there, what runs goes on.
+    """Drain nodes: no job starts there any more, running jobs go on.
 
     Example:
 

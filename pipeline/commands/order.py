@@ -24,9 +24,10 @@ def order(
         ),
     ] = 50,
 ) -> None:
-    """Show the order of those who wait: place by place, the terms that make it (as `sprio`).
+    """Show the waiting jobs in line, each with the terms that make its place (like `sprio`).
 
-    A higher priority goes first whatever the terms; then the smaller sum does. You see your own
+    A job of higher priority goes first, whatever its terms; among jobs of one priority, the one
+    whose terms have the smaller sum. You see your own
     jobs; an operator sees all.
 
     Example:

@@ -103,14 +103,15 @@ def promote(
 ) -> None:
     """Judge a registered candidate against the champion, and make it champion if it is better.
 
-    Both score the jobs of --trace that neither learned from, and both decide in a closed-loop
-    replay of them, the last four weeks at most. A figure counts as better where the interval of the
-    difference says so (95 % for all together): users are drawn again and again, with their jobs.
-    Better in one figure and worse in none promotes; otherwise the exit status is 1, and --anyway
-    with --why promotes all the same. One that is neither better nor worse is judged again when more
-    jobs have ended: how many weeks that takes is printed. The service's own check of a bundle comes
-    first. Evidence is kept with the version in MLflow. A service that watches --out takes the
-    bundle; dvc repro then plays the schedules again.
+    Both models predict the jobs of --trace that neither learned from, and both schedule them in a
+    replay in which ends follow from starts (the last four weeks at most). A figure counts as better
+    only if the interval of its difference says so (95 % for all figures together); the interval is
+    found by drawing users, with their jobs, again and again. A candidate that is better in one
+    figure and worse in none is promoted. Otherwise the exit status is 1; --anyway with --why
+    promotes it all the same. If it is neither better nor worse, the number of weeks is printed
+    after which enough further jobs have ended to judge again. A service first checks the bundle
+    itself. The figures are stored with the version in MLflow. A service that watches --out then
+    uses the bundle; dvc repro replays the schedules with it.
 
     Examples:
 

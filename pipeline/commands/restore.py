@@ -28,12 +28,13 @@ def restore(
         ),
     ] = False,
 ) -> None:
-    """Put a backup of a service's SQLite database where a damaged or lost one is.
+    """Replace a damaged or lost SQLite database of a service by a backup.
 
-    Stop the service first. The backup is looked at page by page, and what it holds is shown.
-    Nothing changes without --apply. The database that is there now is kept beside it. Jobs that
-    waited at the backup wait again; those that ran then are `lost` unless they still run here.
-    What came after it is gone. PostgreSQL: `pg_restore`.
+    Stop the service first. Every page of the backup is checked, and a summary of its contents is
+    printed. Nothing changes without --apply. The present database is kept under another name.
+    Jobs that waited when the backup was made wait again; jobs that ran then become `lost` unless
+    they still run on this host. What happened after the backup is not in it. For PostgreSQL use
+    `pg_restore`.
 
     Examples:
 

@@ -57,9 +57,10 @@ def serve(
 ) -> None:
     """Decide and run jobs behind an API, until stopped. Jobs outlive a stop, a crash, a kill.
 
-    Everything is in the database's log: start it again and it goes on. A cluster file that states
-    otherwise by then is applied (--apply-file) or ignored (--keep-log), as you choose. Start a
-    second one on the same database and it stands by, and takes over within 10 s (`lease_s`).
+    Everything is in the database's log: a service that is started again goes on where it stopped.
+    If the cluster file differs from the log by then, choose which counts: the file (--apply-file)
+    or the log (--keep-log). A second service on the same database stands by, and takes over within
+    10 s (`lease_s`) when the first one fails.
 
     Examples:
 

@@ -34,8 +34,9 @@ def served(
 ) -> None:
     """Show which models decided how many jobs each week, and how their predictions turned out.
 
-    Error is the mean |ln(true / predicted)| of the jobs that ended by themselves in the week. A
-    service whose pages promote (setting params) logs each week by itself; else a timer may.
+    The error is the mean |ln(true / predicted duration)| of the jobs that ended by themselves in
+    the week. --log stores the figures with the model. A service that judges candidates itself
+    (its setting `params`) does so each week; for others, let a timer call this.
 
     Examples:
 

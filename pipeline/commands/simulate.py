@@ -147,8 +147,8 @@ def _tune(scenario: Scenario, policy: str, days: float) -> None:
 
 
 def _open(trace: Path, site: Sequence[Path] | None, asked: Mapping[str, Any]) -> Scenario:
-    """Return the world to simulate: that of a trace, or, with the files `site` of Slurm, that of a
-    dump on this site."""
+    """Return the scenario to simulate (a cluster with its jobs): that of a trace, or, with the
+    files `site` of Slurm, that of a dump on the site that they describe."""
     from pipeline.replay.runs import of_files
     from pipeline.worlds import open_scenario
 

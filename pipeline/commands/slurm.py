@@ -27,10 +27,11 @@ def _group() -> None:
 
 @app.command("modelled")
 def modelled(as_json: PRINT_JSON = False) -> None:
-    """Print what the policy slurm knows of Slurm: settings, flags, limits, options, GRES, reasons.
+    """List which parts of Slurm the policy `slurm` models: settings, flags, limits, options, GRES,
+    reasons.
 
-    Made from Slurm's manual pages. What is not modelled is named by `serve` at its start, too, with
-    the jobs that it touches.
+    The list is made from Slurm's manual pages. `serve` also prints at its start what is not
+    modelled, with the jobs that use it.
 
     Example:
 

@@ -124,8 +124,9 @@ def tune(asked: Asked, address: Address) -> None:
     The last weeks of the service's log (or of a trace or dump) are replayed with each part of the
     policy pellucid switched off or set otherwise; settings that help are tried together, too. The
     best on the first half of the jobs (mean JCT, with a p99 wait longer by at most --tail) is
-    replayed on the second half. It is named, and with --adopt set, only if its mean JCT is lower
-    there, too, by a 95 % interval. To undo it: `pellucid settings set`.
+    replayed on the second half. It is named, and with --adopt put to use, only if its mean JCT
+    (time from submission to end) is lower there, too, by a 95 % interval. To undo it:
+    `pellucid settings set`.
 
     Examples:
 

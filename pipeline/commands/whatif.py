@@ -23,7 +23,7 @@ def whatif(
     ] = False,
     **asked: Any,
 ) -> None:
-    """Forecast a waiting job as it is, and as it would be. Nothing is changed.
+    """Forecast when a waiting job starts as it is, and if it were changed. Nothing is changed.
 
     Examples:
 

@@ -57,12 +57,13 @@ def why(
 
     The answer says what is in the job's way now, who overtook it and why they could, what has moved
     its start by much, and which change to it would help most. Each change is first tried on a copy
-    of the scheduler; a job that is changed keeps its place in line. --full adds what makes its
-    place, what is promised, what else would help, and what was not tried.
+    of the scheduler; a job that is changed keeps its place in line. --full also shows how its
+    place in line is computed, when GPUs will be kept for it, the other changes that would help,
+    and which changes were not tried.
 
-    In front of Slurm, ids are Slurm's; for a job array the answer is about its first task that
-    waits, or else its first that runs. --all: every job of yours that waits (an operator's: all),
-    by cause, and whose end would free most of them.
+    In front of Slurm, give Slurm's job id. For a job array, the answer is about its first waiting
+    task; if none waits, about its first running one. --all lists the causes for which your jobs
+    wait (for an operator: all jobs), and the jobs whose end would let most of them start.
 
     Examples:
 

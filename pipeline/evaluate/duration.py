@@ -369,7 +369,8 @@ def ordered(believed: Believed, rows: Rows, test: Mask) -> dict[str, dict[str, f
 
 
 def _work_before(key: Floats, work: Floats) -> float:
-    """Return the mean, over jobs, of the work done until a job's end, the smallest key first."""
+    """Return the mean, over jobs, of the summed `work` of a job and of all jobs before it, if the
+    smallest `key` goes first."""
     return float(np.cumsum(work[np.argsort(key, kind="stable")]).mean()) if len(work) else 0.0
 
 
@@ -548,7 +549,7 @@ def _ablation(
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` as JSON can hold it: floats rounded to five digits, NaN and infinity as
+    """Return `value` in types that JSON has: floats rounded to five digits, NaN and infinity as
     None."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
@@ -560,7 +561,7 @@ def _plain(value: Any) -> Any:
 
 
 def text(result: Mapping[str, Any]) -> str:
-    """Return the result as tables of text."""
+    """Return the result of an evaluation of the duration model as tables of text."""
     columns = (
         "spearman",
         "spearman_gpu_time",

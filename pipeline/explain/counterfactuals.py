@@ -86,8 +86,8 @@ def asked_at(story: Story, since_submit_s: float | None = None) -> float:
 
 
 class PlayedAgain:
-    """A recorded run that is simulated again, as far as it is needed. Raises RunError if the world
-    of the run cannot be opened again."""
+    """A recorded run that is simulated again, only as far as is needed. Raises RunError if the
+    run's cluster and jobs cannot be opened again."""
 
     def __init__(self, run: RunFolder):
         self._run = run
@@ -105,8 +105,8 @@ class PlayedAgain:
         )
 
     def stand_at(self, at: float) -> tuple[Core, Memory]:
-        """Return (core, its memory) after all decisions up to the time `at`. Calls must be in order
-        of time."""
+        """Simulate the run up to the time `at`, and return the core and its memory after all
+        decisions until then. Calls must be in order of time."""
         self._engine.until = at
         if self._engine.comes_by(at):
             with suppress(_Reached):
@@ -193,8 +193,8 @@ def _wait(story: Story, since_submit_s: float | None) -> Span:
 
 
 def _world(run: RunFolder) -> Scenario:
-    """Open the world of a recorded run again, and return it. Raises RunError if that is
-    impossible."""
+    """Open the scenario (cluster and jobs) of a recorded run again, and return it. Raises RunError
+    if that is impossible."""
     asked = run.summary.get("world")
     if not isinstance(asked, Mapping):
         raise RunError(

@@ -82,7 +82,7 @@ def _table(*headers: str, right: tuple[int, ...] = ()) -> Table:
 def _show_waits(story: Story, console: Console, codes: bool) -> None:
     if not story.waits:
         return
-    table = _table("reason", "for", "share", "spells", "what stood in the way", right=(1, 2, 3))
+    table = _table("reason", "for", "share", "periods", "what stood in the way", right=(1, 2, 3))
     for wait in story.waits[:PRINCIPAL_REASONS]:
         sentence = wait.sentence + (f" → {wait.next_step}" if wait.next_step else "")
         table.add_row(

@@ -123,8 +123,8 @@ def claims(
 
 
 def _draws(cells: Sequence[Mapping[str, Any]], by: str, name: Any) -> Floats:
-    """Return the mean waits of a part (one user, say) in each replay, (replays,); NaN where none of
-    its jobs ended.
+    """Return the mean wait of a part of the jobs (those of one user, say) in each replay, an array
+    (replays,); NaN where none of its jobs ended.
 
     Args:
         cells: figures of the replays.

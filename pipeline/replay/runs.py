@@ -155,8 +155,8 @@ def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tupl
 
 
 def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> Scenario:
-    """Return the world of one replay. Each submission is moved by a random 0 to 60 s, except with
-    seed 0.
+    """Return the scenario of one replay: the site's jobs under a variant of its scheduler. Each
+    submission is moved by a random 0 to 60 s, except with seed 0.
 
     Args:
         modelled: causes of waiting that the replay models; a job that waited for another cause is
@@ -201,8 +201,8 @@ def of_files(
     seed: int,
     loop: str,
 ) -> Scenario:
-    """Return the world of a ``sacct`` dump for one policy. The files `printed` by Slurm describe
-    the site.
+    """Return the scenario of a ``sacct`` dump under one policy. The files `printed` by Slurm's
+    commands describe the site.
 
     Raises UserError if a file cannot be used.
     """

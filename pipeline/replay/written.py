@@ -145,8 +145,8 @@ def _node(name: str, row: Record, parts: Mapping[str, Sequence[str]]) -> str:
 
 
 def _for_jobs(row: Record) -> int:
-    """Return the number of CPUs of a node that jobs can use: without those of cores kept for the
-    system."""
+    """Return the number of CPUs of a node that jobs can use: all of its CPUs but those of cores
+    reserved for the system."""
     kept = int(row.get("CoreSpecCount", 0)) * int(row.get("ThreadsPerCore", 1))
     return max(0, _cpus(row) - kept)
 

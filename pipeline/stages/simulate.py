@@ -35,8 +35,8 @@ HEADLINE = ("fifo", "lucid", "pellucid")  # of these `dvc metrics show` tells; p
 
 @dataclass(frozen=True)
 class Draws:
-    """A callable that returns the world of a seed: the test days of the trace, or of a further draw
-    of it."""
+    """A callable that returns the scenario (a cluster with its jobs) of a seed: the test days of
+    the trace, or a random resample of them."""
 
     trace: Path
     draws: Path

@@ -422,7 +422,7 @@ def _mutate(content: bytearray, data: st.DataObject) -> None:
 
 
 def _with_garbage(content: bytes) -> bytes:
-    """Return `content` with a line of arbitrary bytes inserted in its middle."""
+    """Return the file content `content` with a line of arbitrary bytes inserted in its middle."""
     middle = content.index(b"\n", len(content) // 2) + 1
     return content[:middle] + GARBAGE.replace(b"\n", b"") + b"\n" + content[middle:]
 

@@ -37,8 +37,8 @@ class Sample:
 
 
 def samples(count: int = 12) -> list[Sample]:
-    """Return `count` invented jobs, in order of submission. With more than a few, they span two
-    months."""
+    """Return `count` invented jobs, in the order of submission. If there are more than a few, they
+    span two months."""
     states = ("completed", "failed", "cancelled")
     jobs = []
     for i in range(count):

@@ -201,7 +201,8 @@ class Adapter(ABC):
 
     @abstractmethod
     def sniff(self, path: Path) -> float:
-        """Return how sure this adapter is that it can read ``path``, 0 to 1."""
+        """Return how sure this adapter is that it can read the file ``path``, from 0 (it cannot) to
+        1."""
 
     @abstractmethod
     def read(self, path: Path, options: Options) -> Iterator[Batch]:

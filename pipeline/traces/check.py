@@ -129,7 +129,7 @@ class Draft:
             self._odd.append((code, odd))
 
     def number(self, name: str) -> Floats:
-        """Return a numeric column as float64, NaN where it is unknown."""
+        """Return a numeric column of the trace as float64, with NaN where the value is unknown."""
         values = self.columns.get(name)
         return np.full(len(self), np.nan) if values is None else floats(values)
 

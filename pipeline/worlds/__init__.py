@@ -26,7 +26,8 @@ def open_scenario(
     quirks: bool = True,
     **options: Any,
 ) -> Scenario:
-    """Return the world that the options of `pellucid simulate` describe.
+    """Return the scenario (a cluster with its jobs, ready to simulate) that the options of
+    `pellucid simulate` describe.
 
     Args:
         settings: settings by policy, which override those of the track or the cluster file.
@@ -114,8 +115,8 @@ def _check_published(*, exact: bool, bundle: Path | None) -> None:
 
 
 def _plain(trace: Path, cluster: Path | None, playing: Playing) -> Scenario:
-    """Return the world of any trace, on the cluster in the file `cluster`, or on one inferred from
-    the trace if that is None."""
+    """Return the scenario of any trace: its jobs on the cluster in the file `cluster`, or, if that
+    is None, on a cluster inferred from the trace."""
     from pipeline.traces import read_dataset
     from pipeline.worlds import plain
     from pipeline.worlds.cluster_file import read_cluster

@@ -54,8 +54,8 @@ def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
 def chosen(
     name: str | None, offered: Mapping[str, Make], default: str = "own"
 ) -> Callable[[Policy], Estimator]:
-    """Return a function that makes the estimator for a policy, by the source `name`. Raise
-    TrackError if there is no such source.
+    """Return a function that makes the estimator of job durations for a policy, from the source
+    `name`. Raise TrackError if there is no such source.
 
     Args:
         name: value of `--durations`; None: `default`.

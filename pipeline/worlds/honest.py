@@ -37,7 +37,7 @@ def scenario(
     borrowing: bool = False,
     loop: str = "open",
 ) -> Scenario:
-    """Return the world of the track `honest` for the Venus trace.
+    """Return the scenario of the track `honest`: the jobs of the Venus trace on its cluster.
 
     Args:
         seed: seed of the permutation; seeds above 0 also move each submit time by a random 0 to 60

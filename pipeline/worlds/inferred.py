@@ -147,7 +147,7 @@ def _alike(seen: Mapping[str, Seen]) -> None:
 
 def _full(size: int, seen: Sequence[int], usual: Sequence[int]) -> int:
     """Return the number of GPUs that a node probably has, if its jobs never used more than `size`
-    at once. Most nodes have 1, 2, 4 or 8.
+    GPUs at once. Most nodes have 1, 2, 4 or 8.
 
     Args:
         seen: numbers that were seen on similar nodes.

@@ -84,8 +84,8 @@ def scenario(
     compress: float = 1.0,
     loop: str = "open",
 ) -> Scenario:
-    """Return the world of the track for a folder with `philly.csv`; the other arguments are those
-    of `honest.scenario`."""
+    """Return the scenario of the Philly track, from a folder that holds `philly.csv`. The other
+    arguments are those of `honest.scenario`."""
     workload = jitter(in_loop(load(folder), loop), seed, compress=compress)
     packing = folder.parent / "packing"
     pair_predictor = unseen_pair_predictor(workload, packing)

@@ -136,15 +136,15 @@ def scenario(
     profiling: ProfilingPartition | None,
     playing: Playing = AS_IT_IS,
 ) -> Scenario:
-    """Return the world of a trace on a cluster. Two jobs on one GPU run at simulated speeds, since
-    a trace has none."""
+    """Return the scenario of a trace: its jobs on a cluster. Two jobs on one GPU run at simulated
+    speeds, since a trace holds no measured ones."""
     return of_workload(workload_of(table, cluster, name), profiling, playing)
 
 
 def of_workload(
     recorded: Workload, profiling: ProfilingPartition | None, playing: Playing = AS_IT_IS
 ) -> Scenario:
-    """Return the world that `scenario` returns, for jobs that were already read."""
+    """Return the same as `scenario`, for a workload that was already read from its trace."""
     seed, since, bundle, loop = playing.seed, playing.since, playing.bundle, playing.loop or "open"
     name, whole = recorded.name, in_loop(recorded, loop)
     notes = _unknown_vcs(whole)

@@ -35,7 +35,7 @@ SHARE_WITHOUT_USERS = 0.25
 
 @dataclass
 class Scenario:
-    """A world in which policies are compared.
+    """A cluster with its jobs, ready to be simulated under several policies.
 
     Attributes:
         name: track or trace name.
@@ -188,8 +188,8 @@ class Scenario:
         *,
         stage: Stage | None = None,
     ) -> Core:
-        """Return a new core (cluster, queues and policy) for a policy, which is given by name or
-        built by the caller.
+        """Return a new core (cluster, queues and policy) of this scenario. The policy is given by
+        name, or built by the caller.
 
         Args:
             estimator, stage: used instead of those of this world.

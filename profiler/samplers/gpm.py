@@ -50,8 +50,8 @@ class Gpm:
             self.nvml.nvmlGpmMigSampleGet(self.handle, self.instance, sample)
 
     def read(self) -> Reading:
-        """Return the means since the previous reading, percent; NaN for a metric that the driver
-        refuses.
+        """Take a reading, and return the means since the previous one, percent; NaN for a metric
+        that the driver refuses.
 
         Return {} for the first reading of a recording (`begins`).
         """

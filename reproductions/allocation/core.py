@@ -110,22 +110,21 @@ class AllocationCore:
         self.policy.ended(active, now)
 
     def progressed(self, job_id: str, now: float, *, lease_over: bool = False) -> None:
-        """Called when a running job has completed an epoch or round of its own, or when its lease
-        is over.
-        """
+        """Called when a running job has completed an epoch or round of its own, so that the next
+        `decide` may choose its batch size again. With `lease_over`, its lease has ended, too."""
         self._got_on.append(job_id)
         if lease_over:
             self._trigger.paused.append(job_id)
             self._trigger.going.discard(job_id)
 
     def wake(self, now: float) -> None:
-        """Called at the time that `next_wake` returned."""
+        """Called at the time that `next_wake` returned, so that the next `decide` allocates
+        although nothing has happened."""
         self._trigger.woken = True
 
     def next_wake(self, now: float) -> float | None:
-        """Return the time at which `wake` must be called even if no event happens before; None: no
-        call is needed.
-        """
+        """Return the time (seconds) at which `wake` must be called even if no event happens before;
+        None if it need not be called."""
         if not self.jobs:
             return None
         round_s = self.policy.round_s
@@ -134,13 +133,13 @@ class AllocationCore:
         return self.policy.next_wake(now)
 
     def last_wake(self, now: float) -> float | None:
-        """Return the time of a wake that may still help waiting jobs when nothing runs or is to
-        come, or None.
-        """
+        """Return the time (seconds) of a wake that may still start waiting jobs when nothing runs
+        and no event is to come; None if there is none."""
         return self.next_wake(now) if self._idle_rounds < _IDLE_ROUNDS else None
 
     def decide(self, now: float) -> list[Decision]:
-        """Return the decisions taken since the last call."""
+        """Allocate GPUs and choose batch sizes again where that is due. Return all decisions taken
+        since the last call."""
         self._now = now
         if self._due(now):
             self._allocate(now)

@@ -44,9 +44,8 @@ class GroundTruth(Source, Protocol):
         ...
 
     def next_change(self, job_id: str) -> float:
-        """Return when the job's rate changes or its lease ends, if nothing else happens; inf means
-        never.
-        """
+        """Return the time (seconds) at which the job's rate changes or its lease ends, if nothing
+        else happens before; inf means never."""
         ...
 
     def passed(self, job_id: str, now: float) -> bool:
@@ -88,7 +87,8 @@ class RateGroundTruth(ABC):
 
     @abstractmethod
     def work(self, job_id: str) -> float:
-        """Return the total work of a job, in any unit."""
+        """Return the total work of a job. A subclass chooses the unit (such as steps); `remaining`
+        has the same unit."""
 
     @abstractmethod
     def rate(self, job_id: str, allocation: Allocation, partner: Allocation | None) -> float:
@@ -106,7 +106,7 @@ class RateGroundTruth(ABC):
     # --- the contract -------------------------------------------------------------------------
 
     def remaining(self, job_id: str, now: float) -> float:
-        """Return the work left of a job."""
+        """Return the work that a job still has to do at the time `now`, in the unit of `work`."""
         progress = self.progress_of.get(job_id)
         return self.work(job_id) if progress is None else self._left(progress, now)
 

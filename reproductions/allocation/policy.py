@@ -34,11 +34,12 @@ class Capability(StrEnum):
 
 
 class Source(Protocol):
-    """The source of statistics: the truth of a simulation, or a monitor of running jobs."""
+    """Reports statistics of jobs, such as their progress: from the truth of a simulation, or from a
+    monitor of running jobs."""
 
     @property
     def offers(self) -> frozenset[Statistic[object]]:
-        """Return the statistics that the source can report."""
+        """Return the kinds of statistics that this source can report about a job."""
         ...
 
     def report(self, statistic: Statistic[T], job_id: str, now: float) -> T:
@@ -223,9 +224,8 @@ class AllocationPolicy(ABC):
         return None
 
     def next_wake(self, now: float) -> float | None:
-        """Return the time at which the policy must be called even if nothing happens; None: it need
-        not be.
-        """
+        """Return the time (seconds) at which the policy must be called even if no event happens
+        before; None if it need not be called."""
         return None
 
     def ended(self, job: ActiveJob, now: float) -> None:  # noqa: B027 (most need not know)

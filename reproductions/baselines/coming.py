@@ -70,9 +70,8 @@ class Coming:
         return self._otherwise.gpus(now) if mean is None else mean
 
     def _mean(self, series: str, now: float) -> float | None:
-        """Return the model's mean forecast of a series, made at the end of the last complete
-        interval; None if too few arrivals are known.
-        """
+        """Return the mean of the model's forecast of one series of arrivals, made at the end of the
+        last complete interval; None if too few arrivals are known."""
         model, last = self._models.arrivals, int(now // BIN_S)
         if model is None or f"{series}@{LEAD}" not in model.models or self._first is None:
             return None

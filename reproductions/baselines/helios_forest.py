@@ -58,9 +58,8 @@ class HeliosForest:
         return job.user, job.vc, name if name in self._kept else name[:1] + "*"
 
     def _rows(self, jobs: Sequence[Job]) -> Floats:
-        """Return the features of jobs, (n, 9); a category that was not in the training data is
-        NaN.
-        """
+        """Return the features of jobs as an array (n, 9). A category that the training data did not
+        have is NaN."""
         rows = []
         for job in jobs:
             at = datetime.fromtimestamp(job.submit_time, self._zone)

@@ -217,9 +217,9 @@ class Horus(Policy):
                 turn.wait(queued, partner)
 
     def _partner(self, turn: Turn, queued: QueuedJob) -> Run | Reason:
-        """Return the running job with which the predicted use is lowest, or the reason why no
-        running job will do. Record the prediction, or the refused pair, on `queued`.
-        """
+        """Return the running job for which the sum of its GPU utilisation and that of the queued
+        job is lowest, or the reason why no running job can be the partner. Record on `queued` the
+        prediction for the pair, or the refused partner."""
         job = queued.job
         reason = turn.capacity_reason(queued)
         if job.gpus > self.max_gpus:

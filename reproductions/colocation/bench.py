@@ -184,7 +184,8 @@ class Crew:
             self._workers.pop().close()
 
     def workers(self) -> list[Worker]:
-        """Return two idle workers."""
+        """Return two idle worker processes; where fewer are alive, start new ones and wait until
+        they are ready."""
         self._workers = [worker for worker in self._workers if worker.alive]
         fresh = [self._start() for _ in range(2 - len(self._workers))]
         self._workers += fresh

@@ -123,7 +123,7 @@ class Journal:
         self.measurements.append(measurement)
 
     def of(self, item: Item) -> Iterator[Measurement]:
-        """Yield every repeat of an item, failures included."""
+        """Yield every measurement of an item, repeats and failures included."""
         return (m for m in self.measurements if m.item == item)
 
     def rates(self, item: Item, place: int = 0) -> list[float]:

@@ -24,9 +24,8 @@ def _mean(measurements: Iterable[Measurement], name: str) -> float | None:
 
 
 def _usage(good: list[Measurement], journal: Journal) -> dict[str, Any]:
-    """Return the columns that both tables share. Memory is that of the jobs alone where known,
-    otherwise that in use on the whole GPU.
-    """
+    """Return the columns of GPU use that the tables of single jobs and of pairs share. Memory is
+    that of the jobs alone where it is known, otherwise the memory in use on the whole GPU."""
     own = _mean(good, "tree_mem_mib")
     return {
         "gpu_util_pct": _mean(good, "util_pct"),

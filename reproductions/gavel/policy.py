@@ -59,7 +59,8 @@ class View:
     problem: Problem
 
     def remaining(self) -> Floats:
-        """Return (n,) steps left."""
+        """Return the number of training steps that each of the n jobs still has to do, an array
+        (n,)."""
         return np.array([job.active.report(REMAINING_STEPS) for job in self.known])
 
     def age(self) -> Floats:

@@ -119,9 +119,8 @@ class Problem:
 
     @cached_property
     def isolated(self) -> Floats:
-        """Return (n,) the throughput of each row if every job has an n-th of each type's GPUs for
-        itself.
-        """
+        """Return the throughput of each of n rows if every job had an n-th of the GPUs of each type
+        for itself, an array (n,)."""
         share = self.capacity / (self.count.sum() * self.gpus[:, None])
         share /= np.maximum(1.0, share.sum(axis=1, keepdims=True))
         rates: Floats = (share * self.throughput).sum(axis=1)

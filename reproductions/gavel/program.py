@@ -219,7 +219,8 @@ def _rows(problem: Problem, c: Columns, scale: Floats) -> csc_array:
 
 
 def worth(goal: Goal, c: Columns) -> Floats:
-    """Return (k,) the value of one unit of each column in the objective."""
+    """Return the coefficient of each of k columns in the objective: how much one more unit of it
+    adds. An array (k,)."""
     second = np.where(c.second >= 0, c.rate_second * goal.gain[c.second, c.type], 0.0)
     earned: Floats = c.rate_first * goal.gain[c.first, c.type] + second
     return earned

@@ -128,7 +128,8 @@ def every_pair(problem: Problem) -> Columns:
 
 
 def pair_columns(problem: Problem, kind: int, a: Ints, b: Ints) -> Columns:
-    """Return the columns of pairs of jobs on a type."""
+    """Return the columns of the linear program for pairs of jobs that share GPUs of the type
+    `kind`: the jobs `a`, each with its partner in `b`."""
     rate_a = problem.throughput[a, kind] * problem.speed(kind, a, b)
     rate_b = problem.throughput[b, kind] * problem.speed(kind, b, a)
     return Columns(

@@ -25,9 +25,8 @@ _SLACK = 1e-8
 
 
 def efficiency(noise: GradientNoise, scale: Floats) -> Floats:
-    """Return the progress per sample, relative to the initial batch size, at `scale` times that
-    size.
-    """
+    """Return the statistical efficiency at `scale` times the initial batch size: the progress per
+    sample, relative to that at the initial size."""
     square, variance = max(noise.square, 0.0), max(noise.variance, 1e-6)
     return (variance + square) / (variance / scale + square) / scale
 
@@ -73,7 +72,8 @@ class Goodput:
         )
 
     def of(self, nodes: Floats, gpus: Floats, per_gpu: Floats, accumulation: Floats) -> Floats:
-        """Return the goodput of given batches."""
+        """Return the goodput (samples per second, weighted by their statistical efficiency) of each
+        given batch size."""
         grad_s, step_s = self.throughput.times(nodes, gpus, per_gpu)
         batch = gpus * per_gpu * (accumulation + 1)
         return (

@@ -171,9 +171,9 @@ class Pollux(AllocationPolicy):
         )
 
     def _speedups(self, job: ActiveJob, nodes: Ints, gpus: Ints, fair: int) -> Floats:
-        """Return the goodput on each layout relative to that on `fair` GPUs of one node. Before
-        the job has run: in proportion to its GPUs.
-        """
+        """Return the speedup of a job on each layout of GPUs: its goodput there, relative to that
+        on `fair` GPUs of one node. For a job that has not run yet, it is taken to grow in
+        proportion to the GPUs."""
         goodput = self._goodput(job)
         if goodput is None:
             return np.asarray(gpus / fair)

@@ -55,7 +55,8 @@ class Problem:
         return scaled
 
     def value(self, population: Ints) -> Floats:
-        """Return the fitness of every individual: the power mean of speedups."""
+        """Return the fitness of every individual (a candidate allocation): the power mean of the
+        weighted speedups of its jobs."""
         speedup = self.speedups(population) * self.weight + _FLOOR
         p = self.fairness
         if p == 0:
@@ -63,7 +64,8 @@ class Problem:
         return np.asarray((speedup**p).mean(axis=1) ** (1 / p))
 
     def utility(self, population: Ints) -> Floats:
-        """Return the speedup per GPU on the nodes in use, of every individual."""
+        """Return, for every individual (a candidate allocation of the population), its summed
+        speedup per GPU of the nodes in use."""
         used = population.any(axis=1) @ self.room
         return np.asarray(self.speedups(population).sum(axis=1) / np.maximum(used, 1))
 

@@ -120,7 +120,8 @@ def fit(profile: Mapping[Configuration, StepTimes]) -> Throughput:
 
 
 def _guess(pass_s: Floats, per_gpu: Floats, sync_s: Floats) -> Floats:
-    """Return parameters to start the fit from, of the size of what was measured."""
+    """Return the parameters from which the fit of the throughput model starts, of the same order of
+    magnitude as the measured times."""
     per_sample = float((pass_s / per_gpu).min()) / 2
     grad = max(float((pass_s - per_sample * per_gpu).mean()), TINY)
     sync = max(float(sync_s.mean()), TINY)

@@ -57,7 +57,7 @@ class Knapsack:
         return np.arange(len(self.values)) if self.jobs is None else self.jobs
 
     def value(self, chosen: Sequence[int]) -> float:
-        """Return the total value of a selection."""
+        """Return the sum of the values of the chosen items."""
         return float(self.values[list(chosen)].sum())
 
     def feasible(self, chosen: Sequence[int]) -> bool:
@@ -79,7 +79,8 @@ class Knapsack:
         return vstack(rows)
 
     def bounds(self) -> Floats:
-        """Return the upper bounds of the rows of `constraints`."""
+        """Return the upper bounds of the linear program's constraints, one for each row of
+        `constraints`."""
         many = 0 if self.jobs is None or not len(self.jobs) else int(self.jobs.max()) + 1
         return np.concatenate([self.capacity, np.ones(many)])
 

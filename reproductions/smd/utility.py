@@ -27,7 +27,6 @@ class Utility:
     due: float = 2.0
 
     def __call__(self, completion: float) -> float:
-        """Return the value of completing the job `completion` units of time after its
-        submission.
-        """
+        """Return the value (utility) of a job that completes `completion` units of time after its
+        submission."""
         return self.worth / (1.0 + exp(min(self.urgency * (completion - self.due), 700.0)))

@@ -132,7 +132,7 @@ class _Attempt:
 
 
 class World:
-    """A simulated cluster: everything outside the service, on one clock.
+    """A simulated cluster: everything that exists outside the service, on one clock.
 
     Args:
         truth: returns the outcome of a launch; always the same for the same launch.
@@ -179,7 +179,8 @@ class World:
     # --- clock ------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Return the time on the world's clock, seconds since the epoch; it never goes back."""
+        """Return the time on the simulated cluster's clock, in seconds since the epoch; it never
+        goes back."""
         if self._pace is not None:
             self.advance(self._start + (self._time() - self._wall) * self._pace)
         return self._clock
@@ -440,9 +441,8 @@ def _launch_of(value: Json) -> Launch:
 
 
 class SimulatedBackend:
-    """A backend that acts on a world. It keeps nothing itself, so another can be opened on the same
-    world.
-    """
+    """A backend that starts jobs on a simulated cluster (`World`). It keeps nothing itself, so that
+    another backend can be opened on the same cluster."""
 
     name = "simulated"
 

@@ -302,8 +302,8 @@ class Core:
                 self.dirty[vc] = None
 
     def next_wake(self, now: float) -> float | None:
-        """Return the time at which `wake` is to be called even if no event happens before; None: it
-        need not be called."""
+        """Return the time (seconds since the epoch) at which `wake` must be called even if no event
+        happens before; None if it need not be called."""
         times = [self.policy.next_wake(now)]
         if self.profiling is not None:
             times.append(self.profiling.next_wake(now))

@@ -163,8 +163,9 @@ class Curve:
 
 @lru_cache(maxsize=4096)
 def _alone(own: Predicted, outlived_s: float) -> Curve:
-    """Return what `Curve.alone` returns. The result is cached, since similar jobs need the same
-    one."""
+    """Return the curve of a job's predicted time of ending from its own prediction only (see
+    `Curve.alone`), given that it has outlived `outlived_s` seconds. The result is cached, since
+    similar jobs need the same one."""
     levels = [(i + 0.5) / ALONE for i in range(ALONE)]
     passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
     left = own.ends_at([passed + (1.0 - passed) * level for level in levels])
@@ -305,7 +306,8 @@ def _split(points: Sequence[float], low: float, high: float) -> tuple[list[float
 
 
 def _even(low: float, high: float, n: int) -> list[float]:
-    """Return `n` points between two durations in seconds, evenly spaced in the logarithm."""
+    """Return `n` durations between `low` and `high`, in seconds, evenly spaced in their logarithms,
+    ascending."""
     least, most = log1p(low), log1p(high)
     return [portable.expm1(least + (most - least) * (i + 0.5) / n) for i in range(n)]
 
@@ -313,8 +315,8 @@ def _even(low: float, high: float, n: int) -> list[float]:
 def _joined(
     some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
 ) -> list[float]:
-    """Return `n` equally likely points, ascending, picked from `some` with weight `weight` and from
-    `others` with weight `rest`."""
+    """Return `n` equally likely durations, ascending, drawn from a mixture: from `some` with weight
+    `weight`, from `others` with weight `rest`."""
     of_some = _of_some(some=some, weight=weight, others=others, rest=rest, n=n)
     if of_some <= 0:
         return _thinned(others, n)
@@ -332,8 +334,8 @@ def _of_some(
 
 
 def _thinned(points: Sequence[float], n: int) -> list[float]:
-    """Return `n` of the points, picked evenly in their order. Some are picked repeatedly where `n`
-    is larger than their number."""
+    """Return `n` of the points, picked evenly in their order. If `n` is larger than their number,
+    some are picked repeatedly."""
     return [points[int((i + 0.5) * len(points) / n)] for i in range(n)]
 
 

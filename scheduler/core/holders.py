@@ -132,8 +132,8 @@ def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holdin
 def _on_node(
     parts: list[tuple[float, int, int, str]], free: int, need: int
 ) -> tuple[float, list[str]] | None:
-    """Return the seconds until `need` GPUs of a node should be free, and the ids of the jobs whose
-    runs must end for it, the first to end in front. Return None if they are free now, or never will
+    """Return the seconds until `need` GPUs of a node should be free, and the ids of the jobs that
+    must end for it, the first to end in front. Return None if that many are free now, or never will
     be.
 
     Args:

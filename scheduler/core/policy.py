@@ -90,8 +90,8 @@ class Outlook(Protocol):
         """
 
     def kept_until(self, job_id: str, now: float) -> float:
-        """Return the time until which the nodes are reserved that a job waits for; `now` if none
-        are."""
+        """Return the time (seconds since the epoch) until which nodes are reserved for a waiting
+        job; `now` if none are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,8 +318,8 @@ class Policy:
         pair predictor from the bundle."""
 
     def next_wake(self, now: float) -> float | None:
-        """Return the time at which the policy is to be called even if no event happens before;
-        None: it need not be called."""
+        """Return the time (seconds since the epoch) at which the policy must be called even if no
+        event happens before; None if it need not be called."""
         return None
 
     # --- its explanations -------------------------------------------------------------------

@@ -109,8 +109,8 @@ class Stage(Protocol):
         ...
 
     def next_wake(self, now: float) -> float | None:
-        """Return the time at which the stage is to be served even if no event happens before; None:
-        it need not be served."""
+        """Return the time (seconds since the epoch) at which the profiling stage must be served
+        even if no event happens before; None if it need not be served."""
         ...
 
     def remember(self) -> StageMemory:

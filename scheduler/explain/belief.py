@@ -13,7 +13,7 @@ from scheduler.core.decisions import Decision
 from scheduler.core.durations import LONG_S
 from scheduler.core.estimates import COMMAND, ENDED_HERE, EXPECTED, OWN
 from scheduler.core.plural import count
-from scheduler.explain.words import duration, factor, listed, roughly
+from scheduler.explain.words import MOSTLY, duration, factor, listed, roughly
 
 LEAST_ODDS = 0.05  # of lasting long: below it, and above the rest, nothing is written
 OPEN = 0.1, 0.6  # chances of lasting over one hour, or six, between which its owner is asked
@@ -195,7 +195,7 @@ def belief_words(
     sentences += [f"{alike_words(found.alike)}."] if found.alike is not None else []
     sentences += [f"{COMMAND.text.capitalize()} {command}."] if command else []
     if found.model_s is not None and found.base_s is not None and made_of:
-        who = "With the model that is" if command else "The model alone would say"
+        who = "From that the model predicts" if command else "The model alone would say"
         terms = made_of_words(found.base_s, made_of, values.get(OWN.name, ""))
         sentences.append(f"{who} {duration(found.model_s)}: {terms}.")
     return " ".join(filter(None, sentences))
@@ -224,26 +224,27 @@ def guess_words(found: Belief) -> str:
 
 
 def made_of_words(base_s: float, made_of: Sequence[Part], own: str = "") -> str:
-    """Return as text the factors of a prediction: "every job starts at 13 min; how long jobs like
-    this one last ×0.40, ...". Return "" without terms.
+    """Return as text the factors of a prediction: "13 min as for every job, then ×0.40 (how long
+    jobs like this one last) and ...". Return "" without terms.
 
     Args:
         own: duration that the job's own progress states, as text.
     """
-    says = f" says {own}:" if own else ""
+    says = f" says {own}" if own else ""
     parts = [
-        f"{one.text}{says if OWN.name in one.terms else ''} {factor(one.factor)}"
+        f"{factor(one.factor)} ({one.text}{says if OWN.name in one.terms else ''})"
         for one in made_of[:SHOWN]
     ]
     if rest := made_of[SHOWN:]:
         together = fsum(log(max(one.factor, LEAST_FACTOR)) for one in rest)
-        parts.append(f"all else {factor(exp(min(together, 700.0)))}")
-    return f"every job starts at {duration(base_s)}; {listed(parts)}" if parts else ""
+        parts.append(f"{factor(exp(min(together, 700.0)))} (all else)")
+    return f"{duration(base_s)} as for every job, then {listed(parts)}" if parts else ""
 
 
 def _by_progress(found: Belief) -> str:
     """Return how long a job should run by its own progress, as a sentence."""
-    should = f"should run {words(found.p50_s, None, found.limit_s)}"
+    verb = "was to" if found.over else "should"
+    should = f"{verb} run {words(found.p50_s, None, found.limit_s)}"
     if found.ran_s is None:
         return f"It {should}, by its own progress."
     if found.ran_s > found.p50_s:
@@ -260,7 +261,7 @@ def _ends_in(ran_s: float, likely_s: float, latest_s: float | None) -> str:
     soon = likely_s < 1.0
     text = "may end at any moment" if soon else f"should end in {roughly(likely_s)}"
     late = latest_s is not None and latest_s >= 1.0
-    text += f", within {roughly(latest_s or 0.0)} nine in ten" if late else ""
+    text += f", within {roughly(latest_s or 0.0)} {MOSTLY}" if late else ""
     return f"It has run {duration(ran_s)}; it {text}."
 
 
@@ -270,18 +271,18 @@ def _has_run(ran_s: float, p50_s: float, p90_s: float | None) -> str:
     """
     text = f"It has run {duration(ran_s)}"
     if p90_s is not None and ran_s > p90_s:
-        return f"{text}, longer than predicted of nine in ten such jobs ({duration(p90_s)})."
+        return f"{text}, longer than predicted for nine of ten such jobs ({duration(p90_s)})."
     if ran_s > p50_s:
-        most = "" if p90_s is None else f"; nine in ten were to end by {duration(p90_s)}"
-        return f"{text}, longer than predicted of half of such jobs ({duration(p50_s)}){most}."
+        most = "" if p90_s is None else f"; nine of ten should end within {duration(p90_s)}"
+        return f"{text}, longer than predicted for half of such jobs ({duration(p50_s)}){most}."
     return f"{text}, of {words(p50_s, p90_s)}."
 
 
 def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> str:
-    """Return a duration in words: "about 26 s; at most 76 s, nine in ten"."""
+    """Return a duration in words: "about 26 s; at most 76 s in nine of ten cases"."""
     text = f"about {duration(p50_s)}"
     if p90_s is not None:
-        text += f"; at most {duration(p90_s)}, nine in ten"
+        text += f"; at most {duration(p90_s)} {MOSTLY}"
     cut = limit_s is not None and max(p50_s, p90_s or 0.0) >= limit_s
     return f"{text} (its time limit)" if cut else text
 
@@ -299,7 +300,8 @@ def odds_words(odds: Mapping[str, float]) -> str:
 
 
 def rests_on_words(ended_here: int) -> str:
-    """Return how little a prediction rests on, as a sentence."""
+    """Return a sentence that says how few ended jobs a prediction rests on: none, or `ended_here`
+    jobs of other users."""
     if not ended_here:
         return "That is a guess: when it was made, no job had ended here."
     others = count(ended_here, "job")

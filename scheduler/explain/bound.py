@@ -47,8 +47,8 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The latest start of a job, if every job runs until its time limit and no job behind it starts
-    first.
+    """The latest start of a job, if every job runs to its time limit and no job behind it in line
+    starts first.
 
     Attributes:
         latest: that time, seconds since the epoch; None: it cannot be computed.

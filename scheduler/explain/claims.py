@@ -112,7 +112,7 @@ def of_offer(answer: WhatIfAnswer, now: float) -> Iterator[Claim]:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How often the claims of one kind held.
+    """How often the statements of one kind that the service made about jobs came true.
 
     Attributes:
         what: the claim in words.

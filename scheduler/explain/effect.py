@@ -11,7 +11,7 @@ from typing import Any
 
 from features.codec import Json, decode
 from scheduler.core.request import CHANGEABLE
-from scheduler.explain.words import clock_time, roughly
+from scheduler.explain.words import MOSTLY, clock_time, roughly
 from scheduler.slurm.reason import SlurmReason
 
 MINUTE_S = 60.0
@@ -110,7 +110,7 @@ class WhatIfAnswer:
             return text
         text += f", about {clock_time(then.start_p50, now)}"
         if then.start_p90 is not None:
-            text += f" (by {clock_time(then.start_p90, now)}, nine in ten),"
+            text += f" (by {clock_time(then.start_p90, now)} {MOSTLY}),"
         return text
 
     def _end(self, now: float) -> str:
@@ -124,7 +124,7 @@ class WhatIfAnswer:
         text = f"; ends about {clock_time(end, now)}"
         late = self.then.end_p90 if self.then is not None else None
         if late is not None and late >= end + MINUTE_S:
-            text += f" (by {clock_time(late, now)}, nine in ten)"
+            text += f" (by {clock_time(late, now)} {MOSTLY})"
         if self.costs_s is not None and abs(self.costs_s) >= MINUTE_S:
             way = "later" if self.costs_s > 0 else "sooner"
             text += f", {roughly(abs(self.costs_s))} {way} than as it is"

@@ -317,8 +317,8 @@ class PassedBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waited:
-    """What a job's wait consisted of, or has so far, besides its reasons and the jobs that went
-    first.
+    """A job's wait in numbers, so far or from beginning to end, without its reasons and the jobs
+    that went first.
 
     Attributes:
         seconds: length of the wait.

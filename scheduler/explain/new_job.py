@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.core.plural import count
 from scheduler.explain.belief import rests_on_words
 from scheduler.explain.effect import NewJob
-from scheduler.explain.words import bound_words, duration, starts
+from scheduler.explain.words import MOSTLY, bound_words, duration, starts
 
 
 def sentences(answer: NewJob) -> list[str]:
@@ -26,7 +26,7 @@ def sentences(answer: NewJob) -> list[str]:
         found.append(f"No latest start: {answer.no_latest}.")
     if answer.lasts_p50_s is not None and answer.lasts_p90_s is not None:
         most = duration(answer.lasts_p90_s)
-        found.append(f"It should run {duration(answer.lasts_p50_s)}; nine in ten within {most}.")
+        found.append(f"It should run {duration(answer.lasts_p50_s)}; at most {most} {MOSTLY}.")
         if answer.ended_here is not None:
             found.append(rests_on_words(answer.ended_here))
     return found

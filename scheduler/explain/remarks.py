@@ -98,7 +98,7 @@ _FIELDS = {
     "free": "GPUs free: {}",
     "limit": "of {}",
     "position": "number {} in line",
-    "blocker": "held up by job {}",
+    "blocker": "waits behind job {}",
 }
 
 
@@ -131,7 +131,7 @@ def _plain(name: str) -> str:
 
 def _gain(seconds: float) -> str:
     sooner = "sooner" if seconds > 0 else "later"
-    return f"summed up the two end {duration(abs(seconds))} {sooner} by it"
+    return f"by sharing, the two end {duration(abs(seconds))} {sooner} in sum"
 
 
 _IN_WORDS = (
@@ -139,25 +139,25 @@ _IN_WORDS = (
     *("predicted_before_s", "bound_s", "bound_left_s", "bound_times", "bound_costs_s"),
     *("over_1h", "over_6h", "over_1d", "counts_s", "counts_odds", "ended_here"),
 )
-_NAMES = {"best_partner": "best beside job"}
+_NAMES = {"best_partner": "best partner: job"}
 _ON_TYPE = re.compile(r"(speed|cost)_on_(.+?)(?:_s)?$")
 _FORMATS: dict[str, Callable[[float], str]] = {
     "partner_gpus": lambda v: f"some of its {count(int(v), 'GPU')}",
     "pair_speed": lambda v: f"this job at {percent(v)} of full speed",
     "pair_partner_speed": lambda v: f"the other at {percent(v)}",
-    "left_s": lambda v: f"{duration(v)} left to run on average",
+    "left_s": lambda v: f"it has {duration(v)} left to run on average",
     "partner_left_s": lambda v: f"the other {duration(v)}",
     "gain_s": _gain,
-    "held_longer_s": lambda v: f"its GPUs are held {duration(v)} longer by it",
-    "kept_out_jobs": lambda v: f"{count(int(v), 'job')} before it might have had them",
-    "hold_costs_s": lambda v: f"that costs those {duration(v)} of waiting in sum",
+    "held_longer_s": lambda v: f"by sharing, its GPUs are in use {duration(v)} longer",
+    "kept_out_jobs": lambda v: f"{count(int(v), 'job')} ahead of it might have used them",
+    "hold_costs_s": lambda v: f"which would wait {duration(v)} longer in sum",
     "missed_nodes": lambda v: f"it lacks {count(int(v), 'node')}",
     "waits_longer_s": lambda v: f"without that it would wait {duration(v)} longer",
-    "profiled_later_s": lambda v: f"those to be profiled wait {duration(v)} longer in sum",
-    "asked_share": lambda v: f"GPUs asked for are {number(v)} times those it may run on",
+    "profiled_later_s": lambda v: f"the jobs to be profiled wait {duration(v)} longer in sum",
+    "asked_share": lambda v: f"{number(v)} times the GPUs that it may run on are asked for",
     "reserved_gpus": lambda v: f"{count(int(v), 'GPU')} kept",
-    "fairness_s": lambda v: f"for past use {signed(v)} on its place",
-    "share_excess": lambda v: f"its user had {percent(abs(v))} {_side(v)} the share due",
+    "fairness_s": lambda v: f"{signed(v)} on its order value for past use",
+    "share_excess": lambda v: f"its user has used {percent(abs(v))} {_side(v)} the share due",
 }
 
 

@@ -525,10 +525,10 @@ def _packed(about: _About) -> _Rows:
     found = about.job.packing if about.job is not None else None
     if found is None:
         return
-    text = f"With {found.partner}"
+    text = f"With job {found.partner}"
     if found.speed is not None:
-        alone = f"predicted speed {found.speed:.0%} of alone"
-        text += f": {alone}, of the other {found.partner_speed:.0%}"
+        alone = f"this job is predicted to run at {found.speed:.0%} of its speed alone"
+        text += f": {alone}, the other at {found.partner_speed:.0%}"
     yield "Shares GPUs", f"{text}."
     for why in (gain_words(found), *path_words(found)):
         yield " because", why
@@ -666,7 +666,7 @@ def in_the_way(found: Analysis, *, recorded: bool = False) -> str:
     without = listed([_group(one, found.at or 0.0) for one in found.groups])
     ended = all(one.kind == RUN for one in found.groups)
     when = f"if {without} ended" if ended else f"if not for {without}"
-    return f"{numbers} It would start {when} (tried)."
+    return f"{numbers} It would start {when} (tried on a copy)."
 
 
 def _counts(found: Analysis, *, recorded: bool = False) -> str:
@@ -694,13 +694,14 @@ def otherwise(found: Analysis) -> str:
     """
     if found.instead:
         few, many = min(map(len, found.instead)), max(map(len, found.instead))
-        who = count(many, "other") if few == many else f"{few}-{many} others"
-        return f"{who} would do instead" + f" ({found.ways} ways)" * (found.ways > 1) + "."
+        who = count(many, "other job") if few == many else f"{few}-{many} other jobs"
+        ways = f" ({found.ways} such groups)" * (found.ways > 1)
+        return f"The end of {who} would do as well{ways}."
     others = found.alternatives
     if not others:
         return ""
-    who = "One other" if others == 1 else f"Any of {count(others, 'other')}"
-    return f"{who} would do instead."
+    who = "one other job" if others == 1 else f"any of {count(others, 'other job')}"
+    return f"The end of {who} would do as well."
 
 
 RUN, AHEAD, NODE = "running job", "waiting job", "closed node"
@@ -792,19 +793,19 @@ def promise(found: Analysis) -> str:
         when = f"in {duration(promise.left_s)} at the latest"
     answer = (
         f"As things stand GPUs are kept for it {when} ({text}; later if more is asked for "
-        "meanwhile). A start then still waits for the jobs that run on them."
+        "meanwhile). It then still waits for the jobs that run on those GPUs to end."
     )
     if promise.priced_s is None or when.startswith("as ") or promise.left_s <= promise.soonest_s:
         return answer
     if promise.costs_s is not None:
         return answer + (
-            f" Not yet, though it has waited longer than {duration(promise.priced_s)}: that is "
-            f"predicted to cost the others {duration(promise.costs_s)} of waiting in sum. Asked "
-            f"again in {duration(promise.soonest_s)}."
+            f" Not yet, though it has waited longer than {duration(promise.priced_s)}: "
+            f"the others are predicted to wait {duration(promise.costs_s)} longer in sum if it "
+            f"goes first. That is looked at again in {duration(promise.soonest_s)}."
         )
     return answer + (
-        f" GPUs are kept sooner, in {duration(promise.soonest_s)}, if that costs the others "
-        "little waiting."
+        f" GPUs are kept sooner, in {duration(promise.soonest_s)}, if the others then wait little "
+        "longer for it."
     )
 
 
@@ -833,8 +834,9 @@ def sharing(found: NotShared) -> str:
         hold = found.hold
         return (
             text + f"the best would save {duration(found.gain_s)}. It would also hold "
-            f"{count(hold.gpus, 'GPU')} for {duration(hold.longer_s)} longer, and cost the "
-            f"{count(hold.kept_out, 'job')} before it {duration(hold.costs_s)} of waiting in sum."
+            f"{count(hold.gpus, 'GPU')} for {duration(hold.longer_s)} longer, and the "
+            f"{count(hold.kept_out, 'job')} ahead of it would wait "
+            f"{duration(hold.costs_s)} longer in sum."
         )
     if found.refused != Reason.INTERFERENCE_GUARD:
         why = _REFUSED.get(found.refused, phrase(found.refused))

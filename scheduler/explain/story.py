@@ -149,8 +149,8 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
     if sharing.speeds is not None:
         own, other = sharing.speeds
         yield (
-            f"Predicted speed while sharing: this job {percent(own)} of alone, "
-            f"the other {percent(other)}."
+            f"While they share, this job was predicted to run at {percent(own)} of its speed "
+            f"alone, the other at {percent(other)}."
         )
     else:
         yield "No speeds were predicted for the pair."
@@ -169,7 +169,7 @@ def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
         yield f"Meanwhile job {one.job_id}{whose} {had}."
     if len(held) > HOLDERS:
         more = count(len(held) - HOLDERS, "more job")
-        yield f"{more} had GPUs there for some of that time."
+        yield f"{more} had GPUs of the virtual cluster for a part of its wait."
 
 
 def _headline(wait: str, job: JobFacts, sharing: Sequence[Sharing]) -> str:
@@ -195,13 +195,13 @@ def _ending(job: JobFacts) -> list[str]:
     if job.end_time is None or job.jct_s is None:
         return ["It had not ended when the run did."]
     facts = [
-        f"JCT {duration(job.jct_s)}: queueing {duration(job.queue_s)}, "
-        f"on GPUs {duration(job.ran_s)}, being profiled {duration(job.profile_s)}."
+        f"From submission to end {duration(job.jct_s)}: {duration(job.queue_s)} in the queue, "
+        f"{duration(job.ran_s)} on GPUs, {duration(job.profile_s)} being profiled."
     ]
     if job.duration_s > 0:
         facts.append(
-            f"It takes {duration(job.duration_s)} on GPUs of its own, so the JCT is "
-            f"{number(job.jct_s / job.duration_s)} times that."
+            f"On GPUs of its own it takes {duration(job.duration_s)}: from submission to end it "
+            f"took {number(job.jct_s / job.duration_s)} times that."
         )
         if job.pairings and job.ran_s and not job.ended_in_profiling:
             slow = job.ran_s / job.duration_s

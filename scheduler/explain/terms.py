@@ -202,8 +202,8 @@ def seconds_of(score: float) -> float:
 
 
 def gap_of(score: Score) -> float:
-    """Return the difference between a score and the sum of its terms, added in the recorded
-    order."""
+    """Return the difference between a score and the sum of its terms. The terms are added in the
+    recorded order, so that rounding is the same."""
     total = score.intercept
     for term in score.terms:
         total += term

@@ -43,7 +43,7 @@ def _over_time(found: Waited, waits: Sequence[Waits], overtaken: Mapping[str, in
     meanwhile, and the jobs that started first.
     """
     parts = [w for w in waits if w.share >= LEAST_SHARE]
-    why = listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
+    why = listed([f"{phrase(w.reason)} ({percent(w.share)} of the wait)" for w in parts])
     needed = gpu_hours(found.gpus * found.seconds)
     holders = [
         f"job {one.job_id} had {gpu_hours(one.gpu_s)}{as_predicted(one)}" for one in found.meanwhile
@@ -51,7 +51,9 @@ def _over_time(found: Waited, waits: Sequence[Waits], overtaken: Mapping[str, in
     if found.others:
         had, who = ("", "other job") if holders else ("had ", "job")
         holders.append(f"{count(found.others, who)} {had}{gpu_hours(found.others_gpu_s)}")
-    text = f", {needed} of its {count(found.gpus, 'GPU')} ({why})."
+    text = f": {why}." if why else "."
+    if found.gpus:
+        text += f" With {count(found.gpus, 'GPU')} it would have had {needed} in that time."
     text += f" Meanwhile {listed(holders)}." if holders else ""
     return " ".join(filter(None, (text, overtaken_words(overtaken))))
 
@@ -175,21 +177,23 @@ def bound_words(found: PassedBound | None, *, still: bool) -> str:
     what followed; "" without such a wait."""
     if found is None:
         return ""
-    text = f"It passed the bound on waiting ({duration(found.bound_s)})"
+    text = (
+        f"It waited longer than {duration(found.bound_s)}, the bound after which a job goes first"
+    )
     if found.kept_after_s is not None:
         after = f": {duration(found.kept_after_s)} after its submission GPUs were kept for it"
-        on = "" if found.started_after_s is None else f" {duration(found.started_after_s)}"
-        waits = f"it {'waits' if still else 'waited'}{on} for the jobs that ran on them"
+        on = "" if found.started_after_s is None else f" {duration(found.started_after_s)} more"
+        waits = f"it {'waits' if still else 'waited'}{on} for the jobs there to end"
         return f"{text}{after}, and {waits}."
     if found.in_force:
-        return f"{text}, and went before all others that had not{_kept_for(found.kept_for)}."
-    binds = f"{text}, which {'has' if still else 'had'} not come into force: "
+        return f"{text}, and so it went before all jobs that had not{_kept_for(found.kept_for)}."
+    binds = f"{text}, but the bound {'does' if still else 'did'} not apply yet: "
     if found.costs_s is not None:
         costs = duration(found.costs_s)
-        return f"{binds}going first was predicted to cost the others {costs} of waiting in sum."
+        return f"{binds}the others were predicted to wait {costs} longer in sum if it went first."
     if found.times is not None:
-        times = f"{number(found.times)} times the GPUs it may run on were asked for"
-        return f"{binds}{times}, which makes it longer."
+        times = f"{number(found.times)} times the GPUs that this job may run on were asked for"
+        return f"{binds}{times}, and such demand makes the bound longer."
     return f"{binds}what going first would cost the others had not been worked out."
 
 
@@ -205,8 +209,8 @@ def _held_back(by: Mapping[str, float]) -> str:
     words: dict[str, float] = {}
     for reason, seconds in by.items():
         words[phrase(reason)] = words.get(phrase(reason), 0.0) + seconds
-    held = listed([f"{duration(seconds)} {why}" for why, seconds in words.items()])
-    return f"Besides, {held}: that is no waiting." if held else ""
+    held = listed([f"{duration(seconds)} ({why})" for why, seconds in words.items()])
+    return f"Besides, it was kept back for {held}; that does not count as waiting." if held else ""
 
 
 def _began(waits: Sequence[Waits], sentence: str) -> str:

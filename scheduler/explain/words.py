@@ -19,6 +19,7 @@ from scheduler.explain.reasons import fields_in_sentence, next_step, sentence
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
 AT_ONCE_S = 1.0  # what comes sooner comes at once
+MOSTLY = "in nine of ten cases"  # of a 90th percentile
 _UNITS = (("d", DAY_S), ("h", HOUR_S), ("min", MINUTE_S), ("s", 1.0))
 
 
@@ -262,12 +263,13 @@ def held_words(d: Decision) -> str:
     others += [f"{more} more"] if more else []
     who = listed([f"job {job}" for job in named[:NAMED]] + others)
     if d.reason in (Reason.BEHIND_HIGHER_PRIORITY, Reason.NEXT_ROUND):
-        return f"; the next before it was {who}" if named else ""
+        return f"; directly ahead of it was {who}" if named else ""
     if d.reason is Reason.RESERVED_FOR_STARVING_JOB:
         return f" ({who})" if named else ""
     gone_in_s = dict(d.evidence).get("gone_in_s")
-    soon = f", gone within {duration(float(gone_in_s))}, nine in ten" if gone_in_s else ""
-    return f"; held by {who}{soon}"
+    soon = f", within {duration(float(gone_in_s))} {MOSTLY}" if gone_in_s else ""
+    ended = "has ended" if len(d.held_by) == 1 else "have ended"
+    return f"; enough GPUs should be free when {who} {ended}{soon}"
 
 
 def step_of(d: Decision) -> str:
@@ -289,16 +291,16 @@ def overtaking(action: Action, reason: Reason, *, ahead: bool, fewer: bool) -> s
     if action is Action.PACK:
         return "shared the GPUs of a running job"
     if action is Action.PROFILE:
-        return "ended within the minutes it was profiled for"
+        return "ended during the short profiling run that new jobs get"
     if reason is Reason.BORROWED:
         return "ran on idle GPUs of another virtual cluster"
     if reason is Reason.BACKFILLED:
-        return "ran on GPUs kept for a job that could not have them yet"
+        return "ran on GPUs kept for a job that could not start yet"
     if reason is Reason.WAITED_TOO_LONG:
-        return "had GPUs kept for it"
+        return "had GPUs kept after a long wait"
     if ahead:
-        return "came before it in line by then"
-    return "asked for fewer GPUs" if fewer else "could start where it could not"
+        return "stood ahead of it in line"
+    return "asked for fewer GPUs" if fewer else "could start on GPUs that it could not use"
 
 
 def overtaken_words(by: Mapping[str, int]) -> str:
@@ -329,8 +331,8 @@ class Gains(Protocol):
 
 
 MEANS = (
-    "These averages, lifted by the few such jobs that last long, decide on sharing; the predicted "
-    "duration is a typical one."
+    "Sharing is decided by these averages. The predicted duration is a typical one, in which the "
+    "few such jobs that last very long hardly count."
 )
 
 
@@ -348,11 +350,11 @@ def gain_words(of: Gains) -> str:
     if of.gain_s is None:
         return ""
     own, other = duration(of.left_s), duration(of.partner_left_s)
-    price = f", and that costs others {duration(of.costs_s)} of waiting in sum"
+    price = f", but other jobs then wait {duration(of.costs_s)} longer in sum"
     return (
-        f"Alone this job has {own} left on average, the other {other}; sharing, both ends "
-        f"are in sum {duration(of.gain_s)} sooner than one after the other"
-        f"{price if of.costs_s else ''}. {MEANS}"
+        f"If each runs alone, this job has {own} left to run on average, and the other {other}. If "
+        f"they share, their ends come {duration(of.gain_s)} sooner in sum than if one ran after "
+        f"the other{price if of.costs_s else ''}. {MEANS}"
     )
 
 
@@ -555,8 +557,8 @@ def starts(
     no_latest: str = "",
     stated: float | None = None,
 ) -> str:
-    """Return as text when a waiting job is expected to start: "starts about 16:40; by 18:10, nine
-    in ten". Without a median, return its latest start, or why the start is unknown.
+    """Return as text when a waiting job is expected to start: "starts about 16:40; by 18:10 in
+    nine of ten cases". Without a median, return its latest start, or why the start is unknown.
     """
     if start_p50 is None and estimate == ForecastKind.IMPOSSIBLE:
         return why_not
@@ -568,14 +570,14 @@ def starts(
         return f"its start is unknown: {'; '.join(filter(None, whys))}"
     text = f"starts about {clock_time(start_p50, now)}"
     if start_p90 is not None:
-        text += f"; by {clock_time(start_p90, now)}, nine in ten"
+        text += f"; by {clock_time(start_p90, now)} {MOSTLY}"
     return f"{text} ({CRUDE})" if estimate == ForecastKind.CRUDE else text
 
 
 def bound_words(latest: float, stated: float | None, now: float) -> str:
     """Return as text the latest start of a job. It follows from time limits, and from the ends that
-    running jobs report: "16:52, if all ...; by 16:40, if those that run end by their own progress
-    (not guaranteed)".
+    running jobs report: "16:52, if every job ...; by 16:40, if the running jobs end when their
+    progress says (not guaranteed)".
     """
     text = f"{clock_time(latest, now)}, {LIMITS}"
     return "; ".join(filter(None, (text, stated_words(stated, now))))
@@ -587,12 +589,14 @@ def stated_words(stated: float | None, now: float) -> str:
     """
     if stated is None:
         return ""
-    return f"by {clock_time(stated, now)}, if those that run end by their own progress {UNSURE}"
+    return (
+        f"by {clock_time(stated, now)}, if the running jobs end when their progress says {UNSURE}"
+    )
 
 
 UNSURE = "(not guaranteed)"
 CRUDE = "crude estimate"
-LIMITS = "if all before it take their limits and none behind it starts first"
+LIMITS = "if all jobs ahead of it run to their time limits and none behind it starts first"
 NEVER = "it cannot start: its virtual cluster has too few GPUs"
 
 
@@ -610,7 +614,7 @@ def no_vc(vc: str) -> str:
 
 
 def record_words(held: int, judged: int) -> str:
-    """Return as text how many suggestions of a kind came true, of those that were tried: "offers of
-    this kind held in 31 of 33". Return "" if none was tried.
+    """Return as text how many suggestions of a kind came true, of those that were tried: "31 of
+    33 such suggestions came true". Return "" if none was tried.
     """
-    return f"offers of this kind held in {held} of {judged}" if judged else ""
+    return f"{held} of {judged} such suggestions came true" if judged else ""

@@ -134,7 +134,7 @@ def test_who_is_not_said_to_do_as_well_must_not() -> None:
 def test_sets_that_would_do_as_well_are_told_and_who_keeps_them_quiet_is_found() -> None:
     judge, said, *_ = asked(4, 4, 4, 4, 4, 4, need=8, nodes=3)
     assert [len(runs) for runs in said["instead"]] == [2, 2]
-    assert "2 others would do instead (2 ways)" in said["otherwise"]
+    assert "The end of 2 other jobs would do as well (2 such groups)" in said["otherwise"]
     found = judge.verdict(said, "next", NOW)
     assert (found.necessary, found.minimal, found.specific) == (True, True, True)
     for runs in said["instead"]:  # each is as true as what is named first

@@ -235,13 +235,13 @@ def _false_alternative(told: Said, a: Asked) -> object:
         "either": [_as_run(others[0], a)],
         "alternatives": 1,
         "instead": [],
-        "otherwise": "One other would do instead.",
+        "otherwise": "The end of one other job would do as well.",
     }
     return True
 
 
 def _more_ways(told: Said, a: Asked) -> object:
-    told["analysis"]["otherwise"] = "Any of 77 others would do instead."
+    told["analysis"]["otherwise"] = "The end of any of 77 other jobs would do as well."
 
 
 def _no_help(told: Said, a: Asked) -> object:
@@ -299,7 +299,7 @@ def _nobody_overtook(told: Said, a: Asked) -> object:
 
 
 def _other_cause(of: Said) -> object:
-    of["why"] = {"had GPUs kept for it": of["jobs"]}
+    of["why"] = {"had GPUs kept after a long wait": of["jobs"]}
 
 
 def _waits(change: Callable[[Said], object]) -> Lie:
@@ -446,7 +446,7 @@ LIES: dict[str, tuple[str, Lie]] = {
         "waits", _waits(lambda one: one.update(reason="NodeDrained"))),
     "it waited twice as long": ("waits", _waits(lambda one: one.update(seconds=9e5))),
     "another share": ("waits", _waits(lambda one: one.update(share=one["share"] / 3))),
-    "it needed more GPU hours": ("wait", _whole(r"[\d.,]+ GPU hours? of", "777 GPU hours of")),
+    "it needed more GPU hours": ("wait", _whole(r"had [\d.,]+ (GPU hours? in)", r"had 777 \1")),
     "it waited in another unit": ("wait", _whole(r"waited (\d+) \w+", r"waited \1 d")),
     "another part of the wait": ("wait", _whole(r"\(\d+ %", "(41 %")),
     "it waited for a limit": ("wait", _whole(r"GPUs busy", "limit reached")),
@@ -456,7 +456,8 @@ LIES: dict[str, tuple[str, Lie]] = {
     "one that outlived its prediction kept to it": (
         "wait", _whole(r"predicted .+?, (ran|has run) (.+?)\)", r"predicted \2, \1 \2)")),
     "nobody went first, of the whole wait": ("wait", _whole(r" \d+ later jobs? .+?\.", "")),
-    "it passed the bound": ("wait", _whole("$", " It passed the bound on waiting (2 d).")),
+    "it passed the bound": (
+        "wait", _whole("$", " It waited longer than 2 d, the bound after which a job goes first.")),
     "GPUs are kept in five minutes": ("promise", _promised_soon),
     "kept at another time, in words": (
         "promise", _words("promise", r"it in .+? at the", "it in 9 min at the")),
@@ -477,7 +478,7 @@ LIES: dict[str, tuple[str, Lie]] = {
     "evidence kept quiet": ("evidence", _no_evidence),
     "terms of a prediction times -7": ("prediction", _terms),
     "another factor in words": ("prediction", _belief_words(r"×[\d]+\.\d+", "×7.77")),
-    "another base": ("prediction", _belief_words("starts at .+?;", "starts at 9 d;")),
+    "another base": ("prediction", _belief_words(": [^:]+? as for", ": 9 d as for")),
     "it started long ago": (
         "forecast", _forecast(start_p50=lambda m, a: 0.0, start_p90=lambda m, a: 1.0)),
     "p90 before p50": ("forecast", _forecast(start_p90=lambda m, a: m["start_p50"] - 99.0)),
@@ -517,7 +518,7 @@ def _printed(part: str, value: Any) -> Callable[[Asked], Asked]:
     return lie
 
 
-FIVE = {"jobs": 5, "why": {"had GPUs kept for it": 5}}
+FIVE = {"jobs": 5, "why": {"had GPUs kept after a long wait": 5}}
 WEEKS = [{"reason": "GpusBusy", "seconds": 1e6, "share": 1.0}]
 PRINTED = (
     ("numbers", "free", 3), ("place", "position", 2), ("overtaken", "overtaken", FIVE),

@@ -213,13 +213,11 @@ def test_a_pair_is_told_in_words() -> None:
     ((_, (said,)),) = remarks(build_story(a_job(), own).events)
     assert said == (
         "2 of 8 GPUs free afterwards, 32 samples a GPU, 2 passes an update, "
-        "best beside job b, this job at 98 % of full speed, the other at 99 %, 5 h 25 min left to "
-        "run on average, the other 7 h 56 min, summed up the two end 7 h 47 min sooner by it, "
-        "GPUs asked for "
-        "are 1.71 times those it may run on, on a100: 50 % of full speed, on a100: 100 s with the "
-        "wait for others, for past use -8 min on its place, its user had 12 % less than the share "
-        "due, "
-        "marginal gain 2.50"
+        "best partner: job b, this job at 98 % of full speed, the other at 99 %, it has 5 h 25 min "
+        "left to run on average, the other 7 h 56 min, by sharing, the two end 7 h 47 min sooner "
+        "in sum, 1.71 times the GPUs that it may run on are asked for, on a100: 50 % of full "
+        "speed, on a100: 100 s with the wait for others, -8 min on its order value for past use, "
+        "its user has used 12 % less than the share due, marginal gain 2.50"
     )
 
 
@@ -638,8 +636,9 @@ def test_a_wait_that_the_end_of_the_run_cut_off_is_told_to_there(tmp_path: Path)
     story = read_story(run, "j")
     assert story.waited_s == 3600.0
     assert story.headline.startswith(
-        "Job j (4 GPUs, research) has waited 1 h, 4 GPU hours of its 4 GPUs (97 % GPUs "
-        "fragmented and 2.8 % GPUs busy). Meanwhile job here had 4 GPU hours. "
+        "Job j (4 GPUs, research) has waited 1 h: GPUs fragmented (97 % of the wait) and "
+        "GPUs busy (2.8 % of the wait). With 4 GPUs it would have had 4 GPU hours in that time. "
+        "Meanwhile job here had 4 GPU hours. "
     )
     assert [one.seconds for one in story.held] == [3600.0]
     assert "had not ended when the run did" in story.headline
@@ -695,10 +694,10 @@ def test_who_overtook_is_said_by_place_in_line_before_size(tmp_path: Path) -> No
         replace(a_job(submit_time=1050.0, ended_in_profiling=False), job_id="waits"),
     )
     assert read_story(run, "j").overtaken == {
-        "came before it in line by then": 1,
+        "stood ahead of it in line": 1,
         "asked for fewer GPUs": 1,
-        "could start where it could not": 1,
-        "ended within the minutes it was profiled for": 1,
+        "could start on GPUs that it could not use": 1,
+        "ended during the short profiling run that new jobs get": 1,
     }
 
 
@@ -706,7 +705,7 @@ def test_more_holders_than_are_named_are_counted() -> None:
     held = [Held(f"h{i}", "v", 1, 60.0, 60.0, None, None) for i in range(6)]
     said = list(held_words(held, "v"))
     assert said[0] == "Meanwhile job h0 had 1 GPU for 60 s."
-    assert said[4:] == ["2 more jobs had GPUs there for some of that time."]
+    assert said[4:] == ["2 more jobs had GPUs of the virtual cluster for a part of its wait."]
     assert len(list(held_words(held[:4], "v"))) == 4
     hours = [replace(one, gpu_s=3600.0) for one in held]
     own = [
@@ -764,7 +763,7 @@ def test_how_far_off_a_prediction_may_be_is_said_once_and_in_words() -> None:
                    estimate_s=71.0, evidence=spread),
     ]  # fmt: skip
     text = told(build_story(a_job(), own))
-    assert text.count("should run about 84 s; at most 5 min, nine in ten") == 1
+    assert text.count("should run about 84 s; at most 5 min in nine of ten cases") == 1
     assert "p10_s" not in text
 
 

@@ -97,17 +97,22 @@ def test_where_the_bound_on_waiting_passed_it_is_said_and_what_came_of_it(bounde
             after = f"{hours} h {minutes} min" if hours else f"{minutes} min"
             by["kept"].append((job, f": {after} after its submission GPUs were kept for it"))
         elif not late["bound_left_s"]:
-            by["first"].append((job, ", and went before all others that had not"))
+            by["first"].append((job, ", and so it went before all jobs that had not"))
         elif "bound_costs_s" in late:
-            by["costs"].append((job, "not come into force: going first was predicted to cost"))
+            by["costs"].append(
+                (job, "the bound did not apply yet: the others were predicted to wait")
+            )
         else:
-            times = f"not come into force: {late['bound_times']:.2f} times the GPUs it may run on"
+            times = f"did not apply yet: {late['bound_times']:.2f} times the GPUs that this job"
             by["demand"].append((job, times))
     assert {*by} == {"in time", "kept", "first", "costs", "demand"}
     for cases in by.values():
         for job, words in cases[:3]:
             told = json.loads(command("explain", job["job_id"], "--run", str(bounded), "--json"))
-            said = re.search(r"It passed the bound on waiting \(15 min\)(.+)", told["headline"])
+            said = re.search(
+                r"It waited longer than 15 min, the bound after which a job goes first(.+)",
+                told["headline"],
+            )
             assert (said is not None) == (words != ""), told["headline"]
             assert said is None or words in said[1]
 

@@ -150,7 +150,8 @@ class Account:
         return cls(entry)
 
     def become(self) -> None:
-        """Make this process run as the account, without any other right, for good."""
+        """Make this process run as the account of the job's user, for good, without the rights of
+        the account that started it."""
         os.setgroups(self.groups)
         os.setgid(self.gid)
         os.setuid(self.uid)

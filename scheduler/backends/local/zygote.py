@@ -34,7 +34,8 @@ class Zygote:
 
     @property
     def pid(self) -> int | None:
-        """Return the process id of the zygote, or None where it does not run."""
+        """Return the process id of the zygote (the process that forks shims), or None if it does
+        not run."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 

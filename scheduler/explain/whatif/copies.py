@@ -61,8 +61,8 @@ class CoreCopy:
         return len(self._bytes)
 
     def restore(self, estimator: Estimator) -> Core:
-        """Return a new core made from the copy, which asks `estimator` for durations. That takes
-        about 20 us for each job in the core."""
+        """Return a new core (what decides for the cluster), rebuilt from this copy. It asks
+        `estimator` for durations. The call takes about 20 us for each job in the core."""
         core = _Unpickler(io.BytesIO(self._bytes), self._shared, estimator).load()
         assert isinstance(core, Core)
         core.keeps_receipts = False

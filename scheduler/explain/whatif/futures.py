@@ -68,8 +68,8 @@ class Believed(Estimator):
 
 
 class BelievedSpeeds:
-    """The speeds of jobs that share GPUs in a simulated future: those that the policy predicted
-    when it paired the jobs."""
+    """The speeds of jobs that share GPUs in a simulated future: the speeds that the policy
+    predicted when it paired the jobs."""
 
     def __init__(self, core: Core):
         self._core = core

@@ -265,7 +265,8 @@ def _of_pipeline(desk: Desk) -> Path:
 
 
 def _promote(desk: Desk, asked: Sequence[str], stopping: Stopping) -> Ran | None:
-    """Run `pellucid promote` with some arguments. Return what `_run` returns."""
+    """Run `pellucid promote` with some arguments. Return its exit status, output and last error
+    line, or None (see `_run`)."""
     files = ["--params", str(desk.params), "--out", str(desk.out), "--json"]
     return _run(desk, ["promote", *files, *asked], stopping)
 

@@ -161,7 +161,8 @@ def _scores(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str, 
 
 
 def keep_counting(database: str, state_dir: Path, stopping: Callable[[float], bool]) -> None:
-    """Count what the models did each week, once an hour, until stopped."""
+    """Once an hour, until stopped, write for each week how many jobs the models decided and how
+    their predictions turned out."""
     store, clock = Store(database), None
     try:
         while True:

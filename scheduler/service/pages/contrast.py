@@ -175,7 +175,8 @@ class Mover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movement:
-    """What moved a user's estimates from an earlier time to now.
+    """Why the predicted durations of a user's jobs differ between an earlier period and the present
+    one.
 
     Attributes:
         then, now: number of jobs of each time.

@@ -98,8 +98,8 @@ class Audit:
     def forecasts(
         self, snapshot: ClusterSnapshot, made: Mapping[str, StartForecast], records: Records
     ) -> dict[str, str]:
-        """Return the jobs whose forecast is contradicted. Maps each job id to what contradicts it,
-        in words.
+        """Compare the forecasts with what Slurm did. Return those that it contradicts, as job id ->
+        what contradicts the forecast, in words; and record them as withdrawn.
 
         Args:
             made: the forecasts, by job id.

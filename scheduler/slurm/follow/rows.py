@@ -59,7 +59,7 @@ class JobRows:
     def of(
         self, snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason], *, by_slurm: bool
     ) -> Rows:
-        """Return the rows of all jobs of a snapshot.
+        """Return the database rows of all jobs of a snapshot (one reading of Slurm's state).
 
         Args:
             why: reasons of waiting jobs, as far as known, by job id.

@@ -41,7 +41,8 @@ class Standing:
 
 
 class Standings:
-    """The states of a snapshot's jobs.
+    """Gives the state of each job of a snapshot (one reading of Slurm): its phase, why it waits,
+    its place and its GPUs.
 
     Args:
         by_slurm: show Slurm's priorities.

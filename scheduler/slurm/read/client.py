@@ -241,7 +241,7 @@ class Slurm:
         return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-d", "-o"))
 
     def read(self, *command: str) -> str:
-        """Return what a command prints that reads only."""
+        """Run a Slurm command that only reads, and return its output."""
         self.reads += 1
         return self._run(command, self._patience_s)
 

@@ -209,8 +209,8 @@ def _array(job_id: str) -> str:
 
 
 def on_gpus(jobs: Sequence[SlurmJob], nodes: Iterable[Node]) -> list[SlurmJob]:
-    """Return jobs with the indices of their GPUs, from the GPUs that are in use on their nodes.
-    Which of several jobs has which GPU is a guess; which GPUs are in use is not.
+    """Return the jobs, each with the indices of its GPUs on its nodes, worked out from the GPUs in
+    use there. Which of several jobs uses which GPU is a guess; which GPUs are in use is known.
 
     Jobs that asked for GPU types are assigned first. For a job on several nodes, the number of GPUs
     on each is known only if it shares at most one of these nodes with other such jobs.

@@ -278,8 +278,8 @@ _TRES_LIMITS = (
 
 
 def _unset(limits: Limits, above: Iterable[Limits]) -> Limits:
-    """Return limits without those that a level in `above` sets, because a limit holds where it is
-    set first.
+    """Return `limits` without those that a level in `above` sets already, because Slurm applies a
+    limit where it is set first.
 
     A QOS comes before an association, and usually the QOS of the partition before that of the job.
     """

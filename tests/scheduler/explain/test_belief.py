@@ -36,10 +36,17 @@ def test_the_distribution_is_said_and_not_the_score() -> None:
     assert (found.base_s, found.model_s) == (780.0, 368.0)
     made_of = [PredictionReason("how long this user's jobs last", 0.47, ["user"])]
     assert belief_words(found, {}, made_of) == (
-        "It should run about 26 s; at most 76 s, nine in ten. Its owner's last 2 jobs of this name "
-        "ran 18 s to 40 s. The model alone would say 6 min 8 s: every job starts at 13 min; how "
-        "long this user's jobs last \u00d70.47."
+        "It should run about 26 s; at most 76 s in nine of ten cases. Its owner's last 2 jobs of "
+        "this name ran 18 s to 40 s. The model alone would say 6 min 8 s: 13 min as for every job, "
+        "then \u00d70.47 (how long this user's jobs last)."
     )
+
+
+def test_what_the_progress_of_an_ended_job_said_is_past() -> None:
+    """An ended job "should" still run by its own progress."""
+    found = belief([predicted(368.0)], None, stated_s=480.0, over=True)
+    assert found is not None
+    assert belief_words(found) == "It was to run about 8 min, by its own progress."
 
 
 def test_nothing_is_said_beyond_the_limit() -> None:
@@ -47,7 +54,7 @@ def test_nothing_is_said_beyond_the_limit() -> None:
     assert found is not None
     assert (found.p50_s, found.p90_s) == (26.0, 50.0)
     assert belief_words(found) == (
-        "It should run about 26 s; at most 50 s, nine in ten (its time limit)."
+        "It should run about 26 s; at most 50 s in nine of ten cases (its time limit)."
     )
     alone = belief([predicted(368.0, ())], 50.0, over=True)
     assert alone is not None
@@ -59,7 +66,8 @@ def test_its_own_progress_is_named_where_it_says_something_else() -> None:
     for stated_s, words in (
         (
             369.0,
-            "It should run about 26 s; at most 76 s, nine in ten. Its command asks for 9 epochs.",
+            "It should run about 26 s; at most 76 s in nine of ten cases. Its command asks for 9 "
+            "epochs.",
         ),
         (480.0, "It should run about 8 min, by its own progress."),
     ):
@@ -108,9 +116,9 @@ def test_what_is_said_of_a_run_is_so_at_its_age(ran_s: float, limit_s: float | N
             assert found.p90_s is None or found.p90_s >= ran_s
             assert limit_s is None or max(found.p50_s, found.p90_s or 0.0) <= max(limit_s, ran_s)
         elif ran_s > 76.0 and limit_s is None:
-            assert "longer than predicted of nine in ten such jobs (76 s)" in belief_words(found)
+            assert "longer than predicted for nine of ten such jobs (76 s)" in belief_words(found)
         elif 26.0 < ran_s < 76.0:
-            assert "longer than predicted of half of such jobs (26 s)" in belief_words(found)
+            assert "longer than predicted for half of such jobs (26 s)" in belief_words(found)
         assert "It should run" not in belief_words(found)
 
 
@@ -121,11 +129,17 @@ def test_when_a_run_should_end_is_said_from_now_on() -> None:
         assert found is not None
         return belief_words(found).split(". The model")[0].rstrip(".")
 
-    assert told(60.0, 600.0) == "It has run 62 s; it should end in 1 min, within 10 min nine in ten"
-    assert told(60.0, 600.0, limit_s=182.0) == (
-        "It has run 62 s; it should end in 1 min, within 2 min nine in ten"
+    assert (
+        told(60.0, 600.0)
+        == "It has run 62 s; it should end in 1 min, within 10 min in nine of ten cases"
     )
-    assert told(-5.0, 30.0) == "It has run 62 s; it may end at any moment, within 30 s nine in ten"
+    assert told(60.0, 600.0, limit_s=182.0) == (
+        "It has run 62 s; it should end in 1 min, within 2 min in nine of ten cases"
+    )
+    assert (
+        told(-5.0, 30.0)
+        == "It has run 62 s; it may end at any moment, within 30 s in nine of ten cases"
+    )
     assert told(-5.0, -1.0) == "It has run 62 s; it may end at any moment"
     assert told(60.0, None) == "It has run 62 s; it should end in 1 min"
 

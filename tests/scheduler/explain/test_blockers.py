@@ -98,7 +98,8 @@ def test_when_no_single_job_is_in_the_way_the_fewest_are_named_together() -> Non
     found = analysis(futures, "next", "nobody")
     assert [holder.kind for holder in found.holders] == [Kind.RUN, Kind.RUN]
     text = in_the_way(found)
-    assert re.search(r"It would start if 2 running jobs of others \(.+\) ended \(tried\)\.$", text)
+    way = r"It would start if 2 running jobs of others \(.+\) ended \(tried on a copy\)\.$"
+    assert re.search(way, text)
 
 
 def test_a_running_and_a_waiting_job_are_named_together() -> None:
@@ -171,7 +172,7 @@ def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else()
     assert terms == pytest.approx(queued.key - policy.ageing * 600.0)
     text = promise(found)
     assert text.startswith("As things stand GPUs are kept for it in 1 h 50 min at the lat")
-    assert "GPUs are kept sooner, in 50 min, if that costs the others little waiting." in text
+    assert "GPUs are kept sooner, in 50 min, if the others then wait little longer for it." in text
     assert "later if more is asked for" in text
     for word in ("large", "'other'", "ann"):
         assert word not in str(found)

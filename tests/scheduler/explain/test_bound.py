@@ -72,7 +72,7 @@ def test_what_nobody_guarantees_says_so() -> None:
     limits, progress = text.split("; ")
     assert limits.startswith("starts at the latest ")
     assert progress.startswith("by ")
-    assert progress.endswith("by their own progress (not guaranteed)")
+    assert progress.endswith("when their progress says (not guaranteed)")
     unknown = starts(None, None, "not yet", 0.0, no_latest="1 job has no limit", stated=3600.0)
     assert unknown.startswith("its start is unknown: not yet; 1 job has no limit; by ")
     assert unknown.endswith("(not guaranteed)")

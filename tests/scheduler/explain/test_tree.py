@@ -122,10 +122,11 @@ def test_sentences_beside_whose_values_they_would_stand_are_made_when_they_are_s
     assert "3 later jobs started first: 2 smaller and 1 older." in texts
     assert {"both are small", "partner: predicted speed 80 % of alone"} <= set(texts)
     assert (
-        "Alone this job has 1 h left on average, the other 30 min; sharing, both ends are "
-        "in sum 10 min sooner than one after the other, and that costs others 2 min of waiting in "
-        "sum. These averages, lifted by the few such jobs that last long, decide on sharing; the "
-        "predicted duration is a typical one."
+        "If each runs alone, this job has 1 h left to run on average, and the other 30 min. If "
+        "they share, their ends come 10 min sooner in sum than if one ran after the other, but "
+        "other jobs then wait 2 min longer in sum. Sharing is decided by these averages. The "
+        "predicted duration is a typical one, in which the few such jobs that last very long "
+        "hardly count."
     ) in texts
 
 

@@ -23,25 +23,25 @@ WAITS = Decision(0, 4 * HOUR_S, Action.WAIT, Reason.GPUS_BUSY, "a", "vc")
         (
             Promise(3 * HOUR_S, 60.0, demand=1.5),
             {"bound_s": 3 * HOUR_S, "bound_left_s": 60.0, "bound_times": 1.5},
-            "(3 h), which has not come into force: 1.50 times the GPUs it may run on were asked "
-            "for, which makes it longer.",
+            "3 h, but the bound does not apply yet: 1.50 times the GPUs that this job may run on "
+            "were asked for, and such demand makes the bound longer.",
         ),
         (
             Promise(9 * HOUR_S, 60.0, priced_s=2 * HOUR_S, costs_s=HOUR_S),
             {"bound_s": 2 * HOUR_S, "bound_left_s": 60.0, "bound_costs_s": HOUR_S},
-            "(2 h), which has not come into force: going first was predicted to cost the others "
-            "1 h of waiting in sum.",
+            "2 h, but the bound does not apply yet: the others were predicted to wait 1 h longer "
+            "in sum if it went first.",
         ),
         (
             Promise(9 * HOUR_S, 60.0, priced_s=2 * HOUR_S),
             {"bound_s": 2 * HOUR_S, "bound_left_s": 60.0},
-            "(2 h), which has not come into force: what going first would cost the others had not "
+            "2 h, but the bound does not apply yet: what going first would cost the others had not "
             "been worked out.",
         ),
         (
             Promise(3 * HOUR_S, 0.0),
             {"bound_s": 3 * HOUR_S, "bound_left_s": 0.0},
-            "(3 h), and went before all others that had not; GPUs were kept for job second, for "
+            "3 h, and so it went before all jobs that had not; GPUs were kept for job second, for "
             "one at a time.",
         ),
     ],
@@ -54,7 +54,9 @@ def test_what_is_recorded_of_the_bound_and_said_of_it(
     kept = replace(WAITS, reason=Reason.RESERVED_FOR_STARVING_JOB, blocker="first")
     own = [kept, replace(kept, blocker="second"), replace(WAITS, evidence=late)]
     told = bound_words(passed_bound(JobFacts("a", 1, 0.0, 0.0), own), still=True)
-    assert told == (words and f"It passed the bound on waiting {words}")
+    begins = "the bound after which a job goes first"
+    said = words.replace(" h,", f" h, {begins},", 1)
+    assert told == (words and f"It waited longer than {said}")
 
 
 def test_what_came_of_it_where_gpus_were_kept_for_it() -> None:
@@ -62,16 +64,22 @@ def test_what_came_of_it_where_gpus_were_kept_for_it() -> None:
     began = replace(WAITS, time=6 * HOUR_S, action=Action.START)
     found = passed_bound(JobFacts("a", 1, HOUR_S, 0.0), [kept, began])
     assert bound_words(found, still=False) == (
-        "It passed the bound on waiting (1 h): 3 h after its submission GPUs were kept for it, "
-        "and it waited 2 h for the jobs that ran on them."
+        "It waited longer than 1 h, the bound after which a job goes first: 3 h after its "
+        "submission GPUs were kept for it, and it waited 2 h more for the jobs there to end."
     )
+
+
+THAT = "that does not count as waiting."
 
 
 @pytest.mark.parametrize(
     ("started", "words"),
     [
-        (9.5, "did not have to wait. Besides, 9 s dependency not met: that is no waiting."),
-        (None, "has not waited. Besides, 9 s dependency not met: that is no waiting."),
+        (
+            9.5,
+            f"did not have to wait. Besides, it was kept back for 9 s (dependency not met); {THAT}",
+        ),
+        (None, f"has not waited. Besides, it was kept back for 9 s (dependency not met); {THAT}"),
     ],
 )
 def test_what_is_evaluated_at_once_has_not_waited_for_that(

@@ -99,9 +99,8 @@ def write(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]
 
 
 def cover(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
-    """Add the digests of whole rows, as they were just written, to the link of this transaction.
-    Rows that are often replaced get a seal instead.
-    """
+    """Add the digests of whole rows, as they were just written, to this transaction's entry in the
+    hash chain. Rows that are often replaced get a seal instead."""
     sealed = []
     for row in rows:
         entry = table.name, key_of(table, row), digest_of(table, row)
@@ -115,7 +114,8 @@ def cover(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
 
 
 def cover_those(connection: Connection, table: Table, where: ColumnElement[bool]) -> None:
-    """Read the rows that meet `where`, and add their digests to the link of this transaction."""
+    """Read the rows that meet `where`, and add their digests to this transaction's entry in the
+    hash chain."""
     cover(connection, table, connection.execute(select(table).where(where)).mappings().all())
 
 

@@ -105,7 +105,7 @@ def test_a_job_that_is_over_tells_how_it_ended_and_what_it_waited_for(
     assert began.startswith(first_words(decode(Explanation, waiting)))
     told["promised"] = asdict(StartForecastRow(9e8 - 600.0, 9e8, None, None, None))
     text = "\n".join(lines_of(decode(Explanation, told), 9e8))
-    assert "(100 % GPUs busy)" in text
+    assert "GPUs busy (100 % of the wait)" in text
     assert "are free" not in text, "nothing of now"
     assert "Foreseen      When it was submitted: starts about" in text
     told["promised"]["made_at"] = 9e8 + 1.0  # looked at first once it had started

@@ -118,7 +118,7 @@ def test_a_job_moved_before_another_came_before_it_in_line(service: Service) -> 
     service.turn(4, wait_s=5.0)
     told = olga.get(f"{JOBS}/{first}/explain").json()["overtaken"]
     # not: asked for fewer GPUs
-    assert told == {"jobs": 1, "why": {"came before it in line by then": 1}}
+    assert told == {"jobs": 1, "why": {"stood ahead of it in line": 1}}
 
 
 def test_who_went_first_is_said_by_the_order_of_then(service: Service) -> None:
@@ -142,7 +142,7 @@ def test_who_went_first_is_said_by_the_order_of_then(service: Service) -> None:
             connection.execute(update(jobs).where(jobs.c.job_id == job).values(key=key))
     view = Reads(service.store.engine).seen_by(Viewer("olga", Role.OPERATOR))
     assert view.overtaken(first) == {
-        "came before it in line by then": 1, "asked for fewer GPUs": 1
+        "stood ahead of it in line": 1, "asked for fewer GPUs": 1
     }  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def test_a_later_job_that_ended_while_it_was_profiled_went_first(
         desk.turn(10.0)
     assert [desk.row(job).phase for job in outcomes] == ["running", "queued", "ended"]
     view = Reads(store.engine).seen_by(Viewer("ann", Role.OPERATOR))
-    assert view.overtaken("waits") == {"ended within the minutes it was profiled for": 1}
+    assert view.overtaken("waits") == {"ended during the short profiling run that new jobs get": 1}
 
 
 def test_a_priority_is_previewed_then_given(service: Service) -> None:

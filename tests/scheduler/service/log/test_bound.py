@@ -71,7 +71,7 @@ def test_the_progress_of_those_that_run_says_sooner_than_their_limits(
     assert made.forecast.stated == since + SAID.high_s
     lines = " ".join(lines_of(made, since))
     assert "starts at the latest" in lines
-    assert "by their own progress (not guaranteed)" in lines
+    assert "when their progress says (not guaranteed)" in lines
     with store.writing() as connection:  # what was made of it since counts where it is later
         later = {"job_id": "runs", "basis": "latest", "made_at": since, "end_p90": since + 2000.0}
         connection.execute(insert(forecasts).values(later))

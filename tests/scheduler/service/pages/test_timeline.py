@@ -103,7 +103,7 @@ def test_it_is_on_the_page_with_its_table(foreseen: Lived) -> None:
         assert drawing is not None, path
         assert all(f'id="{name}"' in page for name in drawing[1].split())
         assert 'class="window"' in page or path.startswith("/?")
-        assert page.count("nine in ten by") > 1
+        assert page.count("nine of ten cases by") > 1
     over = next(j for j in foreseen.see("ada.byron").jobs(limit=100).items if j.ended_at)
     assert '<svg class="runs"' not in foreseen.browser("ada.byron").get(f"/jobs/{over.job_id}").text
 
