@@ -278,8 +278,9 @@ class Played:
         self.slurm = slurm
 
     def run(self, complaints: Sequence[Complaint]) -> list[Asked]:
-        """Submit the jobs of all complaints, and judge the answers, each at its own reading of
-        Slurm's state: what another was offered has taken its room. Return the results.
+        """Submit the jobs of all complaints, and judge the answers at one reading of Slurm's state.
+        Then make the first change that each is offered at a reading of its own: what another was
+        offered has taken its room. Return the results.
         """
         self.slurm.account(*ACCOUNTS)
         self.slurm.run("scontrol", "update", "partitionname=mi", "qos=day")
@@ -305,11 +306,14 @@ class Played:
         time.sleep(SETTLE_S)
         follower = self._followed()
         for one in asked:
-            follower.look()
             if one.complaint.refused:
                 self._before(one, follower)
             else:
                 self._waiting(one, follower)
+        for one in asked:
+            if one.offers:
+                follower.look()
+                self._carry_out(one, decode(Sooner, follower.answer(TRIED, {"job_id": one.job})))
         return asked
 
     def _submit(self, asks: str) -> str:
@@ -378,7 +382,6 @@ class Played:
         one.offers = [offer.command for offer in found.tried]
         if one.complaint.offers and not any(one.complaint.offers in o for o in one.offers):
             one.short.append(f"the offer {one.complaint.offers}")
-        self._carry_out(one, found)
 
     def _carry_out(self, one: Asked, found: Sooner) -> None:
         """Make the first change that the answer `found` offers, and record in `one` what
