@@ -493,12 +493,12 @@ def _made_of(text: str) -> list[str]:
     it mentions jobs that had GPUs meanwhile or started first.
     """
     found = re.match(
-        r"(Job \w+ \(.+?\) has waited) .+? GPU hours? of its (\d+) GPUs? \((.+?)\)", text
+        r"(Job \w+ \(.+?\) has waited) .+?: (.+?)\. With (\d+) GPUs? it would have had", text
     )
     if found is None:
         return [text] if text.endswith(JUST_CAME) else []
-    reasons = re.findall(r"% ([A-Za-z ]+?)(?:,| and |$)", found[3])
-    return [found[1], found[2], *sorted(reasons), *re.findall("Meanwhile|started first", text)]
+    reasons = re.findall(r"(?:^|, | and )([A-Za-z ]+?) \([\d.]+ % of", found[2])
+    return [found[1], found[3], *sorted(reasons), *re.findall("Meanwhile|started first", text)]
 
 
 def page_numbers(a: Asked) -> str:

@@ -543,7 +543,7 @@ def _of_before(a: Asked) -> Said:
         ("begun", lambda a: replace(a, begun={**a.begun, "waits": WEEKS})),
         ("page", lambda a: replace(a, page=a.page.replace("It should run about", "It runs"))),
         ("page_wait", lambda a: replace(a, page=a.page.replace("Meanwhile job", "Later job"))),
-        ("page_wait", lambda a: replace(a, page=re.sub(r"% GPUs busy", "% limit reached", a.page))),
+        ("page_wait", lambda a: replace(a, page=a.page.replace("GPUs busy (", "limit reached ("))),
         *((f"printed_{name}", _printed(*lie)) for name, *lie in PRINTED),
         ("page_numbers", lambda a: replace(a, page=re.sub(r", \d+ of", ", 77 of", a.page))),
         ("way", lambda a: replace(a, way=re.sub(r"; \d+ of", "; 77 of", a.way))),
