@@ -327,7 +327,8 @@ def order(a: Asked) -> str:
     if alone and not near(times(alone[1])[0], predicted):
         return f"{alone[0]!r} beside {predicted:.1f} s in its place"
     for what, seconds in terms.items():
-        found = re.search(rf"{re.escape(what)} ([+-])([\d., a-z]+?)(?:, [a-z]|\.(?: |$))", _place_of(a))
+        ends = r"(?:, [a-z]|\.(?: |$))"
+        found = re.search(rf"{re.escape(what)} ([+-])([\d., a-z]+?){ends}", _place_of(a))
         if not seconds:
             continue
         if found is None or (found[1] == "-") != (seconds < 0):
