@@ -44,9 +44,9 @@ def logs(
     """Print what a job of yours has written to standard output and error.
 
     For an array (or some of its tasks: ARRAY_[3-5]), the output of each task follows the task's
-    id. Control codes that your terminal would obey are left out. Of a job that wrote more than
-    64 MiB only the end is kept. --json prints one object per line: the text, and the positions in
-    bytes where it begins and ends.
+    id. Control codes that your terminal would obey are left out. An output is
+    emptied whenever it passes 64 MiB: what was written since is kept. --json prints one object per
+    line: the text, and the positions in bytes where it begins and ends.
 
     Examples:
 

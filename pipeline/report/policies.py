@@ -295,7 +295,8 @@ def compare(c: Comparison, other: PolicyRun, figure: Figure) -> Paired | None:
 
 
 def kind(run: PolicyRun) -> str:
-    """Return what a policy knows of durations, and whether it preempts, in a few words."""
+    """Return in a few words what a policy knows of durations; of one that knows them truly, also
+    whether it preempts."""
     if run.oracle:
         return "knows durations" + (", preempts" if run.preemptive else "")
     if not run.estimates:

@@ -130,7 +130,7 @@ def build_story(
         overtaken=recorded.overtaken,
         foil=tuple(_foil(job, main, lived, recorded.order_values)),
         ending=tuple(_ending(job)),
-        estimate=_estimate(job),
+        estimate=_estimate(job, main),
         checked=sum(len(s.seqs) for s in scores),
         worst_gap=max((s.gap for s in scores), default=0.0),
         problems=tuple(problems),
@@ -211,19 +211,23 @@ def _ending(job: JobFacts) -> list[str]:
     return facts
 
 
-def _estimate(job: JobFacts) -> str:
-    if job.estimate_s is None:
+def _estimate(job: JobFacts, decisions: Sequence[Decision]) -> str:
+    predicted_s = job.estimate_s
+    if predicted_s is None:  # of a job that ended while profiled, the decisions alone have it
+        recorded = (d.estimate_s for d in reversed(decisions) if d.estimate_s is not None)
+        predicted_s = next(recorded, None)
+    if predicted_s is None:
         return "No duration was predicted for it: the policy did not ask, or it never got that far."
     if job.duration_s == 0:
-        return f"Predicted {duration(job.estimate_s)}."
-    if job.estimate_s < 0 or job.duration_s < 0:
-        return f"Predicted {duration(job.estimate_s)}, took {duration(job.duration_s)}."
-    ratio = (1 + job.duration_s) / (1 + job.estimate_s)
+        return f"Predicted {duration(predicted_s)}."
+    if predicted_s < 0 or job.duration_s < 0:
+        return f"Predicted {duration(predicted_s)}, took {duration(job.duration_s)}."
+    ratio = (1 + job.duration_s) / (1 + predicted_s)
     if 0.995 < ratio < 1.005:
-        return f"Predicted {duration(job.estimate_s)}, and that is what it took."
+        return f"Predicted {duration(predicted_s)}, and that is what it took."
     how = f"{number(ratio)} times longer" if ratio > 1 else f"{number(1 / ratio)} times shorter"
     return (
-        f"Predicted {duration(job.estimate_s)}; it takes {duration(job.duration_s)}, "
+        f"Predicted {duration(predicted_s)}; it takes {duration(job.duration_s)}, "
         f"{how} than predicted."
     )
 

@@ -115,6 +115,15 @@ def everything(folder: Path) -> list[Story]:
     return [build_story(facts[i], own[i], recorded=Recorded(bundles=run.bundles)) for i in facts]
 
 
+def test_the_prediction_of_a_job_that_ended_while_profiled_is_that_of_its_decisions() -> None:
+    job = a_job(start_time=1000.0, end_time=1500.0, ended_in_profiling=True)
+    queued = a_decision(0, 1000.0, Action.ENQUEUE, Reason.SUBMITTED, estimate_s=250.0)
+    found = build_story(job, [queued], recorded=Recorded()).estimate
+    assert found.startswith("Predicted 4 min 10 s; it takes 8 min 20 s")
+    nothing = build_story(job, [], recorded=Recorded()).estimate
+    assert nothing.startswith("No duration was predicted")
+
+
 # --- spans and waiting ---------------------------------------------------------------------------
 
 

@@ -156,8 +156,9 @@ def _on_whole_nodes(ask: Ask, partition: Partition, site: Site) -> Ask:
 
 
 def _levels(ask: Ask, partition: Partition, site: Site) -> Iterator[Qos | Assoc]:
-    """Yield the QOS and associations whose limits apply to a job, each with only those limits that
-    none before it sets."""
+    """Yield the QOS and associations whose limits apply to a job, the QOS first. A
+    QOS comes with only those limits that no QOS before it sets, an association with only those that
+    no QOS sets."""
     above: list[Limits] = []
     own = site.qos.get(ask.qos)
     both = (ask.qos, partition.qos) if own is not None and own.first else (partition.qos, ask.qos)
