@@ -128,13 +128,24 @@ def _assigned(body: Sequence[ast.AST]) -> dict[str, object]:
     for one in body:
         if isinstance(one, ast.Assign) and len(one.targets) == 1:
             target = one.targets[0]
-            if isinstance(target, ast.Name | ast.Attribute):
-                found[target.id if isinstance(target, ast.Name) else target.attr] = _value(
-                    one.value
-                )
+            if isinstance(target, ast.Name):
+                found[target.id] = _value(one.value)
+            elif isinstance(target, ast.Attribute):
+                into = found
+                for name in _path(target)[1:-1]:  # config.eval.steps is no config.steps
+                    inner = into.setdefault(name, {})
+                    into = inner if isinstance(inner, dict) else {}
+                into[target.attr] = _value(one.value)
         elif isinstance(one, ast.FunctionDef):  # ml_collections: config.steps = 1000
             found |= _assigned(one.body)
     return found
+
+
+def _path(node: ast.AST) -> list[str]:
+    """Return the names of `a.b.c`, from the first to the last."""
+    if isinstance(node, ast.Attribute):
+        return [*_path(node.value), node.attr]
+    return [node.id] if isinstance(node, ast.Name) else [""]
 
 
 def _value(node: ast.AST) -> object:

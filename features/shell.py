@@ -48,6 +48,7 @@ _OPENS = "then", "else", "do", "{", "!", "time", "exec", "elif", "if"
 _TESTS = ["["], ["[["], ["test"]
 _SAY = "echo", "printf"  # what is handed to them is not run
 _HANDED = "su", "runuser", "script", "flock"  # run what stands behind their -c
+_LOCAL = re.compile(r"\blocal\s{1,4}(?:-\w{1,8}\s{1,4})?([A-Za-z_]\w{0,63})")
 _SSH_VALUES = re.compile(r"-[a-zA-Z]{0,8}[BbcDEeFIiJLlmOopQRSWw]$")  # another word belongs to it
 _CLOSES, _LOOPS = ("done", "fi", "}", "esac"), ("for", "while", "until", "select")
 
@@ -96,9 +97,7 @@ def _unwrapped(
     if (line := _handed(words)) is not None:
         return [] if depth >= DEPTH else _script(line, known, depth + 1, budget)
     if words and (body := known.get(f"{words[0]}()")) is not None and depth < DEPTH:
-        outer = {name: value for name, value in known.items() if not name.isdigit()}
-        given = {str(n): one for n, one in enumerate(words[1:], 1)}
-        return _script(body, outer | given, depth + 1, budget)
+        return _called(body, words, known, depth, budget)
     for i, word in enumerate(words):
         if words[0].endswith("sbatch") and (line := _wrapped(words, i)) is not None:
             return [] if depth >= DEPTH else _script(line, known, depth + 1, budget)
@@ -113,6 +112,24 @@ def _unwrapped(
             given = {str(n): one for n, one in enumerate(words[at + 3 :], 1)}
             return _script(words[at + 1], known | given, depth + 1, budget)
     return [Simple(words)]
+
+
+def _called(
+    body: str, words: Sequence[str], known: dict[str, str], depth: int, budget: list[int]
+) -> list[Simple]:
+    """Return the commands of a function that a script calls. What it assigns stays assigned in
+    `known`, apart from its local variables and arguments.
+    """
+    outer = {name: value for name, value in known.items() if not name.isdigit()}
+    inner = outer | {str(n): one for n, one in enumerate(words[1:], 1)}
+    commands = _script(body, inner, depth + 1, budget)
+    local = _LOCAL.findall(body)
+    for name in (outer.keys() | inner.keys()) - set(local):
+        if name in inner and not name.isdigit():
+            known[name] = inner[name]
+        elif name not in inner:
+            known.pop(name, None)
+    return commands
 
 
 def _handed(words: Sequence[str]) -> str | None:
