@@ -104,6 +104,9 @@ class Aside:
             except OSError:
                 self._give_back(process)
                 raise
+            except BaseException:  # what it answered is not understood
+                process.end()
+                raise
             if found is not None:
                 self._give_back(process)
                 with self._changed:
@@ -155,7 +158,8 @@ class Aside:
             process = _Process(self._modules)
         if process.has_begun(BEGIN_S):
             return process
-        if time.monotonic() - process.born < LATE_S and process.process.poll() is None:
+        gone = process.ended or process.process.poll() is not None
+        if time.monotonic() - process.born < LATE_S and not gone:
             self._give_back(process)  # to be asked later
         else:
             process.end()
@@ -209,14 +213,15 @@ class _Process:
             except OSError:
                 self._line.close()
                 raise
-        self.born, self._ready = time.monotonic(), False
+        self.born, self._ready, self.ended = time.monotonic(), False, False
 
     def has_begun(self, patience_s: float) -> bool:
         """Return whether it could be asked within a time after it was started."""
         if not self._ready:
             self._line.settimeout(patience_s)
             with suppress(OSError):
-                self._ready = self._line.recv(PACKET) == b"ready"
+                first = self._line.recv(PACKET)
+                self._ready, self.ended = first == b"ready", not first
             self._line.settimeout(PATIENCE_S)
         return self._ready
 

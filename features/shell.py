@@ -48,6 +48,7 @@ _OPENS = "then", "else", "do", "{", "!", "time", "exec", "elif", "if"
 _TESTS = ["["], ["[["], ["test"]
 _SAY = "echo", "printf"  # what is handed to them is not run
 _HANDED = "su", "runuser", "script", "flock"  # run what stands behind their -c
+_ARGUMENT = re.compile(r"\$\{?\d")
 _LOCAL = re.compile(r"\blocal\s{1,4}(?:-\w{1,8}\s{1,4})?([A-Za-z_]\w{0,63})")
 _SSH_VALUES = re.compile(r"-[a-zA-Z]{0,8}[BbcDEeFIiJLlmOopQRSWw]$")  # another word belongs to it
 _CLOSES, _LOOPS = ("done", "fi", "}", "esac"), ("for", "while", "until", "select")
@@ -293,7 +294,9 @@ def _branched(
         if word == "if":
             branches.append(_Branch(dict(known)))
         elif word == "case" and words[i + 2 : i + 3] == ["in"]:
-            subject = _filled(words[i + 1], known)
+            subject = words[i + 1]  # arguments may have been shifted
+            if not _ARGUMENT.search(subject):
+                subject = _filled(subject, known)
             branches.append(_Branch(dict(known), subject, patterns=words[i + 3 :]))
             return []
         elif word in ("else", "elif") and branches and branches[-1].subject is None:

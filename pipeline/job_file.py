@@ -10,9 +10,9 @@ from typing import Any
 from features.clock import TIME_HELP, read_seconds
 from features.codec import Json
 from features.given import read_given
+from features.yamls import NOT_YAML
 from pipeline.errors import UserError
 from scheduler.core.request import FIELDS
-from scheduler.core.settings import NOT_YAML
 
 MOST_BYTES = 2**20
 NAMES = {one.option[2:]: name for name, one in FIELDS.items()}

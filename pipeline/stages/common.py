@@ -14,9 +14,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from features.given import read_text
+from features.yamls import NOT_YAML, printable
 from pipeline.cluster import HERE
 from pipeline.errors import UserError
-from scheduler.core.settings import NOT_YAML, printable
 
 DATA = Path("data")
 CODE = DATA / "code"  # what the code of each stage says, a file each

@@ -20,11 +20,12 @@ from pydantic import (
 
 from features.codec import Json
 from features.given import read_text
+from features.yamls import NOT_YAML
 from pipeline.worlds.venus import TrackError
 from scheduler.assembly import CoreSpec, Stated
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.core.limits import GpuMemory, GpuType, Line, Name, NodeName
-from scheduler.core.settings import NOT_YAML, InvalidSettings, ProfilingPartition, read
+from scheduler.core.settings import InvalidSettings, ProfilingPartition, read
 
 DEFAULT_POLICY = "pellucid"
 

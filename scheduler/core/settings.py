@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from reprlib import Repr
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, get_args, get_origin
 
@@ -23,13 +22,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from features.codec import Json
+from features.yamls import NOT_YAML, printable
 
 # Of a number that is not 0: whatever a policy makes of these and a time since the epoch is finite.
 SMALLEST, LARGEST = 1e-6, 1e12
-
-# What reading YAML raises: the library lets through what int, float and datetime do, and its slips.
-_SLIPS = LookupError, AttributeError, TypeError, ArithmeticError, RecursionError
-NOT_YAML = (yaml.YAMLError, ValueError, *_SLIPS)
 
 
 class InvalidSettings(ValueError):
@@ -183,19 +179,6 @@ def read(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
         raise InvalidSettings(f"{shown}: no such setting; there are: {there}")
     what = "give its settings by name" if first["type"] == "model_type" else first["msg"].lower()
     raise InvalidSettings(f"{shown} is {printable(first['input'])}: {what}")
-
-
-_SHOWN = Repr()
-_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxlong, _SHOWN.maxother = 3, 200, 200, 200
-
-
-def printable(value: Any) -> str:
-    """Return a rejected value as text for a person, cut to a short length. The full text could be
-    too large for memory, since references in YAML can make a few lines very long."""
-    try:
-        return _SHOWN.repr(value)
-    except ValueError:
-        return "a number of thousands of digits"
 
 
 def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> Json:

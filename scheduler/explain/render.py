@@ -766,7 +766,7 @@ def place(found: Analysis) -> str:
     terms = [f"{term.what} {signed(term.seconds)}" for term in found.order if term.seconds]
     if found.priority:
         terms.insert(0, f"priority {found.priority}")
-    curve = any(term.what.endswith(ON_THE_MEAN) for term in found.order)
+    curve = any(term.what.endswith(ON_THE_MEAN) and term.seconds for term in found.order)
     more = f" {ONE_CURVE}" if curve else ""
     return f"{text}: {', '.join(terms)}.{more}" if terms else f"{text}."
 

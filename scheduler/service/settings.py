@@ -28,8 +28,8 @@ from features.codec import Json
 from features.given import read_given
 from features.plain import first_line
 from features.plugins import load
+from features.yamls import NOT_YAML, printable
 from profiler.progress import table
-from scheduler.core.settings import NOT_YAML, printable
 
 # After a stop `pellucid slurm release-all` waits for a lease; the unit gives it 30 s in all.
 ORDER_LEASE_S = 20.0

@@ -391,6 +391,13 @@ def test_a_word_of_the_shell_that_is_handed_to_a_command_steers_nothing() -> Non
         ("function f {\npython t.py --epochs ${1:-8}\n}\nf", Amount(8)),
         ("f() { f; python t.py --epochs 3; }\nf", Amount(3, runs=3)),  # so deep it is followed
         ("f() {\npython t.py --epochs 3", Amount(3)),
+        (
+            "f() {\nwhile [ $# -gt 0 ]; do\n"
+            "case $1 in --lr) shift 2;; -e) E=$2; shift 2;; esac; done\n}\n"
+            "E=3; f --lr 1 -e 7; python t.py --epochs $E",
+            Amount(),
+        ),
+        ("A=a; case $A in a) E=1;; *) E=3;; esac; python t.py --epochs $E", Amount(1)),
         ("E=3; f() { E=5; }\nf; python t.py --epochs $E", Amount(5)),
         ("E=3\nf() {\nlocal E=5\n}\nf\npython t.py --epochs $E", Amount(3)),
         ("E=3\nf() {\nE=$(cat n)\n}\nf\npython t.py --epochs $E", Amount()),

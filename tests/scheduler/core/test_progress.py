@@ -186,7 +186,7 @@ def test_the_queue_is_ordered_by_it_after_the_profiling_run_and_it_is_said_why()
     (breakdown,) = breakdowns([joined], {"coldstart": OF_HISTORIES})
     assert breakdown.adds_up
     assert breakdown.terms_known
-    assert "its own progress says 90 epochs of 480 s: \u00d7" in reasons(breakdown)
+    assert "\u00d727 (its own progress says 90 epochs of 480 s)" in reasons(breakdown)
 
 
 def mean_of(predicted: Any) -> float:
