@@ -26,7 +26,7 @@ class Progress:
 
     Attributes:
         total_s: how long the job runs from start to end, seconds on GPUs of its own.
-        low_s, high_s: bounds between which `total_s` lies in nine of ten cases.
+        low_s, high_s: bounds between which `total_s` lies nine times in ten.
         done, of: number of units done, and of all units of the job.
         unit: ``epoch``, ``step`` or ``percent``.
         unit_s: seconds per unit.

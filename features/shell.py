@@ -98,7 +98,7 @@ def _unwrapped(
     if (line := _handed(words)) is not None:
         return [] if depth >= DEPTH else _script(line, known, depth + 1, budget)
     if words and (body := known.get(f"{words[0]}()")) is not None and depth < DEPTH:
-        return _called(body, words, known, depth, budget)
+        return _called(body, words, known=known, depth=depth, budget=budget)
     for i, word in enumerate(words):
         if words[0].endswith("sbatch") and (line := _wrapped(words, i)) is not None:
             return [] if depth >= DEPTH else _script(line, known, depth + 1, budget)

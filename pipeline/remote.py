@@ -126,7 +126,7 @@ def forecast_words(forecast: ExpectedTimes | None, now: float) -> str:
         return f"estimate unavailable: {forecast.why_not or 'the service gives no reason'}"
     words = f"starts in {between(now, forecast.start_p50)} in half of such cases"
     if forecast.start_p90 is not None:
-        words += f", within {between(now, forecast.start_p90)} in nine of ten cases"
+        words += f", within {between(now, forecast.start_p90)} nine times in ten"
     if forecast.end_p50 is not None:
         words += f"; ends in {between(now, forecast.end_p50)}"
     return words

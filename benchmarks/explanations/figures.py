@@ -149,7 +149,7 @@ def ends(found: Sequence[Found]) -> dict[str, Any]:
 
 
 def _kept_in(worlds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how well the odds for the ends of runs held ("ended within X in nine of ten cases"):
+    """Return how well the odds for the ends of runs held ("ended within X nine times in ten"):
     the number of worlds (simulated clusters with their jobs) with enough such predictions, the
     number of those in which the share that held is within `ROOM` of 0.9, and whether the world of
     the Philly trace is one of the latter (1 or 0; None: too few predictions)."""

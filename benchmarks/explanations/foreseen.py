@@ -80,7 +80,7 @@ def belief(a: Asked) -> str:
     said = [told["p50_s"], told["p90_s"]]
     if any(abs(s - t) > 1e-6 * t + 1e-6 for s, t in zip(said, true, strict=True)):
         return f"belief {said}, recorded {true}"
-    found = re.match(r"It should run about (.+?); at most (.+?) in nine of ten cases", told["text"])
+    found = re.match(r"It should run about (.+?); at most (.+?) nine times in ten", told["text"])
     words = [times(text)[0] for text in found.groups()] if found else []
     ok = len(words) == 2 and all(near(s, t) for s, t in zip(words, true, strict=True))
     return "" if ok else f"{told['text']!r}, recorded {true}"

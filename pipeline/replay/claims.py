@@ -179,7 +179,7 @@ def _refused(recorded: float, replayed: float) -> str:
 
 def _chance(*of: Floats) -> float:
     """Return by how much a single replay may differ by chance from the mean of the given replays,
-    seconds, in nine of ten cases; 0 with fewer than two replays."""
+    seconds, nine times in ten; 0 with fewer than two replays."""
     draws = min(len(one) for one in of)
     if draws < 2:
         return 0.0

@@ -279,7 +279,7 @@ def _has_run(ran_s: float, p50_s: float, p90_s: float | None) -> str:
 
 
 def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> str:
-    """Return a duration in words: "about 26 s; at most 76 s in nine of ten cases"."""
+    """Return a duration in words: "about 26 s; at most 76 s nine times in ten"."""
     text = f"about {duration(p50_s)}"
     if p90_s is not None:
         text += f"; at most {duration(p90_s)} {MOSTLY}"

@@ -20,7 +20,7 @@ class Held:
     Attributes:
         gpus: number of its GPUs on each node.
         until: time when its time limit ends it, seconds since the epoch; None: it has no limit.
-        stated: time by which it has ended in nine of ten cases, by the progress that it reports;
+        stated: time by which it has ended nine times in ten, by the progress that it reports;
             None: it reports none.
     """
 

@@ -63,7 +63,7 @@ class DecisionValues:
         position: place in the queue, from 1.
         blocker, partner: the job in the way, and the job with which GPUs are shared.
         held_by: the jobs for whose end it waited.
-        gone_in_s: seconds within which all of those should have ended, in nine of ten cases.
+        gone_in_s: seconds within which all of those should have ended, nine times in ten.
     """
 
     reason: str

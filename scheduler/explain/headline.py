@@ -21,7 +21,7 @@ class Headline:
     Attributes:
         text: the text before the time `at`; a whole sentence if there is no time.
         state: the short form for the page's title; it, too, is followed by `at`, if there is one.
-        by: the time that is kept in nine of ten cases.
+        by: the time that is kept nine times in ten.
         note: a remark at the end, without a full stop.
     """
 

@@ -19,7 +19,7 @@ from scheduler.explain.reasons import fields_in_sentence, next_step, sentence
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
 AT_ONCE_S = 1.0  # what comes sooner comes at once
-MOSTLY = "in nine of ten cases"  # of a 90th percentile
+MOSTLY = "nine times in ten"  # of a 90th percentile
 _UNITS = (("d", DAY_S), ("h", HOUR_S), ("min", MINUTE_S), ("s", 1.0))
 
 
@@ -47,7 +47,7 @@ def duration(seconds: float | None) -> str:
 
 def progress_words(progress: Progress | None, unread: str = "") -> str:
     """Return the duration that a job reports by its progress, as text: "its own progress says 90
-    epochs of 480 s: 12 h in all, in nine of ten cases between 11 h 40 min and 12 h 25 min". Return
+    epochs of 480 s: 12 h in all, nine times in ten between 11 h 40 min and 12 h 25 min". Return
     "" if the job reports none.
 
     Args:
@@ -59,7 +59,7 @@ def progress_words(progress: Progress | None, unread: str = "") -> str:
         return ""
     total, low, high = map(duration, (progress.total_s, progress.low_s, progress.high_s))
     text = f"its own progress says {progress.text()}: {total} in all"
-    return f"{text}, in nine of ten cases between {low} and {high}"
+    return f"{text}, nine times in ten between {low} and {high}"
 
 
 def roughly(seconds: float) -> str:

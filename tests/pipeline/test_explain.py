@@ -772,7 +772,7 @@ def test_how_far_off_a_prediction_may_be_is_said_once_and_in_words() -> None:
                    estimate_s=71.0, evidence=spread),
     ]  # fmt: skip
     text = told(build_story(a_job(), own))
-    assert text.count("should run about 84 s; at most 5 min in nine of ten cases") == 1
+    assert text.count("should run about 84 s; at most 5 min nine times in ten") == 1
     assert "p10_s" not in text
 
 

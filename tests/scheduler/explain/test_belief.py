@@ -36,7 +36,7 @@ def test_the_distribution_is_said_and_not_the_score() -> None:
     assert (found.base_s, found.model_s) == (780.0, 368.0)
     made_of = [PredictionReason("how long this user's jobs last", 0.47, ["user"])]
     assert belief_words(found, {}, made_of) == (
-        "It should run about 26 s; at most 76 s in nine of ten cases. Its owner's last 2 jobs of "
+        "It should run about 26 s; at most 76 s nine times in ten. Its owner's last 2 jobs of "
         "this name ran 18 s to 40 s. The model alone would say 6 min 8 s: 13 min as for every job, "
         "then \u00d70.47 (how long this user's jobs last)."
     )
@@ -54,7 +54,7 @@ def test_nothing_is_said_beyond_the_limit() -> None:
     assert found is not None
     assert (found.p50_s, found.p90_s) == (26.0, 50.0)
     assert belief_words(found) == (
-        "It should run about 26 s; at most 50 s in nine of ten cases (its time limit)."
+        "It should run about 26 s; at most 50 s nine times in ten (its time limit)."
     )
     alone = belief([predicted(368.0, ())], 50.0, over=True)
     assert alone is not None
@@ -66,7 +66,7 @@ def test_its_own_progress_is_named_where_it_says_something_else() -> None:
     for stated_s, words in (
         (
             369.0,
-            "It should run about 26 s; at most 76 s in nine of ten cases. Its command asks for 9 "
+            "It should run about 26 s; at most 76 s nine times in ten. Its command asks for 9 "
             "epochs.",
         ),
         (480.0, "It should run about 8 min, by its own progress."),
@@ -131,14 +131,14 @@ def test_when_a_run_should_end_is_said_from_now_on() -> None:
 
     assert (
         told(60.0, 600.0)
-        == "It has run 62 s; it should end in 1 min, within 10 min in nine of ten cases"
+        == "It has run 62 s; it should end in 1 min, within 10 min nine times in ten"
     )
     assert told(60.0, 600.0, limit_s=182.0) == (
-        "It has run 62 s; it should end in 1 min, within 2 min in nine of ten cases"
+        "It has run 62 s; it should end in 1 min, within 2 min nine times in ten"
     )
     assert (
         told(-5.0, 30.0)
-        == "It has run 62 s; it may end at any moment, within 30 s in nine of ten cases"
+        == "It has run 62 s; it may end at any moment, within 30 s nine times in ten"
     )
     assert told(-5.0, -1.0) == "It has run 62 s; it may end at any moment"
     assert told(60.0, None) == "It has run 62 s; it should end in 1 min"

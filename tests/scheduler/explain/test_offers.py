@@ -96,7 +96,7 @@ def test_the_words_of_an_offer_name_what_is_known_of_it() -> None:
     alone = replace(later, speed=1.0, then=when, costs_s=-3600.0, assumed=["it does as much"])
     words = alone.contract(0.0)
     assert words.startswith("10 min earlier, about ")
-    assert "in nine of ten cases), on GPUs of its own; ends about " in words
+    assert "nine times in ten), on GPUs of its own; ends about " in words
     assert words.endswith(", 1 h sooner than as it is (it does as much)")
     beside = replace(later, beside=True, speed=0.58).contract(0.0)
     assert beside.startswith("10 min earlier beside another job, at 58% of its speed")
@@ -112,7 +112,7 @@ def test_the_words_of_an_offer_name_what_is_known_of_it() -> None:
     known = {one.kind for one in of_offer(taken(replace(usual, guessed=False)), 0.0)}
     assert Kind.OFFER_SPEED in known
     late = replace(then, end_p90=9000.0)
-    assert " in nine of ten cases)" in replace(offer, then=late).contract(0.0)
+    assert " nine times in ten)" in replace(offer, then=late).contract(0.0)
     recorded = offer_words(replace(offer, held=31, judged=33), 0.0)
     assert "(31 of 33 such suggestions came true)" in recorded
 
