@@ -14,8 +14,9 @@ from scheduler.simulation.work import Workload
 
 
 def a_world(*, user: str, nodes: int = 8, **chosen: float) -> Scenario:
-    """Return a world of one job, on a cluster that lends one of its nodes for profiling."""
-    jobs = [Job("a", 0.0, 8, vc="all", user=user)]
+    """Return a world of two jobs, one of them without a user, on a cluster that lends one of its
+    nodes for profiling."""
+    jobs = [Job(name, 0.0, 8, vc="all", user=whose) for name, whose in (("a", user), ("b", ""))]
     return Scenario(
         "a world",
         Workload("a world", jobs, {}, ClusterSpec({"all": nodes})),

@@ -207,12 +207,13 @@ def test_a_model_that_fails_where_it_is_tried_is_refused(
     desk.until_idle()
 
 
+@pytest.mark.parametrize("step", ["_read", "take"])  # in the bundle's own words, or in none
 def test_one_that_could_not_be_read_for_a_moment_is_read_at_the_next_look(
-    desk: Desk, bundles: list[Path], monkeypatch: pytest.MonkeyPatch
+    desk: Desk, bundles: list[Path], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     first = promote(desk, bundles[0])
     with monkeypatch.context() as while_it_hangs:
-        while_it_hangs.setattr(desk.decider.bundle_store, "_read", _not_now)
+        while_it_hangs.setattr(desk.decider.bundle_store, step, _not_now)
         desk.turn()
     desk.submit("a", gpus=8)
     desk.turn()
