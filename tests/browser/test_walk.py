@@ -59,6 +59,17 @@ def test_an_operator_walks_through(enter: Enter, scheme: str, width: int) -> Non
     expect(page.locator("#tree ul.tree")).to_contain_text("jumbo")
 
 
+def test_a_chart_is_never_wider_than_the_window(enter: Enter) -> None:
+    """Drawn for a wide window, it is shown in a narrow one before it is drawn again."""
+    page = enter(OPERATOR, "light", 390)
+    page.goto("/models")
+    drawn(page)
+    page.evaluate(
+        "for (const one of document.querySelectorAll('svg.drawing')) one.setAttribute('width', 900)"
+    )
+    fits(page, "a chart drawn for a wider window")
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_somebody_who_waits_finds_out_why(
     running: Running, lined_up: LinedUp, enter: Enter, width: int
