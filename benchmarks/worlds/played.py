@@ -36,6 +36,7 @@ from pipeline.cluster import HERE, Keep, mapped, question_of
 from pipeline.tuning import assignments, candidates, tune
 from pipeline.worlds.policy_options import over
 from pipeline.worlds.scenario import Scenario
+from pipeline.worlds.venus import TrackError
 from scheduler.core.settings import with_assignments
 from scheduler.policies import POLICIES
 from scheduler.simulation.results import summarise
@@ -274,10 +275,13 @@ def compared(asked: argparse.Namespace) -> Row:
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     halves = [asked.half] if asked.half else HALVES
     rows = []
-    for row in measure(played, halves, asked.only, seeds, where=asked.where, keep=asked.keep):
-        rows.append(row)
-        ratio = row["against"] and row["against"]["mean_jct"]
-        print(f"{row['world']}: {row['cpu_s']:.0f} CPU s, {ratio}", file=sys.stderr, flush=True)
+    try:
+        for row in measure(played, halves, asked.only, seeds, where=asked.where, keep=asked.keep):
+            rows.append(row)
+            ratio = row["against"] and row["against"]["mean_jct"]
+            print(f"{row['world']}: {row['cpu_s']:.0f} CPU s, {ratio}", file=sys.stderr, flush=True)
+    except TrackError as error:
+        sys.exit(f"benchmarks.worlds: {error}; --data names the folder")
     return {
         "durations": asked.durations or "own",
         "seeds": asked.seeds,

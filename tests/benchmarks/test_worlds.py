@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -48,6 +49,20 @@ def test_a_file_that_is_not_as_expected_is_refused(
     path.write_text(content)
     with pytest.raises(ValueError, match=named):
         read_worlds(path)
+
+
+def test_a_folder_without_the_traces_is_one_line(tmp_path: Path) -> None:
+    worlds = tmp_path / "worlds.yaml"
+    worlds.write_text("chosen: {few: {trace: one-vc, nodes: 1}}\nreported: {}")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.worlds", "--worlds", worlds, "--data", tmp_path / "no"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 1
+    assert re.fullmatch(r"benchmarks\.worlds: .* is missing; .*\n", done.stderr), done.stderr
 
 
 def trace() -> Workload:
@@ -151,12 +166,13 @@ def test_a_world_is_played_as_tuned_on_other_replicates_of_it(
     assert other["policies"]["pellucid"] == row["policies"]["pellucid"]
 
 
-def test_replicates_are_played_elsewhere_too(tmp_path: Path) -> None:
+def test_replicates_are_played_elsewhere_too(tmp_path: Path, shared_data: Path) -> None:
     """The command's own module is no module of the workers'."""
     worlds = tmp_path / "worlds.yaml"
     few = "{trace: one-vc, nodes: 1}"
     worlds.write_text(f"chosen: {{few: {few}}}\nreported: {{more: {few.replace('1', '2')}}}")
     asked = ["--worlds", str(worlds), "--seeds", "1", "--policies", "fifo-skip"]
+    asked += ["--data", str(shared_data)]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.worlds", *asked, "--where", "local:2", "--json"],
         capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
