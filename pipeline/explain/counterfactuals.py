@@ -243,8 +243,8 @@ def _line(outcome: Outcome, at: float) -> str:
     else:
         assert outcome.gain_s is not None
         text += (
-            f"its foreseen start was {duration(outcome.gain_s)} earlier "
-            f"(in {outcome.earlier} of {outcome.futures} futures)"
+            f"the forecast of that moment starts it {duration(outcome.gain_s)} earlier "
+            f"(in {outcome.earlier} of {outcome.futures} simulated futures)"
         )
     if outcome.beside:
         speed = "a speed that nobody knows" if outcome.speed is None else percent(outcome.speed)
@@ -253,11 +253,11 @@ def _line(outcome: Outcome, at: float) -> str:
         text += ", on GPUs of its own"
     end = outcome.then.end_p50
     if end is None:
-        text += "; its end was not known"
+        text += "; the forecast knows no end of it"
     elif outcome.stopped:
-        text += f"; its time limit would have stopped it {duration(end - at)} later, unfinished"
+        text += f"; its time limit would have stopped it, unfinished, after {duration(end - at)}"
     else:
-        text += f"; its end was foreseen after {duration(end - at)}"
+        text += f"; the forecast ends it after {duration(end - at)}"
     if end is not None and outcome.costs_s is not None and abs(outcome.costs_s) >= MINUTE_S:
         text += f" instead of {duration(end - outcome.costs_s - at)}"
     assumed = f" Assumed: {'; '.join(outcome.assumed)}." if outcome.assumed else ""

@@ -278,12 +278,12 @@ def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | 
         return ""
     span = duration(schedule.last - schedule.first)
     jobs = count(len(c.own.jobs), "job")
-    text = f"You see {span} of a cluster as {c.own.name} would have run it: {jobs}, "
+    text = f"Below, simulated: {span} of a cluster under {c.own.name}, with {jobs} "
     text += f"on {c.own.gpus:,} GPUs" if c.own.gpus else "on all GPUs"
     if stories and len(stories[0].lives) > 1:
-        text += f", why {stories[0].sentence}"
+        text += f"; why {stories[0].sentence}"
     if len(c.runs) > 1:
-        text += ", and who gains and who loses by it"
+        text += "; who gains and who loses"
     return f"{text}."
 
 

@@ -36,12 +36,10 @@ class Row:
 
 
 ROWS = (
-    Row(
-        policy="fifo", what="first come, first served", jct_s=67_498, queue_s=55_729, longest_h=168
-    ),
+    Row(policy="fifo", what="in order", jct_s=67_498, queue_s=55_729, longest_h=168),
     Row(policy="fifo-skip", what="small jobs may pass", jct_s=15_684, queue_s=3_914, longest_h=90),
     Row(policy="tiresias", what="stops running jobs", jct_s=14_691, queue_s=2_908, longest_h=202),
-    Row(policy="lucid", what="ASPLOS'23", jct_s=13_535, queue_s=1_173, longest_h=139),
+    Row(policy="lucid", what="ASPLOS'23, rebuilt here", jct_s=13_535, queue_s=1_173, longest_h=139),
     Row(policy="pellucid", what="", jct_s=12_717, queue_s=659, longest_h=90),
     Row(policy="srtf", what="knows the future", jct_s=12_622, queue_s=837, longest_h=234),
 )

@@ -113,7 +113,7 @@ TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
                 key="packed_jobs", heading="shared", meaning="jobs started beside another",
                 show=number, better=0,
             ),
-            Figure(SLOWED, "slowdown by sharing", "over time alone", _ratio),
+            Figure(SLOWED, "slowdown by sharing", "run time over time alone", _ratio),
             Figure(
                 key="preemptions", heading="preemptions", meaning="jobs stopped and requeued",
                 show=number, better=0,
@@ -203,7 +203,7 @@ def _behind(c: Comparison) -> list[str]:
         ]
         if worse:
             ratio, name = max(worse)
-            lost.append(f"{figure.heading} ({change(ratio)} against {name})")
+            lost.append(f"{figure.heading} ({figure.meaning}: {change(ratio)} against {name})")
     if lost:
         return [f"It is behind, beyond the 95 % interval, in {listed(lost)}."]
     if c.coming or len(c.seeds) < SURE:
@@ -212,13 +212,16 @@ def _behind(c: Comparison) -> list[str]:
 
 
 def _bound(c: Comparison, oracle: PolicyRun) -> str:
-    how = "knows every duration beforehand" + (" and preempts" if oracle.preemptive else "")
+    how = "knows every duration" + (" and preempts" if oracle.preemptive else "")
     found = c.paired(oracle, JCT)
     took = duration(oracle.mean(JCT) or 0.0)
     if found is None:
-        return f"An oracle, {oracle.name}, which {how}, takes {took}."
+        return f"{oracle.name}, an oracle that {how}, takes {took}."
     own = duration(c.own.mean(JCT) or 0.0)
-    return f"A job takes {own} under {c.own.name}; {oracle.name}, which {how}, needs {took}."
+    return (
+        f"On average a job takes {own} under {c.own.name}, waiting included; under "
+        f"{oracle.name}, an oracle that {how}, {took}."
+    )
 
 
 def _where(c: Comparison) -> list[str]:
@@ -379,7 +382,7 @@ class Gains:
                 more = count(len(names) - SHOWN_GROUPS, "other group")
                 names = [*names[:SHOWN_GROUPS], more]
             if names:
-                text.append(f"{how.capitalize()} beyond chance: {listed(names)}.")
+                text.append(f"Beyond chance {how} on the mean: {listed(names)}.")
         if len(text) == 1 and any(g.found is not None and g.found.verdict for g in groups):
             text.append("No size and no virtual cluster gains or loses beyond chance.")
         return text
@@ -390,7 +393,8 @@ class Gains:
         if not self.most_later:
             return ""
         by = roughly(self.later_s)
-        return f", half by over {by} (most often {', and '.join(self.most_later)})"
+        most = ", and ".join(self.most_later)
+        return f" (half by over {by}; most often {most})"
 
 
 def gains(c: Comparison) -> list[Gains]:
@@ -439,7 +443,7 @@ def _most(labels: NDArray[np.object_], late: NDArray[np.bool_]) -> str:
         str(name): float(late[labels == name].mean()) for name, n in jobs.items() if n >= least
     }
     name = max(shares, key=lambda one: shares[one])
-    return f"{name}, {percent(shares[name])}"
+    return f"{name}, {percent(shares[name])} of them"
 
 
 def _vc(draw: pa.Table) -> pa.ChunkedArray:
@@ -549,6 +553,6 @@ def dots(c: Comparison) -> Chart | None:
         },
         head=("against", "draws", "mean JCT", "95 % interval", "verdict"),
         rows=rows,
-        note=f"A dot is a draw: {c.own.name}'s mean JCT over the other's, same jobs. Left of "
-        "“same” is better. Bar: 95 % interval.",
+        note=f"A dot is a draw: {c.own.name}'s mean JCT against the "
+        f"other's, same jobs. Left of “same” {c.own.name} is faster. Bar: 95 % interval.",
     )

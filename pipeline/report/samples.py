@@ -24,7 +24,7 @@ from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.life import Phase
 from scheduler.explain.story import Story
 from scheduler.explain.terms import Step, drawn, thought_waterfall
-from scheduler.explain.words import duration, moment, number
+from scheduler.explain.words import duration, listed, moment, number, percent, phrase
 
 EVENTS = 8
 BESIDE, MOST_BESIDE = (
@@ -36,12 +36,19 @@ HOLDERS = 3  # as many as are named
 TRIED = 3  # changes,
 FUTURES, ENOUGH_S = 16, 120.0  # each in all of these: the same inputs give the same page
 ROOM = 0.25  # of a wait, that is drawn before and after it
+LABEL = 0.12  # of a picture's width, that the name of a moment takes
+REASONS, LEAST_SHARE = 2, 0.1  # of a wait: the longest, if they make up as much of it
 
 
 @dataclass(frozen=True)
 class Lived:
-    """A job under one policy: its wait and JCT in seconds (`wait_s`, `jct_s`), and in percent of
-    its longest JCT under any policy (`wait`, `whole`)."""
+    """A job under one policy.
+
+    Attributes:
+        wait_s, jct_s: wait and JCT in seconds.
+        wait, whole: the same in percent of the job's longest JCT under any policy.
+        because: what it waited for, in words; "" if it did not wait.
+    """
 
     policy: str
     colour: int
@@ -49,6 +56,7 @@ class Lived:
     jct_s: float
     wait: float
     whole: float
+    because: str
 
 
 @dataclass(frozen=True)
@@ -197,6 +205,7 @@ def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iter
     longest = max((jct for _, jct in spent if np.isfinite(jct)), default=1.0) or 1.0
     for r, (wait_s, jct_s) in zip(runs, spent, strict=True):
         if np.isfinite(jct_s):
+            waited = wait_s >= LEAST_S
             yield Lived(
                 policy=r.name,
                 colour=look[r.name],
@@ -204,7 +213,30 @@ def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iter
                 jct_s=jct_s,
                 wait=100 * wait_s / longest,
                 whole=100 * jct_s / longest,
+                because=_because(read_story(r.folder, job_id)) if waited else "",
             )
+
+
+def _because(story: Story) -> str:
+    """Return how long a job was profiled, and the reasons for which it waited longest, with their
+    shares of its wait for GPUs, in words."""
+    profiled = sum((s.end or s.start) - s.start for s in story.spans if s.phase is Phase.PROFILING)
+    longest = sorted(story.waits, key=lambda wait: -wait.seconds)[:REASONS]
+    reasons = listed(
+        [
+            phrase(wait.reason)
+            if wait.share > 1 - LEAST_SHARE
+            else f"{percent(wait.share)} {phrase(wait.reason)}"
+            for wait in longest
+            if wait.share >= LEAST_SHARE
+        ]
+    )
+    first = (
+        f"{duration(profiled)} to profile"
+        if profiled > LEAST_SHARE * (story.job.queue_s or 0.0)
+        else ""
+    )
+    return "; then ".join(filter(None, (first, reasons)))
 
 
 def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
@@ -219,13 +251,18 @@ def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
     if until - since < 1 or story.job.vc not in schedule.vc_of.values():
         return None
     room = ROOM * (until - since)
+    left, right = since - room, until + 2 * room
+    marks = [(since, "it waits"), (until, "it starts")]
+    profiled = [s for s in story.spans if s.phase is Phase.PROFILING]
+    if profiled and since - max(profiled[0].start, left) > LABEL * (right - left):
+        marks.insert(0, (max(profiled[0].start, left), "profiled"))
     return schedule.drawn(
-        since - room,
-        until + 2 * room,
+        left,
+        right,
         vc=story.job.vc,
         own=story.job.job_id,
         holds=[one.job_id for one in story.held[:HOLDERS]],
-        marks=[(since, "it waits"), (until, "it starts")],
+        marks=marks,
     )
 
 

@@ -425,8 +425,8 @@ def test_the_headline_names_rivals_oracle_and_what_was_run() -> None:
     assert said[0].startswith("Against lucid, pellucid is so far ahead in 2 of 4 draws")
     assert said[1].startswith("Against fifo, pellucid is so far ahead in 4 of 4 draws")
     assert said[2] == (
-        "A job takes 1 h under pellucid; srtf, which knows every duration beforehand and preempts, "
-        "needs 30 min."
+        "On average a job takes 1 h under pellucid, waiting included; under srtf, an oracle that "
+        "knows every duration and preempts, 30 min."
     )
     assert said[3] == (
         "Simulated: 8 jobs in 4 draws on 16 GPUs in 1 virtual cluster, track published."
@@ -446,8 +446,8 @@ def test_the_headline_says_where_it_is_behind() -> None:
         )
     said = policies.headline(Comparison("", [*range(5)], made))
     assert (
-        "It is behind, beyond the 95 % interval, in longest wait, wide (+150 % against fifo)."
-        in said
+        "It is behind, beyond the 95 % interval, in longest wait, wide (more than 8 GPUs: +150 % "
+        "against fifo)." in said
     )
     fine = policies.headline(
         Comparison("", [*range(5)], [made[0], drawn_of("pellucid", [9.0] * 5)])
@@ -488,22 +488,22 @@ def test_who_gains_and_who_loses_is_counted_job_by_job(comparison: Comparison) -
     late = [-gap for gap in gaps if gap < -1]
     if late:
         half = roughly(float(np.median(late)))
-        assert f"later, half by over {half} (most often " in found.sentences[0]
+        assert f"later (half by over {half}; most often " in found.sentences[0]
 
 
 def test_who_ends_later_is_the_group_of_the_largest_share_and_no_small_one() -> None:
     labels = np.array(["a"] * 120 + ["b"] * 80 + ["c"], object)
     late = np.zeros(201, bool)
     late[:30] = late[120:160] = late[200] = True
-    assert policies._most(labels, late) == "b, 50 %"  # of c, all; but it is one job of 201
-    assert policies._most(labels[120:160], late[120:160]) == "b, 100 %"
+    assert policies._most(labels, late) == "b, 50 % of them"  # of c, all; but it is one job of 201
+    assert policies._most(labels[120:160], late[120:160]) == "b, 100 % of them"
     gains = policies.Gains(
-        rival="lucid", sooner=0.3, later=0.1, later_s=600.0, most_later=["1 GPU, 9.1 %", "b, 50 %"],
+        rival="lucid", sooner=0.3, later=0.1, later_s=600.0, most_later=["1 GPU, 9 %", "b, 50 %"],
         by_size=[], by_vc=[],
     )  # fmt: skip
     assert gains.sentences == [
-        "Against lucid, 30 % of the jobs end sooner and 10 % later, half by over "
-        "10 min (most often 1 GPU, 9.1 %, and b, 50 %)."
+        "Against lucid, 30 % of the jobs end sooner and 10 % later (half by over 10 min; most "
+        "often 1 GPU, 9 %, and b, 50 %)."
     ]
     assert replace(gains, most_later=[]).sentences[0].endswith("10 % later.")
 
