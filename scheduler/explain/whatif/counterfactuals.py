@@ -415,8 +415,8 @@ class WhatIf:
         return self._alones[job_id].restore(Believed({job_id: core.jobs[job_id].estimate_s}))
 
     def _predicted(self, job: Job, change: Change) -> _Expected:
-        """Return the expected duration of a changed job. With fewer GPUs, the amount of work is
-        assumed to stay the same."""
+        """Return the expected duration of a changed job. With fewer GPUs, or in another virtual
+        cluster, the amount of work is assumed to stay the same."""
         before = self.futures.beliefs.jobs[job.job_id].predicted_s
         if not change.shape:
             return _Expected(None, None, before)
@@ -433,6 +433,10 @@ class WhatIf:
             assumed.append(f"its work is the same: it takes {times:.3g} times as long")
         elif asked.gpus != job.gpus:
             assumed.append("it lasts as long as it would with the GPUs it asks for now")
+        elif asked.vc != job.vc and before is not None:
+            # models learn how long the jobs of a virtual cluster last: moved, this one does not
+            needs = before
+            assumed.append("it lasts as long there as here")
         if change.to.get("time_limit_s") is not None:
             assumed.append("it can be done within that limit")
         lasts = needs

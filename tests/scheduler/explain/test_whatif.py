@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.core.cluster import Node
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
-from scheduler.core.durations import DurationDistribution, at_level
+from scheduler.core.durations import DurationDistribution, at_level, seconds_of
 from scheduler.core.nodes import KnownJob
 from scheduler.explain.effect import Moved, OthersMoved
 from scheduler.explain.whatif.changes import Change, NotPossible
@@ -153,6 +153,20 @@ def test_another_virtual_cluster_is_tried() -> None:
     (best, *_) = asking.suggestions("large", ["other"])
     assert best.change == Change({"vc": "other"})
     assert best.starts_now
+
+
+def test_a_job_lasts_as_long_in_another_virtual_cluster() -> None:
+    """A model that has seen jobs of a minute there predicts so for this one: moved, it is the
+    same job, and its end is not promised sooner than its start makes it."""
+    desk = Desk(FifoSkip(), cluster_of(nodes={"vc": 1, "other": 1}))
+    memory = desk.core.estimator = Memory(desk.estimator, asks=True, durations=Sure())
+    desk.submit(a_job("first", gpus=8), a_job("large", gpus=8))
+    asking = WhatIf(Futures(desk.core, memory, 100.0), lambda _: 60.0, samples=9)
+    moved = asking.ask("large", Change({"vc": "other"}))
+    before_s = asking.futures.beliefs.jobs["large"].predicted_s
+    assert before_s is not None
+    assert moved.then.end_p50 == 100.0 + seconds_of(before_s)
+    assert moved.assumed == ("it lasts as long there as here",)
 
 
 @pytest.mark.parametrize(
