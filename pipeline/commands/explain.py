@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,10 +21,25 @@ if TYPE_CHECKING:
 CONTRADICTION = 1  # exit status when the record contradicts itself
 
 
+@dataclass(frozen=True, kw_only=True)
+class OtherService(Address):
+    """The options that name a service to ask, if a job is not of a simulation."""
+
+    server: Annotated[
+        str | None,
+        typer.Option(
+            envvar="PELLUCID_SERVER",
+            help="Without --run: address of the service whose job is explained.",
+            metavar="URL",
+            show_default=False,
+        ),
+    ] = None
+
+
 @spread
 def explain(
     job: JOB,
-    address: Address,
+    address: OtherService,
     run: Annotated[
         Path | None,
         typer.Option(help="Folder of the simulation (its --out) to which the job belongs."),
