@@ -114,7 +114,7 @@ DATABASE = Annotated[
 CONFIG = Annotated[
     Path | None, typer.Option(help="YAML file of the service's settings, as for `pellucid serve`.")
 ]
-PRINT_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PRINT_JSON = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 JSON_OBJECT = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 JSON_NO_TABLE = Annotated[
     bool, typer.Option("--json", help="Print one JSON object instead of a table.")

@@ -68,8 +68,8 @@ class Asked:
     loop: Annotated[
         str | None,
         typer.Option(
-            help=f"{LOOP_HELP} Default: both, in rows of their own, if any job of the trace waits "
-            "so; the tracks published and honest-closed have their own."
+            help=f"{LOOP_HELP} Default: both, in separate rows, if any job of the trace followed "
+            "such an end; the tracks published and honest-closed have their own."
         ),
     ] = None
     options: SET = None

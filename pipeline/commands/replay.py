@@ -48,8 +48,8 @@ class Asked:
         Path | None,
         typer.Option(
             help="Cluster file (YAML: nodes, GPUs, policy). Its virtual clusters must be named "
-            "like the partitions of the dump. Left out: from --site or --nodes, otherwise inferred "
-            "from the jobs."
+            "like the partitions in sacct's output. Left out: from --site or --nodes, otherwise "
+            "inferred from the jobs."
         ),
     ] = None
     nodes: Annotated[
@@ -76,13 +76,15 @@ class Asked:
             "--cpu-jobs/--no-cpu-jobs",
             help="When Slurm's own schedule is replayed, let jobs without GPUs take CPUs and "
             "memory, too. Their own waits are not reported. Default: yes, if --site lists the "
-            "nodes and the dump has at most 5,000 jobs.",
+            "nodes and there are at most 5,000 jobs.",
             show_default=False,
         ),
     ] = None
     timezone: Annotated[
         str | None,
-        typer.Option(help="Time zone of the times in the dump, e.g. Europe/Oslo. Default: UTC."),
+        typer.Option(
+            help="Time zone of the times in sacct's output, e.g. Europe/Oslo. Default: UTC."
+        ),
     ] = None
     last_days: Annotated[
         float | None,

@@ -28,8 +28,8 @@ def served(
         bool,
         typer.Option(
             "--log",
-            help="Print nothing, but store the figures of finished weeks in MLflow, with the "
-            "models' registered versions. Each week is stored once.",
+            help="Store the figures of finished weeks in MLflow, with the models' registered "
+            "versions, each week once. The table is not printed.",
         ),
     ] = False,
     params: Annotated[
@@ -38,11 +38,12 @@ def served(
     ] = Path("params.yaml"),
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Show which models predicted how many jobs each week, and the errors of their predictions.
+    """Show which models were used for how many jobs each week, and the errors of their predictions.
 
     The error is the mean of |ln(true / predicted duration)| over the jobs that ended in the week
     and were not stopped; 0.7 is a factor of 2. Run `pellucid served --log` once a week (cron),
-    unless the service's setting params is set: then the service stores the figures itself.
+    unless the service has the file of its setting params: then it
+    stores the figures itself.
 
     Examples:
 

@@ -28,7 +28,7 @@ def simulate(
         int,
         typer.Option(
             help="Random seed. 0: submit times as recorded; otherwise, each is moved by up to 60 "
-            "s. On tracks, the seed also deals the jobs' models and batch sizes to them."
+            "s. On tracks, the seed also chooses which model and batch size each job trains."
         ),
     ] = 0,
     loop: Annotated[

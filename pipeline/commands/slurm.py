@@ -31,8 +31,8 @@ def modelled(as_json: PRINT_JSON = False) -> None:
     """List Slurm's settings, flags, limits, options, GRES and reasons, and which of them the policy
     slurm imitates when it forecasts Slurm's decisions.
 
-    The list is made from Slurm's manual pages. `pellucid serve` prints at its start which features
-    it does not imitate your site uses, and for which jobs.
+    The list is made from Slurm's manual pages. At its start, `pellucid serve` prints which
+    features your site uses that are not imitated, and for which jobs.
 
     Example:
 

@@ -41,8 +41,8 @@ def top(
         bool, typer.Option("--once", help="Print the cluster and its jobs once, and exit.")
     ] = False,
 ) -> None:
-    """Watch how busy each virtual cluster (nodes with a queue of their own) is, and its jobs:
-    yours; for an operator, all. Ctrl-C ends it.
+    """Watch how busy each virtual cluster (nodes with a queue of their own) is, and your jobs; an
+    operator sees all jobs. Ctrl-C ends it.
 
     Example:
 

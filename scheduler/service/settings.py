@@ -281,7 +281,8 @@ class Settings(BaseSettings):
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Option()] = Field(
         "info",
-        description="Least level of the messages on standard error: debug, info, warning or error.",
+        description="Lowest level of the messages that are printed on standard error: debug, info, "
+        "warning or error.",
     )
 
     @field_validator("auth", mode="before")

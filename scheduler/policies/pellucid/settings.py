@@ -98,9 +98,8 @@ class PellucidSettings(PolicySettings):
     )
     order_by: Literal["mean", "predicted"] = setting(
         "mean",
-        "which duration counts in the order: `mean`, the mean of the durations that are possible "
-        "for the job, each as likely as predicted (if known), or `predicted`, the single predicted "
-        "duration",
+        "which duration counts in the order: `mean`, the mean of the job's predicted distribution "
+        "of durations (if it has one), or `predicted`, the one predicted number",
     )
     max_wait_s: float = setting(
         2 * DAY_S,
@@ -129,9 +128,9 @@ class PellucidSettings(PolicySettings):
     )
     hold_price: float = setting(
         1.0,
-        "how much a decision weighs the waiting that it causes to other jobs, by letting two jobs "
-        "share GPUs and so hold them longer, or a job past its bound go first; 1: in full, 0: not "
-        "at all",
+        "factor on the waiting that a decision is predicted to cause to other jobs (two jobs that "
+        "share GPUs hold them longer; a job past its bound goes first), when it is weighed against "
+        "the gain; 0: not counted",
         ge=0,
     )
     pack_first_above: float | None = setting(
