@@ -91,7 +91,7 @@ def evaluate(
     ] = None,
     as_json: PRINT_JSON = False,
 ) -> None:
-    """Train models on past jobs, measure the errors of their predictions on later ones, and compare
+    """Measure the errors of a model's predictions on data from which it did not learn, and compare
     them with simpler predictions of the same.
 
     Examples:

@@ -45,18 +45,18 @@ def train(
         str | None,
         typer.Option(
             help=(
-                "How the pairs of --pairs shared a GPU: mps or time-slicing. Pairs measured "
-                "otherwise are not used, nor is the model, by a policy with another sharing.mode. "
-                "Left out: of a folder of `pellucid colocate`, time-slicing; else as the file says."
+                "How the pairs of --pairs shared a GPU: mps or time-slicing. A policy with another "
+                "sharing.mode does not use what is learned from them. Left out: time-slicing for a "
+                "folder of `pellucid colocate`, otherwise as the file says."
             )
         ),
     ] = None,
     gpu_rates: Annotated[
         Path | None,
         typer.Option(
-            help="JSON file with the steps per second of models on each GPU type, in Gavel's "
-            "format. From it, a model of speeds on other GPU types is added, which the policy's "
-            "setting gpu_types.counted_on uses."
+            help="JSON file with the steps per second of training jobs on each GPU type, in "
+            "Gavel's format. From it, a model of speeds on other GPU types is added, which the "
+            "policy uses if its setting gpu_types.counted_on is given."
         ),
     ] = None,
     edits: Annotated[
@@ -69,8 +69,8 @@ def train(
     preset: Annotated[
         str,
         typer.Option(
-            help="full: fit the models with care. fast: with fewer rounds, in less time, and less "
-            "exact."
+            help="How the models are fitted: fast, or full, which takes about four times as long "
+            "for slightly smaller errors."
         ),
     ] = "full",
     seed: Annotated[int, typer.Option(help="Random seed with which the models are fitted.")] = 0,
