@@ -148,11 +148,12 @@ class World:
         typer.Option(
             help=(
                 "Where predicted durations come from. own: similar jobs that have ended. ga2m, "
-                "lightgbm-blended: own, and a model refitted every day of the simulation. "
-                "lightgbm: that model alone. truth: the true durations. constant:SECONDS. "
-                "gpu-count: the mean of jobs with as many GPUs. last: the user's last job. "
-                "slurm-limit: the time limit. An unknown name prints what the trace offers. "
-                "Default: own; on track published, as published for each policy."
+                "lightgbm-blended: own, combined with an additive model (GA2M) or with LightGBM, "
+                "fitted again every day of the simulation. lightgbm: LightGBM alone. truth: the "
+                "true durations. constant:SECONDS. gpu-count: the mean of ended jobs with as many "
+                "GPUs. last: the user's last job. slurm-limit: the time limit. An unknown name "
+                "prints the list of this trace. Default: own; on track published, as published for "
+                "each policy."
             )
         ),
     ] = None
@@ -176,8 +177,8 @@ class World:
         float,
         typer.Option(
             help=(
-                "Error of what these jobs report: the standard deviation of ln(reported / true "
-                "time left). 0.1 is about 10 %."
+                "With --readable: error of what jobs report, as the standard deviation of "
+                "ln(reported / true time left). 0.1 is about 10 %."
             )
         ),
     ] = 0.1
@@ -186,8 +187,9 @@ class World:
         typer.Option(
             "--readable-commands/--no-readable-commands",
             help=(
-                "The commands of these jobs also state their number of epochs, from which a "
-                "duration is predicted at submission once a job of the same script has completed."
+                "With --readable: the commands of the jobs that report also state their number of "
+                "epochs, from which a duration is predicted at submission once a job of the same "
+                "script has completed."
             ),
         ),
     ] = False

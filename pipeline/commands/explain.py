@@ -65,7 +65,7 @@ def explain(
         float | None,
         typer.Option(
             help=(
-                "Print those changes for the wait at this number of seconds after the job's "
+                "As --counterfactuals, for the wait at this number of seconds after the job's "
                 "submission. Default: for its longest wait."
             ),
         ),

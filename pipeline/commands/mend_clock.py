@@ -40,7 +40,10 @@ def mend_clock(
     began: Annotated[
         datetime | None,
         typer.Option(
-            help=("When that event truly happened (UTC). Default: right after the event before it.")
+            help=(
+                "When the first event with a wrong time truly happened (UTC). Default: right "
+                "after the event before it."
+            )
         ),
     ] = None,
     reason: Annotated[

@@ -27,9 +27,12 @@ Examples:
   pellucid node move gpu17 --vc vision --preview
 """
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=HELP)
-NODE = Annotated[str, typer.Argument(metavar="NODE", help="Name or number of the node.")]
+NODE = Annotated[
+    str, typer.Argument(metavar="NODE", help="Name of the node, or its number (from 0).")
+]
 NODES = Annotated[
-    list[str], typer.Argument(metavar="NODE...", help="Names or numbers of the nodes.")
+    list[str],
+    typer.Argument(metavar="NODE...", help="Names of the nodes, or their numbers (from 0)."),
 ]
 GPUS = Annotated[int | None, typer.Option(help="Number of GPUs of the node.", min=1, max=64)]
 TYPE = Annotated[str | None, typer.Option(help="Type of the node's GPUs, such as A100.")]

@@ -21,7 +21,8 @@ def served(
     state_dir: Annotated[
         Path,
         typer.Option(
-            help="Folder of the service's files (its --state-dir), which hold these figures."
+            help="Folder of the service's files (its --state-dir), which holds the figures of each "
+            "week."
         ),
     ] = Path("data/service"),
     log: Annotated[

@@ -64,7 +64,7 @@ def release_all(
 ) -> None:
     """Undo every priority and AdminComment that `serve --slurm-mode order` gave to waiting jobs.
 
-    Such jobs are found by their AdminComment. With Slurm's priority/multifactor, Slurm computes
+    The jobs are found by their AdminComment. With Slurm's priority/multifactor, Slurm computes
     their priority again; with priority/basic, they get back the one they had. You need the right to
     change jobs' priorities. A service that is stopped in the usual way does this itself.
 

@@ -70,7 +70,7 @@ class OptimusSettings(PolicySettings):
         ge=0,
     )
     restart_share: float = setting(
-        0.25, "share of its time that a job may spend on such changes", gt=0, le=1
+        0.25, "share of its time that a job may spend on restarts with other GPUs", gt=0, le=1
     )
 
 

@@ -39,13 +39,13 @@ class SmdSettings(PolicySettings):
     worth: float = setting(1.0, "value (utility) of a job that is completed at once", gt=0)
     urgency: float = setting(
         1.0,
-        "how fast that value falls with the time to completion; 0: not at all, 4 to 6: like a hard "
-        "deadline",
+        "how fast the value of a completed job falls with the time to its completion; 0: not at "
+        "all, 4 to 6: like a hard deadline",
         ge=0,
     )
     due: float = setting(
         2.0,
-        "time at which half of the value is lost, as a multiple of the job's duration on the GPUs "
+        "time at which a job has lost half of its value, as a multiple of its duration on the GPUs "
         "that it asks for",
         gt=0,
     )

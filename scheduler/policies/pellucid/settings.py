@@ -19,7 +19,8 @@ class Borrowing(Settings):
     )  # fmt: skip
     quantile: float = setting(
         0.9,
-        "how sure that prediction must be; 0.9: nine in ten such jobs end within `lend_s`",
+        "how sure it must be that a job which borrows ends within `lend_s`; 0.9: nine in ten such "
+        "jobs do",
         gt=0,
         le=1,
     )
@@ -98,8 +99,9 @@ class PellucidSettings(PolicySettings):
     )
     order_by: Literal["mean", "predicted"] = setting(
         "mean",
-        "which duration counts in the order: `mean`, the mean of the job's predicted distribution "
-        "of durations (if it has one), or `predicted`, the one predicted number",
+        "which duration counts in the order: `mean`, the average over the job's predicted "
+        "distribution of durations, in which a small chance of days counts, or `predicted`, the "
+        "single predicted duration; a job without a distribution counts with the latter",
     )
     max_wait_s: float = setting(
         2 * DAY_S,
@@ -116,14 +118,15 @@ class PellucidSettings(PolicySettings):
     )
     backfill: float = setting(
         1.0,
-        "for this many further bounds (`max_wait_s`) after its bound, GPUs kept free for a job may "
-        "be used by jobs that are likely to end before it can start; 0: never",
+        "for this many times `max_wait_s` after its bound, GPUs kept free for a job may be used by "
+        "jobs that are likely to end before it can start; 0: never",
         ge=0,
     )
     price: float = setting(
         0.1,
-        "for those further bounds, a job goes first only if the waiting that this is predicted to "
-        "cause to all other jobs is at most this many times what it has waited itself",
+        "during the time that `backfill` adds to its bound, a job goes first only if the waiting "
+        "that this is predicted to cause to all other jobs is at most this many times what it has "
+        "waited itself",
         ge=0,
     )
     hold_price: float = setting(
