@@ -30,55 +30,68 @@ def _one(name: str, does: str, module: str = "", function: str = "") -> Command:
 
 
 GROUPS: dict[str, tuple[Command, ...]] = {
-    "Your jobs (a running service answers)": (
-        _one("submit", "Submit a job to the service. Prints its id."),
-        _one("ps", "List your jobs, latest first; an operator sees all."),
-        _one("logs", "Print what a job has written; -f follows it."),
-        _one("why", "Say why a job waits, runs where it does, or how it ended."),
-        _one("order", "Show who waits, in order, and what makes each place (as sprio)."),
-        _one("claims", "Show how often what was claimed of jobs was so."),
-        _one("whatif", "Forecast a waiting job as it is, and as it would be."),
-        _one("eta", "In front of Slurm: when would it start, before it is submitted."),
-        _one("change", "Change what waiting jobs ask for; they keep their place."),
-        _one("hold", "Hold waiting jobs: they do not start until they are released."),
-        _one("release", "Release held jobs.", "hold"),
-        _one("priority", "Let waiting jobs go sooner or later."),
-        _one("cancel", "Cancel jobs: those that wait, and those that run."),
-        _one("links", "List and revoke the shared links to your jobs."),
-        _one("mcp", "Let an agent ask your site's Slurm: why, eta, order, read-only."),
-        _one("top", "Watch virtual clusters fill, queues move, and your jobs run."),
+    "Your jobs (asked of a running service)": (
+        _one("submit", "Submit a job to the service, and print its id."),
+        _one("ps", "List jobs that wait or run: yours; for an operator, all."),
+        _one("logs", "Print what a job has written; -f goes on while it runs."),
+        _one("why", "Say why a job waits, why it runs where it does, or how it ended."),
+        _one("order", "List the waiting jobs in order, and how each place is computed."),
+        _one("claims", "Show how often the service's statements about jobs came true."),
+        _one("whatif", "Forecast when a waiting job would start with other options."),
+        _one("eta", "Forecast when a job would start if it were submitted now."),
+        _one("change", "Change the options of waiting jobs, such as GPUs or time limit."),
+        _one("hold", "Keep waiting jobs from starting until they are released."),
+        _one("release", "Release held jobs, so that they may start.", "hold"),
+        _one("priority", "Let waiting jobs start before or after others."),
+        _one("cancel", "Cancel waiting jobs, and stop running ones."),
+        _one("links", "List and revoke the links by which others can see your jobs."),
+        _one("mcp", "Answer an AI agent's questions about your site's Slurm."),
+        _one("top", "Watch how busy the cluster is, and the jobs."),
     ),
-    "Ask your own history": (
-        _one("replay", "What would it have saved us? Other policies on your sacct dump."),
-        _one("ingest", "Read a public or a site's own trace into Parquet."),
-        _one("simulate", "Play one policy on a trace and record every decision."),
-        _one("compare", "Play policies side by side, on the same inputs and seeds."),
-        _one("tune", "Try other settings on your past; name those that are better beyond chance."),
-        _one("explain", "Tell the story of one job of a recorded run."),
-        _one("report", "Write one self-contained page on trace, models, policies."),
+    "Recorded jobs": (
+        _one("replay", "Replay past weeks of your Slurm under other policies: who gains?"),
+        _one("ingest", "Convert a trace (a record of a cluster's jobs) to Parquet."),
+        _one("simulate", "Simulate one policy on a trace, and record every decision."),
+        _one("compare", "Simulate several policies on the same jobs, side by side."),
+        _one("tune", "Search better settings of the policy by replaying your own past jobs."),
+        _one("explain", "Explain what happened to one job of a simulation, and why."),
+        _one("report", "Write one HTML page about a trace, models and compared policies."),
     ),
     "Run the service": (
-        _one("serve", "Decide and run jobs behind an API, until stopped."),
-        _one("serve-demo", "Try it: a service with fake GPUs and jobs.", "demo", "serve_demo"),
+        _one("serve", "Run the scheduler as a service, until stopped."),
+        _one(
+            "serve-demo",
+            "Try it: a service with fake GPUs and invented jobs.",
+            "demo",
+            "serve_demo",
+        ),
         _one("node", "Add, remove, drain, open and move nodes while jobs run.", function="app"),
-        _one("settings", "Show and set what the policy decides by.", function="app"),
-        _one("token", "Make, list and revoke the tokens that let people in."),
-        _one("slurm", "In front of Slurm: take back an order, erase a user.", function="app"),
-        _one("beside", "Show how a shadow and the former models turn out beside those in use."),
-        _one("served", "Show which models decided each week, and how that turned out."),
-        _one("audit", "Recompute every decision of the log and compare."),
-        _one("restore", "Put a backup where a damaged database is."),
-        _one("mend-clock", "Put right times that a wrong clock wrote.", "mend_clock"),
-        _one("export", "Write a service's finished jobs as a trace to learn from or replay."),
+        _one("settings", "Show and change the settings of the service's policy.", function="app"),
+        _one("token", "Make, list and revoke the tokens that let people use the service."),
+        _one(
+            "slurm",
+            "On a Slurm site: undo the service's changes, erase a user's data.",
+            function="app",
+        ),
+        _one("beside", "Compare the models in use with former ones and with one on trial."),
+        _one("served", "Show which models were used each week, and their errors."),
+        _one("audit", "Check that a service's database follows from its log."),
+        _one("restore", "Replace a damaged database of a service by a backup."),
+        _one(
+            "mend-clock",
+            "Correct the times that a wrong clock wrote into a service's log.",
+            "mend_clock",
+        ),
+        _one("export", "Write a service's finished jobs as a trace, to learn from or to replay."),
     ),
     "Models and measurements": (
-        _one("train", "Train the models and export them as a bundle."),
-        _one("promote", "Judge a candidate against the champion; make it champion, or go back."),
-        _one("evaluate", "Recompute the figures of a model, beside baselines."),
-        _one("profile", "Run a command briefly and measure what it does to the GPU."),
+        _one("train", "Train models of durations and of GPU sharing on a trace."),
+        _one("promote", "Use a new model if it is better than the one in use; or go back."),
+        _one("evaluate", "Measure the errors of models, and of simpler ones beside them."),
+        _one("profile", "Run a command for some minutes, and measure its use of the GPU."),
         _one(
             "colocate",
-            "Measure reference workloads alone and in pairs on one GPU.",
+            "Measure how much sample training jobs slow each other on one GPU.",
             "reproductions.colocation.command",
         ),
     ),
@@ -125,8 +138,9 @@ class Lazy(TyperGroup):
         formatter.write_paragraph()
         formatter.write_text("pellucid COMMAND --help explains a command, with examples.")
         formatter.write_text(
-            "A service also has pages at its address: Fairness (who waits longest), Models (what "
-            "they think of jobs, and how to correct them), and of each job one that can be shared."
+            "A service also has web pages at its address: Fairness (who waits longest), Models "
+            "(how they predict durations, and how to correct them), and one for each job, which "
+            "can be shared by a link."
         )
 
 

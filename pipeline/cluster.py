@@ -43,7 +43,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 HERE = "here"
-WHERE_HELP = "here, local:N, dask:N, slurm:N, or the address of a Dask scheduler (tcp://host:port)."
+WHERE_HELP = (
+    "here (this process), local:N (N processes), dask:N or slurm:N (a Dask cluster of N processes "
+    "or N Slurm jobs, made for this), or tcp://host:port (your Dask scheduler)."
+)
 _COUNTED = re.compile(r"(local|dask|slurm):([1-9]\d{0,3})")
 # Of a Slurm job that is one worker, where Dask's own configuration does not say.
 _SLURM_JOB = {"cores": 1, "processes": 1, "memory": "4GiB"}

@@ -25,7 +25,7 @@ def reflow(text: str, width: int) -> str:
 def _paragraph(text: str, width: int) -> str:
     lines = text.splitlines()
     if not lines[0].startswith(INDENT):
-        if any(line.startswith((" ", "-", "*")) for line in lines):
+        if any(line.startswith((" ", "- ", "* ")) for line in lines):
             return text  # a list or a table: its lines are its own
         return " ".join(lines)
     return _example(" ".join(line.strip().removesuffix("\\").strip() for line in lines), width)

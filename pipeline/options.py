@@ -38,37 +38,53 @@ TOKEN = Annotated[
     typer.Option(
         "--token-file",
         envvar="PELLUCID_TOKEN_FILE",
-        help="File with your token, which nobody else can read. Or put the token into "
-        "PELLUCID_TOKEN: no option takes it, since everybody can see those of a running command.",
+        help="File that holds your token; only you may be able to read it. Or put the token into "
+        "the variable PELLUCID_TOKEN. No option takes the token itself, because other users can "
+        "see the options of a running command.",
         show_default=False,
         show_envvar=True,
     ),
 ]
-JSON = Annotated[bool, typer.Option("--json", help="Print what the service answered, as JSON.")]
+JSON = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 REASON = Annotated[
-    str, typer.Option(help=("Reason, kept in the log, and shown with a drained node."))
+    str, typer.Option(help="Your reason for the change; the service's log keeps it.")
 ]
 PREVIEW = Annotated[
-    bool, typer.Option("--preview", help="Change nothing; show what the change would do.")
+    bool, typer.Option("--preview", help="Change nothing. Print what the command would do.")
 ]
 PREVIEW_MOVES = Annotated[
-    bool, typer.Option("--preview", help="Change nothing; show which starts would move.")
+    bool,
+    typer.Option("--preview", help="Change nothing. Print which jobs would start sooner or later."),
 ]
 JOB = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
 JOBS = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of the jobs.")]
-CODES = Annotated[bool, typer.Option("--codes", help="Also print reason codes.")]
-ONE_VC = Annotated[str | None, typer.Option(help="Only this virtual cluster.")]
+CODES = Annotated[
+    bool,
+    typer.Option(
+        "--codes",
+        help="Also print each reason's code, a fixed word for programs, such as GpusBusy.",
+    ),
+]
+ONE_VC = Annotated[
+    str | None,
+    typer.Option(help="Show only this virtual cluster (nodes with a queue of their own)."),
+]
 
 
-TRACE = typer.Option(help="Ingested dataset; for a track, the folder of its data.")
+TRACE = typer.Option(
+    help="The jobs to simulate: a folder that `pellucid ingest` wrote; with --track, the folder of "
+    "the track's data."
+)
 LOOP_HELP = (
-    "open (submit times as they are) or closed: a submission at most 15 s (closed:SECONDS) after "
-    "an end of the same user in the same virtual cluster waits for that end."
+    "When jobs are submitted. open: at the recorded times. closed: likewise, but a job that was "
+    "submitted within 15 s (closed:SECONDS) after another job of its user in the virtual cluster "
+    "ended is never submitted before that job's end in the simulation."
 )
 POLICY = Annotated[
     str | None,
     typer.Option(
-        help="A policy by name, or module:Class. Default: that of the cluster file, else pellucid."
+        help="Policy: a name from the list below, or a class of your own as module:Class. Default: "
+        "that of the cluster file, otherwise pellucid."
     ),
 ]
 SET = Annotated[
@@ -76,26 +92,29 @@ SET = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help=("A setting of the policy, e.g. borrowing.lend_s=3600. May be repeated."),
+        help="Setting of the policy, e.g. borrowing.lend_s=3600. May be repeated.",
     ),
 ]
 KEEP_HELP = (
-    "Keep what is finished in this folder as it comes; the same command, given again, takes it up."
+    "Folder in which finished parts are kept, so that the same command, if it was broken off, goes "
+    "on from there when it is run again."
 )
 KEEP = Annotated[Path | None, typer.Option(help=KEEP_HELP, metavar="FOLDER")]
 WORKERS = Annotated[
     int,
-    typer.Option(help=("Number of processes. --workers N is short for --where local:N."), min=1),
+    typer.Option(help="Number of processes of this machine; the same as --where local:N.", min=1),
 ]
 DATABASE = Annotated[
     str | None,
     typer.Option(
-        help="sqlite:///PATH or postgresql://USER@HOST/NAME; the one of PELLUCID_DATABASE or "
-        "the default of `pellucid serve` when left out."
+        help="Database of the service: sqlite:///PATH or postgresql://USER@HOST/NAME. Left out: "
+        "that of PELLUCID_DATABASE, otherwise sqlite:///data/service/pellucid.db."
     ),
 ]
-CONFIG = Annotated[Path | None, typer.Option(help="The service's YAML file of settings.")]
-PRINT_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+CONFIG = Annotated[
+    Path | None, typer.Option(help="YAML file of the service's settings, as for `pellucid serve`.")
+]
+PRINT_JSON = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 JSON_OBJECT = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 JSON_NO_TABLE = Annotated[
     bool, typer.Option("--json", help="Print one JSON object instead of a table.")
@@ -109,15 +128,18 @@ class World:
     cluster: Annotated[
         Path | None,
         typer.Option(
-            help="Cluster YAML. Left out: inferred from the trace; tracks bring their own."
+            help="Cluster file (YAML: nodes, GPUs, policy). Left out: a cluster inferred from the "
+            "trace; a track has its own."
         ),
     ] = None
     track: Annotated[
         str | None,
         typer.Option(
             help=(
-                "Track: published (the peers' settings with their defects), "
-                "honest, honest-closed, honest-open or philly."
+                "Simulate under the conditions of a known comparison. published: those of Lucid's "
+                "published simulator, defects included. honest: the same without the defects; "
+                "honest-closed: with --loop closed; honest-open: idle GPUs are lent to other "
+                "virtual clusters. philly: those of the Philly trace."
             )
         ),
     ] = None
@@ -125,27 +147,29 @@ class World:
         str | None,
         typer.Option(
             help=(
-                "Source of predicted durations: own (histories, learned "
-                "online), ga2m (histories and a model refitted daily), "
-                "lightgbm (LightGBM, refitted daily; lightgbm-blended: with "
-                "the histories), truth, constant:SECONDS, gpu-count (mean of "
-                "jobs with as many GPUs), last (the user's last job; without "
-                "users, the virtual cluster's), slurm-limit; helios on traces,"
-                " ebm and lgb on Venus' tracks. Default: own (on track "
-                "published: what each policy had)."
+                "Where predicted durations come from. own: similar jobs that have ended. ga2m, "
+                "lightgbm-blended: own, combined with an additive model (GA2M) or with LightGBM, "
+                "fitted again every day of the simulation. lightgbm: LightGBM alone. truth: the "
+                "true durations. constant:SECONDS. gpu-count: the mean of ended jobs with as many "
+                "GPUs. last: the user's last job. slurm-limit: the time limit. An unknown name "
+                "prints the list of this trace. Default: own; on track published, as published for "
+                "each policy."
             )
         ),
     ] = None
     compress: Annotated[
-        float, typer.Option(help="Multiply submit times (0.9 = a busier month).")
+        float,
+        typer.Option(
+            help="Factor of the times between submissions. 0.9: the same jobs in nine tenths of "
+            "the time."
+        ),
     ] = 1.0
     readable: Annotated[
         float,
         typer.Option(
             help=(
-                "Share of the users whose jobs report how long they will run, "
-                "once profiled or watched (0 to 1); of the jobs where users "
-                "are unknown."
+                "Share of users (0 to 1) whose jobs report, while they are profiled or run, how "
+                "long they will run in all. If the trace names no users: share of jobs."
             )
         ),
     ] = 0.0
@@ -153,8 +177,8 @@ class World:
         float,
         typer.Option(
             help=(
-                "Error of the durations that jobs report: standard deviation of "
-                "ln(reported / true)."
+                "With --readable: error of what jobs report, as the standard deviation of "
+                "ln(reported / true time left). 0.1 is about 10 %."
             )
         ),
     ] = 0.1
@@ -163,22 +187,25 @@ class World:
         typer.Option(
             "--readable-commands/--no-readable-commands",
             help=(
-                "Let the commands of these jobs also state the number of epochs. It is "
-                "used at submission once a job with the same script has completed."
+                "With --readable: the commands of the jobs that report also state their number of "
+                "epochs, from which a duration is predicted at submission once a job of the same "
+                "script has completed."
             ),
         ),
     ] = False
     bundle: Annotated[
         Path | None,
         typer.Option(
-            help=("Folder of exported models. Predict with them, and learn nothing during the run.")
+            help="Folder of exported models (`pellucid train --out`). They predict, and nothing is "
+            "learned during the simulation."
         ),
     ] = None
     quirks: Annotated[
         bool,
         typer.Option(
             "--quirks/--no-quirks",
-            help="With --track published: copy the known defects of the published simulator.",
+            help="Only with --track published: copy the known defects of the published simulator, "
+            "or not.",
         ),
     ] = True
     since: Annotated[
@@ -186,8 +213,8 @@ class World:
         typer.Option(
             formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
             help=(
-                "Simulate only jobs submitted from this time on (UTC). Predictors learn "
-                "from earlier jobs."
+                "Simulate only jobs submitted from this time on (UTC). Earlier jobs only serve to "
+                "learn durations."
             ),
         ),
     ] = None

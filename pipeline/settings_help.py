@@ -54,10 +54,10 @@ class WithSettings(TyperCommand):
 
 def policies(command: str) -> list[str]:
     """Return the names of the policies that a command can run."""
-    if command == "serve":
+    if command in ("serve", "serve-demo"):
         from scheduler.service.log.header import runnable
 
-        return runnable(follows=True)
+        return runnable(follows=command == "serve")  # the demo runs no Slurm
     from scheduler.policies import POLICIES
 
     return list(POLICIES)

@@ -32,7 +32,12 @@ from scheduler.core.settings import PolicySettings, setting
 class TetrisSettings(PolicySettings):
     """Settings of `tetris`."""
 
-    shortness: float = setting(1.0, "weight of remaining work, relative to e; 0 packs only", ge=0)
+    shortness: float = setting(
+        1.0,
+        "weight of short remaining work against a good fit to the free GPUs; 1: as published, 0: "
+        "only the fit counts",
+        ge=0,
+    )
 
 
 class Tetris(AllocationPolicy):

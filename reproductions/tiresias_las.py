@@ -37,22 +37,33 @@ class TiresiasLasSettings(PolicySettings):
     """Settings of `tiresias-las`."""
 
     limits: list[float] = setting(
-        list(LIMITS), "service at which a job leaves each queue but the last", unit="GPU-s"
+        list(LIMITS),
+        "used time (see `by_gpus`) at which a job falls from each queue to the next lower one",
+        unit="GPU-s",
     )
-    by_gpus: bool = setting(True, "service counts GPUs; false: seconds alone")
+    by_gpus: bool = setting(True, "used time is GPUs times seconds; false: seconds alone")
     promote: float | None = setting(
         None,
-        "a job that waited this many times as long as it ran goes back to the first queue; "
+        "a job that has waited this many times as long as it ran goes back to the first queue; "
         "null: never",
         gt=0,
     )
     consolidate: Consolidate = setting(
-        "never", "jobs that must be on the fewest nodes: never, skewed (models) or always"
+        "never",
+        "which jobs must run on as few nodes as possible: never, always, or skewed (those whose "
+        "models have one very large tensor)",
     )
-    round_s: float = setting(0.0, "time between passes; 0: at every event", unit="s", ge=0)
+    round_s: float = setting(
+        0.0,
+        "time between two rounds of decisions; 0: one whenever something happens",
+        unit="s",
+        ge=0,
+    )
     running_first: bool = setting(True, "within a queue, running jobs go before waiting ones")
     published_jumps: bool = setting(
-        False, "plan demotions as the published simulator does, which forgets the GPUs"
+        False,
+        "predict when jobs fall to the next queue as the published simulator does, which forgets "
+        "their numbers of GPUs",
     )
 
 

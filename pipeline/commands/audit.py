@@ -19,48 +19,58 @@ SHOWN = 10
 def audit(
     database: DATABASE = None,
     state_dir: Annotated[
-        Path | None, typer.Option(help="State folder of the service; holds the models in use.")
+        Path | None,
+        typer.Option(
+            help="Folder of the service's files (its --state-dir), which holds the models it used. "
+            "Left out: data/service."
+        ),
     ] = None,
     head: Annotated[
         bool,
         typer.Option(
             "--head",
-            help=("Print how far the log's hash chain reaches, to keep elsewhere; audit nothing."),
+            help="Check nothing. Print the head: the last hash of the log's chain, to keep on "
+            "another machine.",
         ),
     ] = False,
     since_head: Annotated[
         Path | None,
-        typer.Option(help="A file that --head printed: the log must still extend it."),
+        typer.Option(
+            help="File with an earlier output of --head. Also check that the log still begins with "
+            "the log of that time."
+        ),
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(help="A secret of 32 bytes or more that signs the head, or checks it."),
+        typer.Option(
+            help="File with a secret of 32 bytes or more. With --head: sign the head. With "
+            "--since-head: check the signature."
+        ),
     ] = None,
     decide_again: Annotated[
         bool,
         typer.Option(
             "--decide-again",
-            help=("Also take every decision again, and name the first that differs."),
+            help="Also compute every decision again from the log, and print the first that "
+            "differs.",
         ),
     ] = False,
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Check a service's database against its log. Every table that follows from the log is computed
-    again and compared, as are the digests of the decisions and the hash chain of the log's rows;
-    then the database checks its own integrity.
+    """Check that a service's database agrees with the service's log, which is kept in it. The
+    database is not changed, and the service may be running.
 
-    The service may be running: the database is read as of one moment and not changed. Exit status
-    0: the tables follow from the log. 1: they do not; the first difference is printed with the
-    event at which it begins. 2: nothing was checked, because something is missing here: a policy
-    of your own that cannot be imported, models, the database.
+    Every table that can be computed from the log is computed again and compared. So are the hashes
+    by which each row of the log depends on the row before (its hash chain): rows that anything but
+    the service changed, deleted or added are printed. Then the database checks its own integrity.
 
-    With --decide-again this code, with these models, takes every decision again and names the
-    first that differs. Code of another release may decide otherwise: that is no damage, and the
-    exit status is 1 all the same.
+    Exit status 0: all agrees. 1: something differs; the first difference is printed with the event
+    at which it begins. 2: nothing was checked, because the database, the models or a policy of your
+    own is missing.
 
-    A row that was altered, deleted or added by anything but the service is named. If somebody
-    rewrites the whole chain, only an earlier --head (the chain's last hash) shows it: keep one on
-    another machine.
+    With --decide-again, the exit status is also 1 if another release of this software decides
+    differently, which is no damage. If somebody rewrote the log with all its hashes, only
+    --since-head can show it.
 
     Examples:
 

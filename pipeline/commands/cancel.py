@@ -30,26 +30,28 @@ MOST_NAMED = 100  # jobs of a preview
 def cancel(
     service: Service,
     jobs: Annotated[
-        list[str] | None, typer.Argument(metavar="[JOB...]", help="Ids of the jobs.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[JOB...]", help="Ids of jobs or arrays; ARRAY_[0-4] for some tasks."
+        ),
     ] = None,
     name: NAMED = None,
     state: Annotated[
-        str | None, typer.Option(help="Cancel your jobs in this state: waiting, held or running.")
+        str | None, typer.Option(help="Only jobs in this state: waiting, held or running.")
     ] = None,
     all_mine: Annotated[bool, typer.Option("--all-mine", help="Cancel all your jobs.")] = False,
     owner: Annotated[
         str | None,
-        typer.Option(help=("Cancel jobs of this user instead of yours (operators only).")),
+        typer.Option(help="Cancel jobs of this user, not yours (operators only)."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without asking first.")] = False,
     preview: PREVIEW = False,
 ) -> None:
-    """Cancel jobs: those that wait leave the queue, those that run are stopped. The id of an array
-    stands for all its tasks, ARRAY_[0-4] for some.
+    """Cancel jobs: waiting ones leave the queue, running ones are stopped.
 
-    A job that is over stays as it is. Of several, those that can be are cancelled whatever
-    becomes of the others, and exit status 2 says that not all were. Jobs that are chosen by name,
-    state or owner are counted first, and cancelled when you say so.
+    Give ids, or choose jobs by --name, --state, --owner (all that are given must fit) or
+    --all-mine; chosen jobs are counted first, and cancelled once you agree. A job that has ended
+    stays as it is. If some jobs cannot be cancelled, the others are, and the exit status is 2.
 
     Examples:
 

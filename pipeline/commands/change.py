@@ -15,10 +15,10 @@ from scheduler.service.api.shapes import JobChange
 
 @takes(CHANGEABLE, different=True)
 def change(jobs: JOBS, service: Service, preview: PREVIEW = False, **asked: Any) -> None:
-    """Change what waiting jobs ask for. They keep their place: what they have waited counts.
+    """Change the options of waiting jobs. The jobs keep the time that they have waited.
 
-    Only jobs that wait can be changed: one that runs keeps its time limit. `--preview` forecasts
-    the start as it is and as it would be, and changes nothing. Each change is in the log, with who
+    A running job cannot be changed, not even its time limit. `--preview` forecasts the start
+    without and with the change, and changes nothing. The service's log keeps each change, and who
     made it.
 
     Examples:

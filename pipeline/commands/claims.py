@@ -14,11 +14,11 @@ from scheduler.explain.claims import Record
 
 @spread
 def claims(service: Service) -> None:
-    """Show how often what the service says about jobs comes true: suggested changes, forecasts,
-    "it can never start", "it starts at once".
+    """Show how often the service was right when it said of a job that it starts at once, that it
+    starts by a given time, that it can never start, or that a change lets it start sooner.
 
-    A suggestion is judged once the job's owner has followed it. A statement that has already
-    turned out wrong is counted without waiting for the job's end.
+    A suggested change is counted only if the job's owner made it. A statement that has already
+    turned out wrong is counted before the job ends.
 
     Example:
 

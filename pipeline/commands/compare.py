@@ -35,32 +35,41 @@ class Asked:
     workload: Annotated[
         str | None,
         typer.Option(
-            help="Instead of a trace, a workload for policies that resize jobs, set batch sizes or "
-            "choose GPU types: pollux:CSV, gavel:TRACE or tiresias:CSV."
+            help="Instead of --trace: a file of jobs with the measurements that policies need "
+            "which resize jobs, set batch sizes or choose GPU types. pollux:FILE, gavel:FILE or "
+            "tiresias:FILE."
         ),
     ] = None
     policies: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated, by name or module:Class. Default: fifo,sjf,srtf,qssf,lucid; on "
-            "a workload: all that it has the statistics for."
+            help="Policies, separated by commas: names from the lists below, or classes of your "
+            "own as module:Class. Default: fifo, sjf, srtf, qssf and lucid; with --workload, all "
+            "for which it has the measurements.",
+            show_default=False,
         ),
     ] = None
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, help=("Number of jittered replays of each policy. Their seeds are 0 to N-1.")
+            min=1,
+            help="Number of simulations of each policy. The first keeps the recorded submit times; "
+            "the others move each by up to 60 s, to show what chance does.",
         ),
     ] = 1
     first_seed: Annotated[
-        int, typer.Option(min=0, help="First seed of the jittered replays, in place of 0.")
+        int,
+        typer.Option(
+            min=0,
+            help="Random seed of the first simulation; the others count up from it. Seed 0 is the "
+            "one that keeps the submit times.",
+        ),
     ] = 0
     loop: Annotated[
         str | None,
         typer.Option(
-            help=f"{LOOP_HELP} Default: both, in separate rows; open alone where "
-            "no submission waits. "
-            "Tracks published and honest-closed set their own."
+            help=f"{LOOP_HELP} Default: both, in separate rows, if any job of the trace followed "
+            "such an end; the tracks published and honest-closed have their own."
         ),
     ] = None
     options: SET = None
@@ -68,24 +77,27 @@ class Asked:
         bool,
         typer.Option(
             help=(
-                "Also show how `pellucid` trades a short mean for a short "
-                "tail: its settings `ageing` at 0, 0.01, 0.05 (the default) "
-                "and 0.3, each with `max_wait_s` of 1, 2 (the default) and 4 "
-                "days, and with no bound (16 runs for each seed and loop)."
+                "Also simulate the policy pellucid with 16 pairs of its settings ageing and "
+                "max_wait_s, to show what a shorter mean wait costs those who wait longest."
             )
         ),
     ] = False
     workers: WORKERS = 1
-    where: Annotated[str | None, typer.Option(help="Where the runs are made: " + WHERE_HELP)] = None
+    where: Annotated[
+        str | None, typer.Option(help="Where the simulations are computed: " + WHERE_HELP)
+    ] = None
     keep: KEEP = None
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for compare.json and the first seed's runs, one per policy."),
+        typer.Option(
+            help="Folder to write compare.json to, and the simulation of each policy with the "
+            "first seed. Left out: nothing is written."
+        ),
     ] = None
     html: Annotated[
         Path | None,
         typer.Option(
-            help=("Write a page with figures to hover, filter and click, as pellucid report does."),
+            help="Write the comparison as an HTML page with charts, as pellucid report does.",
             metavar="FILE",
         ),
     ] = None
@@ -113,7 +125,8 @@ class _Played(NamedTuple):
 
 @spread
 def compare(asked: Asked, world: World) -> None:
-    """Compare policies side by side, on the same inputs and seeds.
+    """Simulate several policies on the same jobs with the same seeds, and compare how long jobs
+    wait and take.
 
     Examples:
 

@@ -19,13 +19,17 @@ def serve_demo(
         float, typer.Option(min=0.01, help="Minutes over which the jobs are submitted.")
     ] = 4.0,
     seed: Annotated[
-        int, typer.Option(help="Seed of the jobs. The same seed submits the same jobs.")
+        int, typer.Option(help="Random seed. With the same seed, the same jobs are submitted.")
     ] = 0,
     port: Annotated[
         int, typer.Option(min=1, max=65_535, help="Port on which the service shows its pages.")
     ] = 8401,
     policy: Annotated[
-        str | None, typer.Option(help="Policy of the service, as for `pellucid serve`.")
+        str | None,
+        typer.Option(
+            help="Policy of the service: a name from the list below, or a class of your own as "
+            "module:Class. Default: pellucid."
+        ),
     ] = None,
     folder: Annotated[
         Path,
@@ -37,11 +41,12 @@ def serve_demo(
         bool, typer.Option("--until-done", help="Stop the service when the last job has ended.")
     ] = False,
 ) -> None:
-    """Start a service with fake GPUs, and let four people send it short real processes.
+    """Start a service with fake GPUs, and submit short jobs to it in the names of four invented
+    users.
 
-    Models come from data/bundle when `make demo` has made them, else from data/prebuilt; without
-    either, durations are guessed from what has ended so far, and nobody shares. Stop it with
-    Ctrl-C: its jobs end with it.
+    The models are those in data/bundle, if `make demo` has made them, otherwise those in
+    data/prebuilt. Without either, durations are predicted from the jobs that have ended, and no
+    jobs share GPUs. Ctrl-C stops the service and its jobs.
 
     Example: pellucid serve-demo --jobs 600 --minutes 8
     """

@@ -22,7 +22,8 @@ OPTIONS = Annotated[
     list[str],
     typer.Argument(
         metavar="-- SBATCH-OPTIONS [SCRIPT]",
-        help=("Options of sbatch. The script is read for its #SBATCH lines, and is not sent."),
+        help="Options of sbatch, after `--`. Of a script, only the #SBATCH lines are used, and the "
+        "script is not sent.",
     ),
 ]
 
@@ -33,23 +34,23 @@ def eta(
     service: Service,
     user: Annotated[
         str | None,
-        typer.Option(help=("Forecast a job of this user instead of your own (operators only).")),
+        typer.Option(help="Forecast a job of this user, not of yours (operators only)."),
     ] = None,
     site: Annotated[
         list[Path] | None,
         typer.Option(
             help=(
-                "Ask no service. Forecast the job on an empty cluster, which these files "
-                "printed by Slurm describe (see pellucid replay)."
+                "Ask no service. Forecast the job on an idle cluster, described by these files "
+                "(as --site of pellucid replay). May be repeated."
             )
         ),
     ] = None,
 ) -> None:
-    """Say when a job would start, in each partition that takes it. Nothing is submitted.
+    """Forecast when a job would start, in each partition that accepts it. Nothing is submitted.
 
-    The service tries the job on a copy of its queue. A service that is not in front of Slurm
-    considers only the job's size, its time limit and its partition (virtual cluster); to try any
-    other option there, use `submit --preview`.
+    The service tries the job on a copy of its queue. If the service runs jobs itself (without
+    Slurm), only size, GPU type, time limit, sharing and partition (there: virtual cluster) are
+    considered; `submit --preview` takes all options.
 
     Examples:
 

@@ -18,23 +18,35 @@ NAMES = ("duration", "arrivals", "packing", "heterogeneity", "bundle")
 
 
 def evaluate(
-    what: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="What to evaluate. duration: predicted durations. arrivals: forecast numbers of "
+            "submissions. packing: predicted speeds of jobs that share a GPU. heterogeneity: "
+            "predicted speeds on other GPU types. bundle: whether exported models predict as they "
+            "did in training, and how fast."
+        ),
+    ],
     data: Annotated[
-        Path, typer.Option(help="Folder of the public data: venus/, packing/ and so on.")
+        Path,
+        typer.Option(
+            help="Folder of the public data: its folders venus, packing and gavel are used."
+        ),
     ] = Path("../shared/data"),
     seed: Annotated[int, typer.Option(help="Random seed with which the models are fitted.")] = 0,
     ablation: Annotated[
         bool,
         typer.Option(
             "--ablation",
-            help=("Also evaluate models without one family of features, for each family."),
+            help="For duration: also evaluate the model without each of its families of features.",
         ),
     ] = False,
     trace: Annotated[
         Path | None,
         typer.Option(
             help=(
-                "For duration and bundle: your own ingested dataset, in place of the public data."
+                "For duration and bundle: use your own jobs, from a folder that `pellucid ingest` "
+                "wrote, not the public data."
             )
         ),
     ] = None,
@@ -42,9 +54,8 @@ def evaluate(
         Path | None,
         typer.Option(
             help=(
-                "For bundle: an exported bundle, edited or not. Its errors are"
-                " computed on the jobs of --trace that were submitted after "
-                "its window."
+                "For bundle: folder of exported models. Their errors are computed on the jobs of "
+                "--trace that were submitted after those from which the models learned."
             )
         ),
     ] = None,
@@ -52,8 +63,8 @@ def evaluate(
         Path | None,
         typer.Option(
             help=(
-                "For duration: folder of `pellucid simulate --out`. The "
-                "predictions made in that run are judged, too."
+                "For duration: also evaluate the predictions made in a simulation, from the folder "
+                "that `pellucid simulate --out` wrote."
             )
         ),
     ] = None,
@@ -61,9 +72,8 @@ def evaluate(
         float,
         typer.Option(
             help=(
-                "For duration: share of the users who state how long each job "
-                "will run (0 to 1). Half of them state it at random. Shows how"
-                " well long jobs are found then."
+                "For duration: pretend that this share of users (0 to 1) state how long each job "
+                "will run, half of them at random, to see how much better long jobs are predicted."
             ),
             min=0.0,
             max=1.0,
@@ -73,15 +83,16 @@ def evaluate(
         Path | None,
         typer.Option(
             help=(
-                "For packing: tables of `pellucid colocate` on another GPU "
-                "(solo.parquet and pairs.parquet). Adds how well each GPU's "
-                "models judge the other's pairs."
+                "For packing: folder of `pellucid colocate` with pairs measured on another GPU "
+                "type. Also evaluate how well the model of each type predicts the pairs of the "
+                "other."
             )
         ),
     ] = None,
     as_json: PRINT_JSON = False,
 ) -> None:
-    """Recompute the figures of a model from the data, baselines beside it on the same rows.
+    """Measure the errors of a model's predictions on data from which it did not learn, and compare
+    them with simpler predictions of the same.
 
     Examples:
 

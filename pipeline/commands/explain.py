@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,13 +21,28 @@ if TYPE_CHECKING:
 CONTRADICTION = 1  # exit status when the record contradicts itself
 
 
+@dataclass(frozen=True, kw_only=True)
+class OtherService(Address):
+    """The options that name a service to ask, if a job is not of a simulation."""
+
+    server: Annotated[
+        str | None,
+        typer.Option(
+            envvar="PELLUCID_SERVER",
+            help="Without --run: address of the service whose job is explained.",
+            metavar="URL",
+            show_default=False,
+        ),
+    ] = None
+
+
 @spread
 def explain(
     job: JOB,
-    address: Address,
+    address: OtherService,
     run: Annotated[
         Path | None,
-        typer.Option(help=("Explain a job of this simulation: the folder given to its --out.")),
+        typer.Option(help="Folder of the simulation (its --out) to which the job belongs."),
     ] = None,
     html: Annotated[
         Path | None,
@@ -40,8 +56,8 @@ def explain(
         typer.Option(
             "--counterfactuals",
             help=(
-                "Also print which changes would have started the job. The simulation is "
-                "run again up to the wait."
+                "Also print which changes to the job would have started it during its wait. Each "
+                "is tried in the simulation, which is run again up to then."
             ),
         ),
     ] = False,
@@ -49,29 +65,28 @@ def explain(
         float | None,
         typer.Option(
             help=(
-                "Explain the wait at this many seconds after the job's submission. "
-                "Default: its longest wait."
+                "As --counterfactuals, for the wait at this number of seconds after the job's "
+                "submission. Default: for its longest wait."
             ),
         ),
     ] = None,
     codes: CODES = False,
 ) -> None:
-    """Tell the story of one job: every decision, why, and what it waited for.
+    """Explain what happened to one job of a simulation: every decision about it, and why.
 
-    Each decision is shown in order with its reason and the numbers behind it; a predicted
-    duration is taken apart into the terms that make it up, each as a factor. What is shown is
-    checked first: an explanation that does not add up is an error (exit status 1).
+    Decisions are shown in order, each with its reason and the numbers behind it. A predicted
+    duration is shown as a product of factors, one for each feature of the job. If the recorded
+    numbers contradict each other, that is said, and the exit status is 1.
 
     Example:
 
       pellucid explain 774700 --run runs/lucid --html story.html
 
-    What would have started it (fewer GPUs, another virtual cluster, sharing allowed, a shorter
-    limit), each tried on a copy of the core before it is shown:
+    Also print which changes would have started the job, such as fewer GPUs or a shorter time limit:
 
       pellucid explain 774700 --run runs/pellucid --counterfactuals
 
-    For a job of a running service, give its address (the answer is that of `pellucid why`):
+    Explain a job of a running service, as `pellucid why` does:
 
       pellucid explain 7njjr7qk87fm --server http://127.0.0.1:8400
     """

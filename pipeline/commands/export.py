@@ -17,16 +17,16 @@ def export(
         Path,
         typer.Argument(
             metavar="FILE",
-            help=("Parquet file to write; it is replaced once the new one is whole."),
+            help="Parquet file to write. An existing one is replaced once the new one is complete.",
         ),
     ],
     database: DATABASE = None,
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Write the finished jobs of a service as a trace, to learn from or to replay.
+    """Write the finished jobs of a service to a file, as a trace to learn from or to replay.
 
-    The service does so by itself, each time 1000 more jobs have ended (the setting export_every),
-    into STATE_DIR/export/finished.parquet.
+    The service also does this itself, whenever 1000 more jobs have ended (its setting
+    export_every), to export/finished.parquet in its --state-dir.
 
     Examples:
 
@@ -36,10 +36,9 @@ def export(
 
       pellucid compare --trace data/site --cluster cluster.yaml --policies fifo,pellucid
 
-    The last command shows how long jobs would have waited under FIFO, on the cluster of that file
-    (without --cluster: on one inferred from the trace).
-    To retrain with dvc, say `source: data/service/export/finished.parquet` in params.yaml and run
-    dvc repro; the champion it exports is taken up by the running service.
+    The last example shows how long these jobs would have waited under first in, first out (fifo).
+    To train new models on them with dvc, write `source: data/service/export/finished.parquet` in
+    params.yaml and run `dvc repro`; the running service then uses the new models.
     """
     with user_errors():
         from features.files import write_table

@@ -25,10 +25,11 @@ T = TypeVar("T")
 
 @spread
 def hold(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
-    """Hold waiting jobs: they do not start until they are released, and keep no other job waiting.
+    """Hold waiting jobs: they do not start until they are released, and no other job waits for
+    them.
 
-    The time for which a job is held does not count as waiting: neither for its place in line nor
-    for the bound on waiting. A job that an operator holds can be released by operators only.
+    The time for which a job is held does not count as time waited. A job that an operator held
+    can be released only by an operator.
 
     Example:
 
@@ -46,7 +47,8 @@ def hold(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
 
 @spread
 def release(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
-    """Release held jobs: they wait on, from what they had waited before they were held.
+    """Release held jobs, so that they may start. The time that they waited before they were held
+    counts.
 
     Example:
 

@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
 HELP = "\n\n".join(
     (
-        "Read a cluster's job trace and write it as Parquet, in one schema.",
+        "Read a trace (a record of a cluster's jobs) in one of many formats, and write it as a "
+        "dataset: Parquet files that all commands with --trace read.",
         "Formats: helios (cluster_log.csv), helios-full (Lucid's cluster_full_log.csv), philly "
-        "(cluster_job_log, JSON), philly-csv, pai2020 (a directory), openb, spot2026, acme, swf, "
-        "sacct, pellucid (what pellucid export writes); described in YAML: batsim, batsim-jobs, "
-        "cloudbrain, dlrm2025, gavel, kestrel, muri, pm100, sia, supercloud, "
-        "tiresias, and your own: --format site.yaml (columns, "
-        "units, zone, states; pipeline/traces/described.py), for CSV, JSON, Parquet.",
-        "DIR gets the jobs by month of submission (month=YYYY-MM/part-*.parquet), "
-        "quarantine.parquet (every row that was refused, with line and reason), provenance.json "
-        "and summary.json. An older dataset there is replaced once the new one is complete.",
+        "(cluster_job_log, JSON), philly-csv, pai2020 (a folder), openb, spot2026, acme, swf, "
+        "sacct, pellucid (what pellucid export writes), batsim, batsim-jobs, cloudbrain, dlrm2025, "
+        "gavel, kestrel, muri, pm100, sia, supercloud, tiresias. For any other CSV, JSON or "
+        "Parquet file, write a YAML file that names its columns, units and time zone, and give it "
+        "as --format site.yaml (docs/adding-a-trace-format.md).",
+        "The folder of --out gets the jobs by month of submission (month=YYYY-MM/part-*.parquet), "
+        "quarantine.parquet (the rows that could not be used, each with its line and the reason), "
+        "provenance.json and summary.json. A dataset that is there already is replaced once the "
+        "new one is complete.",
         "Examples:",
         "  pellucid ingest cluster_log.csv --out data/venus",
         "  pellucid ingest pai/ --out data/pai --json | jq .quarantined",
@@ -39,33 +41,45 @@ HELP = "\n\n".join(
 
 def ingest(
     source: Annotated[
-        Path, typer.Argument(help="The trace: a file, or the directory of PAI 2020's tables.")
+        Path, typer.Argument(help="The trace: a file; for pai2020, the folder of its tables.")
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Directory to write the dataset to.", show_default=False),
+        typer.Option(
+            "--out",
+            help="Folder to write the dataset to. Needed unless --preview is given.",
+            show_default=False,
+        ),
     ] = None,
     format: Annotated[
-        str, typer.Option("--format", help="Name of the format; auto recognises the file.")
+        str,
+        typer.Option(
+            "--format", help="Format of the trace, see above. auto: recognised from the file."
+        ),
     ] = "auto",
     timezone: Annotated[
         str | None,
         typer.Option(
             "--timezone",
-            help="Zone of the trace's clock, such as Asia/Shanghai or +08:00, where its times "
-            "carry none. Default: the zone of the site it was published by; UTC for sacct.",
+            help="Time zone of times that are written without one, such as Asia/Shanghai or "
+            "+08:00. Default: that of the site which published the trace; for sacct, UTC.",
         ),
     ] = None,
     origin: Annotated[
         str | None,
         typer.Option(
             "--origin",
-            help="Instant of offset 0, such as 2023-01-01T00:00:00Z, where times are offsets.",
+            help="For traces whose times count from 0: the time that 0 stands for, such as "
+            "2023-01-01T00:00:00Z.",
         ),
     ] = None,
     preview: Annotated[
         bool,
-        typer.Option("--preview", help=("Write nothing: print totals, waits and doubtful values.")),
+        typer.Option(
+            "--preview",
+            help="Write nothing. Print the number of jobs, their waits, and values that look "
+            "wrong.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:

@@ -18,13 +18,14 @@ def links(
     service: Service,
     revoke: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="Revoke the link with this id; may be repeated."),
+        typer.Option(metavar="ID", help="Revoke the link with this id. May be repeated."),
     ] = None,
 ) -> None:
-    """List the active shared links to your jobs, or revoke some; an operator sees all.
+    """List the shared links to your jobs that still work (for an operator: to all jobs), or revoke
+    some.
 
-    A link is made on the page of a job, /jobs/JOB/share at the address of the service, which shows
-    first what it reveals. Whoever has one sees the answer about that job.
+    Whoever has a link can read the explanation of its job without signing in. You make one on the
+    service's page /jobs/JOB/share, which first shows what others will see.
 
     Examples:
 

@@ -28,25 +28,29 @@ def logs(
     job: JOB,
     service: Service,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print new output until the job has ended.")
+        bool,
+        typer.Option("--follow", "-f", help="Go on printing new output until the job has ended."),
     ] = False,
     tail: Annotated[
         int | None,
-        typer.Option("--tail", "-n", min=0, help="Print only this many last lines of the output."),
+        typer.Option("--tail", "-n", min=0, help="Print only this number of lines, the last ones."),
     ] = None,
     attempt: Annotated[
         int | None,
         typer.Option(
-            min=1, help=("Number of the attempt to print, from 1. Default: the job's last attempt.")
+            min=1,
+            help="Number of the attempt (one try to run the job) to print, from 1. A job that was "
+            "profiled first has two. Default: the last.",
         ),
     ] = None,
 ) -> None:
     """Print what a job of yours has written to standard output and error.
 
-    For an array (or some of its tasks: ARRAY_[3-5]), the output of each task follows the task's
-    id. Control codes that your terminal would obey are left out. An output is
-    emptied whenever it passes 64 MiB: what was written since is kept. --json prints one object per
-    line: the text, and the positions in bytes where it begins and ends.
+    Give the id of an array for all of its tasks, or ARRAY_[3-5] for some: each task's id stands
+    above its output. Control codes, which could change your terminal, are left out. Whenever the
+    output of a job passes 64 MiB, it is deleted, and what the job writes afterwards is kept. With
+    --json, each line is an object with a piece of the output and the positions, in bytes, where it
+    begins and ends.
 
     Examples:
 

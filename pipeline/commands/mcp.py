@@ -12,17 +12,22 @@ import typer
 PATIENCE = Annotated[
     float,
     typer.Option(
-        min=0.1, max=3600.0, metavar="SECONDS", help="Seconds to wait for each answer of Slurm."
+        min=0.1,
+        max=3600.0,
+        metavar="SECONDS",
+        help="Longest wait for each answer of Slurm, seconds.",
     ),
 ]
 
 
 def mcp(patience: PATIENCE = 10.0) -> None:
-    """Let an agent ask why, eta, sooner, order and queue of your site's Slurm (MCP, over stdio).
+    """Answer an AI agent's questions about your site's Slurm, over standard input and output (MCP,
+    the Model Context Protocol).
 
-    It has your own rights, needs no service and only reads: a command that would change something
-    is shown to the agent, not run. Every number is a field of the answer, and every field says
-    where it comes from. The agent starts this command itself; in its configuration:
+    The agent can ask why a job waits, when one would start, what would let it start sooner, and
+    for the order of the queue. It sees what you may see, and changes nothing: a command that
+    would help is told to the agent, not run. No service is needed. The agent starts this command
+    itself, if its configuration has
     {"mcpServers": {"pellucid": {"command": "pellucid", "args": ["mcp"]}}}.
 
     Example:

@@ -20,16 +20,20 @@ from pipeline.options import DATABASE, JSON_OBJECT
 def mend_clock(
     database: DATABASE = None,
     state_dir: Annotated[
-        Path | None, typer.Option(help="State folder of the service; holds the models in use.")
+        Path | None,
+        typer.Option(
+            help="Folder of the service's files (its --state-dir), which holds the models it used. "
+            "Left out: data/service."
+        ),
     ] = None,
     from_event: Annotated[
         int | None,
         typer.Option(
             min=1,
             help=(
-                "The first event dated wrong (`pellucid audit` and pages "
-                "number them). Left out: the one after the last leap of a day "
-                "before the times that lie in the future."
+                "Number of the first event of the log with a wrong time, as `pellucid audit` and "
+                "the pages print it. Left out: the event at which the times last jump by a day or "
+                "more before they lie in the future."
             ),
         ),
     ] = None,
@@ -37,12 +41,14 @@ def mend_clock(
         datetime | None,
         typer.Option(
             help=(
-                "True time of the first event dated wrong, UTC. Default: right after the "
-                "event before it."
+                "When the first event with a wrong time truly happened (UTC). Default: right "
+                "after the event before it."
             )
         ),
     ] = None,
-    reason: Annotated[str, typer.Option(help="Reason, kept in the log with the change.")] = "",
+    reason: Annotated[
+        str, typer.Option(help="Your reason; the log keeps it with the correction.")
+    ] = "",
     apply: Annotated[
         bool,
         typer.Option(
@@ -54,13 +60,14 @@ def mend_clock(
     ] = False,
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Correct a log that a service wrote while its host's clock was ahead. Without this, a time in
-    the future stays: every later event is dated even later, whatever the clock is set to.
+    """Correct the times in a service's log that were written while the host's clock was ahead. The
+    log's time never goes back, so setting the clock right is not enough: until this command is run,
+    every new event gets a time in the future, too.
 
-    First set the host's clock right and stop the service. Nothing changes without --apply. The
-    lines of the log stay as they are; one more event states by how much they are dated too late.
-    From then on the scheduler decides with the corrected times of running and waiting jobs.
-    Forecasts made while the clock was wrong are left out of all figures.
+    First set the host's clock right, and stop the service. With --apply, one event is added to the
+    log that says by how much earlier times are too late; the rows of the log stay as they are. From
+    then on, the corrected times are used. Forecasts that were made while the clock was wrong are
+    not counted when their accuracy is shown.
 
     Examples:
 

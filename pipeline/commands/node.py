@@ -12,10 +12,11 @@ from pipeline.options import spread
 from pipeline.remote import Change, Preview, Service, change, print_json
 from scheduler.service.log.store.rows import Node
 
-HELP = """Nodes of a running service: who they belong to, and whether jobs may start there.
+HELP = """Change the nodes of a running service: which there are, which virtual cluster (queue) they
+serve, and whether jobs may start there. For operators.
 
-For operators. What runs goes on: a node that is removed, moved or changed is drained first, and it
-is done once nothing runs there. `--preview` says whose start would move, and changes nothing.
+Running jobs are never stopped: a node that is removed, moved or changed first takes no new jobs,
+and the change is made once nothing runs there.
 
 Examples:
 
@@ -26,23 +27,28 @@ Examples:
   pellucid node move gpu17 --vc vision --preview
 """
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=HELP)
-NODE = Annotated[str, typer.Argument(metavar="NODE", help="Name or number of the node.")]
+NODE = Annotated[
+    str, typer.Argument(metavar="NODE", help="Name of the node, or its number (from 0).")
+]
 NODES = Annotated[
-    list[str], typer.Argument(metavar="NODE...", help="Names or numbers of the nodes.")
+    list[str],
+    typer.Argument(metavar="NODE...", help="Names of the nodes, or their numbers (from 0)."),
 ]
 GPUS = Annotated[int | None, typer.Option(help="Number of GPUs of the node.", min=1, max=64)]
-TYPE = Annotated[str | None, typer.Option(help="Type of the node's GPUs.")]
-MEMORY = Annotated[float | None, typer.Option(help="Memory of one GPU, MiB.")]
+TYPE = Annotated[str | None, typer.Option(help="Type of the node's GPUs, such as A100.")]
+MEMORY = Annotated[float | None, typer.Option(help="Memory of each GPU, MiB.")]
 
 NEW_VC = Annotated[
-    bool, typer.Option("--new-vc", help="Allow a virtual cluster that does not exist yet.")
+    bool, typer.Option("--new-vc", help="Create the virtual cluster of --vc if there is none.")
 ]
 
 
 @app.command("list")
 @spread
 def list_nodes(service: Service) -> None:
-    """List every node: what it has, who is on it, and why it, or a GPU of it, is closed."""
+    """List all nodes: virtual cluster, GPUs, how many of them are busy, and why a node or a GPU
+    takes no jobs.
+    """
     with service.client() as client:
         nodes = client.nodes()
     if service.as_json:
@@ -69,14 +75,14 @@ def _drained(node: Node) -> str:
 @spread
 def add(
     name: Annotated[str, typer.Argument(help="Name of the node.")],
-    vc: Annotated[str, typer.Option(help="Virtual cluster to which the node is added.")],
+    vc: Annotated[str, typer.Option(help="Virtual cluster (queue) to which the node is added.")],
     asked: Preview,
     new_vc: NEW_VC = False,
     gpus: GPUS = None,
     gpu_type: TYPE = None,
     gpu_memory_mib: MEMORY = None,
 ) -> None:
-    """Add a node. What is left out is as on the other nodes of its virtual cluster.
+    """Add a node. Options that are left out are as on the other nodes of its virtual cluster.
 
     Example:
 
@@ -93,7 +99,7 @@ def add(
 @app.command()
 @spread
 def remove(node: NODE, asked: Change) -> None:
-    """Remove a node: it is drained, and leaves once nothing runs there."""
+    """Remove a node: no job starts there any more, and it is removed once nothing runs there."""
     change(
         asked,
         "leaves once nothing runs there",
@@ -104,7 +110,8 @@ def remove(node: NODE, asked: Change) -> None:
 @app.command()
 @spread
 def drain(nodes: NODES, asked: Change) -> None:
-    """Drain nodes: no job starts there any more, running jobs go on.
+    """Drain nodes: no job starts there any more, but running jobs go on. `pellucid node list` shows
+    the --reason.
 
     Example:
 
@@ -120,7 +127,9 @@ def drain(nodes: NODES, asked: Change) -> None:
 @app.command("open")
 @spread
 def open_node(nodes: NODES, asked: Preview) -> None:
-    """Open drained nodes. A change that waits for one to be idle is called off."""
+    """Open drained nodes, so that jobs may start there again. A removal, move or change that still
+    waits for such a node to be idle is cancelled.
+    """
     done = "is open" if len(nodes) == 1 else "are open"
     names = ",".join(nodes)
     change(asked, done, lambda client: client.set_node(names, True, preview=asked.preview))
@@ -130,11 +139,13 @@ def open_node(nodes: NODES, asked: Preview) -> None:
 @spread
 def move(
     node: NODE,
-    vc: Annotated[str, typer.Option(help="Virtual cluster to which the node is moved.")],
+    vc: Annotated[str, typer.Option(help="Virtual cluster (queue) to which the node is moved.")],
     asked: Change,
     new_vc: NEW_VC = False,
 ) -> None:
-    """Move a node to another virtual cluster once nothing runs there."""
+    """Move a node to another virtual cluster, once nothing runs on the node. Until then, no new job
+    starts there.
+    """
     change(
         asked,
         f"goes to {vc} once nothing runs there",
@@ -151,7 +162,9 @@ def retype(
     gpus: GPUS = None,
     gpu_memory_mib: MEMORY = None,
 ) -> None:
-    """Change what a node has, once nothing runs there: type, number, memory of its GPUs."""
+    """Change the recorded type, number or memory of a node's GPUs, once nothing runs there. Until
+    then, no new job starts there.
+    """
     to = {"gpu_type": gpu_type, "gpus": gpus, "gpu_memory_mib": gpu_memory_mib}
     change(
         asked,

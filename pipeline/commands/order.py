@@ -20,15 +20,16 @@ def order(
     limit: Annotated[
         int,
         typer.Option(
-            min=1, max=500, help="Number of jobs to show of each virtual cluster, at most."
+            min=1, max=500, help="Largest number of jobs to show of each virtual cluster."
         ),
     ] = 50,
 ) -> None:
-    """Show the waiting jobs in line, each with the terms that make its place (like `sprio`).
+    """Show the waiting jobs in the order in which they are to start, and how each place is
+    computed.
 
-    A job of higher priority goes first, whatever its terms; among jobs of one priority, the one
-    whose terms have the smaller sum. You see your own
-    jobs; an operator sees all.
+    Jobs of higher priority go first. Among jobs of equal priority, the one with the smallest sum of
+    terms goes first; terms are seconds, such as the predicted duration (+) and a credit for the
+    time waited (-). You see your own jobs; an operator sees all. In Slurm, `sprio` shows the like.
 
     Example:
 

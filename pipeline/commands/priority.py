@@ -18,15 +18,17 @@ def priority(
     to: Annotated[
         int,
         typer.Option(
-            "--to", help=("New priority of the jobs. The default priority of a job is 0.")
+            "--to", help="New priority of the jobs. A job has 0 unless it was given another."
         ),
     ],
     service: Service,
     preview: PREVIEW = False,
 ) -> None:
-    """Give waiting jobs a priority: higher goes first, whatever else makes their place.
+    """Set the priority of waiting jobs. Those of higher priority go first, however long others have
+    waited.
 
-    Submitters may put off their own jobs (below 0); operators do both.
+    You may set 0 or less for your own jobs, so that they go later; an operator may set any
+    priority for any job.
 
     Examples:
 

@@ -34,25 +34,28 @@ def profile(
     ] = None,
     seconds: Annotated[
         float,
-        typer.Option("--seconds", "-t", help="Run the command for at most this many seconds."),
+        typer.Option("--seconds", "-t", help="Stop the command after this number of seconds."),
     ] = 200.0,
     gpus: Annotated[
         str,
         typer.Option(
-            help="GPUs, as in 0,1 or 0:1 (MIG) or UUIDs; default: CUDA_VISIBLE_DEVICES, else the "
-            "first free one."
+            help="GPUs to use, by number (0,1), as part of one (0:1, MIG) or by UUID. Default: "
+            "those of CUDA_VISIBLE_DEVICES, otherwise the first free one."
         ),
     ] = "",
     device: Annotated[
-        DeviceChoice, typer.Option(help="cpu measures the host alone; no GPU is needed.")
+        DeviceChoice,
+        typer.Option(
+            help="gpu: measure the GPUs and the host. cpu: only the host; no GPU is needed."
+        ),
     ] = DeviceChoice.GPU,
-    hz: Annotated[float, typer.Option(help="Samples per second, 1 to 20.")] = 10.0,
+    hz: Annotated[float, typer.Option(help="Measurements per second, 1 to 20.")] = 10.0,
     memory_mib: Annotated[
         float | None,
         typer.Option(
             help=(
-                "Limit of host memory, MiB, of all the command's processes together. "
-                "Default: 90 % of the free memory."
+                "Host memory (RAM) that all of the command's processes together may take, MiB. If "
+                "they take more, they are stopped. Default: 90 % of the free memory."
             )
         ),
     ] = None,
@@ -60,66 +63,79 @@ def profile(
         float | None,
         typer.Option(
             help=(
-                "Limit of the data segment of each process, MiB (RLIMIT_DATA, enforced by"
-                " the kernel)."
+                "Data memory that each single process may take, MiB; more is refused by the kernel "
+                "(RLIMIT_DATA). Default: no limit."
             )
         ),
     ] = None,
     output_mib: Annotated[
         float,
-        typer.Option(help=("Empty the command's output file when it is larger than this, MiB.")),
+        typer.Option(help="Size at which the file with the command's output is emptied, MiB."),
     ] = 256.0,
     grace: Annotated[
         float,
-        typer.Option(help=("Seconds between SIGTERM and SIGKILL when the command is stopped.")),
+        typer.Option(
+            help="Seconds that the command gets to end (SIGTERM) before it is killed (SIGKILL)."
+        ),
     ] = 5.0,
     env: Annotated[
         list[str] | None,
         typer.Option(
-            help=("NAME or NAME=VALUE: one more environment variable to pass to the command."),
+            help="Pass this environment variable to the command: NAME=VALUE, or NAME with its "
+            "present value. Only common variables are passed without this. May be repeated.",
             show_default=False,
         ),
     ] = None,
     cwd: Annotated[
-        Path | None, typer.Option(help="Working directory of the command.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Folder in which the command runs. Default: the current one.", show_default=False
+        ),
     ] = None,
     shared: Annotated[
-        bool, typer.Option("--shared", help="Profile on a GPU that somebody else is using.")
+        bool,
+        typer.Option(
+            "--shared",
+            help="Run even on a GPU that another process uses; without this, it is refused.",
+        ),
     ] = False,
     progress: Annotated[
         bool,
         typer.Option(
             help=(
-                "Estimate how long the command would run from its output. No line of the "
-                "output is kept."
+                "Read the command's progress in its output, to estimate how long it would run in "
+                "all. The result holds no line of the output."
             )
         ),
     ] = True,
     formats: Annotated[
         Path | None,
         typer.Option(
-            help=("TOML file of lines in which the command reports its progress."),
+            help="TOML file that describes how the command prints its progress, beside the forms "
+            "that are known (docs/progress.md).",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Run directory; default: runs/profile/TIME.")
+        Path | None,
+        typer.Option(help="Folder to write the results to. Default: runs/profile/TIME."),
     ] = None,
     plot: Annotated[
-        PlotChoice, typer.Option(help="Format of a picture of the samples.")
+        PlotChoice, typer.Option(help="Format of the chart of the measurements; none: no chart.")
     ] = PlotChoice.SVG,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Run a command briefly, unchanged, and measure what it does to the GPU.
+    """Run a command for some minutes, unchanged, and measure its use of the GPU.
 
     Everything after -- is the command:
 
         pellucid profile --seconds 120 --gpus 0 -- python train.py --lr 0.1
 
-    It is stopped after T_prof with all its processes, and reported as
-    finished (exit 0), stopped at the limit (healthy, exit 0), failed (1) or
-    out of memory (3). Other statuses: 2 bad option, 4 no such GPU, 5 GPU
-    taken, 6 no driver, 126 not executable, 127 not found, 130 interrupted.
+    After --seconds, the command is stopped with all its processes.
+
+    Exit status 0: it ended well by then, or was stopped then. 1: it failed. 3: it ran out of
+    memory. 2: wrong option. 4: no such GPU. 5: the GPU is in use. 6: no GPU driver. 126: the
+    command cannot be executed. 127: it was not found. 130: you interrupted it.
     """
     from profiler.errors import BadOption, ProfilerError
     from profiler.progress import table

@@ -29,21 +29,23 @@ def promote(
     version: Annotated[
         str | None,
         typer.Argument(
-            help="Version of the registered model; default: the newest.", metavar="VERSION"
+            help="Number of the registered version to judge. Default: the newest.",
+            metavar="VERSION",
         ),
     ] = None,
     back: Annotated[
         bool,
         typer.Option(
-            "--back", help=("Go back to the previous champion. VERSION must be its version.")
+            "--back",
+            help="Put the former champion to use again. VERSION, if given, must be its number.",
         ),
     ] = False,
     bundle: Annotated[
         Path | None,
         typer.Option(
             help=(
-                "Register the models of this folder first, and judge them. --why is "
-                "stored with them."
+                "Register the models in this folder as a new version, with the text of --why, and "
+                "judge that version."
             ),
             metavar="FOLDER",
         ),
@@ -52,66 +54,76 @@ def promote(
         Path | None,
         typer.Option(
             help=(
-                "Store the model in this folder as a shadow, and promote nothing. A "
-                "service with this folder (setting shadow: data/shadow) compares its "
-                "predictions with those of the model in use."
+                "Promote nothing. Copy the version to this folder as a shadow (models on trial, "
+                "which decide nothing). The service, if its setting shadow names the folder, "
+                "compares its predictions with those of the models in use."
             ),
             metavar="FOLDER",
         ),
     ] = None,
     preview: Annotated[
-        bool, typer.Option("--preview", help="Only print the judgement. Promote nothing.")
+        bool, typer.Option("--preview", help="Promote nothing. Print the comparison.")
     ] = False,
     yes: Annotated[
         bool,
         typer.Option(
             "--yes",
-            help=("Promote without a question. A model that is not better also needs --anyway."),
+            help="Promote without asking you first. A version that is not better also needs "
+            "--anyway.",
         ),
     ] = False,
     anyway: Annotated[
         bool,
         typer.Option(
             "--anyway",
-            help=("Promote the model although it is not significantly better. Needs --why."),
+            help="Promote the version even if it is not better. Needs --why.",
         ),
     ] = False,
-    why: Annotated[str | None, typer.Option(help="Reason, kept with the promotion.")] = None,
+    why: Annotated[
+        str | None, typer.Option(help="Your reason; MLflow keeps it with the version.")
+    ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            help=("Who promotes, stored with the promotion. Default: the name of your account.")
+            help="Name of who promotes; MLflow keeps it with the version. Default: your user name."
         ),
     ] = None,
     trace: Annotated[
         Path,
-        typer.Option(help="Dataset to judge on, or a Parquet file of a service's finished jobs."),
+        typer.Option(
+            help="Jobs to judge on: a folder that `pellucid ingest` wrote, or a file that "
+            "`pellucid export` wrote."
+        ),
     ] = Path("data/trace"),
-    out: Annotated[Path, typer.Option(help="Where services read the champion's bundle.")] = Path(
-        "data/bundle"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder to write the champion to. Services whose setting bundle names it use the "
+            "new models without a restart."
+        ),
+    ] = Path("data/bundle"),
     params: Annotated[
         Path,
         typer.Option(
-            help="YAML file that names the model registry and the cluster.", metavar="FILE"
+            help="YAML file that names the MLflow registry and the cluster file.", metavar="FILE"
         ),
     ] = Path("params.yaml"),
     draws: Annotated[
-        int, typer.Option(help="Number of replays of the jobs with each model.", min=1)
+        int,
+        typer.Option(help="Number of replays of the jobs with each of the two versions.", min=1),
     ] = 3,
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Judge a registered candidate against the champion, and make it champion if it is better.
+    """Compare a registered version of the models with the champion (the models in use), and put it
+    to use if it is better.
 
-    Both models predict the jobs of --trace that neither learned from, and both schedule them in a
-    replay in which ends follow from starts (the last four weeks at most). A figure counts as better
-    only if the interval of its difference says so (95 % for all figures together); the interval is
-    found by drawing users, with their jobs, again and again. A candidate that is better in one
-    figure and worse in none is promoted. Otherwise the exit status is 1; --anyway with --why
-    promotes it all the same. If it is neither better nor worse, the number of weeks is printed
-    after which enough further jobs have ended to judge again. A service first checks the bundle
-    itself. The figures are stored with the version in MLflow. A service that watches --out then
-    uses the bundle; dvc repro replays the schedules with it.
+    Both predict the durations of jobs in --trace from which neither learned, and both schedule the
+    last four weeks of these jobs in a simulation. A version is promoted (made champion) if it is
+    better in at least one of the printed figures and worse in none, beyond chance: the 95 %
+    intervals of the differences, for all figures together, decide.
+
+    Otherwise nothing is changed, and the exit status is 1. If it is ahead, but not beyond chance,
+    the number of weeks is printed after which there will probably be enough jobs to tell.
 
     Examples:
 

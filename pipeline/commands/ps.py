@@ -28,7 +28,7 @@ STATES = {
 ENDED = ("completed", "failed", "timeout", "node_fail", "out_of_memory")  # states of an end
 NAMED = Annotated[
     str | None,
-    typer.Option(metavar="GLOB", help="Only jobs whose name matches, such as 'sweep-*'."),
+    typer.Option(metavar="GLOB", help="Only jobs whose name matches this pattern, e.g. 'sweep-*'."),
 ]
 
 
@@ -36,14 +36,14 @@ NAMED = Annotated[
 def ps(
     service: Service,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also show jobs that have ended.")
+        bool, typer.Option("--all", "-a", help="Also list jobs that have ended.")
     ] = False,
     state: Annotated[
         str | None,
         typer.Option(
             help=(
-                "Only jobs in this state: waiting, held, running, over,"
-                " or how they ended: failed..."
+                "Only jobs in this state: waiting, held, running, over (ended in any way), "
+                "completed, failed, timeout, out_of_memory, node_fail, cancelled, refused or lost."
             )
         ),
     ] = None,
@@ -53,19 +53,20 @@ def ps(
         typer.Option(
             metavar="TIME",
             help=(
-                "Only jobs submitted since then, ended ones included: "
-                "2026-11-20, 2026-11-20T08:00 (your clock), or so long ago: "
-                "90m, 12h, 3d."
+                "Only jobs submitted since this time, ended ones included: 2026-11-20 or "
+                "2026-11-20T08:00 in your time zone, or a time before now: 90m, 12h, 3d."
             ),
         ),
     ] = None,
-    vc: Annotated[str | None, typer.Option(help="Only jobs of this virtual cluster.")] = None,
+    vc: Annotated[
+        str | None, typer.Option(help="Only jobs of this virtual cluster (queue).")
+    ] = None,
     owner: Annotated[
         str | None, typer.Option(help="Only jobs of this user (operators only).")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Number of jobs to show, at most.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, help="Largest number of jobs to list.")] = 200,
 ) -> None:
-    """List your jobs, latest first; an operator sees all.
+    """List jobs that wait or run, the latest submitted first: yours; for an operator, all.
 
     Examples:
 

@@ -37,30 +37,35 @@ class Asked:
     sacct: Annotated[
         Path,
         typer.Option(
-            help="Dump of sacct -X -a -D -P -o ALL (docs/replay.md: the columns that are used; "
-            "SubmitLine holds constraints, licences and the partitions asked for)."
+            help="File with the output of sacct -X -a -D -P -o ALL. docs/replay.md lists the "
+            "columns that are used, if you want to leave some out."
         ),
     ]
-    out: Annotated[Path, typer.Option(help="HTML file to write.", metavar="FILE")] = Path(
-        "savings.html"
+    out: Annotated[Path, typer.Option(help="HTML file to write the report to.", metavar="FILE")] = (
+        Path("savings.html")
     )
     cluster: Annotated[
-        Path | None, typer.Option(help="Cluster file (YAML); vcs are the dump's partitions.")
+        Path | None,
+        typer.Option(
+            help="Cluster file (YAML: nodes, GPUs, policy). Its virtual clusters must be named "
+            "like the partitions in sacct's output. Left out: from --site or --nodes, otherwise "
+            "inferred from the jobs."
+        ),
     ] = None
     nodes: Annotated[
         Path | None,
         typer.Option(
-            help=("Node list: output of scontrol show nodes, or of sinfo -N -o '%N %P %G'.")
+            help="File with the list of nodes, as printed by scontrol show nodes or by sinfo -N -o "
+            "'%N %P %G'."
         ),
     ] = None
     site: Annotated[
         list[Path] | None,
         typer.Option(
             help=(
-                "What Slurm prints about itself: scontrol show nodes, "
-                "partition, config, licenses; sacctmgr -P show assoc, qos, "
-                "reservation (docs/replay.md has the commands). Several in one"
-                " file, or the option again."
+                "File with what Slurm prints about its nodes and settings: scontrol show nodes, "
+                "partition, config, licenses; sacctmgr -P show assoc, qos, reservation "
+                "(docs/replay.md has the commands). All in one file, or repeat the option."
             ),
             metavar="FILE",
         ),
@@ -69,40 +74,45 @@ class Asked:
         bool | None,
         typer.Option(
             "--cpu-jobs/--no-cpu-jobs",
-            help="Whether jobs without GPUs take CPUs and memory in Slurm's own schedule; no "
-            "figure counts them. Default: where --site has the nodes, up to 5,000 jobs in all.",
+            help="When Slurm's own schedule is replayed, let jobs without GPUs take CPUs and "
+            "memory, too. Their own waits are not reported. Default: yes, if --site lists the "
+            "nodes and there are at most 5,000 jobs.",
             show_default=False,
         ),
     ] = None
     timezone: Annotated[
         str | None,
-        typer.Option(help=("Time zone of the dump's clock times, e.g. Europe/Oslo; default UTC.")),
+        typer.Option(
+            help="Time zone of the times in sacct's output, e.g. Europe/Oslo. Default: UTC."
+        ),
     ] = None
     last_days: Annotated[
         float | None,
         typer.Option(
-            help="Replay only jobs submitted in the last so many days. Default: all, or the last "
-            "50,000 jobs of a larger dump."
+            help="Replay only the jobs that were submitted in this number of last days. Default: "
+            "all; of more than 50,000 jobs, the last days with at most that many."
         ),
     ] = None
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="Jittered replays of every variant. Default: 16, or 4 of over 25,000 jobs.", min=1
+            help="Number of replays of each policy; every one but the first moves the submit times "
+            "by up to 1 s, to show what chance does. Default: 16; of more than 25,000 jobs, 4.",
+            min=1,
         ),
     ] = None
     workers: WORKERS = 1
-    where: Annotated[str | None, typer.Option(help="Where the replays are made: " + WHERE_HELP)] = (
-        None
-    )
+    where: Annotated[
+        str | None, typer.Option(help="Where the replays are computed: " + WHERE_HELP)
+    ] = None
     loop: Annotated[str, typer.Option(help=LOOP_HELP)] = "open"
     policy: Annotated[
         str | None,
         typer.Option(
             help=(
-                "Policy that --set is about, by name or module:Class. One that"
-                " is not among the variants is played as a further one. "
-                "Default: the cluster file's, or pellucid."
+                "Policy to which --set applies: a name from the list below, or a class of your own "
+                "as module:Class. It is replayed beside the usual ones, if it is not one of them. "
+                "Default: that of the cluster file, otherwise pellucid."
             )
         ),
     ] = None
@@ -111,17 +121,21 @@ class Asked:
         list[str] | None,
         typer.Option(
             help=(
-                "Also play your Slurm with another setting, e.g. "
-                "bf_max_job_test=500 (of SchedulerParameters) or "
-                "PriorityWeightAge=1000 (of slurm.conf); repeat the option for"
-                " more."
+                "Also replay your Slurm with this setting changed: one of SchedulerParameters, "
+                "e.g. bf_max_job_test=500, or of slurm.conf, e.g. PriorityWeightAge=1000. Repeat "
+                "the option to change several together."
             ),
             metavar="NAME=VALUE",
         ),
     ] = None
     keep: KEEP = None
     anonymise: Annotated[
-        bool, typer.Option("--anonymise", help="Hash users, job names and partitions.")
+        bool,
+        typer.Option(
+            "--anonymise",
+            help="Replace the names of users, jobs and partitions by hashes, in everything that is "
+            "written.",
+        ),
     ] = False
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress.")] = False
     as_json: JSON_NO_TABLE = False
@@ -134,13 +148,15 @@ class Asked:
 
 @spread
 def replay(asked: Asked) -> None:
-    """What would it have saved us? Replay a site's weeks under other policies and write a report.
+    """Replay past weeks of your Slurm under other policies, and report who would have waited less
+    or more.
 
-    Reads the dump, infers the cluster where it is not given, checks itself by replaying Slurm's
-    own schedule against the recorded starts, and says who would gain and who would lose: as
-    intervals that allow for chance and for errors of the replay. It says nothing of a group of jobs
-    whose recorded waits it reproduces wrongly by more than a factor of 2. Nothing leaves the
-    machine and nothing needs to be installed on the cluster.
+    First, Slurm's own schedule is replayed and compared with the recorded starts, as a check. Then
+    the report says, for all jobs and by group, how much shorter or longer the waits would have
+    been, as 90 % intervals that allow for chance and for errors of the replay. Nothing is said
+    about a group of jobs whose recorded mean wait the check misses by more than a factor of 2. The
+    cluster is inferred from the jobs unless it is given. Nothing leaves this machine, and nothing
+    need be installed on the cluster.
 
     Examples:
 

@@ -17,32 +17,46 @@ def report(
     ),
     compare: Annotated[
         Path | None,
-        typer.Option(help="Folder of `pellucid compare --out` (or of one simulation)."),
+        typer.Option(help="Folder that `pellucid compare --out` or `simulate --out` wrote."),
     ] = None,
     bundle: Annotated[
-        Path | None, typer.Option(help="Exported models that the report shows.")
+        Path | None,
+        typer.Option(help="Folder of exported models (`pellucid train --out`) to show."),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Ingested dataset that the runs are of.")
+        Path | None,
+        typer.Option(
+            help="Folder of the jobs that were simulated, which `pellucid ingest` wrote, to "
+            "describe."
+        ),
     ] = None,
     metrics: Annotated[
-        Path | None, typer.Option(help="JSON with the models' errors (stage evaluate).")
+        Path | None,
+        typer.Option(
+            help="JSON file with the errors of the models, which the stage evaluate of dvc.yaml "
+            "writes."
+        ),
     ] = None,
     learning: Annotated[
-        Path | None, typer.Option(help="JSON with errors and JCT by history (stage learn).")
+        Path | None,
+        typer.Option(
+            help="JSON file with the errors of models and the JCT (time from submission to end) by "
+            "the number of days learned from, which the stage learn of dvc.yaml writes."
+        ),
     ] = None,
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help=("Print the path, size, sections and headline of the page as JSON.")
+            "--json", help="Print the page's path, size, sections and main result as JSON."
         ),
     ] = False,
 ) -> None:
-    """Write one self-contained page: trace, models, policies compared, sample decisions explained.
+    """Write one HTML page about a trace, the models, the compared policies, and some decisions with
+    their explanations.
 
-    It needs no network to be read and no other file. A section whose input is not given is left
-    out, and the page says so. Exit status 1 means that the page was written, but a recorded
-    explanation does not add up.
+    The page can be read without network and without other files. Without an option, its section is
+    left out. Exit status 1 means that the page was written, but the numbers of a recorded
+    explanation contradict each other.
 
     Example:
 

@@ -13,28 +13,32 @@ from pipeline.options import DATABASE
 
 def restore(
     backup: Annotated[
-        Path, typer.Argument(help="A backup of the database, or the folder that holds one.")
+        Path, typer.Argument(help="Backup of the database: the file, or the folder that holds it.")
     ],
     database: DATABASE = None,
     state_dir: Annotated[
         Path | None,
-        typer.Option(help=("State folder of the service; it receives the backup's models.")),
+        typer.Option(
+            help="Folder of the service's files (its --state-dir), to which the backup's models "
+            "are copied. Left out: data/service."
+        ),
     ] = None,
     apply: Annotated[
         bool,
         typer.Option(
             "--apply",
-            help=("Put the backup in place. Without --apply, only print what would change."),
+            help="Replace the database. Without --apply, only print what would change.",
         ),
     ] = False,
 ) -> None:
     """Replace a damaged or lost SQLite database of a service by a backup.
 
-    Stop the service first. Every page of the backup is checked, and a summary of its contents is
-    printed. Nothing changes without --apply. The present database is kept under another name.
-    Jobs that waited when the backup was made wait again; jobs that ran then become `lost` unless
-    they still run on this host. What happened after the backup is not in it. For PostgreSQL use
-    `pg_restore`.
+    Stop the service first. The backup is checked, and a summary of what it holds is printed. With
+    --apply, it takes the place of the present database, which is kept under another name.
+
+    Jobs that waited when the backup was made wait again. Jobs that ran then get the state lost,
+    unless they still run on this host. Everything that happened since the backup is forgotten. For
+    PostgreSQL, use `pg_restore`.
 
     Examples:
 

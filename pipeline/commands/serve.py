@@ -29,8 +29,8 @@ def serve(
         int | None,
         typer.Argument(
             help=(
-                "With --fake-gpus: number of fake GPUs, in place of 240. Each node has at"
-                " most 8 of them."
+                "With --fake-gpus: number of fake GPUs, on nodes of up to 8. Left out: the GPUs of "
+                "--cluster, by default 240."
             ),
             min=1,
             max=8192,
@@ -38,7 +38,10 @@ def serve(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="YAML file of settings; options and PELLUCID_... variables win over it."),
+        typer.Option(
+            help="YAML file of the service's settings (docs/service.md). Options and PELLUCID_... "
+            "variables win over it."
+        ),
     ] = None,
     policy: POLICY = None,
     options: SET = None,
@@ -47,20 +50,20 @@ def serve(
         typer.Option(
             "--apply-file/--keep-log",
             help=(
-                "Where the cluster file states otherwise than the database's "
-                "log: make the log follow the file, or ignore the file. "
-                "Without either: say what differs."
+                "If the cluster file differs from the nodes and settings with which the service "
+                "last ran: use those of the file, or keep those of last time. With neither: print "
+                "the differences, and ask or stop."
             ),
         ),
     ] = None,
     **given: Any,
 ) -> None:
-    """Decide and run jobs behind an API, until stopped. Jobs outlive a stop, a crash, a kill.
+    """Run the scheduler as a service, until stopped. It takes jobs by HTTP, decides when and where
+    each runs, and runs them. Jobs go on if the service is stopped, crashes or is killed.
 
-    Everything is in the database's log: a service that is started again goes on where it stopped.
-    If the cluster file differs from the log by then, choose which counts: the file (--apply-file)
-    or the log (--keep-log). A second service on the same database stands by, and takes over within
-    10 s (`lease_s`) when the first one fails.
+    The service keeps everything in a log in its database, and goes on from there when it is started
+    again. A second service with the same database waits, and takes over if the first has not been
+    heard of for 10 s (the setting lease_s).
 
     Examples:
 

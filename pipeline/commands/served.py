@@ -19,24 +19,32 @@ from scheduler.service.log.served import WEEK_S, Served, Week, weeks
 
 def served(
     state_dir: Annotated[
-        Path, typer.Option(help="The service's state folder, where it counts each week.")
+        Path,
+        typer.Option(
+            help="Folder of the service's files (its --state-dir), which holds the figures of each "
+            "week."
+        ),
     ] = Path("data/service"),
     log: Annotated[
         bool,
         typer.Option(
-            "--log", help="Log whole weeks with the registered versions in MLflow, each once."
+            "--log",
+            help="Store the figures of finished weeks in MLflow, with the models' registered "
+            "versions, each week once. The table is not printed.",
         ),
     ] = False,
     params: Annotated[
-        Path, typer.Option(help="YAML file that names the model registry.", metavar="FILE")
+        Path,
+        typer.Option(help="With --log: YAML file that names the MLflow registry.", metavar="FILE"),
     ] = Path("params.yaml"),
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Show which models decided how many jobs each week, and how their predictions turned out.
+    """Show which models were used for how many jobs each week, and the errors of their predictions.
 
-    The error is the mean |ln(true / predicted duration)| of the jobs that ended by themselves in
-    the week. --log stores the figures with the model. A service that judges candidates itself
-    (its setting `params`) does so each week; for others, let a timer call this.
+    The error is the mean of |ln(true / predicted duration)| over the jobs that ended in the week
+    and were not stopped; 0.7 is a factor of 2. Run `pellucid served --log` once a week (cron),
+    unless the service has the file of its setting params: then it
+    stores the figures itself.
 
     Examples:
 

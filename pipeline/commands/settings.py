@@ -15,7 +15,7 @@ from pipeline.options import spread
 from pipeline.remote import Change, Service, change, print_json
 from scheduler.service.log.store.rows import Setting
 
-HELP = """What the policy of a running service decides by. For operators.
+HELP = """Show or change the settings of a running service's policy. For operators.
 
 Example:
 
@@ -27,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help=HELP)
 @app.command()
 @spread
 def show(service: Service) -> None:
-    """Show the settings of the policy, as they are now."""
+    """Show the settings of the service's policy: present value, default, last change, meaning."""
     with service.client() as client:
         found = client.settings()
     if service.as_json:
@@ -54,12 +54,13 @@ def set_settings(
         list[str],
         typer.Argument(
             metavar="NAME=VALUE...",
-            help="Settings of the policy, each as a dotted name and a value.",
+            help="Settings of the policy and their new values, e.g. fairness.weight=1. The others "
+            "stay.",
         ),
     ],
     asked: Change,
 ) -> None:
-    """Set what the policy decides by, while jobs run. What is left out stays.
+    """Change settings of the service's policy. They hold at once, also for jobs that wait already.
 
     Example:
 

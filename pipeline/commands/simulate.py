@@ -27,19 +27,20 @@ def simulate(
     seed: Annotated[
         int,
         typer.Option(
-            help=("Seed of the jitter of submit times and, on tracks, of the permutation.")
+            help="Random seed. 0: submit times as recorded; otherwise, each is moved by up to 60 "
+            "s. On tracks, the seed also chooses which model and batch size each job trains."
         ),
     ] = 0,
     loop: Annotated[
-        str | None, typer.Option(help=f"{LOOP_HELP} Default: open, or as the track has it.")
+        str | None, typer.Option(help=f"{LOOP_HELP} Default: open; on a track, its own.")
     ] = None,
     options: SET = None,
     site: Annotated[
         list[Path] | None,
         typer.Option(
             help=(
-                "Read --trace as a dump of sacct. These files, printed by Slurm, describe"
-                " its cluster (see pellucid replay)."
+                "Read --trace as output of sacct, from the cluster that these files describe "
+                "(as --site of pellucid replay). May be repeated."
             )
         ),
     ] = None,
@@ -49,17 +50,22 @@ def simulate(
             metavar="DAYS",
             min=0.1,
             help=(
-                "Tune the settings of pellucid every DAYS days, as `pellucid tune "
-                "--adopt` does, on the jobs that have ended by then."
+                "Every DAYS days of the simulation, tune the settings of the policy pellucid on "
+                "the jobs that have ended by then, as `pellucid tune --adopt` does."
             ),
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for decisions.parquet, jobs.parquet, summary.json.")
+        Path | None,
+        typer.Option(
+            help="Folder to write decisions.parquet, jobs.parquet and summary.json to. Left out: "
+            "nothing is written."
+        ),
     ] = None,
     as_json: JSON_NO_TABLE = False,
 ) -> None:
-    """Simulate one policy on a trace and record every decision with its reasons.
+    """Simulate one policy on a trace (a record of a cluster's jobs). With --out, every decision and
+    its reason are recorded.
 
     Examples:
 

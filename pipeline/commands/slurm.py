@@ -17,7 +17,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 @app.callback()
 def _group() -> None:
-    """Take back orders, erase a user, list what is modelled; no service need run.
+    """For Slurm sites: undo the service's changes to Slurm, erase a user's data, list which
+    features of Slurm forecasts take into account. No service need run.
 
     Example:
 
@@ -27,11 +28,11 @@ def _group() -> None:
 
 @app.command("modelled")
 def modelled(as_json: PRINT_JSON = False) -> None:
-    """List which parts of Slurm the policy `slurm` models: settings, flags, limits, options, GRES,
-    reasons.
+    """List Slurm's settings, flags, limits, options, GRES and reasons, and which of them the policy
+    slurm imitates when it forecasts Slurm's decisions.
 
-    The list is made from Slurm's manual pages. `serve` also prints at its start what is not
-    modelled, with the jobs that use it.
+    The list is made from Slurm's manual pages. At its start, `pellucid serve` prints which
+    features your site uses that are not imitated, and for which jobs.
 
     Example:
 
@@ -49,26 +50,26 @@ def modelled(as_json: PRINT_JSON = False) -> None:
 @app.command("release-all")
 def release_all(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the commands, and run none of them.")
+        bool, typer.Option("--dry-run", help="Only print the commands that would change Slurm.")
     ] = False,
     config: CONFIG = None,
     force: Annotated[
         bool,
         typer.Option(
             "--force",
-            help=("Go ahead even if the service's settings or its lease forbid the change."),
+            help="Undo the changes even if --config has dry_run, or if a service is running.",
         ),
     ] = False,
     as_json: PRINT_JSON = False,
 ) -> None:
-    """Take back every priority and comment that `serve --slurm-mode order` gave to waiting jobs.
+    """Undo every priority and AdminComment that `serve --slurm-mode order` gave to waiting jobs.
 
-    They are found by their AdminComment, so that no database is needed. priority/multifactor
-    computes such a job's priority again, with its whole age; with priority/basic it gets the one it
-    had. Needs the rights that order needs. A service that is stopped does the same.
+    The jobs are found by their AdminComment. With Slurm's priority/multifactor, Slurm computes
+    their priority again; with priority/basic, they get back the one they had. You need the right to
+    change jobs' priorities. A service that is stopped in the usual way does this itself.
 
-    With --config nothing is taken back where dry_run is set, or while another service orders under
-    the lease in its database (waited for as long as the lease lasts); --force does it all the same.
+    With --config, nothing is undone if the service's setting dry_run is on, or if a service with
+    its database is running.
 
     Examples:
 
@@ -130,15 +131,15 @@ def _kept(config: Path) -> str:
 @app.command()
 @spread
 def erase(
-    user: Annotated[str, typer.Argument(help="User, by the name that Slurm has.")],
+    user: Annotated[str, typer.Argument(help="Name of the user in Slurm.")],
     stored: Stored,
 ) -> None:
-    """Take what is kept about a user out of the database of a service in front of Slurm.
+    """Erase a user's data from the database of a service that runs with --backend slurm.
 
-    Jobs with their names, what was decided and predicted of them, links to them, refused requests,
-    questions, tokens. Start the service again afterwards: until then it remembers how long the
-    user's jobs ran. Jobs that Slurm itself still has are seen again; Slurm's own accounts are
-    untouched (docs/data-protection.md).
+    Erased are the user's jobs, decisions and predictions about them, links to them, refused
+    requests, questions and tokens. Then restart the service, which otherwise still remembers how
+    long the user's jobs ran. Jobs that Slurm still lists are stored again. Slurm's own records are
+    not changed (docs/data-protection.md).
 
     Example:
 

@@ -21,23 +21,32 @@ def submit(
     service: Service,
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="Command to run, after `--`. It is started without a shell."),
+        typer.Argument(
+            help="Command that the job runs, after `--`. No shell interprets it: `$X`, `>` and `|` "
+            "have no meaning in it."
+        ),
     ] = None,
     workdir: Annotated[
         str | None,
-        typer.Option(help=("Working directory on the service's host. Left out: the current one.")),
+        typer.Option(
+            help="Folder in which the job runs, on the service's host. Left out: the path of the "
+            "current folder."
+        ),
     ] = None,
     env: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE in the job's environment. May be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="Environment variable of the job. May be repeated."
+        ),
     ] = None,
     array: Annotated[
         str | None,
         typer.Option(
             metavar="NUMBERS",
             help=(
-                "Submit an array: one job for each number of 0-9, 1,3,7 or 0-10:2 (0-9%2:"
-                " two at once). Each job reads its number from PELLUCID_ARRAY_TASK_ID or "
-                "SLURM_ARRAY_TASK_ID."
+                "Submit an array: one job for each number of a list such as 0-9, 1,3,7 or "
+                "0-10:2 (every second one); 0-9%2 runs at most two at once. Each job reads its "
+                "number from PELLUCID_ARRAY_TASK_ID or SLURM_ARRAY_TASK_ID."
             ),
         ),
     ] = None,
@@ -45,7 +54,8 @@ def submit(
         Path | None,
         typer.Option(
             help=(
-                "YAML file with all of these options (see --print); options given here win over it."
+                "YAML file with any of these options (--print writes one). Options on the command "
+                "line win over it."
             )
         ),
     ] = None,
@@ -54,29 +64,35 @@ def submit(
         typer.Option(
             metavar="JOB",
             help=(
-                "Ask for all that JOB asked for, but its command and environment, which are not "
-                "kept; options given here win over it."
+                "Take the options of this earlier job, except its command, --env, --priority, "
+                "--after and --after-any. Options on the command line win over them."
             ),
         ),
     ] = None,
     show: Annotated[
         bool,
-        typer.Option("--print", help="Submit nothing. Print the job as a YAML file for --file."),
+        typer.Option(
+            "--print", help="Submit nothing. Print the options as YAML, to be given with --file."
+        ),
     ] = False,
     preview: Annotated[
         bool,
         typer.Option(
             "--preview",
-            help=("Submit nothing. Print when the job would start, and how long it should run."),
+            help="Submit nothing. Print when the job would start, and how long it is predicted to "
+            "run.",
         ),
     ] = False,
     key: Annotated[
         str | None,
-        typer.Option(help=("Idempotency key: submitting again with the same key submits nothing.")),
+        typer.Option(
+            help="Any text that you choose. Submitting again with the same key submits no second "
+            "job, but prints the id of the first."
+        ),
     ] = None,
     **asked: Any,
 ) -> None:
-    """Submit a job to the service. Prints its id; of an array, the id that stands for all of it.
+    """Submit a job to the service, and print its id. For an array, print the array's id.
 
     Examples:
 

@@ -39,8 +39,9 @@ class Stored:
     database: Annotated[
         str | None,
         typer.Option(
-            help="URL of the service's database. Left out: of your service that runs here, else as "
-            "for `pellucid serve`."
+            help="Database of the service: sqlite:///PATH or postgresql://USER@HOST/NAME. Left "
+            "out: that of --config or PELLUCID_DATABASE, otherwise of the service that you run on "
+            "this host."
         ),
     ] = None
     config: CONFIG = None
@@ -72,23 +73,27 @@ class Stored:
 @spread
 def create(
     name: Annotated[
-        str, typer.Argument(help=("Name of the user: owner of the jobs submitted with the token."))
+        str, typer.Argument(help="Name of the user, who owns the jobs submitted with the token.")
     ],
     stored: Stored,
     role: Annotated[
         str,
-        typer.Option(help="Rights: viewer (look), submitter (own jobs), operator (everything)."),
+        typer.Option(
+            help="Rights of the user. viewer: see the cluster and the user's own jobs. submitter: "
+            "also submit, change and cancel them. operator: everything."
+        ),
     ] = "submitter",
     vc: Annotated[
         list[str] | None,
-        typer.Option(help=("Virtual cluster to which the token may submit. May be repeated.")),
+        typer.Option(
+            help="Virtual cluster (queue) to which a submitter may submit. May be repeated. Left "
+            "out: to none."
+        ),
     ] = None,
     os_user: Annotated[
         str,
         typer.Option(
-            help=(
-                "System user that runs the jobs of the token. Needed if the service runs as root."
-            )
+            help=("Unix user as which the user's jobs run. Needed if the service runs as root.")
         ),
     ] = "",
     days: Annotated[
@@ -96,7 +101,8 @@ def create(
         typer.Option(min=0, help="Days until the token expires. 0: never.", show_default=True),
     ] = 365.0,
 ) -> None:
-    """Make a token and print its secret, once. What is stored cannot be turned back into it.
+    """Make a token (the password by which a user signs in) and print it. It is shown only this
+    once: the service keeps only a hash.
 
     Examples:
 
@@ -129,13 +135,14 @@ def create(
 @token.command()
 @spread
 def rotate(
-    name: Annotated[str, typer.Argument(help="Name of the user for whom the token was made.")],
+    name: Annotated[str, typer.Argument(help="Name of the user who gets a new token.")],
     stored: Stored,
     overlap_days: Annotated[
-        float, typer.Option(min=0, help="Days for which the old token stays valid.")
+        float, typer.Option(min=0, help="Days for which the older tokens still work.")
     ] = 1.0,
 ) -> None:
-    """Make a token in the place of a name's latest one, with the same rights, and let that expire.
+    """Make a new token for a user, with the rights of the latest one. The older ones of these
+    rights expire after --overlap-days.
 
     Example:
 
@@ -151,7 +158,7 @@ def rotate(
 @token.command(name="list")
 @spread
 def list_tokens(stored: Stored) -> None:
-    """List tokens, oldest first; secrets are not among what is kept."""
+    """List all tokens, the oldest first: id, user, rights and expiry. Secrets are not kept."""
     with user_errors(), stored.opened() as store:
         from scheduler.service.api import tokens
 
@@ -176,11 +183,12 @@ def list_tokens(stored: Stored) -> None:
 @spread
 def revoke(
     which: Annotated[
-        str, typer.Argument(help=("Id of a token, or the name of a user: all tokens of that user."))
+        str,
+        typer.Argument(help="Id of one token; or the name of a user, for all tokens of that user."),
     ],
     stored: Stored,
 ) -> None:
-    """Revoke tokens. They stop working at once; jobs submitted with them go on."""
+    """Revoke tokens: they stop working at once. Jobs that were submitted with them go on."""
     with user_errors(), stored.opened() as store:
         from scheduler.service.api import tokens
 

@@ -38,10 +38,11 @@ def top(
     vc: ONE_VC = None,
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between two updates.")] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print the cluster and its jobs once, and end.")
+        bool, typer.Option("--once", help="Print the cluster and its jobs once, and exit.")
     ] = False,
 ) -> None:
-    """Watch virtual clusters fill, queues move, and your jobs run. Ctrl-C ends it.
+    """Watch how busy each virtual cluster (nodes with a queue of their own) is, and your jobs; an
+    operator sees all jobs. Ctrl-C ends it.
 
     Example:
 

@@ -22,61 +22,72 @@ FAMILIES = ("size", "survival", "burst")
 
 
 def train(
-    trace: Annotated[Path, typer.Option(help="Ingested dataset to learn from.")],
-    out: Annotated[Path, typer.Option(help="Folder to which the models are exported (a bundle).")],
+    trace: Annotated[
+        Path, typer.Option(help="The jobs to learn from: a folder that `pellucid ingest` wrote.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write the models to.")],
     test_days: Annotated[
         float,
-        typer.Option(help=("Number of last days that are never trained on, to measure errors on.")),
+        typer.Option(
+            help="Number of last days of the trace on whose jobs errors are measured. The models "
+            "do not learn from them."
+        ),
     ] = 7.0,
     pairs: Annotated[
         str,
         typer.Option(
-            help="Measured pairs: Parquet, or a folder of a bench or of Lucid's artifact."
+            help="Measured speeds of pairs of jobs that share a GPU, to learn packing from: a "
+            "folder that `pellucid colocate` or Lucid's artifact wrote, a Parquet file of the "
+            "like, or simulated (speeds from a formula)."
         ),
     ] = "simulated",
     sharing: Annotated[
         str | None,
         typer.Option(
             help=(
-                "How the pairs shared a GPU, mps or time-slicing: which of a "
-                "bench's pairs to take, or how those that do not say were "
-                "measured. Kept in the bundle; a policy with another "
-                "sharing.mode does not use them."
+                "How the pairs of --pairs shared a GPU: mps or time-slicing. A policy with another "
+                "sharing.mode does not use what is learned from them. Left out: time-slicing for a "
+                "folder of `pellucid colocate`, otherwise as the file says."
             )
         ),
     ] = None,
     gpu_rates: Annotated[
         Path | None,
         typer.Option(
-            help="Steps per second by GPU type, a JSON table like Gavel's: adds a model of speeds "
-            "on other types (policy setting gpu_types.counted_on)."
+            help="JSON file with the steps per second of training jobs on each GPU type, in "
+            "Gavel's format. From it, a model of speeds on other GPU types is added, which the "
+            "policy uses if its setting gpu_types.counted_on is given."
         ),
     ] = None,
     edits: Annotated[
         Path | None,
         typer.Option(
-            help="A person's corrections of the duration model, like models/edits.yaml, which "
-            "`dvc repro` applies (docs/editing-models.md)."
+            help="YAML file of corrections that a person wants made to the model of durations, "
+            "such as models/edits.yaml (docs/editing-models.md)."
         ),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="Effort of fitting the models: full or fast.")
+        str,
+        typer.Option(
+            help="How the models are fitted: fast, or full, which takes about four times as long "
+            "for slightly smaller errors."
+        ),
     ] = "full",
     seed: Annotated[int, typer.Option(help="Random seed with which the models are fitted.")] = 0,
     mlflow: Annotated[
         str | None,
         typer.Option(
             help=(
-                "MLflow store in which to track the run, e.g. "
-                "sqlite:///mlflow.db. The bundle is registered there as a "
-                "candidate for pellucid promote."
+                "MLflow store, e.g. sqlite:///mlflow.db, in which to record the training and to "
+                "register the models, so that `pellucid promote` can judge them."
             )
         ),
     ] = None,
     where: Annotated[
         str | None,
         typer.Option(
-            help="Fit shard by shard, for a trace that does not fit into memory: " + WHERE_HELP
+            help="Train in parts, for a trace that does not fit into memory; where they are "
+            "computed: " + WHERE_HELP
         ),
     ] = None,
     keep: Annotated[
@@ -84,11 +95,12 @@ def train(
     ] = None,
     as_json: JSON_NO_TABLE = False,
 ) -> None:
-    """Train the duration GA2M and the packing models, and export them as a bundle.
+    """Train the models that predict how long jobs run (an additive model, GA2M) and how much two
+    jobs on one GPU slow each other, and write them to a folder.
 
-    The errors printed are on the last days, which the models never saw, with LightGBM, a moving
-    average per user and a constant beside them on the same rows; with --edits, also those of the
-    exported model without and with them.
+    Then the errors of predicted durations are printed, on the jobs of the last days, from which the
+    models did not learn. LightGBM, a moving average for each user, and a constant are measured on
+    the same jobs, to compare. With --edits, also the model without and with the corrections.
 
     Examples:
 

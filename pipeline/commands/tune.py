@@ -41,17 +41,24 @@ class Asked:
 
     database: DATABASE = None
     trace: Annotated[
-        Path | None, typer.Option(help="Replay an ingested dataset instead of a service's log.")
+        Path | None,
+        typer.Option(
+            help="Replay the jobs in this folder, which `pellucid ingest` wrote, not a service's "
+            "log."
+        ),
     ] = None
     sacct: Annotated[
         Path | None,
-        typer.Option(help=("Replay a dump of sacct instead (see pellucid replay --help).")),
+        typer.Option(
+            help="Replay the jobs in this output of sacct, as --sacct of pellucid replay."
+        ),
     ] = None
     site: Annotated[
         list[Path] | None,
         typer.Option(
             help=(
-                "With --sacct: files in which Slurm prints its nodes and settings (docs/replay.md)."
+                "With --sacct: files with what Slurm prints about its nodes and settings, as "
+                "--site of pellucid replay."
             )
         ),
     ] = None
@@ -59,47 +66,58 @@ class Asked:
         Path | None,
         typer.Option(
             help=(
-                "Cluster YAML. Its settings of pellucid are compared with the "
-                "candidates. Left out: as in the service's log, or inferred."
+                "With --trace or --sacct: cluster file (YAML: nodes, GPUs, policy). Other settings "
+                "are compared with those in it. Left out: a cluster inferred from the jobs, and "
+                "the default settings."
             )
         ),
     ] = None
     timezone: Annotated[
-        str | None, typer.Option(help="Time zone of a dump's clock times; default UTC.")
+        str | None, typer.Option(help="With --sacct: time zone of its times. Default: UTC.")
     ] = None
     last_days: Annotated[
         float,
         typer.Option(
-            help="Replay jobs submitted in the N days before the last submission on record.",
+            help="Replay the jobs that were submitted in this number of last days.",
             min=1e-3,
         ),
     ] = LAST_DAYS
     also: Annotated[
         list[str] | None,
-        typer.Option(metavar="'NAME=VALUE ...'", help="Also try these settings, by dotted names."),
+        typer.Option(
+            metavar="'NAME=VALUE ...'", help="Also try these settings, together. May be repeated."
+        ),
     ] = None
     tail: Annotated[
         float,
         typer.Option(
             help=(
-                "Share by which a candidate may lengthen the p99 wait. Within the last "
-                "0.1 of it, only if the difference is not significant."
+                "By which share a tried setting may lengthen the p99 wait (which 1 % of the jobs "
+                "exceed); 0.1: by 10 %. An increase that is surely above this share less 0.1 is "
+                "refused, too."
             )
         ),
     ] = TAIL
     seeds: Annotated[
-        int, typer.Option(min=1, help="Number of jittered replays of each candidate.")
+        int,
+        typer.Option(
+            min=1,
+            help="Number of replays of each tried setting. The first keeps the recorded submit "
+            "times; the others move each by up to 60 s.",
+        ),
     ] = 2
     loop: Annotated[str, typer.Option(help=LOOP_HELP)] = "closed"
     workers: WORKERS = 1
-    where: Annotated[str | None, typer.Option(help="Where replays are made: " + WHERE_HELP)] = None
+    where: Annotated[
+        str | None, typer.Option(help="Where the replays are computed: " + WHERE_HELP)
+    ] = None
     adopt: Annotated[
         bool,
         typer.Option(
             "--adopt",
             help=(
-                "Give the running service the best settings, with the measured difference"
-                " as the reason."
+                "If better settings are found, set them in the running service; its log keeps "
+                "the measured difference as the reason."
             ),
         ),
     ] = False
@@ -119,14 +137,14 @@ class _Known(NamedTuple):
 
 @spread
 def tune(asked: Asked, address: Address) -> None:
-    """Try other settings on your own past; name those that are better beyond chance.
+    """Search better settings of the policy pellucid, by replaying your own past jobs.
 
-    The last weeks of the service's log (or of a trace or dump) are replayed with each part of the
-    policy pellucid switched off or set otherwise; settings that help are tried together, too. The
-    best on the first half of the jobs (mean JCT, with a p99 wait longer by at most --tail) is
-    replayed on the second half. It is named, and with --adopt put to use, only if its mean JCT
-    (time from submission to end) is lower there, too, by a 95 % interval. To undo it:
-    `pellucid settings set`.
+    The jobs of the last weeks, from the service's log, are replayed with other settings, each of
+    which changes one part of the policy; those that help are also tried together. The best on the
+    first half of the jobs has the lowest mean JCT (time from a job's submission to its end), and
+    lengthens the longest waits by no more than --tail allows. It is then replayed on the second
+    half, and recommended only if its mean JCT is lower there, too, beyond chance (95 % interval).
+    --adopt sets it in the service, and prints the command that undoes it.
 
     Examples:
 

@@ -19,11 +19,12 @@ def whatif(
     job: JOB,
     service: Service,
     first: Annotated[
-        bool, typer.Option("--first", help="Forecast the job as if it were first in line.")
+        bool, typer.Option("--first", help="Try the job as the first in line.")
     ] = False,
     **asked: Any,
 ) -> None:
-    """Forecast when a waiting job starts as it is, and if it were changed. Nothing is changed.
+    """Forecast when a waiting job starts as it is, and when it would start with the given options.
+    The job itself is not changed.
 
     Examples:
 

@@ -25,15 +25,30 @@ if TYPE_CHECKING:
 
 NODES = Annotated[
     bool,
-    typer.Option("--nodes", help=("In front of a Slurm: show what each node lacks for the job.")),
+    typer.Option(
+        "--nodes", help="On a Slurm site: print for each node what keeps the job from it."
+    ),
 ]
-JOB = Annotated[str | None, typer.Argument(metavar="JOB", help="Id of the job.")]
-ALL = Annotated[bool, typer.Option("--all", help="Count all waiting jobs, by cause.")]
+JOB = Annotated[
+    str | None,
+    typer.Argument(metavar="JOB", help="Id of the job; on a Slurm site, Slurm's job id."),
+]
+ALL = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Instead of one job: count your waiting jobs (an operator's: all) by the cause for "
+        "which they wait.",
+    ),
+]
 FULL = Annotated[
-    bool, typer.Option("--full", help="Print everything that is known about the job's wait.")
+    bool, typer.Option("--full", help="Print the whole answer, not only its most important parts.")
 ]
 TREE = Annotated[
-    bool, typer.Option("--tree", help="Print the findings as names and values, not as sentences.")
+    bool,
+    typer.Option(
+        "--tree", help="Print the answer as a tree of names and values, without sentences."
+    ),
 ]
 
 
@@ -44,7 +59,8 @@ def why(
     after: Annotated[
         str | None,
         typer.Option(
-            metavar="OTHER", help="Explain why this other job of yours started before the job."
+            metavar="OTHER",
+            help="Explain only why this other job of yours goes, or went, before the job.",
         ),
     ] = None,
     codes: CODES = False,
@@ -55,15 +71,14 @@ def why(
 ) -> None:
     """Say why a job waits (or runs where it does, or how it ended), and when it will start.
 
-    The answer says what is in the job's way now, who overtook it and why they could, what has moved
-    its start by much, and which change to it would help most. Each change is first tried on a copy
-    of the scheduler; a job that is changed keeps its place in line. --full also shows how its
-    place in line is computed, when GPUs will be kept for it, the other changes that would help,
-    and which changes were not tried.
+    The answer says what keeps the job from starting now, which jobs overtook it and why, which
+    events moved its expected start by much, and which change to the job would let it start
+    soonest. Each such change was tried on a copy of the scheduler; if you make it, the job keeps
+    its place in line. --full adds how the place in line is computed, when GPUs will be kept free
+    for the job, the other changes that would help, and the changes that were not tried.
 
-    In front of Slurm, give Slurm's job id. For a job array, the answer is about its first waiting
-    task; if none waits, about its first running one. --all lists the causes for which your jobs
-    wait (for an operator: all jobs), and the jobs whose end would let most of them start.
+    For a job array, the answer is about its first waiting task; if none waits, about its first
+    running one. --all also lists the running jobs whose end would let most waiting jobs start.
 
     Examples:
 

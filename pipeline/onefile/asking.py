@@ -23,8 +23,8 @@ from scheduler.slurm.read.parse import ParseError
 
 PROGRAM = "pellucid.pyz"
 ABOUT = (
-    "Ask your site's Slurm why a job waits, when one would start, and how yours stand. Reads only, "
-    "with your own rights, each list of Slurm's once; what Slurm hides from you is named."
+    "Ask your site's Slurm why a job waits, when a job would start, and which jobs you have. It "
+    "only reads, with your own rights, and says what Slurm hides from you."
 )
 
 
@@ -92,10 +92,12 @@ _ANSWERS = {"why": _why, "eta": _eta, "queue": _queue}
 
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--json", action="store_true", help="print JSON values, not sentences")
+    common.add_argument(
+        "--json", action="store_true", help="print the answer as JSON, not as sentences"
+    )
     common.add_argument(
         "--patience", type=_seconds, default=10.0, metavar="SECONDS",
-        help="seconds to wait for each of Slurm's commands (10)",
+        help="longest wait for each of Slurm's commands, seconds (default: 10)",
     )  # fmt: skip
     parser = argparse.ArgumentParser(PROGRAM, description=ABOUT)
     of = parser.add_subparsers(dest="question", required=True, metavar="why | eta | queue")
@@ -110,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     of_whom.add_argument(
         "--all", action="store_true", help="count all waiting jobs that Slurm shows you, by cause"
     )
-    why.add_argument("--nodes", action="store_true", help="print what each node lacks for the job")
+    why.add_argument("--nodes", action="store_true", help="print what keeps the job from each node")
     eta = of.add_parser(
         "eta", parents=[common], help="when a job would start; nothing is submitted"
     )

@@ -156,7 +156,7 @@ def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tupl
 
 def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> Scenario:
     """Return the scenario of one replay: the site's jobs under a variant of its scheduler. Each
-    submission is moved by a random 0 to 60 s, except with seed 0.
+    submission is moved by a random 0 to 1 s, except with seed 0.
 
     Args:
         modelled: causes of waiting that the replay models; a job that waited for another cause is

@@ -162,7 +162,11 @@ class HorusSettings(PolicySettings):
     """Settings of `horus`."""
 
     limit_pct: float = setting(
-        100.0, "predicted utilisations of a pair sum to at most this", unit="%", ge=0, le=200
+        100.0,
+        "two jobs may share GPUs if their predicted uses of a GPU sum to at most this",
+        unit="%",
+        ge=0,
+        le=200,
     )
     sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
 

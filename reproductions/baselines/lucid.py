@@ -32,15 +32,22 @@ class LucidSettings(PolicySettings):
 
     quiet_jobs: float | None = setting(
         None,
-        "packing is off while no more jobs than this are forecast to arrive; null: always on",
+        "jobs share GPUs only while more jobs than this are forecast to be submitted; null: always",
         unit="jobs per 10 min",
         ge=0,
     )
     sharing_limit: int = setting(
-        2, "two jobs may share when their sharing scores (0 to 2) sum to at most this", ge=0, le=4
+        2,
+        "two jobs may share GPUs if their sharing scores (how much of a GPU each needs: 0 little, "
+        "1 medium, 2 all) sum to at most this",
+        ge=0,
+        le=4,
     )
     priority_factor: float = setting(
-        2.0, "a newcomer's predicted GPU-time may be at most this times its partner's", gt=0
+        2.0,
+        "a waiting job may share with a running one if its predicted GPU-time (GPUs times "
+        "duration) is at most this many times that of the running one",
+        gt=0,
     )
     sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
 

@@ -29,10 +29,15 @@ class TiresiasSettings(PolicySettings):
     """Settings of `tiresias`."""
 
     round_s: float = setting(
-        60.0, "time between rounds; nothing happens in between", unit="s", gt=0
+        60.0,
+        "time between two rounds of decisions; in between, no job is started or stopped",
+        unit="s",
+        gt=0,
     )
     thresholds: Annotated[tuple[float, ...], Field(strict=False)] = setting(
-        (18_000.0,), "attained service at which a job falls to the next queue", unit="GPU-s"
+        (18_000.0,),
+        "GPU-time used, at which a job falls from each queue to the next lower one",
+        unit="GPU-s",
     )
 
 

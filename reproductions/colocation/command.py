@@ -16,69 +16,81 @@ def colocate(
     workloads: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Workloads: MODEL, or MODEL/BATCH\\[/amp]. Default: all.", show_default=False
+            help="Training jobs to measure: MODEL (all its batch sizes) or MODEL/BATCH, with /amp "
+            "for mixed precision. Default: all.",
+            show_default=False,
         ),
     ] = None,
     out: Annotated[
         Path,
-        typer.Option(help=("Folder of the measurements. If it holds some, they are continued.")),
+        typer.Option(
+            help="Folder to write the measurements to. Those that it holds already are not "
+            "repeated."
+        ),
     ] = Path("runs/colocate"),
     minutes: Annotated[
         float,
-        typer.Option(help=("Minutes to measure, at most. Run the command again to continue.")),
+        typer.Option(
+            help="Stop measuring after this number of minutes. Run the command again to go on."
+        ),
     ] = 10.0,
     pairs: Annotated[
         int | None,
-        typer.Option(help="Number of pairs to measure, at most. Default: all.", show_default=False),
+        typer.Option(help="Largest number of pairs to measure. Default: all.", show_default=False),
     ] = None,
     device: Annotated[
         DeviceChoice | None,
-        typer.Option(
-            help=("Device to measure. Default: the GPU, with --tiny the CPU."), show_default=False
-        ),
+        typer.Option(help="Device to measure. Default: gpu; with --tiny, cpu.", show_default=False),
     ] = None,
     gpu: Annotated[
         str,
         typer.Option(
-            help="Label or UUID of the GPU. Default: CUDA_VISIBLE_DEVICES, else the first free."
+            help="Number or UUID of the GPU. Default: that of CUDA_VISIBLE_DEVICES, otherwise the "
+            "first free one."
         ),
     ] = "",
     tiny: Annotated[
         bool,
         typer.Option(
             "--tiny",
-            help=("Small workloads and short measurements, for a CPU (implies --device cpu)."),
+            help="Measure small training jobs for a second each, on the CPU, to try the command.",
         ),
     ] = False,
     mps: Annotated[
-        bool, typer.Option("--mps", help="Measure pairs under MPS too, where it can be started.")
+        bool,
+        typer.Option(
+            "--mps",
+            help="Measure pairs also under NVIDIA MPS (where jobs on one GPU run at the same "
+            "time), if it can be started.",
+        ),
     ] = False,
     repeats: Annotated[
         int | None,
         typer.Option(
-            help="Least number of measurements of each workload and each pair.", show_default=False
+            help="Smallest number of measurements of each job and each pair. Default: 2.",
+            show_default=False,
         ),
     ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(
             help=(
-                "Repeat until the 95 % confidence interval of a mean is within this share"
-                " of the mean."
+                "Repeat each measurement (at most 5 times) until the 95 % interval of its mean is "
+                "within this share of the mean. Default: 0.05."
             ),
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the order of measurements.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the order of measurements.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
 ) -> None:
-    """Measure reference workloads alone and in pairs on one GPU.
+    """Measure how fast sample training jobs run alone and in pairs on one GPU.
 
         pellucid colocate ResNet50 BERT/32/amp --minutes 5 --out runs/colocate
 
-    Writes solo.parquet and pairs.parquet (relative speeds, utilisation,
-    memory), every single measurement, and a card. Stopped or killed, it goes
-    on where it was when run again. Exit statuses as for `pellucid profile`.
+    The folder of --out gets solo.parquet and pairs.parquet (speeds, use of the GPU, memory), every
+    single measurement, and a page that describes them (README.md). If the command was stopped, run
+    it again to go on. Exit statuses are as for `pellucid profile`.
     """
     from dataclasses import replace
 

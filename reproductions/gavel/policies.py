@@ -139,9 +139,13 @@ class WaterFilling(GavelPolicy):
 class HierarchicalSettings(GavelSettings):
     """Settings of `gavel-hierarchical`."""
 
-    weights: dict[str, Weight] = setting({}, "weight of each virtual cluster; 1 unless given")
+    weights: dict[str, Weight] = setting(
+        {}, "weight of each virtual cluster in the division of the cluster; 1 for those not named"
+    )
     first_come: list[str] = setting(
-        [], "virtual clusters that share their part in order of arrival, not fairly"
+        [],
+        "virtual clusters that serve their jobs in order of arrival; the others divide their part "
+        "fairly",
     )
 
 

@@ -125,12 +125,18 @@ class GavelSettings(PolicySettings):
     a truth with leases), and a job without shares yet may win a turn, but does not run.
     """
 
-    round_s: float = setting(360.0, "length of a round", unit="s", gt=0)
+    round_s: float = setting(360.0, "time between two assignments of GPUs to jobs", unit="s", gt=0)
     reset_s: float = setting(
-        RESET_S, "when jobs came or went, shares are computed at most this often", unit="s", ge=0
+        RESET_S,
+        "least time between two computations of the jobs' shares of time, which are due when jobs "
+        "come or go",
+        unit="s",
+        ge=0,
     )
     as_published: bool = setting(
-        False, "rounds, and the choice among optima of the makespan, as in the published simulator"
+        False,
+        "imitate the published simulator, in when rounds end and in which of several best "
+        "allocations is taken",
     )
 
 

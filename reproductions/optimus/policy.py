@@ -52,22 +52,25 @@ class OptimusSettings(PolicySettings):
     """Settings of `optimus`."""
 
     objective: Objective = setting(
-        "relative", "gains count in seconds saved, or relative to those left: seconds or relative"
+        "relative",
+        "GPUs go to the job that gains most by them: `seconds` saved, or `relative`, seconds saved "
+        "divided by seconds left",
     )
     threshold: float = setting(
         0.0,
-        "a job converges when an epoch improves its loss by less than this share; 0: it runs the "
-        "epochs its owner asked for",
+        "a job counts as finished when an epoch improves its loss by less than this share; 0: when "
+        "it has run the epochs that its owner asked for",
         ge=0,
     )
     resize_cost_s: float = setting(
         30.0,
-        "cost of a checkpoint and restart until one was seen; 0: resize at every gain",
+        "time assumed for a change of a job's GPUs (checkpoint and restart) until one was "
+        "measured; 0: change at every gain",
         unit="s",
         ge=0,
     )
     restart_share: float = setting(
-        0.25, "share of its time that a job may spend on restarts", gt=0, le=1
+        0.25, "share of its time that a job may spend on restarts with other GPUs", gt=0, le=1
     )
 
 

@@ -59,14 +59,24 @@ class PolluxSettings(PolicySettings):
     """Settings of `pollux`."""
 
     fairness: float = setting(
-        -1.0, "power of the mean of speedups: -1 as published, 0 geometric, 1 the sum"
+        -1.0,
+        "exponent of the mean over jobs of their speedups, which is maximised: -1: as published, "
+        "0: geometric mean, 1: plain mean",
     )
-    avoid_interference: bool = setting(True, "at most one job of several nodes on any node")
-    individuals: int = setting(100, "population of the genetic search", ge=2)
-    generations: int = setting(30, "generations of the genetic search", ge=1)
-    patience: int = setting(100, "generations without a gain after which the search ends", ge=1)
+    avoid_interference: bool = setting(
+        True, "each node runs at most one job that spans several nodes"
+    )
+    individuals: int = setting(
+        100, "number of allocations that each generation of the genetic search tries", ge=2
+    )
+    generations: int = setting(30, "largest number of generations of the genetic search", ge=1)
+    patience: int = setting(
+        100, "number of generations without a better allocation after which the search ends", ge=1
+    )
     utility: bool = setting(
-        False, "the search keeps allocations of high cluster utility, too, as the artifact's does"
+        False,
+        "the search also keeps allocations that use the cluster well, as Pollux's published code "
+        "does",
     )
 
 

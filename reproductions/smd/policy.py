@@ -36,14 +36,22 @@ from scheduler.core.settings import PolicySettings, setting
 class SmdSettings(PolicySettings):
     """Settings of `smd`. The utility is the same for every job, as the traces name none."""
 
-    worth: float = setting(1.0, "utility of a completion at once", gt=0)
+    worth: float = setting(1.0, "value (utility) of a job that is completed at once", gt=0)
     urgency: float = setting(
-        1.0, "how fast utility falls: 0 can wait, 4 to 6 is a hard deadline", ge=0
+        1.0,
+        "how fast the value of a completed job falls with the time to its completion; 0: not at "
+        "all, 4 to 6: like a hard deadline",
+        ge=0,
     )
     due: float = setting(
-        2.0, "when half of it is lost, in multiples of the time on the GPUs asked for", gt=0
+        2.0,
+        "time at which a job has lost half of its value, as a multiple of its duration on the GPUs "
+        "that it asks for",
+        gt=0,
     )
-    shares: list[float] = setting([], "shares of the GPUs asked for that may be granted instead")
+    shares: list[float] = setting(
+        [], "shares of the GPUs asked for that a job may get in place of all"
+    )
 
 
 class Smd(AllocationPolicy):

@@ -77,8 +77,9 @@ class JobRequest:
     time_limit_s: Annotated[
         float | None,
         Ask(
-            help="A job that runs longer is stopped: 1:30:00, 2-12 (days-hours), 90m, 12h; a bare "
-            "number is seconds.",
+            help="Time after which the job is stopped: 1:30:00, 2-12 (days-hours), 90m, 12h; a "
+            "bare number is seconds.",
+            none="no limit",
             label="time limit",
             unit="s",
             above=0,
@@ -92,8 +93,9 @@ class JobRequest:
     expect: Annotated[
         str,
         Ask(
-            help="How long you expect it to run: 6h, 1:30:00, test (minutes) or full (hours). It "
-            "is believed as far as your earlier answers held, and stops nothing.",
+            help="How long you expect the job to run: 6h, 1:30:00, test (at most 15 minutes) or "
+            "full (at least an hour). It helps to predict the duration, more if your earlier "
+            "answers were right. It stops nothing.",
             label="expected to run",
             longest=32,
             changeable=True,
@@ -104,7 +106,7 @@ class JobRequest:
     gpu_type: Annotated[
         str | None,
         Ask(
-            help="Type of GPU it needs.",
+            help="Type of GPU that the job needs.",
             none="any",
             label="GPU type",
             shortest=1,
@@ -114,12 +116,20 @@ class JobRequest:
         ),
     ] = None
     cpus: Annotated[
-        float | None, Ask(help="Number of CPU cores it uses.", label="CPU cores", above=0, most=1e6)
+        float | None,
+        Ask(
+            help="Number of CPU cores the job uses. It only helps to predict the duration: no "
+            "cores are reserved or limited.",
+            label="CPU cores",
+            above=0,
+            most=1e6,
+        ),
     ] = None
     memory_mib: Annotated[
         float | None,
         Ask(
-            help="Host memory, MiB; a job that takes more is stopped.",
+            help="Host memory (RAM) that the job may take, MiB. If it takes more, it is stopped.",
+            none="no limit",
             label="memory",
             unit="MiB",
             above=0,
@@ -129,7 +139,7 @@ class JobRequest:
     share: Annotated[
         bool,
         Ask(
-            help="May share its GPUs with another job.",
+            help="Allow another job on the job's GPUs at the same time.",
             label="may share GPUs",
             changeable=True,
             words=lambda may: "sharing GPUs allowed" if may else "with GPUs of its own",
@@ -138,7 +148,8 @@ class JobRequest:
     profile: Annotated[
         bool,
         Ask(
-            help="May be profiled before it runs.",
+            help="Allow the job to be profiled: run for some minutes to measure its use of a GPU, "
+            "then started anew.",
             label="may be profiled first",
             changeable=True,
             words=lambda may: "profiled beforehand" if may else "not profiled beforehand",
@@ -147,14 +158,16 @@ class JobRequest:
     progress: Annotated[
         bool,
         Ask(
-            help=("Its output may be read for its progress; numbers are kept, no lines."),
+            help="Allow the service to read the job's progress in its output. It keeps the "
+            "numbers, not the lines.",
             label="its progress may be read",
         ),
     ] = True
     notify: Annotated[
         bool,
         Ask(
-            help="Send its owner a message when it starts and ends, where the site has set how.",
+            help="Send the job's owner a message when the job starts and when it ends. Refused if "
+            "the service is not set up to send messages.",
             label="messages when it starts and ends",
             changeable=True,
             words=lambda sent: "with messages" if sent else "without messages",
@@ -163,8 +176,8 @@ class JobRequest:
     vc: Annotated[
         str,
         Ask(
-            help="Virtual cluster.",
-            none="yours, if you have one only",
+            help="Virtual cluster (nodes with a queue of their own) in which the job runs.",
+            none="the only one open to you; needed if there are several",
             label="virtual cluster",
             shortest=1,
             changeable=True,
@@ -172,12 +185,12 @@ class JobRequest:
         ),
     ]
     name: Annotated[
-        str, Ask(help="A name for the job, seen by you and operators.", label="name", longest=256)
+        str, Ask(help="Name of the job. You and operators see it.", label="name", longest=256)
     ] = ""
     comment: Annotated[
         str,
         Ask(
-            help="A note about the job, shown with it.",
+            help="Note about the job. Whoever sees the job sees it.",
             label="comment",
             longest=256,
             changeable=True,
@@ -186,7 +199,8 @@ class JobRequest:
     after: Annotated[
         str,
         Ask(
-            help="Start it only after these jobs have ended successfully (ids, with commas).",
+            help="Ids of jobs, separated by commas. The job starts only after all of them have "
+            "ended successfully.",
             label="after success of",
             longest=512,
             changeable=True,
@@ -196,7 +210,8 @@ class JobRequest:
     after_any: Annotated[
         str,
         Ask(
-            help="Start it only after these jobs have ended in any way (ids, with commas).",
+            help="Ids of jobs, separated by commas. The job starts only after all of them have "
+            "ended, successfully or not.",
             label="after the end of",
             longest=512,
             changeable=True,
@@ -207,7 +222,7 @@ class JobRequest:
     priority: Annotated[
         int,
         Ask(
-            help=("Priority: higher goes first. Only an operator may give one above 0."),
+            help="Jobs of higher priority go first. Only an operator may give one above 0.",
             label="priority",
             least=-MAX_PRIORITY,
             most=MAX_PRIORITY,
@@ -243,8 +258,7 @@ class Field:
         none, text = self.ask.none, self.nullable and self.kind is str
         if not none or (different and not text):
             return self.ask.help
-        given = '""' if different else "Left out"
-        return f"{self.ask.help} {given}: {none}."
+        return f"{self.ask.help} " + (f'"" means {none}.' if different else f"Left out: {none}.")
 
     def fits(self, value: Any) -> bool:
         """Return whether an event may hold the value. Upper bounds are not checked, since they may

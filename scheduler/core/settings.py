@@ -107,15 +107,16 @@ class SharingRules(Settings):
 
     mode: Literal["mps", "time-slicing", "exclusive"] | None = setting(
         None,
-        "how a GPU is shared: by NVIDIA MPS, in turns (time-slicing), or not at all (exclusive); "
-        "pairs measured in another mode are not believed. null: not stated",
+        "how jobs share a GPU: at the same time by NVIDIA MPS (mps), in turns (time-slicing), or "
+        "not at all (exclusive); speeds of pairs measured in another mode are not used. null: not "
+        "stated",
     )
     unmeasured: bool = setting(
-        False, "believe pairs that were not measured in that mode, too, and mark them"
+        False, "speeds of pairs that were not measured in `mode` are used, too, and marked as such"
     )
-    max_gpus: int = setting(8, "larger jobs never share", unit="GPUs", ge=1)
+    max_gpus: int = setting(8, "jobs with more GPUs than this never share", unit="GPUs", ge=1)
     memory_margin_mib: float = setting(
-        0.0, "memory of a GPU that the two members of a pair must leave free", unit="MiB", ge=0
+        0.0, "GPU memory that two jobs on a GPU must leave free", unit="MiB", ge=0
     )
 
 

@@ -37,7 +37,8 @@ class EasySettings(PolicySettings):
 
     default_limit_s: float | None = setting(
         None,
-        "limit of a job that has none; null: predicted from the user's last two jobs",
+        "time limit assumed for a job that has none; null: predicted from how long its user's last "
+        "two jobs ran",
         unit="s",
         gt=0,
     )

@@ -65,13 +65,13 @@ class Settings(BaseSettings):
 
     database: Annotated[str, Option()] = Field(
         "sqlite:///data/service/pellucid.db",
-        description="sqlite:///PATH or postgresql://USER@HOST/NAME. Created when it does not "
-        "exist.",
+        description="Database of the service: sqlite:///PATH or postgresql://USER@HOST/NAME. A "
+        "missing one is created.",
     )
     cluster: Annotated[Path | None, Option()] = Field(
         None,
-        description="Cluster YAML: virtual clusters, nodes, GPUs, profiling partition, policy. By "
-        "default a demo cluster of 240 GPUs.",
+        description="Cluster file (YAML): virtual clusters, nodes, GPUs, nodes for profiling, "
+        "policy (docs/cluster-file.md). Left out: a demo cluster of 240 GPUs.",
     )
     policy: str | None = Field(
         None,
@@ -84,11 +84,14 @@ class Settings(BaseSettings):
         "none of.",
     )
     profiling: Annotated[bool, Option("--profiling/--no-profiling")] = Field(
-        True, description="Use the cluster's profiling partition."
+        True,
+        description="Use the nodes that the cluster file sets aside for profiling: new jobs run "
+        "there for some minutes first, to be measured.",
     )
     bundle: Annotated[Path | None, Option()] = Field(
         Path("data/bundle"),
-        description="Exported models, e.g. data/bundle. They are taken up when they change.",
+        description="Folder of the exported models that predict durations. New models in it are "
+        "used without a restart.",
     )
     shadow: Path | None = Field(
         Path("data/shadow"),
@@ -106,21 +109,23 @@ class Settings(BaseSettings):
     )
     state_dir: Annotated[Path, Option()] = Field(
         Path("data/service"),
-        description="Folder for what is not in the database: models in use, outputs.",
+        description="Folder for the service's files: copies of the models in use, outputs of jobs.",
     )
     backend: Annotated[str, Option()] = Field(
         "local",
-        description="local: processes on this host. slurm: the site's Slurm (see --slurm-mode). "
-        "simulated: none, and a fast clock. module:function: one of your own "
-        "(docs/adding-a-backend.md).",
+        description="Where jobs run. local: as processes on this host. slurm: in the site's Slurm "
+        "(see --slurm-mode). simulated: nowhere, their time only passes (see --pace). "
+        "module:function: in a backend of your own (docs/adding-a-backend.md).",
     )
     slurm_mode: Annotated[Literal["advise", "order"], Option()] = Field(
         "advise",
-        description="advise: explain and forecast, change nothing. order: set priorities of "
-        "pending jobs.",
+        description="With --backend slurm. advise: only explain and forecast. order: also set the "
+        "priorities of Slurm's pending jobs.",
     )
     slurm_partitions: Annotated[str, Option()] = Field(
-        "", description="slurm: partitions to follow, separated by commas; default: all."
+        "",
+        description="With --backend slurm: its partitions that the service looks at, separated by "
+        "commas. Default: all.",
     )
     slurm_gpu_memory_mib: float = Field(
         24_576.0, gt=0, description="Memory of one GPU, which Slurm does not know."
@@ -134,10 +139,14 @@ class Settings(BaseSettings):
         "may read them and `pellucid:no-progress` is not in the job's comment.",
     )
     dry_run: Annotated[bool, Option("--dry-run/--for-real")] = Field(
-        False, description="slurm: print the commands, change nothing."
+        False,
+        description="With --slurm-mode order: only print the commands that would change "
+        "priorities, or run them.",
     )
     fake_gpus: Annotated[bool, Option("--fake-gpus/--real-gpus")] = Field(
-        False, description="local: only declare the cluster's GPUs, without using real ones."
+        False,
+        description="With --backend local: pretend that this host has the GPUs of the cluster, or "
+        "use its real ones.",
     )
     fake_profiles: Path | None = Field(
         None, description="JSON of the profiles of commands on fake GPUs."
@@ -153,10 +162,15 @@ class Settings(BaseSettings):
         "(docs/progress.md); tried before those that are known.",
     )
     pace: Annotated[float, Option()] = Field(
-        1.0, gt=0, le=1e6, description="simulated: seconds on its clock per real second."
+        1.0,
+        gt=0,
+        le=1e6,
+        description="With --backend simulated: seconds that pass in the simulation per real "
+        "second.",
     )
     host: Annotated[str, Option()] = Field(
-        "127.0.0.1", description="Address to listen on. Any but loopback requires tokens."
+        "127.0.0.1",
+        description="Address to listen on. On any but 127.0.0.1 or ::1, users need tokens.",
     )
     port: Annotated[int, Option()] = Field(8400, ge=0, le=65_535, description="Port to listen on.")
     server_names: str = Field(
@@ -166,7 +180,11 @@ class Settings(BaseSettings):
         "any, tokens are asked for.",
     )
     api_workers: Annotated[int, Option()] = Field(
-        1, ge=0, le=64, description="Number of API processes. 0: none, and nothing listens."
+        1,
+        ge=0,
+        le=64,
+        description="Number of processes that answer requests. 0: none, so that no user can reach "
+        "the service.",
     )
     auth: Literal["auto", "on", "off"] = Field(
         "auto", description="Whether a token is asked for; auto: on anything but loopback."
@@ -258,11 +276,13 @@ class Settings(BaseSettings):
     )
     accept_clock: Annotated[date | None, Option()] = Field(
         None,
-        description="Today's date (UTC), such as 2026-11-24. It says that the host's time is "
-        "right, though the start was refused over it.",
+        description="Today's date (UTC), such as 2026-11-24. Start even though the host's clock "
+        "seems to have leapt forward; give it only if the clock is right.",
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Option()] = Field(
-        "info", description="Level of the log on standard error: debug, info, warning or error."
+        "info",
+        description="Lowest level of the messages that are printed on standard error: debug, info, "
+        "warning or error.",
     )
 
     @field_validator("auth", mode="before")

@@ -102,3 +102,4 @@ def test_what_is_one_word_for_a_shell_stays_on_its_line() -> None:
 def test_prose_is_one_line_and_a_list_keeps_its_own() -> None:
     assert reflow("One two\nthree.\n\nFour\nfive.", 80) == "One two three.\n\nFour five."
     assert reflow("Either\n- this\n- that", 80) == "Either\n- this\n- that"
+    assert reflow("Give ids, or\n--all for all.", 80) == "Give ids, or --all for all."

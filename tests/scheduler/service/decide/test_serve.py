@@ -110,6 +110,8 @@ class TestSettings:
         told = CliRunner().invoke(app, ["serve", "--help"], catch_exceptions=False).output
         for name in runnable():
             assert re.search(rf"\b{name}\b", told), name
+        demo = CliRunner().invoke(app, ["serve-demo", "--help"], catch_exceptions=False).output
+        assert f"Policies: {', '.join(runnable())}," in " ".join(demo.split())
         with pytest.raises(
             LogHeaderError, match="stops running jobs; a service cannot run it, but: fifo, "
         ):
