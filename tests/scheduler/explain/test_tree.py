@@ -119,7 +119,7 @@ def test_who_can_never_start_is_told_what_helps_first_and_briefly_what_was_tried
     [first] = JOB.principal
     small = replace(first, reason="VcTooSmall", remedy="VcTooSmall")
     job = replace(JOB, reason="VcTooSmall", principal=[small])
-    job = replace(job, analysis=replace(WAITS, reason="VcTooSmall", suggestions=(own,)))
+    job = replace(job, analysis=replace(WAITS, reason="VcTooSmall", suggestions=[own]))
 
     def could(depth: Depth) -> list[str]:
         rows = render(job, depth, Reader.PAGE, 100.0)

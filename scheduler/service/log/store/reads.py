@@ -234,7 +234,8 @@ class VisibleQueries(ShortRows):
         place = _place(row, priority)
         parts = select(func.count()).where(waiting), *_counts_before(waiting, place)
         query = select(*(part.scalar_subquery().label(f"n{i}") for i, part in enumerate(parts)))
-        total, *ahead = self._one(query).values()
+        counted: Any = self._one(query).values()
+        total, *ahead = counted
         itself = _place(row) < place  # where it now is
         return Standing(sum(ahead) - itself + 1, total)
 
@@ -681,7 +682,7 @@ def _before(place: Place) -> ColumnElement[bool]:
     return tuple_(*_ORDER) < place
 
 
-def _counts_before(waiting: ColumnElement[bool], place: Place) -> Iterator[Select[tuple[int]]]:
+def _counts_before(waiting: ColumnElement[bool], place: Place) -> Iterator[Select[Any]]:
     """Yield queries whose sum is the number of waiting jobs before a place. Each counts a range of
     the index of places, which costs a third of a comparison with each job, as `_before` makes.
     """

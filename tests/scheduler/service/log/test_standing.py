@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from sqlalchemy import event, update
@@ -71,7 +72,7 @@ def test_nobody_before_it_is_looked_up_to_be_counted(store: Store, queued: list[
     """Not one by one: a range of the index for each way to be before it."""
     if store.engine.dialect.name != "sqlite":
         pytest.skip("how SQLite says what it reads")
-    asked = []
+    asked: list[Any] = []
 
     def note(*given: object) -> None:
         asked.append(given[2:4])
