@@ -19,8 +19,11 @@ import pytest
 from typer.main import get_command
 from typer.models import TyperPath
 
+from features.plain import plain
 from pipeline.app import app
 from pipeline.cli import main
+from pipeline.errors import UserError
+from pipeline.stages.common import read_params
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 
@@ -314,6 +317,22 @@ def test_a_bad_file_is_one_line_and_status_2(
     assert not left, f"{line} left {left}"
     if kind in ("missing", "folder", "pipe", "socket", "link", "vanishing"):
         assert bad[kind].name in said, f"{line}\n{said}"
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_parameters_of_the_pipeline_are_one_line(
+    kind: str, bad: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "unreadable" and os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    if kind == "vanishing":
+        vanish(bad[kind], monkeypatch)
+    with pytest.raises(UserError) as refused:
+        read_params(bad[kind])
+    said = plain(str(refused.value))
+    assert one_line(said)
+    assert said.startswith(plain(f"{bad[kind]}: "))
+    assert len(said) < 500 + len(str(bad[kind]))
 
 
 @pytest.mark.parametrize("line", VALUES)
