@@ -192,6 +192,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
                 Thread(
                     target=_fuzzing,
                     args=(Drawn(f"{asked.seed} {n}", served.address), FUZZERS[n], until, came[n]),
+                    daemon=True,  # who is told to end does not wait for them
                 )
                 for n in wanted
             ]

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.ending import taken_down
+
 
 def found_bin() -> Path | None:
     """Return the folder of initdb and pg_ctl, or None where PostgreSQL is not installed."""
@@ -31,9 +33,17 @@ def found_bin() -> Path | None:
 @contextmanager
 def private_cluster(binaries: Path, user: str = "nobody") -> Iterator[str]:
     """Run a PostgreSQL that listens only on a socket in its own folder. Yield its URL; stop and
-    delete it when the block ends.
+    delete it when the block ends, also by SIGTERM or SIGHUP.
     """
-    folder = Path(tempfile.mkdtemp(prefix="pellucid-pg-"))
+    with taken_down():
+        folder = Path(tempfile.mkdtemp(prefix="pellucid-pg-"))
+        try:
+            yield from _running(folder, binaries, user)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _running(folder: Path, binaries: Path, user: str) -> Iterator[str]:
     name, become = pwd.getpwuid(os.getuid()).pw_name, []
     if os.getuid() == 0:
         name, become = user, ["setpriv", f"--reuid={user}", "--regid=nogroup", "--clear-groups"]
@@ -54,8 +64,8 @@ def private_cluster(binaries: Path, user: str = "nobody") -> Iterator[str]:
         run("pg_ctl", "-D", str(data), "-l", str(log), "-w", "-o", options, "start")
         yield f"postgresql+psycopg://{name}@/postgres?host={folder}"
     finally:
-        run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
-        shutil.rmtree(folder, ignore_errors=True)
+        if (data / "postmaster.pid").exists():
+            run("pg_ctl", "-D", str(data), "-m", "immediate", "-w", "stop")
 
 
 def main() -> None:
@@ -70,8 +80,13 @@ def main() -> None:
     if binaries is None:
         sys.exit("PostgreSQL is not installed here: apt-get install postgresql, or give --bin")
     with private_cluster(binaries, asked.user) as url:
-        done = subprocess.run(asked.command, env={**os.environ, "PELLUCID_TEST_DATABASE": url})
-    sys.exit(done.returncode)
+        environment = {**os.environ, "PELLUCID_TEST_DATABASE": url}
+        with subprocess.Popen(asked.command, env=environment) as command:
+            try:
+                status = command.wait()
+            finally:
+                command.terminate()  # nothing where it has ended
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from socket import create_server
 
+from benchmarks.ending import taken_down
 from benchmarks.pages import ROOT
 
 
@@ -35,13 +36,20 @@ class Served:
 def serving(
     folder: Path, *more: str, cluster: str = "", environment: Mapping[str, str] | None = None
 ) -> Iterator[Served]:
-    """Run a service in a folder until the block ends. Yield it.
+    """Run a service in a folder until the block ends, also by SIGTERM or SIGHUP. Yield it.
 
     Args:
         more: further options of `pellucid serve`.
         cluster: text of the cluster file; "": none is written.
         environment: variables that replace those of this process; None: all stay as they are.
     """
+    with taken_down():
+        yield from _running(folder, more, cluster, environment)
+
+
+def _running(
+    folder: Path, more: Sequence[str], cluster: str, environment: Mapping[str, str] | None
+) -> Iterator[Served]:
     (folder / "cluster.yaml").write_text(cluster)
     of = ["--cluster", "cluster.yaml"] if cluster else []
     own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(environment or {})}

@@ -67,7 +67,7 @@ class Aside:
     def __init__(self, *modules: str) -> None:
         self._modules, self._changed = modules, Condition()  # never held by who waits for a process
         self._idle: list[_Process] = []
-        self._busy = set[object]()  # users whose question is open
+        self._busy = dict[object, bool]()  # users whose question is open: whether it has been put
         self._hung: dict[tuple[object, str], _Hung] = {}
         self._closed = False
 
@@ -83,19 +83,21 @@ class Aside:
         """
         with self._changed:
             if not self._changed.wait_for(lambda: whose not in self._busy, PATIENCE_S):
-                raise Hangs(place)
+                raise Hangs(place) if self._busy[whose] else _none_begins()
             self._let_alone(whose, place)
-            self._busy.add(whose)
+            self._busy[whose] = False
         try:
             return self._asked(function, given, whose, place).value()
         finally:
             with self._changed:
-                self._busy.discard(whose)
+                del self._busy[whose]
                 self._changed.notify_all()
 
     def _asked(self, function: str, given: Sequence[Any], whose: object, place: str) -> _Found:
         for _ in range(2):
+            self._busy[whose] = False
             process = self._taken()
+            self._busy[whose] = True
             try:
                 found = process.ask(function, given)
             except TimeoutError:
@@ -163,15 +165,16 @@ class Aside:
             self._give_back(process)  # to be asked later
         else:
             process.end()
-        raise OSError(errno.EAGAIN, "no process begins that could look at files")
+        raise _none_begins()
 
     def _give_back(self, process: _Process) -> None:
+        """Keep one process: of two, one that has begun."""
         with self._changed:
-            kept = not self._idle and not self._closed
-            if kept:
-                self._idle.append(process)
-        if not kept:
-            process.end()
+            there = sorted([*self._idle, process], key=lambda one: not one.has_begun(0.0))
+            self._idle = [] if self._closed else there[:1]
+            ended = there[len(self._idle) :]
+        for one in ended:
+            one.end()
 
     def _leave(self, process: _Process, whose: object, place: str) -> None:
         process.end()
@@ -180,6 +183,10 @@ class Aside:
             pause_s = PAUSE_S if before is None else min(LONGEST_S, 2 * before.pause_s)
             until = time.monotonic() + pause_s
             self._hung[whose, place] = _Hung(until, pause_s, process.process)
+
+
+def _none_begins() -> OSError:
+    return OSError(errno.EAGAIN, "no process begins that could look at files")
 
 
 @dataclass(frozen=True, slots=True)

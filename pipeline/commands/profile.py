@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from features.plain import plain
+
 if TYPE_CHECKING:
     from profiler.result import ProfileResult
     from profiler.session import Options
@@ -164,7 +166,7 @@ def profile(
         )
         result = _run(command or [], folder, options, as_json)
     except (ProfilerError, table.FormatsError) as error:
-        print(f"pellucid: {error}", file=sys.stderr)
+        print(f"pellucid: {plain(str(error))}", file=sys.stderr)
         raise typer.Exit(getattr(error, "exit_status", BadOption.exit_status)) from None
     if plot is not PlotChoice.NONE:
         from profiler.plot import plot as draw_plot

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from features.plain import plain
 from pipeline.console import user_errors
 
 
@@ -86,9 +87,9 @@ def report(
         )
     else:
         for sentence in made.headline:
-            typer.echo(sentence)
+            typer.echo(plain(sentence))
         for problem in made.problems:
-            typer.echo(f"Contradiction: {problem}", err=True)
+            typer.echo(plain(f"Contradiction: {problem}"), err=True)
         typer.echo(f"The page is {out}.")
     if made.problems:
         raise typer.Exit(1)

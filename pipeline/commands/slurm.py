@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from features.plain import plain
 from pipeline.commands.token import Stored
 from pipeline.console import user_errors
 from pipeline.options import CONFIG, PRINT_JSON, spread
@@ -108,7 +109,7 @@ def release_all(
             typer.echo(line)
     else:
         for name, reason in refused.items():
-            typer.echo(f"{name}: {reason}", err=True)
+            typer.echo(plain(f"{name}: {reason}"), err=True)
         typer.echo(f"Taken back: {len(answers) - len(refused)} of {len(answers)}.")
     if refused:
         raise typer.Exit(1)

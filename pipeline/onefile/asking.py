@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from features.codec import encode
+from features.plain import plain
 from pipeline.errors import UserError
 from pipeline.printed import causes as printed_causes
 from pipeline.printed import eta as printed_eta
@@ -36,12 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         look = Direct(Slurm(patience_s=asked.patience), pwd.getpwuid(os.getuid()).pw_name)
         answer, lines = _ANSWERS[asked.question](look, asked)
     except (SlurmDown, SlurmError, ParseError, NotThere, UserError) as error:
-        print(f"{PROGRAM}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{PROGRAM}: {plain(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     if asked.json:
         print(json.dumps({"answer": answer, "hidden": look.hidden}, indent=2))
     else:
-        print("\n".join([*lines, *look.hidden]))
+        print(plain("\n".join([*lines, *look.hidden])))  # others' names among them
     return 0
 
 

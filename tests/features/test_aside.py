@@ -176,7 +176,7 @@ def test_nobody_waits_for_what_another_user_asked(
     monkeypatch.setattr(aside_, "PATIENCE_S", 0.1)
     with pytest.raises(Hangs):  # the same user's: after that, or not at all
         copied(aside, hanging / "y")
-    assert aside._busy == {hanging.name}
+    assert aside._busy == {hanging.name: True}
 
     def ended() -> bool:
         for one in _children():  # the one that hangs, and the one that is asked in its place
@@ -186,7 +186,7 @@ def test_nobody_waits_for_what_another_user_asked(
 
     until(ended, "the end of the question")
     assert [isinstance(one, OSError) for one in raised] == [True]
-    assert aside._busy == set()
+    assert aside._busy == {}
     monkeypatch.setattr(aside_, "PATIENCE_S", 600.0)
     os.close(copied(aside, tmp_path / "x"))
     assert len(aside._idle) == 1
@@ -211,6 +211,48 @@ def test_nobody_waits_long_for_a_process_that_does_not_begin(
             copied(aside, tmp_path / "x")
         assert (aside._idle, process.process.poll()) == ([], -signal.SIGKILL)
     monkeypatch.setattr(aside_, "BEGIN_S", 60.0)
+    os.close(copied(aside, tmp_path / "x"))
+
+
+def test_a_place_is_not_said_to_hang_while_only_a_process_begins(
+    aside: Aside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    before = {one.pid for one in _children()}
+    monkeypatch.setattr(aside_, "MAIN", "import time; time.sleep(600)")
+    monkeypatch.setattr(aside_, "BEGIN_S", 600.0)
+    monkeypatch.setattr(aside_, "PATIENCE_S", 0.1)
+    thread, raised = _asking(aside, tmp_path / "x")
+    until(lambda: {one.pid for one in _children()} - before, "a process that does not begin")
+    with pytest.raises(OSError, match="no process begins") as error:
+        copied(aside, tmp_path / "x")
+    assert (error.value.errno, aside._hung) == (errno.EAGAIN, {})
+    assert aside._busy == {tmp_path.name: False}
+
+    def ended() -> bool:
+        for one in _children():
+            if one.pid not in before:
+                one.kill()
+        return not thread.is_alive()
+
+    until(ended, "the end of the question")
+    assert [str(one) for one in raised] == [str(error.value)]
+    assert aside._busy == {}
+
+
+@pytest.mark.parametrize("begun_first", [False, True])
+def test_of_two_processes_the_one_that_has_begun_is_kept(
+    aside: Aside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun_first: bool
+) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    os.close(copied(aside, tmp_path / "x"))
+    begun = aside._taken()
+    monkeypatch.setattr(aside_, "MAIN", "import time; time.sleep(600)")
+    late = aside_._Process([])
+    for one in (begun, late) if begun_first else (late, begun):
+        aside._give_back(one)
+    assert aside._idle == [begun]
+    assert (begun.process.poll(), late.process.poll()) == (None, -signal.SIGKILL)
     os.close(copied(aside, tmp_path / "x"))
 
 

@@ -129,6 +129,26 @@ def test_what_is_not_a_bundle_is_refused(saved, tmp_path):
         assert says in refused(saved)
 
 
+def test_what_is_written_can_be_read_and_has_room(bundle, saved, tmp_path, monkeypatch):
+    """A decider reads what anybody may have put there: no more than thirty times a real one."""
+    size = (saved / "bundle.json").stat().st_size
+    assert store.MOST_JSON == 1 << 20
+    assert size < store.MOST_JSON / 30
+    names = {"names": ["x" * 60] * 5000}  # of the users of a large site
+    large = Bundle(duration=bundle.duration, metadata=names).save(tmp_path / "large")
+    assert Bundle.load(large).metadata == names
+    before = sorted((path.name, path.read_bytes()) for path in saved.iterdir())
+    for limit in ("MOST_JSON", "MOST_ARRAYS"):
+        with monkeypatch.context() as less:
+            less.setattr(store, limit, 100)
+            assert "holds more than 100 bytes" in refused(saved)
+            with pytest.raises(BundleError, match="more than are read"):
+                bundle.save(saved)
+    with pytest.raises(BundleError, match=r"bundle.json would have 1,0\d\d,\d{3} bytes"):
+        Bundle(duration=bundle.duration, metadata={"x": "y" * (1 << 20)}).save(saved)
+    assert sorted((path.name, path.read_bytes()) for path in saved.iterdir()) == before
+
+
 def test_missing_or_damaged_numbers_are_refused(saved):
     numbers = next(saved.glob("arrays-*.npy"))
     data = numbers.read_bytes()

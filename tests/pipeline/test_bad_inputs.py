@@ -10,14 +10,24 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.main import get_command
+from typer.models import TyperPath
 
+from features.plain import plain
+from pipeline.app import app
 from pipeline.cli import main
+from pipeline.errors import UserError
+from pipeline.stages.common import read_params
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
 
+DUMP = "docs/examples/sacct.txt"
 SMALL = "pipeline/worlds/clusters/small.yaml"
 BAD = (
     "missing",
@@ -33,9 +43,13 @@ BAD = (
     "socket",
     "huge",
     "unreadable",
+    "cut",
+    "link",
+    "vanishing",
     "name\x1b]0;x\x07",
 )
-# {bad}: the bad input; {trace}: a good dataset; {out}: where results would go
+# {bad}: the bad input; {trace}: a good dataset; {dump}: one of sacct; {log}: an empty database;
+# {job}: a script; {out}: where results would go
 COMMANDS = {
     "ingest": "ingest {bad} --out {out}",
     "ingest sacct": "ingest {bad} --format sacct --out {out}",
@@ -65,7 +79,76 @@ COMMANDS = {
     "submit file": "submit --file {bad}",
     "token file": "ps --token-file {bad}",
     "eta script": "eta {bad}",
+    "eta site": "eta {job} --site {bad} --user anna",
+    "replay cluster": "replay --sacct {dump} --cluster {bad} --out {out}",
+    "simulate site": "simulate --trace {dump} --site {bad} --policy fifo --out {out}",
+    "compare cluster": "compare --trace {trace} --cluster {bad} --policies fifo --out {out}",
+    "compare bundle": "compare --trace {trace} --bundle {bad} --policies qssf --out {out}",
+    "compare workload": "compare --workload pollux:{bad} --policies pollux --out {out}",
+    "tune trace": "tune --trace {bad}",
+    "tune sacct": "tune --sacct {bad}",
+    "tune site": "tune --sacct {dump} --site {bad}",
+    "tune cluster": "tune --trace {trace} --cluster {bad}",
+    "report learning": "report --trace {trace} --learning {bad} --out {out}",
+    "served params": "served --log --params {bad} --state-dir {out}",
+    "audit since": "audit --database sqlite:///{log} --state-dir {out} --since-head {bad}",
+    "audit key": "audit --database sqlite:///{log} --state-dir {out} --head --key {bad}",
+    "restore": "restore {bad} --database sqlite:///{out}/db --state-dir {out}",
+    "promote bundle": "promote --bundle {bad} --trace {trace} --out {out} --yes --why x",
+    "promote params": "promote 1 --params {bad} --trace {trace} --out {out} --yes",
+    "train rates": "train --trace {trace} --gpu-rates {bad} --out {out} --preset fast",
+    "evaluate trace": "evaluate duration --trace {bad}",
+    "evaluate bundle": "evaluate bundle --trace {trace} --bundle {bad}",
+    "evaluate run": "evaluate duration --trace {trace} --run {bad}",
+    "evaluate profiles": "evaluate packing --profiles {bad}",
+    "profile formats": "profile --formats {bad} --device cpu --out {out} -- true",
+    "token config": "token list --config {bad}",
+    "slurm config": "slurm release-all --config {bad}",
 }
+# what is not read, is read as another option of these is, or is no bad input; and why
+ELSEWHERE = {
+    "--out": "written",
+    "--html": "written",
+    "--keep": "written: tests/scheduler/compute",
+    "--state-dir": "written, but for `served`",
+    "--folder": "written",
+    "--cwd": "the command's own",
+    "export out": "written",
+    "promote --shadow": "read after the registry, which is not there",
+    "promote --trace": "likewise",
+    "serve --bundle": "refused in the log: tests/scheduler/service/log/test_bundles.py",
+}
+
+
+def paths(command: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Each option and argument of each command that takes a path."""
+    if hasattr(command, "list_commands"):
+        for one in command.list_commands(None):
+            yield from paths(command.get_command(None, one), f"{name} {one}".strip())
+    else:
+        for one in command.params:
+            if isinstance(one.type, TyperPath):
+                yield name, one.name if one.param_type_name == "argument" else one.opts[0]
+
+
+def test_every_path_that_a_command_takes_is_among_them() -> None:
+    given = set[tuple[str, str]]()
+    for line in COMMANDS.values():
+        words = line.split()
+        before = words[words.index("{bad}") - 1] if "{bad}" in words else ""
+        given.add((words[0], before if before.startswith("--") else "argument"))
+    shared = {"--token-file", "--config"}  # read in one place, for whatever command
+    left = {
+        (name, option)
+        for name, option in paths(get_command(app))
+        if option not in ELSEWHERE and f"{name} {option}" not in ELSEWHERE
+        if option not in shared
+        if (name, option if option.startswith("--") else "argument") not in given
+    }
+    assert left == set()
+    assert shared <= {option for _, option in given}
+
+
 # a bad value each: what an option is given that it cannot take; behind a bar, what is named
 VALUES = (
     "simulate --trace {trace} --seed x",
@@ -151,10 +234,37 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
         there.bind(str(found["socket"]))
     with found["huge"].open("wb") as file:
         file.truncate(1 << 40)  # sparse
+    pq.write_table(pa.table({"job_id": [str(one) for one in range(1000)]}), found["cut"])
+    found["cut"].write_bytes(found["cut"].read_bytes()[:1000])
+    found["link"].symlink_to("nowhere")
     found["unreadable"].write_text("vcs: {}\n")
     found["unreadable"].chmod(0)
     yield found
     found["unreadable"].chmod(0o600)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of a service in which nothing has happened yet."""
+    path = tmp_path_factory.mktemp("log") / "pellucid.db"
+    made = Store(f"sqlite:///{path}")
+    prepare(made)
+    made.close()
+    return path
+
+
+def vanish(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a file there that is gone as soon as somebody opens it, after whatever was asked of it
+    before."""
+    path.write_text("{}\n")
+    right = os.open
+
+    def gone(name: Any, *given: Any, **more: Any) -> int:
+        if os.fspath(name) in (str(path), os.fsencode(path), path.name):
+            path.unlink(missing_ok=True)
+        return right(name, *given, **more)
+
+    monkeypatch.setattr(os, "open", gone)
 
 
 def run(
@@ -186,6 +296,7 @@ def test_a_bad_file_is_one_line_and_status_2(
     kind: str,
     bad: dict[str, Path],
     small_trace: Path,
+    log: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -194,13 +305,34 @@ def test_a_bad_file_is_one_line_and_status_2(
         pytest.skip("no bad input of this command")
     if kind == "unreadable" and os.geteuid() == 0:
         pytest.skip("root reads everything")
-    line = COMMANDS[command].format(bad=bad[kind], trace=small_trace, out=tmp_path / "out")
+    job = log.with_name("job.sh")
+    job.write_text("#!/bin/sh\n#SBATCH --gpus=1\ntrue\n")
+    if kind == "vanishing":
+        vanish(bad[kind], monkeypatch)
+    places = {"trace": small_trace, "dump": DUMP, "log": log, "job": job, "out": tmp_path / "out"}
+    line = COMMANDS[command].format(bad=bad[kind], **places)
     status, said = run(line, monkeypatch, capfd)
     assert (status, one_line(said)) == (2, True), f"{line}\n{status}\n{said}"
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not left, f"{line} left {left}"
-    if kind in ("missing", "folder", "pipe", "socket"):
+    if kind in ("missing", "folder", "pipe", "socket", "link", "vanishing"):
         assert bad[kind].name in said, f"{line}\n{said}"
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_parameters_of_the_pipeline_are_one_line(
+    kind: str, bad: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "unreadable" and os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    if kind == "vanishing":
+        vanish(bad[kind], monkeypatch)
+    with pytest.raises(UserError) as refused:
+        read_params(bad[kind])
+    said = plain(str(refused.value))
+    assert one_line(said)
+    assert said.startswith(plain(f"{bad[kind]}: "))
+    assert len(said) < 500 + len(str(bad[kind]))
 
 
 @pytest.mark.parametrize("line", VALUES)

@@ -26,7 +26,7 @@ from scheduler.slurm.read.versions import Release
 from tests.scheduler.slurm.follow.test_follow import NOW, SAYS, Scene
 
 FULL = ((0, 1, 2, 3),)
-MODULES = 135  # may only fall; one more for what a change costs
+MODULES = 136  # may only fall; one more for what a change costs, one for escaping
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +71,7 @@ def test_a_controller_that_does_not_answer_is_a_line(file: Path, tmp_path: Path)
         ("exec /bin/sleep 60", "no answer within 0.2 s"),
         ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", "contact"),
         ("echo slurm 99.11.0", "99.11 is newer than any that is known"),
+        (r"printf 'a \033]0;x\007' >&2; exit 1", r"a \x1b]0;x\x07"),  # no title of a window
     ):
         for name in ("squeue", "scontrol"):
             version = '[ "$1" = --version ] && echo slurm 22.05.8 && exit\n'

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
 from pipeline.printed.why import tree_lines
+from scheduler.core.decisions import Reason
 from scheduler.core.findings import NodesLookedAt
 from scheduler.explain.answer import Analysis, Group, Kept
 from scheduler.explain.belief import Belief
+from scheduler.explain.effect import WhatIfAnswer
 from scheduler.explain.explanation import (
     Explanation,
     Overtaken,
     Packing,
     PathStep,
     Standing,
+    StartForecastRow,
     Times,
 )
 from scheduler.explain.explanation import (
     Finding as Found,
 )
+from scheduler.explain.reasons import next_step
 from scheduler.explain.render import Depth, Reader, render
 from scheduler.explain.tree import Finding, tree_of
 from scheduler.slurm.reason import SlurmReason
@@ -92,6 +97,40 @@ def test_more_depth_tells_more_and_every_reader_is_told_of_the_same(reader: Read
     assert line.text == "a is queued: needs 4 GPUs, 1 of 8 is free"
     assert way.text.startswith(f"It needs 4 GPUs; 1 of 8 {'was' if were == 'were' else 'is'} free")
     assert "2 running jobs of others" in way.text
+
+
+@pytest.mark.parametrize(
+    ("start_p50", "said"),
+    [
+        (None, "Its start is unknown: no estimate was made yet."),
+        (3700.0, "It starts about 01:01."),
+    ],
+)
+def test_a_start_is_a_sentence_with_its_subject(start_p50: float | None, said: str) -> None:
+    made = start_p50 and StartForecastRow(100.0, start_p50, None, None, None)
+    rows = render(replace(JOB, forecast=made or None), Depth.WHOLE, Reader.PAGE, 100.0)
+    [text] = [row.text for row in rows if row.kind == "start"]
+    assert re.sub(r"\d\d:\d\d", "01:01", text) == said  # of whatever zone
+
+
+def test_who_can_never_start_is_told_what_helps_first_and_briefly_what_was_tried() -> None:
+    """Briefly, the remedy that fits every such job comes after what this one could do."""
+    own = WhatIfAnswer("a", {}, words="With 2 GPUs", starts_now=True)
+    [first] = JOB.principal
+    small = replace(first, reason="VcTooSmall", remedy="VcTooSmall")
+    job = replace(JOB, reason="VcTooSmall", principal=[small])
+    job = replace(job, analysis=replace(WAITS, reason="VcTooSmall", suggestions=[own]))
+
+    def could(depth: Depth) -> list[str]:
+        rows = render(job, depth, Reader.PAGE, 100.0)
+        return [row.text for row in rows if row.label == "You could"]
+
+    offer, remedy = (
+        "With 2 GPUs, at once; when it ends is not known",
+        next_step(Reason.VC_TOO_SMALL),
+    )
+    assert could(Depth.BRIEF) == [offer, f"{remedy}."]
+    assert could(Depth.WHOLE) == [f"{remedy}.", f"{offer}."]
 
 
 def test_the_nodes_are_counted_by_what_keeps_a_job_from_them() -> None:

@@ -23,7 +23,7 @@ from scheduler.explain.stories import names_of_terms
 from scheduler.explain.why import explain
 
 if TYPE_CHECKING:
-    from scheduler.explain.explanation import Explanation
+    from scheduler.explain.explanation import Explanation, Standing
     from scheduler.explain.job import JobRow
     from scheduler.service.log.store.reads import VisibleQueries
 
@@ -47,6 +47,7 @@ def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
     started = job.slurm is not None and job.slurm.started
     own = [] if started else [decision_of(line) for line in view.decisions(job_id)]
     ours = job.slurm is None
+    standing = view.standing(job_id) if Phase(job.phase).waits else None
     return Dossier(
         facts=facts,
         own=own,
@@ -57,8 +58,7 @@ def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
             overtaken=view.overtaken(job_id) if ours else {},
         ),
         stands=replace(
-            stands_of(view, job, now),
-            standing=view.standing(job_id) if Phase(job.phase).waits else None,
+            stands_of(view, job, now, standing),
             nodes=view.nodes_now() if needs_nodes(job, own) else (),
             busy=view.keeps_decider(),
             alike=view.alike(job),
@@ -67,13 +67,18 @@ def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
     )
 
 
-def stands_of(view: VisibleQueries, job: JobRow, now: float) -> Stands:
-    """Return a job with its forecasts, which is all that `forecast_of` needs."""
+def stands_of(
+    view: VisibleQueries, job: JobRow, now: float, standing: Standing | None = None
+) -> Stands:
+    """Return a job with its forecasts, which is all that `forecast_of` needs. `standing`: its place
+    in its queue, where it is known.
+    """
     forecast = view.forecast(job.job_id)
     return Stands(
         row=job,
         now=now,
+        standing=standing,
         forecast=forecast,
         promised=view.forecast(job.job_id, "submission"),
-        bound=view.bound(job.job_id, now) if needs_bound(job, forecast) else None,
+        bound=view.bound(job.job_id, now, standing) if needs_bound(job, forecast) else None,
     )
