@@ -274,7 +274,7 @@ def headline(reason: SlurmReason, job_id: str, now: float) -> str:
     if not reason.started:
         return ": ".join(filter(None, [f"Slurm says {reason.code}", sentence(reason, job_id, now)]))
     last = ": ".join([reason.code, *because(reason, job_id, now)[:1]])
-    return "Slurm started it" + f"; at the last look before that it said {last}" * bool(last)
+    return "Slurm started it" + f"; its reason at the last look before that: {last}" * bool(last)
 
 
 def rows(reason: SlurmReason, job_id: str, now: float) -> list[tuple[str, str]]:

@@ -178,7 +178,7 @@ def test_a_reason_is_a_sentence(reason: SlurmReason, text: str) -> None:
     first = text.partition(";")[0].rstrip(".")
     last = f"{code}: {first}" if text else code
     started = replace(reason, started=True)
-    expected = f"Slurm started it; at the last look before that it said {last}"
+    expected = f"Slurm started it; its reason at the last look before that: {last}"
     assert whole(started, "7_1", NOW) == expected
 
 

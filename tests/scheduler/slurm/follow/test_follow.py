@@ -226,7 +226,7 @@ def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(stor
     queries = scene.pages()
     told = explained(queries, "5", scene.now)
     assert first_words(told).startswith(
-        "Slurm started it; at the last look before that it said Priority"
+        "Slurm started it; its reason at the last look before that: Priority"
     )
     assert told.waits == []
     assert told.waited_s == pytest.approx(began - (NOW - 100))
