@@ -90,7 +90,7 @@ COMPLAINTS = (
     Complaint(
         source="aiidateam/aiida-core#4567",
         asks="-A walled -t 120",
-        says=["may ask for 10 min at most, and it asks for 2 h"],
+        says=["may ask for 10 min at most, and this job asks for 2 h"],
         offers="timelimit=10",
         starts=NEVER,
     ),
@@ -174,7 +174,9 @@ COMPLAINTS = (
         source="CSCfi/csc-user-guide#765",  # no job of one's own runs
         hogs=["@--qos=shared -p gpu --gres=gpu:2"],
         asks="--qos=shared -p gpu --gres=gpu:1",
-        says=["QOS shared may have 2 gres/gpu at once (GrpTRES), has 2, and it asks for 1 more"],
+        says=[
+            "QOS shared may have 2 gres/gpu at once (GrpTRES), has 2, and this job asks for 1 more"
+        ],
         starts=LATER,
     ),
     Complaint(
