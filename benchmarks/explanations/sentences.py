@@ -494,12 +494,12 @@ def _made_of(text: str) -> list[str]:
     it mentions jobs that had GPUs meanwhile or started first.
     """
     found = re.match(
-        r"(Job \w+ \(.+?\) has waited) .+?: (.+?)\. With (\d+) GPUs? it would have had", text
+        r"(Job \w+ \(.+?\) has waited) .+?: (.+?)\. (\d+) GPUs? for that long (?:is|are) ", text
     )
     if found is None:
         return [text] if text.endswith(JUST_CAME) else []
     reasons = re.findall(r"(?:^|, | and )([A-Za-z ]+?) \([\d.]+ % of", found[2])
-    return [found[1], found[3], *sorted(reasons), *re.findall("Meanwhile|started first", text)]
+    return [found[1], found[3], *sorted(reasons), *re.findall("Meanwhile|got GPUs first", text)]
 
 
 def page_numbers(a: Asked) -> str:
