@@ -105,7 +105,7 @@ def thoughts(terms: Iterable[tuple[str, float]]) -> list[Thought]:
     return sorted(found, key=lambda thought: (-abs(thought.contribution), thought.text))
 
 
-# Each level of the histories is compared with the wider one: in a row of its own, a text names both.
+# Each level of the histories is compared with the wider one, which a row of its own has to name.
 _COMPARED = {
     "like_all_log_s": "how long all jobs here last",
     "like_vc_gpus": "how jobs of as many GPUs in this virtual cluster compare with all jobs",

@@ -305,8 +305,10 @@ def overtaking(
     if reason is Reason.WAITED_TOO_LONG:
         return "had GPUs kept after a long wait"
     if ahead:
-        how = "" if shorter is None else f" (predicted to run {'shorter' if shorter else 'longer'})"
-        return f"stood ahead of it in line{how}"
+        if shorter is None:
+            return "stood ahead of it in line"
+        longer = "longer, but on fewer GPUs" if fewer else "longer"
+        return f"stood ahead of it in line (predicted to run {'shorter' if shorter else longer})"
     return "asked for fewer GPUs" if fewer else "could start on GPUs that it could not use"
 
 

@@ -35,6 +35,7 @@ from scheduler.explain.words import (
     ended,
     event_words,
     has_gpus,
+    overtaking,
     phrase,
     roughly,
     sentence_of,
@@ -197,3 +198,26 @@ def test_an_event_of_a_job_is_told_in_words(kind: Kind) -> None:
     words = event_words(kind.value)
     assert plain(words)
     assert kind is not Kind.SCORED or words == "its duration predicted"
+
+
+@pytest.mark.parametrize(
+    ("fewer", "shorter", "wanted"),
+    [
+        (False, None, "stood ahead of it in line"),
+        (True, True, "stood ahead of it in line (predicted to run shorter)"),
+        (True, False, "stood ahead of it in line (predicted to run longer, but on fewer GPUs)"),
+        (False, False, "stood ahead of it in line (predicted to run longer)"),
+    ],
+)
+def test_how_long_one_that_stood_ahead_was_to_run_is_said_where_it_is_known(
+    fewer: bool, shorter: bool | None, wanted: str
+) -> None:
+    how = Action.START, Reason.EXCLUSIVE_GPUS
+    assert overtaking(*how, ahead=True, fewer=fewer, shorter=shorter) == wanted
+
+
+def test_no_part_of_a_list_of_reasons_has_a_comma_or_an_and_of_its_own() -> None:
+    shown = {reason: phrase(reason.value) for reason in Reason}
+    assert [text for text in shown.values() if "," in text or " and " in text] == []
+    waits = [phrase(reason.value) for reason in list(Reason)[: list(Reason).index(Reason.PRIORITY)]]
+    assert len({*waits}) == len(waits), "two reasons in the same words"
