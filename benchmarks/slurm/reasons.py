@@ -414,13 +414,13 @@ OTHERS = (
         code="DependencyNeverSatisfied",
         hog="false",
         asks="--dependency=afterok:{hog}",
-        says=["what it waits for (afterok:{hog}", "can never be; cancel it."],
+        says=["what it waits for (afterok:{hog}", "can never happen any more; cancel it."],
         starts=NEVER,
     ),
     Case(
         code="JobArrayTaskLimit",
         asks="--array=0-1%1",
-        says=["as many tasks of its array run as it allows at once."],
+        says=["as many tasks of its array run as the array allows at once."],
         starts="",
     ),
     Case(

@@ -911,8 +911,8 @@ def rests_on(history: Known) -> str:
 
 
 def known_words(history: Known) -> str:
-    """Return as text how many ended jobs a history holds, weighted by age: "18 jobs ended by now,
-    the older ones counting less.".
+    """Return as text how many ended jobs a history holds, weighted by age: "18 jobs that have
+    ended, where older jobs count less than 1.".
     """
     if history.ended < 0.05 and history.reached < 0.05:
         return "No such job was seen yet, so the wider group's history is used."

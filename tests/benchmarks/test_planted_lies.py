@@ -126,7 +126,7 @@ def _holders(change: Callable[[list[Said], Asked], list[Said] | None]) -> Lie:
             return False
         told["analysis"]["holders"], told["analysis"]["in_all"] = made, len(made)
         names = ", ".join(one["job"] or str(one["node"]) for one in made)
-        _way(told, f"It would start if not for {names}.")
+        _way(told, f"It would start without {names}.")
         return True
 
     return lie
