@@ -387,7 +387,7 @@ def _why(moment: Moment, job_id: str, body: Mapping[str, Any], own: float | None
     if own is not None and body.get("priority") is not None and body["priority"] < own:
         return "stood ahead of it in line"
     fewer = moment.asked[body["job_id"]]["gpus"] < moment.asked[job_id]["gpus"]
-    return "asked for fewer GPUs" if fewer else "could start on GPUs that it could not use"
+    return "asked for fewer GPUs" if fewer else "could start on GPUs that this job could not use"
 
 
 def waits(a: Asked) -> str:

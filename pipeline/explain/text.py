@@ -133,7 +133,7 @@ def _show_events(story: Story, console: Console, codes: bool) -> None:
 
 
 def _show_score(breakdown: Breakdown, console: Console) -> None:
-    table = _table("term", "value", "adds", "factor", right=(2, 3))
+    table = _table("term", "value", "adds to ln", "factor", right=(2, 3))
     start = seconds_of(breakdown.intercept)
     table.add_row(EVERY_JOB, "", f"{breakdown.intercept:.4f}", duration(start))
     for term in breakdown.leading():
@@ -157,7 +157,7 @@ def _show_score(breakdown: Breakdown, console: Console) -> None:
     title = f"Why it was predicted to run {duration(end)}"
     console.print(f"\n[bold]{title}[/] (as of {moment(breakdown.time)}, {escape(model)})")
     if breakdown.terms_known and (why := reasons(breakdown)):
-        from_all = f"{why[:1].upper()}{why[1:]}. In full:"
+        from_all = f"{why[:1].upper()}{why[1:]}. In full, each term multiplies what stands above:"
         console.print(Padding(escape(from_all), (0, 0, 0, 2), expand=False))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
 

@@ -242,7 +242,10 @@ def _estimate(job: JobFacts, decisions: Sequence[Decision]) -> str:
         recorded = (d.estimate_s for d in reversed(decisions) if d.estimate_s is not None)
         predicted_s = next(recorded, None)
     if predicted_s is None:
-        return "No duration was predicted for it: the policy did not ask, or it never got that far."
+        return (
+            "No duration was predicted for it: the policy asks for none, or the job left before it "
+            "would have asked."
+        )
     if job.duration_s == 0:
         return f"Predicted {duration(predicted_s)}."
     if predicted_s < 0 or job.duration_s < 0:

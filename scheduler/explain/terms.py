@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _LIKE, _USER = "how long jobs like this one last", "how long this user's jobs last"
 _SIZE, _PROFILE = "what it asks for", "what was measured of it"
-_SENT, _BUSY = "when, and with how many others, it was sent", "how much runs and waits"
+_SENT, _BUSY = "when it was submitted, and how many others with it", "how much runs and waits"
 _BY_FAMILY = {
     "size": _SIZE,
     "identity": "who sent it",
@@ -108,9 +108,9 @@ def thoughts(terms: Iterable[tuple[str, float]]) -> list[Thought]:
 # Each level of the histories is compared with the wider one, which a row of its own has to name.
 _COMPARED = {
     "like_all_log_s": "how long all jobs here last",
-    "like_vc_gpus": "how jobs of as many GPUs in this virtual cluster compare with all jobs",
-    "like_user": "how this user's jobs compare with others of as many GPUs there",
-    "like_template": "how jobs of this kind compare with this user's other jobs",
+    "like_vc_gpus": "how long jobs of as many GPUs in this virtual cluster last, against all jobs",
+    "like_user": "how long this user's jobs last, against others of as many GPUs there",
+    "like_template": "how long jobs of this kind last, against this user's other jobs",
     "like_spread": "how much the durations of such jobs vary",
     "like_error": "how uncertain that is, as few such jobs are known",
 }
@@ -293,7 +293,7 @@ def _term(
         shown.append(_shown(value, units.get(feature, ""), feature))
     own = OWN, COMMAND, OUTLIVED, LIMIT, REPEATS, EXPECTED
     texts = {spec.name: spec.text for spec in own} | dict(texts) | _COMPARED
-    text = " together with ".join(texts.get(feature) or feature for feature in features)
+    text = ", combined with ".join(texts.get(feature) or feature for feature in features)
     outside = [one for feature in features if (one := _outside(feature, values, described))]
     value = " and ".join(shown) + (f" ({'; '.join(outside)})" if outside else "")
     return Term(name, text + _edited(name, described), value, contribution)

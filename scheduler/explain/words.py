@@ -309,7 +309,7 @@ def overtaking(
             return "stood ahead of it in line"
         longer = "longer, but on fewer GPUs" if fewer else "longer"
         return f"stood ahead of it in line (predicted to run {'shorter' if shorter else longer})"
-    return "asked for fewer GPUs" if fewer else "could start on GPUs that it could not use"
+    return "asked for fewer GPUs" if fewer else "could start on GPUs that this job could not use"
 
 
 def overtaken_words(by: Mapping[str, int]) -> str:
@@ -322,7 +322,8 @@ def overtaken_words(by: Mapping[str, int]) -> str:
     ranked = sorted(by.items(), key=lambda item: -item[1])
     how = ranked[0][0] if len(ranked) == 1 else listed([f"{n:,} {why}" for why, n in ranked])
     jobs = f"{count(total, 'job')} submitted later got GPUs first"
-    return f"{jobs}: {how}." if len(ranked) > 1 or total == 1 else f"{jobs}: each {how}."
+    who = "" if len(ranked) > 1 else "it " if total == 1 else "each "
+    return f"{jobs}: {who}{how}."
 
 
 class Gains(Protocol):

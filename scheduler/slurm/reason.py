@@ -559,7 +559,8 @@ def _goes_first(one: GoesFirst) -> list[str]:
         go = "goes" if one.jobs == 1 else "go"
         text = f"{count(one.jobs, 'job')} of higher priority in its partition {go} first"
     else:
-        text = f"jobs of partition {', '.join(one.partitions)} go first on its nodes"
+        which = "partition" if len(one.partitions) == 1 else "partitions"
+        text = f"jobs of {which} {', '.join(one.partitions)} go first on the nodes that suit it"
     may = "it may start before them only if, by all time limits, that delays none of them"
     return [text, may] if one.backfills else [text]
 

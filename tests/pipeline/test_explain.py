@@ -714,7 +714,7 @@ def test_who_overtook_is_said_by_place_in_line_before_size(tmp_path: Path) -> No
     assert found == {
         "stood ahead of it in line (predicted to run shorter)": 1,
         "asked for fewer GPUs": 1,
-        "could start on GPUs that it could not use": 1,
+        "could start on GPUs that this job could not use": 1,
         "ended during the short profiling run that new jobs get": 1,
     }
 

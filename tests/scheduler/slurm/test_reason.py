@@ -144,7 +144,7 @@ SENTENCES = [
     ),
     (
         SlurmReason("Priority", goes_first=GoesFirst(0, ("big", "short"), backfills=False)),
-        "jobs of partition big, short go first on its nodes.",
+        "jobs of partitions big, short go first on the nodes that suit it.",
     ),
     (
         SlurmReason("Licenses", licences=(LicenceAsked("a", 1, 2, 2), LicenceAsked("b", 1, 1, 1))),
