@@ -44,7 +44,7 @@ def _promise_words(text: str, made: Promise) -> str:
     for word in ("later if more is asked for", "still waits for the jobs that run"):
         if word not in text:
             return f"without its condition: {text!r}"
-    times_of = re.search(r"longer: ([\d.]+) times the GPUs it may run on", text)
+    times_of = re.search(r"longer: jobs ask for ([\d.]+) times the GPUs it may run on", text)
     asked = made.demand if made.demand > 1 else None
     if (times_of is None) != (asked is None):
         return f"{text!r}: {made.demand:.2f} times its GPUs are asked for"

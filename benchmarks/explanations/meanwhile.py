@@ -17,7 +17,8 @@ NAMED = 2  # of those that had GPUs meanwhile
 LEAST = 0.01  # of a wait, that its reason is named
 WAITS = ("wait", "enqueue", "preempt")
 HELD = ("HeldByOwner", "HeldByOperator", "DependencyNotMet", "DependencyNeverMet")
-HOURS = r"([\d.,]+) GPU hours?"
+HOURS = r"([\d.,]+ GPU (?:hour|minute|second))s?"
+_UNITS = {"hour": 3600.0, "minute": 60.0, "second": 1.0}
 
 
 def slack(a: Asked) -> float:
@@ -80,8 +81,8 @@ def wait(a: Asked) -> str:
         late_s = a.answered_at - asked["submitted_at"] - slack(a)
         return f"{text!r}, {late_s:.0f} s after it was" if late_s > 1.0 else ""
     found = re.match(
-        r"Job (\w+) \((\d+) GPUs?, (\S+)\) has waited (.+?): (.+?)\. "
-        rf"With (\d+) GPUs? it would have had {HOURS} in that time\.",
+        r"Job (\w+) \((\d+) GPUs?, virtual cluster (\S+)\) has waited (.+?): (.+?)\. "
+        rf"(\d+) GPUs? for that long (?:is|are) {HOURS}\.",
         text,
     )
     if found is None or (found[1], found[3]) != (a.job_id, asked["vc"]):
@@ -90,7 +91,7 @@ def wait(a: Asked) -> str:
         return f"{text!r}, truly of {asked['gpus']} GPUs"
     by = defaultdict[str, float](float)
     for reason, since, until in spells(a):
-        by[_plain(reason)] += until - since
+        by[SHORT.get(reason) or _plain(reason)] += until - since
     total = sum(by.values())
     if not _close(a, times(found[4])[0], total):
         return f"waited {found[4]}, truly {total:.0f} s"
@@ -103,8 +104,30 @@ def _plain(reason: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", reason).lower().replace("gpus", "GPUs")
 
 
+# the few words that a reason code has in a list; another code is its name in lower case
+SHORT = {
+    "AwaitingProfile": "waiting to be profiled",
+    "GpusBusy": "too few GPUs free",
+    "GpusFragmented": "free GPUs on too many nodes",
+    "NodeDrained": "too many GPUs closed to new jobs",
+    "MemoryGuard": "too little GPU memory left to share",
+    "InterferenceGuard": "sharing GPUs would slow jobs too much",
+    "KeepsOthersOut": "sharing GPUs would delay jobs ahead",
+    "SharingOptedOut": "too few GPUs free for it alone",
+    "BehindHigherPriority": "other jobs go first",
+    "ReservedForStarvingJob": "free GPUs kept for a job that waited too long",
+    "WouldDelayFirst": "free GPUs kept for the first in line",
+    "FasterGpusSoon": "waiting for faster GPUs ends it sooner",
+    "NextRound": "next round of decisions not begun",
+    "ShorterJobWaiting": "stopped for a job with less left to do",
+    "MoreServiceAttained": "stopped for a job that had less GPU time",
+}
+
+
 def _hours(text: str) -> float:
-    return float(text.replace(",", "")) * 3600.0
+    """Return the GPU-seconds that "2.5 GPU hours" or "40 GPU seconds" are."""
+    amount, _, unit = text.split()
+    return float(amount.replace(",", "")) * _UNITS[unit.removesuffix("s")]
 
 
 def _close(a: Asked, said_s: float, true_s: float, gpus: float = 1.0) -> bool:
@@ -129,7 +152,7 @@ def _shares(a: Asked, text: str, by: Mapping[str, float]) -> str:
 def _meanwhile(a: Asked, text: str) -> str:
     true = had(a)
     said = {job: _hours(n) for job, n in re.findall(rf"job (\w+) had {HOURS}", text)}
-    others = re.search(rf"(\d[\d,]*) (?:other )?jobs? (?:had )?{HOURS}", text)
+    others = re.search(rf"(\d[\d,]*) (?:other )?jobs? had {HOURS}", text)
     ranked = sorted(true.values(), reverse=True)
     for job, gpu_s in said.items():
         room = a.moment.asked[job]["gpus"] if job in a.moment.asked else 0
@@ -153,7 +176,8 @@ def _predicted(a: Asked, text: str, job: str) -> str:
     """Check the predicted and the true duration that a text gives for job `job`, which had GPUs
     while the asked job waited. Return the error in words, or "".
     """
-    found = re.search(rf"job {job} had {HOURS} \(predicted (.+?), (?:has run|ran) (.+?)\)", text)
+    predicts = r"\(predicted to run (.+?), (?:has run|ran) (.+?)\)"
+    found = re.search(rf"job {job} had {HOURS} {predicts}", text)
     predicted = a.moment.predicted(job)
     began = [r["at"] for r in a.moment.by_job[job] if r["body"]["action"] in ("start", "pack")][-1]
     ran = a.moment.left.get(job, (a.answered_at, ""))[0] - began
@@ -179,7 +203,7 @@ def _counted(jobs: str, how: str, why: Mapping[str, int]) -> bool:
 
 def _last(a: Asked, text: str, waited_s: float) -> str:
     why = (a.told["overtaken"] or {"why": {}})["why"]
-    first = re.search(r"([\d,]+) later jobs? started first: ([^.]+)\.", text)
+    first = re.search(r"([\d,]+) jobs? submitted later got GPUs first: ([^.]+)\.", text)
     if (first is not None) != bool(why) or (first and not _counted(first[1], first[2], why)):
         return f"{text!r}: who started first is {why}"
     bound = a.moment.settings.get("max_wait_s")

@@ -387,7 +387,7 @@ def _why(moment: Moment, job_id: str, body: Mapping[str, Any], own: float | None
     if own is not None and body.get("priority") is not None and body["priority"] < own:
         return "stood ahead of it in line"
     fewer = moment.asked[body["job_id"]]["gpus"] < moment.asked[job_id]["gpus"]
-    return "asked for fewer GPUs" if fewer else "could start on GPUs that it could not use"
+    return "asked for fewer GPUs" if fewer else "could start on GPUs that this job could not use"
 
 
 def waits(a: Asked) -> str:
@@ -494,12 +494,12 @@ def _made_of(text: str) -> list[str]:
     it mentions jobs that had GPUs meanwhile or started first.
     """
     found = re.match(
-        r"(Job \w+ \(.+?\) has waited) .+?: (.+?)\. With (\d+) GPUs? it would have had", text
+        r"(Job \w+ \(.+?\) has waited) .+?: (.+?)\. (\d+) GPUs? for that long (?:is|are) ", text
     )
     if found is None:
         return [text] if text.endswith(JUST_CAME) else []
     reasons = re.findall(r"(?:^|, | and )([A-Za-z ]+?) \([\d.]+ % of", found[2])
-    return [found[1], found[3], *sorted(reasons), *re.findall("Meanwhile|started first", text)]
+    return [found[1], found[3], *sorted(reasons), *re.findall("Meanwhile|got GPUs first", text)]
 
 
 def page_numbers(a: Asked) -> str:

@@ -90,7 +90,7 @@ COMPLAINTS = (
     Complaint(
         source="aiidateam/aiida-core#4567",
         asks="-A walled -t 120",
-        says=["may ask for 10 min at most, and it asks for 2 h"],
+        says=["may ask for 10 min at most, and this job asks for 2 h"],
         offers="timelimit=10",
         starts=NEVER,
     ),
@@ -145,13 +145,13 @@ COMPLAINTS = (
         source="desihub/desispec#2682",
         hogs=["!"],
         asks="--dependency=afterok:{hog}",
-        says=["can never be; cancel it."],
+        says=["can never happen any more; cancel it."],
         starts=NEVER,
     ),
     Complaint(
         source="oracle-quickstart/oci-hpc#23",
         asks="--array=2-9%2",
-        says=["as many tasks of its array run as it allows at once."],
+        says=["as many tasks of its array run as the array allows at once."],
     ),
     Complaint(source="marbl/canu#1218", asks="-A few --array=1-137", refused=True),
     Complaint(source="marbl/canu#1398", asks="-p gpu -n1 -c32 --mem-per-cpu=100G", refused=True),
@@ -174,7 +174,9 @@ COMPLAINTS = (
         source="CSCfi/csc-user-guide#765",  # no job of one's own runs
         hogs=["@--qos=shared -p gpu --gres=gpu:2"],
         asks="--qos=shared -p gpu --gres=gpu:1",
-        says=["QOS shared may have 2 gres/gpu at once (GrpTRES), has 2, and it asks for 1 more"],
+        says=[
+            "QOS shared may have 2 gres/gpu at once (GrpTRES), has 2, and this job asks for 1 more"
+        ],
         starts=LATER,
     ),
     Complaint(

@@ -39,7 +39,7 @@ from scheduler.slurm.reason import SlurmReason, sentence
 
 USER = "backup"
 WAIT_S = 60.0  # for all codes to come about, and for starts at once
-NO = "it cannot start so"
+NO = "it can never start like this"
 NEVER, LATER = "never", "later"  # whether it starts as it is; "": nothing is held against it
 
 
@@ -111,7 +111,7 @@ def at_once(name: str, what: str, much: str = "1") -> list[str]:
         what: what is limited, such as GPUs.
         much: the limit.
     """
-    has = f"has {much}, and it asks for {much} more"
+    has = f"has {much}, and this job asks for {much} more"
     return [f"{{own}} may have {much} {what} at once ({name}), {has}"]
 
 
@@ -126,13 +126,15 @@ def by_itself(name: str, what: str, most: str = "1", asked: str = "2") -> list[s
     """Return the expected sentence on a limit per job (`most` units of `what`) that a job which
     asks for `asked` exceeds.
     """
-    return [f"{{own}} gives a job {most} {what} at most ({name}), and it asks for {asked}: {NO}"]
+    return [
+        f"{{own}} gives a job {most} {what} at most ({name}), and this job asks for {asked}: {NO}"
+    ]
 
 
 def on_a_node(what: str) -> list[str]:
     """Return the expected sentence on a limit of 1 unit of `what` per job on one node."""
     most = f"{{own}} gives a job 1 {what} on a node at most (MaxTRESPerNode)"
-    return [f"{most}, and it asks for 2: {NO}"]
+    return [f"{most}, and this job asks for 2: {NO}"]
 
 
 def at_least(what: str, least: str, asked: str) -> list[str]:
@@ -140,21 +142,22 @@ def at_least(what: str, least: str, asked: str) -> list[str]:
     `what`.
     """
     takes = f"{{own}} takes no job of fewer than {least} {what} (MinTRES)"
-    return [f"{takes}, and it asks for {asked}: {NO}"]
+    return [f"{takes}, and this job asks for {asked}: {NO}"]
 
 
 def by_its_limit(what: str) -> list[str]:
     """Return the expected sentence on a limit of the minutes of `what` that a job may ask for."""
     most = f"{{own}} gives a job 10 {what} minutes at most, by its time limit (MaxTRESMins)"
-    return [f"{most}, and it asks for 60: {NO}"]
+    return [f"{most}, and this job asks for 60: {NO}"]
 
 
 def left(what: str) -> list[str]:
     """Return the expected parts of the sentence on a limit of the minutes that running jobs may
     still have left.
     """
-    may = f"{{own}} may have running jobs with 60 {what} minutes left (GrpTRESRunMins)"
-    return [f"{may}, has ", "and it asks for 60 by its time limit more"]
+    left = f"60 {what} minutes left by their time limits"
+    may = f"{{own}} may have running jobs with {left} (GrpTRESRunMins)"
+    return [f"{may}, has ", "and this job asks for 60 more"]
 
 
 def left_in_a_qos(code: str, limit: str, asks: str, name: str) -> Case:
@@ -162,13 +165,16 @@ def left_in_a_qos(code: str, limit: str, asks: str, name: str) -> Case:
     jobs may have left. `name` is the limit's name in sacctmgr.
     """
     whose, what = (f"user {USER}", "cpu") if name.endswith("PU") else ("account plain", "gres/gpu")
-    may = f"{whose} in {{own}} may have running jobs with 60 {what} minutes left ({name}), has "
-    says = [may, "and it asks for 60 by its time limit more"]
+    left = f"60 {what} minutes left by their time limits"
+    may = f"{whose} in {{own}} may have running jobs with {left} ({name}), has "
+    says = [may, "and this job asks for 60 more"]
     return Case(code=code, asks=asks, says=says, hog=asks, qos=f"{limit}=60", since=(24, 11))
 
 
-USED_UP = ["{own} may use up 0 cpu minutes (GrpTRESMins), and it asks for 60 by its time limit"]
-WALL = ["{own} may ask for 10 min at most, and it asks for 1 h"]
+USED_UP = [
+    "{own} may use up 0 cpu minutes (GrpTRESMins), and this job asks for 60 by its time limit"
+]
+WALL = ["{own} may ask for 10 min at most, and this job asks for 1 h"]
 LITTLE, SOME, MUCH = "0.09766 GiB", "0.1953 GiB", "1.953 GiB"  # 100, 200 and 2000 MiB
 _HOUR = "-t 60"
 LIMITS = (
@@ -408,13 +414,13 @@ OTHERS = (
         code="DependencyNeverSatisfied",
         hog="false",
         asks="--dependency=afterok:{hog}",
-        says=["what it waits for (afterok:{hog}", "can never be; cancel it."],
+        says=["what it waits for (afterok:{hog}", "can never happen any more; cancel it."],
         starts=NEVER,
     ),
     Case(
         code="JobArrayTaskLimit",
         asks="--array=0-1%1",
-        says=["as many tasks of its array run as it allows at once."],
+        says=["as many tasks of its array run as the array allows at once."],
         starts="",
     ),
     Case(
@@ -434,7 +440,7 @@ OTHERS = (
         code="PartitionTimeLimit",
         asks=f"-p short {_HOUR}",
         says=[
-            "it asks for 1 h, and partition short allows 10 min. It never starts so",
+            "it asks for 1 h, and partition short allows 10 min. It can never start like this",
             "timelimit=10",
         ],
         starts=NEVER,
@@ -444,7 +450,7 @@ OTHERS = (
         asks="-p small -N2",
         says=[
             "it asks for 2 nodes, and partition small gives a job 1 node at most (MaxNodes). It "
-            "never starts so: ask for 1 (`scontrol update jobid={job} numnodes=1-1`)."
+            "can never start like this: ask for 1 (`scontrol update jobid={job} numnodes=1-1`)."
         ],
         starts=NEVER,
     ),
@@ -469,7 +475,7 @@ OTHERS = (
         code="Licenses",
         hog="-L fluent:1",
         asks="-L fluent:1",
-        says=["it asks for 1 of fluent, of which 1 exist and running jobs have 1."],
+        says=["it asks for 1 licence of fluent, of which 1 exist and running jobs use 1."],
     ),
     Case(
         code="Reservation",

@@ -182,19 +182,23 @@ class RunFolder:
             given &= pc.field("time") < pa.scalar(_ms(until), _TIME)
         wanted = given & (pc.field("time") > pa.scalar(_ms(job.submit_time), _TIME))
         by: dict[str, int] = {}
-        columns = ["seq", "job_id", "action", "reason", "priority"]
+        columns = ["seq", "job_id", "action", "reason", "priority", "estimate_s"]
         rows = self.table(DECISIONS, columns, wanted | (pc.field("job_id") == job.job_id))
         own: float | None = None  # what it was ordered by at that time
+        own_s: float | None = None  # how long it was predicted to run, then
         for row in rows.sort_by("seq").to_pylist():
             if row["job_id"] == job.job_id:
                 own = own if row["priority"] is None else row["priority"]
+                own_s = own_s if row["estimate_s"] is None else row["estimate_s"]
             elif row["action"] == Action.PROFILE.value and row["job_id"] not in whole:
                 continue
             elif row["job_id"] in gpus:
                 fewer = gpus.pop(row["job_id"]) < job.gpus  # once, by its first start
                 ahead = None not in (own, row["priority"]) and row["priority"] < own
                 how = Action(row["action"]), Reason(row["reason"])
-                why = overtaking(*how, ahead=ahead, fewer=fewer)
+                theirs_s = row["estimate_s"]
+                shorter = None if own_s is None or theirs_s is None else theirs_s < own_s
+                why = overtaking(*how, ahead=ahead, fewer=fewer, shorter=shorter)
                 by[why] = by.get(why, 0) + 1
         return by
 

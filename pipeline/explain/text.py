@@ -13,8 +13,22 @@ from features.codec import Json
 from scheduler.core.plural import count
 from scheduler.explain.life import Event, Sharing
 from scheduler.explain.remarks import remarks
-from scheduler.explain.story import PRINCIPAL_REASONS, Story, held_words, sharing_words
-from scheduler.explain.terms import Breakdown, drawn, factor_of, reasons, seconds_of
+from scheduler.explain.story import (
+    PRINCIPAL_REASONS,
+    STEPS,
+    Story,
+    checked_words,
+    held_words,
+    sharing_words,
+)
+from scheduler.explain.terms import (
+    EVERY_JOB,
+    Breakdown,
+    drawn,
+    factor_of,
+    reasons,
+    seconds_of,
+)
 from scheduler.explain.words import (
     act,
     clock,
@@ -52,8 +66,7 @@ def show(story: Story, console: Console, *, codes: bool = False) -> None:
     section(console, "Estimate", [story.estimate])
     section(console, "How it ended", list(story.ending))
     if story.checked and not story.problems:
-        checked = f"intercept + terms = score on {count(story.checked, 'decision')}"
-        section(console, "Checked", [f"{checked} (largest gap {story.worst_gap:.1g})."])
+        section(console, "Checked", [checked_words(story)])
     section(console, "Not examined", list(story.limits))
 
 
@@ -82,7 +95,8 @@ def _table(*headers: str, right: tuple[int, ...] = ()) -> Table:
 def _show_waits(story: Story, console: Console, codes: bool) -> None:
     if not story.waits:
         return
-    table = _table("reason", "for", "share", "periods", "what stood in the way", right=(1, 2, 3))
+    began = "what stood in the way as the longest period began"
+    table = _table("reason", "for", "share", "periods", began, right=(1, 2, 3))
     for wait in story.waits[:PRINCIPAL_REASONS]:
         sentence = wait.sentence + (f" → {wait.next_step}" if wait.next_step else "")
         table.add_row(
@@ -119,9 +133,9 @@ def _show_events(story: Story, console: Console, codes: bool) -> None:
 
 
 def _show_score(breakdown: Breakdown, console: Console) -> None:
-    table = _table("term", "value", "adds", "factor", right=(2, 3))
+    table = _table("term", "value", "adds to ln", "factor", right=(2, 3))
     start = seconds_of(breakdown.intercept)
-    table.add_row("where every job starts", "", f"{breakdown.intercept:.4f}", duration(start))
+    table.add_row(EVERY_JOB, "", f"{breakdown.intercept:.4f}", duration(start))
     for term in breakdown.leading():
         table.add_row(
             escape(term.text),
@@ -138,12 +152,12 @@ def _show_score(breakdown: Breakdown, console: Console) -> None:
             factor(factor_of(together)),
         )
     end = seconds_of(breakdown.score)
-    table.add_row("= the estimate", "", f"{breakdown.score:.4f}", duration(end))
+    table.add_row("= the prediction", "", f"{breakdown.score:.4f}", duration(end))
     model = f"model {breakdown.bundle[:12]}" if breakdown.bundle else "model not named"
-    title = f"Why it was expected to take {duration(end)}"
+    title = f"Why it was predicted to run {duration(end)}"
     console.print(f"\n[bold]{title}[/] (as of {moment(breakdown.time)}, {escape(model)})")
     if breakdown.terms_known and (why := reasons(breakdown)):
-        from_all = f"{why[:1].upper()}{why[1:]}. In full:"
+        from_all = f"{why[:1].upper()}{why[1:]}. In full, each term multiplies what stands above:"
         console.print(Padding(escape(from_all), (0, 0, 0, 2), expand=False))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
 
@@ -151,7 +165,7 @@ def _show_score(breakdown: Breakdown, console: Console) -> None:
 def _show_sharing(sharing: Sharing, console: Console) -> None:
     section(console, "Shared GPUs", list(sharing_words(sharing)))
     if sharing.tree_path:
-        console.print("  [dim]because, step by step:[/]")
+        console.print(f"  [dim]{STEPS}[/]")
     for step in sharing.tree_path:
         console.print(Padding(escape(step), (0, 0, 0, 4), expand=False))
 

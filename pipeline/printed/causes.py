@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from scheduler.explain.causes import Causes
 
 HEAD = "JOBS", "GPUS", "LONGEST", "OF JOB", "BECAUSE"
-HOLDS = "JOBS", "GPUS", "WAIT FOR", "OF", "WHICH IS"
+HOLDS = "JOBS", "THEIR GPUS", "WAIT FOR JOB", "OF USER", "WHICH IS"
 
 
 def lines(found: Causes) -> list[str]:

@@ -11,7 +11,7 @@ from pipeline.printed import aligned
 if TYPE_CHECKING:
     from scheduler.explain.effect import Eta
 
-HEAD = "PARTITION", "WOULD", "UNTIL THEN IT WAITS FOR"
+HEAD = "PARTITION", "START", "WHY NOT AT ONCE"
 MOST_BYTES = 4 << 20  # of a script: slurm.conf's max_script_size, as it comes
 
 

@@ -44,7 +44,7 @@ def sooner_lines(sooner: Sooner) -> list[str]:
     return found
 
 
-NODE_HEAD = "PARTITION", "NODE", "GPUS FREE", "BY LIMITS", "WHAT KEEPS IT"
+NODE_HEAD = "PARTITION", "NODE", "GPUS FREE", "READY AT THE LATEST", "WHAT KEEPS THE JOB FROM IT"
 
 
 def node_lines(answer: ByNode, now: float) -> list[str]:

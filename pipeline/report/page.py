@@ -16,6 +16,7 @@ from markupsafe import Markup
 from pipeline.report import interactive
 from pipeline.report.each_job import EachJob
 from scheduler.explain import words
+from scheduler.explain.story import checked_words
 
 
 @cache
@@ -35,6 +36,7 @@ def environment() -> Environment:
         "act", "clock", "count", "duration", "factor", "listed", "moment", "number", "percent",
     ):  # fmt: skip
         env.filters[name] = getattr(words, name)
+    env.filters["checked_words"] = checked_words
     env.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     env.policies["json.dumps_function"] = lambda value, **how: json.dumps(_portable(value), **how)
     return env

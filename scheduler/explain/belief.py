@@ -275,7 +275,7 @@ def _has_run(ran_s: float, p50_s: float, p90_s: float | None) -> str:
     if ran_s > p50_s:
         most = "" if p90_s is None else f"; nine of ten should end within {duration(p90_s)}"
         return f"{text}, longer than predicted for half of such jobs ({duration(p50_s)}){most}."
-    return f"{text}, of {words(p50_s, p90_s)}."
+    return f"{text}; it should run {words(p50_s, p90_s)} in all."
 
 
 def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> str:
@@ -288,15 +288,15 @@ def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> st
 
 
 def odds_words(odds: Mapping[str, float]) -> str:
-    """Return the chances to last long: "Of a hundred like it, 31 over 6 h and 8 over a day". Return
-    "" where that is nearly certain or nearly impossible.
+    """Return the chances to last long: "Of a hundred jobs like it, 31 run over 6 h and 8 run over 1
+    d". Return "" where that is nearly certain or nearly impossible.
     """
     parts = [
-        f"{100 * odds[name]:.0f} over {duration(seconds)}"
+        f"{100 * odds[name]:.0f} run over {duration(seconds)}"
         for name, seconds in LONG_S
         if name in odds and LEAST_ODDS <= odds[name] <= 1.0 - LEAST_ODDS
     ]
-    return f"Of a hundred like it, {listed(parts)}" if parts else ""
+    return f"Of a hundred jobs like it, {listed(parts)}" if parts else ""
 
 
 def rests_on_words(ended_here: int) -> str:

@@ -156,7 +156,11 @@ class _Search:
             self._instead()
         except _OutOfTime:
             self.best = self.best or self._anybody()
-            text = "whether fewer of these would do" if self.best else "further sets of jobs"
+            text = (
+                "whether the end of fewer of these would be enough"
+                if self.best
+                else "further sets of jobs that may be in its way"
+            )
             self.not_examined.append(text)
         if not self.best:
             return self._found([])
@@ -237,7 +241,7 @@ class _Search:
                 tried += 1
             if found and tried < len(group):
                 left = count(len(group) - tried, f"other {what}")
-                self.not_examined.append(f"whether {left} would do as well")
+                self.not_examined.append(f"whether {left} could end, or go, instead")
         return found
 
     def _may_do_alone(self, run: Run) -> bool:
@@ -356,7 +360,9 @@ class _Search:
             for node in pool.nodes() if self.queued.job.gpus <= pool.per_node else ():
                 while pool.is_open(node) and (seed := self._seed(pool, node, found)) is not None:
                     if self.crowd or process_time() > self.until - self.budget_s / 2:
-                        self.not_examined.append("whether other sets of runs would do as well")
+                        self.not_examined.append(
+                            "whether other sets of running jobs could end instead"
+                        )
                         return
                     if not 0 < len(seed[1]) <= wanted or not self._starts([*seed[1], *rest]):
                         break
@@ -378,7 +384,7 @@ class _Search:
                 return None
             first = [d.job_id for d in trial.decisions if d.action in GIVES_GPUS]
             if process_time() > self.until:
-                self.not_examined.append("who else goes before it")
+                self.not_examined.append("which other jobs go before it")
                 return None
             if not first:
                 last = trial.last(self.job_id)

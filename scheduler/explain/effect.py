@@ -87,21 +87,22 @@ class WhatIfAnswer:
 
     def contract(self, now: float) -> str:
         """Return as text the start, speed and end of the changed job, with the assumptions: "at
-        once beside another job, at 58% of its speed; ends about 16:40, 2 h later than as it is"."""
+        once beside another job, at 58% of its speed alone; ends about 16:40, 2 h later than without
+        the change"."""
         text = "at once" if self.starts_now else self._start(now)
         if self.beside:
             text += f" beside another job, at {self._pace}"
         elif self.speed is not None:
             text += " on GPUs of its own"
-        return text + self._end(now) + (f" ({'; '.join(self.assumed)})" if self.assumed else "")
+        return text + self._end(now) + (f" (if {'; '.join(self.assumed)})" if self.assumed else "")
 
     @property
     def _pace(self) -> str:
         """The speed of a job that shares GPUs as text, with the assumption behind it, if any."""
         if self.speed is None:
-            return "a speed that nobody knows"
-        pace = f"{self.speed:.0%} of its speed"
-        return f"{pace} if both are as such jobs usually are" if self.guessed else pace
+            return "an unknown speed"
+        pace = f"{self.speed:.0%} of its speed alone"
+        return f"{pace} if both run as such jobs usually do" if self.guessed else pace
 
     def _start(self, now: float) -> str:
         """Return as text how much earlier the changed job starts, and when."""
@@ -127,9 +128,9 @@ class WhatIfAnswer:
             text += f" (by {clock_time(late, now)} {MOSTLY})"
         if self.costs_s is not None and abs(self.costs_s) >= MINUTE_S:
             way = "later" if self.costs_s > 0 else "sooner"
-            text += f", {roughly(abs(self.costs_s))} {way} than as it is"
+            text += f", {roughly(abs(self.costs_s))} {way} than without the change"
         elif self.costs_s is None and (self.beside or "gpus" in self.changes):
-            text += "; as it is its end is not known yet"
+            text += "; its end without the change is not known yet"
         return text
 
     @classmethod

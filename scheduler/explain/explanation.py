@@ -300,10 +300,10 @@ class PassedBound:
             those GPUs; None: it has not started.
         kept_for: the job for which GPUs were reserved meanwhile, since only one gets them at a
             time; None: there was none.
-        costs_s: where the bound is not in force: the waiting that going first was predicted to cost
-            other jobs, seconds.
-        times: where the bound is not in force: GPUs that all jobs asked for, over the GPUs that the
-            job may use.
+        costs_s: where the bound is not in force, or was not at first: the waiting that going first
+            was predicted to cost other jobs, seconds.
+        times: where the bound is not in force, or was not at first: GPUs that all jobs asked for,
+            over the GPUs that the job may use.
     """
 
     bound_s: float

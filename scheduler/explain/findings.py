@@ -216,7 +216,7 @@ def compared(core: Core, job_id: str, other: QueuedJob, now: float) -> Compared:
     if winner.priority != loser.priority:
         why = f"its priority is {winner.priority}, that of the other {loser.priority}"
     elif winner.key != loser.key:
-        why = "its terms sum to less"
+        why = "the sum of its terms is smaller, and the smallest goes first"
     else:
-        why = "both count the same and it came first"
+        why = "the sums of their terms are equal, and it was submitted first"
     return Compared(job_id, other.job.job_id, first, why, terms=terms)

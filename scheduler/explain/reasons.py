@@ -117,20 +117,25 @@ _SUMMARY: dict[Reason, str] = {
         "out, has {limit}"
     ),
     Reason.AWAITING_PROFILE: (
-        "waits for a profiling slot: needs {gpus}, {free} of {limit} {free_are} free there"
+        "waits to be profiled (measured in a short run): needs {gpus}, {free} of {limit} that are "
+        "set aside for profiling {free_are} free"
     ),
     Reason.GPUS_BUSY: "needs {gpus}, {free} of {limit} {free_are} free",
     Reason.GPUS_FRAGMENTED: (
-        "needs {gpus} on the fewest nodes; {free} of {limit} {free_are} free but scattered"
+        "needs {gpus} on as few nodes as can hold it; {free} of {limit} {free_are} free, but "
+        "spread over more nodes"
     ),
     Reason.RESOURCES_BUSY: "the CPUs, memory, GPUs or nodes it asks for are not free together",
     Reason.LIMIT_REACHED: "a limit that Slurm sets keeps it waiting, whatever is free",
     Reason.NODE_DRAINED: "needs {gpus}; {closed} of {limit} {closed_are} closed to new jobs",
     Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
-    Reason.INTERFERENCE_GUARD: "every possible partner would be slowed too much",
+    Reason.INTERFERENCE_GUARD: (
+        "it cannot have GPUs of its own now; beside every running job that it could share GPUs "
+        "with, the two would slow each other too much"
+    ),
     Reason.KEEPS_OTHERS_OUT: (
-        "sharing GPUs would hold them for longer, and cost the jobs before it more waiting than "
-        "it saves"
+        "it could share GPUs with a running job, but the two would hold those GPUs for longer, and "
+        "jobs ahead of it would wait more than sharing saves"
     ),
     Reason.PRIORITY_RATIO: (
         "its predicted GPU-time is too large beside that of every running job of {gpus}"
@@ -141,7 +146,7 @@ _SUMMARY: dict[Reason, str] = {
     Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind {blocker}",
     Reason.RESERVED_FOR_STARVING_JOB: (
         "needs {gpus}; {free} of {limit} {free_are} free, but kept for {blocker}, which has "
-        "waited longer than the bound"
+        "waited longer than the bound on waiting"
     ),
     Reason.WOULD_DELAY_FIRST: (
         "needs {gpus}; {free} of {limit} {free_are} free, but kept for {blocker}, the first "
@@ -151,35 +156,50 @@ _SUMMARY: dict[Reason, str] = {
         "{gpus} {are} free, but of a type so slow for it that it is expected to end sooner by "
         "waiting for faster ones"
     ),
-    Reason.NEXT_ROUND: "number {position} in line; this policy decides in rounds",
+    Reason.NEXT_ROUND: (
+        "number {position} in line; this policy decides in rounds, and the next has not begun"
+    ),
     Reason.NOT_YET_EVALUATED: "not evaluated yet",
-    Reason.EXCLUSIVE_GPUS: "{gpus} of its own {were} free",
+    Reason.EXCLUSIVE_GPUS: "{gpus} {were} free for it alone",
     Reason.PARTNER_FOUND: "shares the GPUs of {partner}",
     Reason.BORROWED: "{gpus} {were} idle in virtual clusters without waiting jobs",
     Reason.WAITED_TOO_LONG: (
-        "has waited longer than the bound: {gpus} {are} kept for it, no other job starts there "
-        "that is likely to keep it waiting"
+        "has waited longer than the bound on waiting, so {gpus} {are} kept for it: no other job "
+        "starts on them that is likely to keep it waiting"
     ),
     Reason.SHORTER_JOB_WAITING: "stopped in favour of {blocker}, which has less left to do",
     Reason.MORE_SERVICE_ATTAINED: (
         "stopped in favour of {blocker}: it has had more GPU-time than those that wait"
     ),
-    Reason.PROFILING_SLOT: "profiled for at most {limit} s on the profiling partition",
-    Reason.PROFILE_COMPLETE: "its profile is known; it joins the queue of its virtual cluster",
-    Reason.PROFILING_SKIPPED: "too large for the profiling partition (limit {limit} GPUs)",
-    Reason.PROFILING_BACKLOG: "{position} jobs wait to be profiled: a node is lent",
-    Reason.PROFILING_IDLE: "few jobs wait to be profiled: the node goes back",
-    Reason.NODE_MISSED: "lacks {gpus} lent for profiling",
-    Reason.NODE_SPARED: "no longer lacked",
+    Reason.PROFILING_SLOT: (
+        "runs for at most {limit} s on a node set aside for profiling, to measure how it uses a GPU"
+    ),
+    Reason.PROFILE_COMPLETE: (
+        "its use of a GPU has been measured (its profile); it joins the queue of its virtual "
+        "cluster"
+    ),
+    Reason.PROFILING_SKIPPED: (
+        "joins its queue without being profiled: too large for that (limit {limit} GPUs)"
+    ),
+    Reason.PROFILING_BACKLOG: (
+        "{position} jobs wait to be profiled: a node of the virtual cluster is lent for that"
+    ),
+    Reason.PROFILING_IDLE: (
+        "few jobs wait to be profiled: the lent node goes back to its virtual cluster"
+    ),
+    Reason.NODE_MISSED: (
+        "the first job in line lacks {gpus} that are lent for profiling: the node goes back"
+    ),
+    Reason.NODE_SPARED: "its virtual cluster can spare the node again: it is lent for profiling",
     Reason.NODE_IDLE: "no job is left on the node: the change an operator asked for is made",
     Reason.SUBMITTED: "joined the queue",
-    Reason.REQUEST_CHANGED: "asks for something else, and keeps its place in time",
+    Reason.REQUEST_CHANGED: "its request was changed; what it had waited before still counts",
     Reason.RELEASED: "was released, and is back in its queue",
     Reason.DEPENDENCY_MET: "the jobs it depends on have ended; it joins its queue",
     Reason.PROFILE_KNOWN: (
-        "queued without profiling: a recent profile of the same job name is reused"
+        "joins its queue without being profiled: a recent profile of a job of the same name is used"
     ),
-    Reason.PROFILING_OPTED_OUT: "joined the queue without profiling, as its owner asked",
+    Reason.PROFILING_OPTED_OUT: "joins its queue without being profiled, as its owner asked",
     Reason.CANCELLED: "cancelled before it ran",
     Reason.NOT_STARTED: "could not be started on the {gpus} it was given",
     Reason.LOST: "was started; how it ended is unknown, and it is not run again",
@@ -195,17 +215,63 @@ _SUMMARY: dict[Reason, str] = {
     Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
     Reason.NO_STATISTICS: "asks for {gpus}; nothing is known of how it trains",
     Reason.BACKFILLED: (
-        "{gpus} kept for a job that has waited longer than the bound {are} of no use to it yet, "
-        "and this one is likely to be gone by then"
+        "{gpus} {are} kept for a job that has waited longer than the bound on waiting and cannot "
+        "start yet; this one is likely to have ended by then"
     ),
 }
+
+# of a reason in a table or a list; without a comma or an "and", which part the items of a list
+_SHORT: dict[str, str] = {
+    Reason.INVALID_REQUEST: "asks for more GPUs than there are",
+    Reason.NO_MATCHING_GPU_TYPE: "no GPU of the type asked for",
+    Reason.HELD_BY_OWNER: "held by its owner",
+    Reason.HELD_BY_OPERATOR: "held by an operator",
+    Reason.DEPENDENCY_NEVER_MET: "a job that it depends on did not succeed",
+    Reason.DEPENDENCY_NOT_MET: "waits for a job that it depends on",
+    Reason.VC_TOO_SMALL: "its virtual cluster is too small",
+    Reason.AWAITING_PROFILE: "waiting to be profiled",
+    Reason.GPUS_BUSY: "too few GPUs free",
+    Reason.GPUS_FRAGMENTED: "free GPUs on too many nodes",
+    Reason.NODE_DRAINED: "too many GPUs closed to new jobs",
+    Reason.MEMORY_GUARD: "too little GPU memory left to share",
+    Reason.INTERFERENCE_GUARD: "sharing GPUs would slow jobs too much",
+    Reason.KEEPS_OTHERS_OUT: "sharing GPUs would delay jobs ahead",
+    Reason.PRIORITY_RATIO: "predicted GPU time too large to share GPUs",
+    Reason.SHARING_OPTED_OUT: "too few GPUs free for it alone",
+    Reason.RESOURCES_BUSY: "CPUs or memory or nodes not free together",
+    Reason.LIMIT_REACHED: "a limit that Slurm sets",
+    Reason.BEHIND_HIGHER_PRIORITY: "other jobs go first",
+    Reason.RESERVED_FOR_STARVING_JOB: "free GPUs kept for a job that waited too long",
+    Reason.WOULD_DELAY_FIRST: "free GPUs kept for the first in line",
+    Reason.FASTER_GPUS_SOON: "waiting for faster GPUs ends it sooner",
+    Reason.NEXT_ROUND: "next round of decisions not begun",
+    Reason.EXCLUSIVE_GPUS: "has GPUs of its own",
+    Reason.PARTNER_FOUND: "shares the GPUs of another job",
+    Reason.BORROWED: "borrows idle GPUs of another virtual cluster",
+    Reason.BACKFILLED: "uses GPUs kept for a job that cannot start yet",
+    Reason.WAITED_TOO_LONG: "GPUs kept for it after a long wait",
+    Reason.SHORTER_JOB_WAITING: "stopped for a job with less left to do",
+    Reason.MORE_SERVICE_ATTAINED: "stopped for a job that had less GPU time",
+    Reason.PROFILING_SLOT: "being profiled",
+    Reason.PROFILE_COMPLETE: "was profiled",
+    Reason.PROFILING_SKIPPED: "too large to be profiled",
+    Reason.PROFILE_KNOWN: "profile of its name known",
+    Reason.NOT_STARTED: "could not be started",
+}
+
+
+def short_reason(code: str) -> str:
+    """Return a reason code in a few words, for a table or a list: "too few GPUs free". Return ""
+    for a code that says the same as its name, or that is Slurm's own."""
+    return _SHORT.get(code, "")
+
 
 # used when no single job is to blame
 _NAMELESS: dict[Reason, str] = {
     Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind jobs that go first",
     Reason.RESERVED_FOR_STARVING_JOB: (
         "needs {gpus}; {free} of {limit} {free_are} free, but kept for a job that has waited "
-        "longer than the bound"
+        "longer than the bound on waiting"
     ),
 }
 
@@ -218,7 +284,7 @@ _WITHOUT_GPUS: dict[Reason, str] = {
 }
 
 _NEXT: dict[Reason, str] = {
-    Reason.HELD_BY_OWNER: "release it: it goes on from what it had waited",
+    Reason.HELD_BY_OWNER: "release it: what it had waited before still counts",
     Reason.HELD_BY_OPERATOR: "ask an operator to release it: only they can",
     Reason.DEPENDENCY_NEVER_MET: (
         'cancel it, or let it start without that job (pellucid change --after "")'
@@ -228,10 +294,10 @@ _NEXT: dict[Reason, str] = {
         "ask for fewer GPUs or for another virtual cluster (pellucid change), or ask an operator "
         "to add nodes"
     ),
-    Reason.NODE_DRAINED: "it can start when they are open again",
+    Reason.NODE_DRAINED: "it can start when those GPUs are open to jobs again",
     Reason.MEMORY_GUARD: "a smaller batch would let it share a GPU",
-    Reason.WOULD_DELAY_FIRST: "a shorter time limit would let it pass",
-    Reason.SHARING_OPTED_OUT: "allow it to share GPUs: others run there that it might fit beside",
+    Reason.WOULD_DELAY_FIRST: "a shorter time limit would let it start before that job",
+    Reason.SHARING_OPTED_OUT: "allow it to share GPUs: jobs run that it might fit beside",
     Reason.NO_MATCHING_GPU_TYPE: "leave the GPU type out, or submit where there is one",
     Reason.LOST: "see whether it left results behind; submit it again if not",
     Reason.NOT_STARTED: "mend what the detail names, and submit it again",
@@ -249,11 +315,15 @@ SHARING: dict[Obstacle, str] = {
 }  # every answer of `rules.may_share`, in words
 
 NOT_EXAMINED: dict[NotExamined, str] = {
-    NotExamined.NO_PAIR_PREDICTOR: "partners: nothing predicts how pairs would run",
-    NotExamined.EXCLUSIVE: "partners: GPUs are not shared on this cluster",
-    NotExamined.UNMEASURED: "partners: no pairs were measured in the way that GPUs are shared here",
-    NotExamined.PACKING_OFF: "partners: no jobs are packed while few are expected",
-    NotExamined.TOO_LARGE: "partners: jobs as large as this one never share",
-    NotExamined.NO_PROFILE: "partners: it has not been profiled",
-    NotExamined.SEARCHES_SPENT: "partners: the last pass searched for other jobs only",
+    NotExamined.NO_PAIR_PREDICTOR: "sharing GPUs: nothing predicts how two jobs would run together",
+    NotExamined.EXCLUSIVE: "sharing GPUs: this cluster does not do that",
+    NotExamined.UNMEASURED: (
+        "sharing GPUs: nobody measured jobs that share them as this cluster does"
+    ),
+    NotExamined.PACKING_OFF: "sharing GPUs: none are shared while few jobs are expected",
+    NotExamined.TOO_LARGE: "sharing GPUs: jobs as large as this one never do",
+    NotExamined.NO_PROFILE: "sharing GPUs: it has not been profiled (measured in a short run)",
+    NotExamined.SEARCHES_SPENT: (
+        "sharing GPUs: in its last round the scheduler had time for other jobs only"
+    ),
 }

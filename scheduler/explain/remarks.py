@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from scheduler.core.decisions import CHANGES_GPUS, Action, Decision
 from scheduler.core.plural import count
-from scheduler.explain.belief import belief, words
+from scheduler.explain.belief import belief
 from scheduler.explain.life import Event
 from scheduler.explain.words import duration, fields_worded, number, percent, signed
 
@@ -36,7 +36,7 @@ def remarks(
         if (spread := _spread(d, limit_s)) and spread != shown:
             ordered.append(spread)
         shown = spread
-        lines.append(", ".join(ordered))
+        lines.append("; ".join(ordered))
         if codes:
             lines.append(recorded(d))
         if event.next_step:
@@ -46,7 +46,7 @@ def remarks(
 
 def predictions(events: Sequence[Event]) -> dict[int, str]:
     """Return a text for each decision at which the predicted duration changed, by the decision's
-    number: "predicted 2 h now, 1 h before".
+    number: "predicted to run 2 h (before: 1 h)".
     """
     before: float | None = None
     texts: dict[int, str] = {}
@@ -56,9 +56,9 @@ def predictions(events: Sequence[Event]) -> dict[int, str]:
             continue
         if d.estimate_s is None or d.estimate_s == before:
             continue
-        texts[d.seq] = f"predicted {duration(d.estimate_s)}"
+        texts[d.seq] = f"predicted to run {duration(d.estimate_s)}"
         if before is not None:
-            texts[d.seq] += f" now, {duration(before)} before"
+            texts[d.seq] += f" (before: {duration(before)})"
         before = d.estimate_s
     return texts
 
@@ -78,25 +78,24 @@ def _numbers(event: Event) -> str:
     given, d = event.evidence, event.decision
     parts = [given["placement"]] if "placement" in given else []
     if d.action in CHANGES_GPUS and {"free", "limit"} <= set(given):
-        parts.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
+        parts.append(f"after that {given['free']} of {given['limit']} GPUs are free")
     elif d.action is not Action.PROFILE:  # its limit is of seconds
         in_sentence = fields_worded(d)
-        parts += [
-            text.format(given[name])
-            for name, text in _FIELDS.items()
-            if name in given and name not in in_sentence
-        ]
+        left = {name: given[name] for name in _FIELDS if name in given and name not in in_sentence}
+        if {"free", "limit"} <= set(left):
+            parts.append(f"{left.pop('free')} of {left.pop('limit')} GPUs are free")
+        parts += [_FIELDS[name].format(value) for name, value in left.items()]
     if d.batch is not None:
         per_gpu, accumulation = d.batch
-        passes = f", {accumulation + 1} passes an update" if accumulation else ""
-        parts.append(f"{per_gpu} samples a GPU{passes}")
+        passes = f", {accumulation + 1} passes for each update" if accumulation else ""
+        parts.append(f"{per_gpu} samples on each GPU{passes}")
     parts += [text for name, value in dict(d.evidence).items() if (text := _evidence(name, value))]
-    return ", ".join(parts)
+    return "; ".join(parts)
 
 
 _FIELDS = {
-    "free": "GPUs free: {}",
-    "limit": "of {}",
+    "free": "{} GPUs are free",
+    "limit": "it may use {} GPUs",
     "position": "number {} in line",
     "blocker": "waits behind job {}",
 }
@@ -131,7 +130,7 @@ def _plain(name: str) -> str:
 
 def _gain(seconds: float) -> str:
     sooner = "sooner" if seconds > 0 else "later"
-    return f"by sharing, the two end {duration(abs(seconds))} {sooner} in sum"
+    return f"if they share, their ends, added up, come {duration(abs(seconds))} {sooner}"
 
 
 _IN_WORDS = (
@@ -139,25 +138,27 @@ _IN_WORDS = (
     *("predicted_before_s", "bound_s", "bound_left_s", "bound_times", "bound_costs_s"),
     *("over_1h", "over_6h", "over_1d", "counts_s", "counts_odds", "ended_here"),
 )
-_NAMES = {"best_partner": "best partner: job"}
+_NAMES = {"best_partner": "best job to share GPUs with: job"}
 _ON_TYPE = re.compile(r"(speed|cost)_on_(.+?)(?:_s)?$")
 _FORMATS: dict[str, Callable[[float], str]] = {
-    "partner_gpus": lambda v: f"some of its {count(int(v), 'GPU')}",
-    "pair_speed": lambda v: f"this job at {percent(v)} of full speed",
-    "pair_partner_speed": lambda v: f"the other at {percent(v)}",
-    "left_s": lambda v: f"it has {duration(v)} left to run on average",
-    "partner_left_s": lambda v: f"the other {duration(v)}",
+    "partner_gpus": lambda v: f"on some of its {count(int(v), 'GPU')}",
+    "pair_speed": lambda v: f"beside it this job would run at {percent(v)} of its speed alone",
+    "pair_partner_speed": lambda v: f"the other job at {percent(v)} of its own",
+    "left_s": lambda v: f"alone this job would run for another {duration(v)} (the mean)",
+    "partner_left_s": lambda v: f"the other job for another {duration(v)}",
     "gain_s": _gain,
-    "held_longer_s": lambda v: f"by sharing, its GPUs are in use {duration(v)} longer",
-    "kept_out_jobs": lambda v: f"{count(int(v), 'job')} ahead of it might have used them",
-    "hold_costs_s": lambda v: f"which would wait {duration(v)} longer in sum",
-    "missed_nodes": lambda v: f"it lacks {count(int(v), 'node')}",
-    "waits_longer_s": lambda v: f"without that it would wait {duration(v)} longer",
-    "profiled_later_s": lambda v: f"the jobs to be profiled wait {duration(v)} longer in sum",
-    "asked_share": lambda v: f"{number(v)} times the GPUs that it may run on are asked for",
+    "held_longer_s": lambda v: f"those GPUs would be in use {duration(v)} longer",
+    "kept_out_jobs": lambda v: f"{count(int(v), 'job')} ahead in line might use those GPUs",
+    "hold_costs_s": lambda v: f"jobs ahead would wait {duration(v)} longer, added up",
+    "missed_nodes": lambda v: f"that job lacks {count(int(v), 'node')}",
+    "waits_longer_s": lambda v: f"if the node stayed lent, jobs would wait {duration(v)} longer",
+    "profiled_later_s": lambda v: f"jobs to be profiled wait {duration(v)} longer, added up",
+    "asked_share": lambda v: (
+        f"all jobs together ask for {number(v)} times as many GPUs as there are for this one"
+    ),
     "reserved_gpus": lambda v: f"{count(int(v), 'GPU')} kept",
-    "fairness_s": lambda v: f"{signed(v)} on its order value for past use",
-    "share_excess": lambda v: f"its user has used {percent(abs(v))} {_side(v)} the share due",
+    "fairness_s": lambda v: f"{signed(v)} on its order value for past use of GPUs",
+    "share_excess": lambda v: f"its user has used {percent(abs(v))} {_side(v)} the user's share",
 }
 
 
@@ -166,8 +167,15 @@ def _side(excess: float) -> str:
 
 
 def _spread(d: Decision, limit_s: float | None) -> str:
-    """Return the predicted duration of a job as text, median and 90th percentile: "should run ...".
+    """Return the predicted duration of a job as text, median and 90th percentile: "half of such
+    jobs run at most 2 h, nine in ten at most 9 h".
     Return "" if the decision does not record them.
     """
     found = belief([d], limit_s) if "p90_s" in dict(d.evidence) else None
-    return "" if found is None else f"should run {words(found.p50_s, found.p90_s, limit_s)}"
+    if found is None:
+        return ""
+    half = f"half of such jobs run at most {duration(found.p50_s)}"
+    if found.p90_s is None:
+        return half
+    cut = " (its time limit)" if limit_s is not None and found.p90_s >= limit_s else ""
+    return f"{half}, nine in ten at most {duration(found.p90_s)}{cut}"

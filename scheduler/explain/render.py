@@ -214,7 +214,7 @@ def _first(about: _About) -> _Rows:
         return
     code = f" [{job.reason}]" * about.codes
     if wait is not None and about.depth is Depth.BRIEF:
-        place = "" if wait.position is None else f", {wait.position:,} of {wait.waiting:,}"
+        place = "" if wait.position is None else f", {in_queue(wait.position, wait.waiting)}"
         why = dominant(wait) if about.never else start_words(job.forecast, about.now)
         yield "", f"{job.job_id} is {job.phase}{place}: {why}.{code}"
         return
@@ -262,14 +262,19 @@ def _times(about: _About) -> _Rows:
         return
     times, now = about.job.times, about.now
     submitted, eligible, started = times.submitted_at, times.eligible_at, times.started_at
-    words = [f"submitted {_between(submitted, now)} ago"]
+    words = [f"It was submitted {_between(submitted, now)} ago"]
     if eligible is not None:
-        words.append(f"eligible {_after(submitted, eligible, 'later')}")
+        words.append(f"was allowed to start {_after(submitted, eligible, 'later')}")
     elif times.ended_at is None and started is None:
-        words.append("not eligible yet")
+        words.append("is not allowed to start yet")
     if started is not None:
         words.append(f"started {_after(eligible or submitted, started, 'after that')}")
-    yield "", f"It was {', '.join(words)}."
+    yield "", f"{listed(words)}."
+
+
+def in_queue(position: int, waiting: int) -> str:
+    """Return as text a position in the queue and how many jobs wait there: "number 2 of 9"."""
+    return f"number {position:,} of {waiting:,}"
 
 
 def _between(start: float, end: float) -> str:
@@ -286,7 +291,7 @@ def _hold(about: _About) -> _Rows:
         since = clock_time(job.held_at or about.now, about.now)
         held = f"{hold_words(job.hold, job.held_by)} since {since}"
         only = "Only an operator can release it" if job.hold == "operator" else "Release it"
-        then = "The time it is held counts as no waiting"
+        then = "The time for which it is held does not count as waiting"
         text = f"{held[:1].upper()}{held[1:]}. {then}. {only}: pellucid release {job.job_id}"
         yield "Held", text
 
@@ -317,7 +322,7 @@ def _way(about: _About) -> _Rows:
     text = in_the_way(wait, recorded=about.reader is Reader.RECORD)
     age_s = about.now - (about.now if wait.at is None else wait.at)
     if age_s >= OLD_S and about.reader in (Reader.TERMINAL, Reader.AGENT):
-        lacks = "what was submitted, started or ended since is not in it"
+        lacks = "what was submitted, started or ended since is not counted"
         text = f"As of {roughly(age_s)} ago ({lacks}): {text}"
     yield "In the way", text
 
@@ -334,19 +339,22 @@ def _nodes(about: _About) -> _Rows:
 
 
 def nodes_words(found: NodesLookedAt, gpus: int) -> str:
-    """Return how many nodes cannot take a job, by the reason: "12 nodes: 9 have too few GPUs free
-    (at most 2 of 4 on one), 1 has too many closed, 2 are of another GPU type.".
+    """Return how many nodes cannot take a job, by the reason: "Of 12 nodes, 9 have too few GPUs
+    free, 1 has too many GPUs closed to new jobs and 2 are of another GPU type. At most 2 GPUs are
+    free on one node; it asks for 4.".
     """
-    most = f"at most {found.most_free} of {gpus} on one"
     parts = [
-        (found.busy, "has", "have", f"too few GPUs free ({most})"),
-        (found.kept, "has", "have", "GPUs free that are kept for another job"),
-        (found.closed, "has", "have", "too many GPUs closed"),
+        (found.busy, "has", "have", "too few GPUs free"),
+        (found.kept, "has", "have", "enough GPUs free, but they are kept for another job"),
+        (found.closed, "has", "have", "too many GPUs closed to new jobs"),
         (found.other_type, "is", "are", "of another GPU type"),
-        (found.free, "has", "have", "as many free as it takes there"),
+        (found.free, "has", "have", "as many GPUs free as it would take there"),
     ]
     texts = [f"{n:,} {one if n == 1 else many} {what}" for n, one, many, what in parts if n]
-    return f"{count(found.looked_at, 'node')}: {', '.join(texts)}."
+    free = f"{count(found.most_free, 'GPU')} {are(found.most_free)} free"
+    most = f"{'At most ' * (found.looked_at > 1)}{free} on one node; it asks for {gpus}."
+    which = f"Of {count(found.looked_at, 'node')}, {listed(texts)}."
+    return f"{which} {most}" if found.busy else which
 
 
 def _placed(about: _About) -> _Rows:
@@ -354,7 +362,7 @@ def _placed(about: _About) -> _Rows:
     if about.wait is not None:
         yield "Place", place(about.wait)
     elif stands is not None:
-        yield "Place", f"Number {stands.position} of {stands.waiting}."
+        yield "Place", f"It is {in_queue(stands.position, stands.waiting)} in line."
 
 
 def _latest(about: _About) -> _Rows:
@@ -528,7 +536,7 @@ def _packed(about: _About) -> _Rows:
     text = f"With job {found.partner}"
     if found.speed is not None:
         alone = f"this job is predicted to run at {found.speed:.0%} of its speed alone"
-        text += f": {alone}, the other at {found.partner_speed:.0%}"
+        text += f": {alone}, the other job at {found.partner_speed:.0%}"
     yield "Shares GPUs", f"{text}."
     for why in (gain_words(found), *path_words(found)):
         yield " because", why
@@ -561,7 +569,7 @@ def _left_out(about: _About) -> _Rows:
         yield "Not examined", f"{what}."
     found = about.job.analysis if about.job is not None and about.in_slurm is None else None
     if found is not None and found.unavailable:
-        yield "Not examined", f"what is in its way: {found.unavailable}."
+        yield "Not examined", f"which jobs and nodes are in its way: {found.unavailable}."
 
 
 # by kind: from which depth on it is shown, and its words; in this order
@@ -665,7 +673,7 @@ def in_the_way(found: Analysis, *, recorded: bool = False) -> str:
         return f"{numbers} Even with nothing in its way it would not start yet: {why}."
     without = listed([_group(one, found.at or 0.0) for one in found.groups])
     ended = all(one.kind == RUN for one in found.groups)
-    when = f"if {without} ended" if ended else f"if not for {without}"
+    when = f"if {without} ended" if ended else f"without {without}"
     return f"{numbers} It would start {when} (tried on a copy)."
 
 
@@ -677,12 +685,13 @@ def _counts(found: Analysis, *, recorded: bool = False) -> str:
     verb, when = (were, "then") if recorded else (are, "now")
     text = f"{free} of {found.limit} {verb(free)} free {when}"
     if found.reason == Reason.GPUS_FRAGMENTED and free >= (found.need or 0):
-        text += ", scattered over nodes"
+        text += ", but spread over too many nodes"
     if found.kept:
         which = "all" if found.kept == free else str(found.kept)
-        text += f", {which} of them kept for another job" if free > 1 else ", but kept"
+        many = f", {which} of them kept for another job"
+        text += many if free > 1 else ", but kept for another job"
     if found.lent:
-        text += f", {found.lent} more {verb(found.lent)} lent for profiling"
+        text += f", {found.lent} more {verb(found.lent)} lent to profile new jobs"
     if found.closed:
         text += f", {found.closed} {verb(found.closed)} closed"
     return text
@@ -762,13 +771,15 @@ def place(found: Analysis) -> str:
     """Return a waiting job's position in its queue as text, with the terms of its order value."""
     if found.position is None:
         return "It is in no queue yet."
-    text = f"Number {found.position:,} of {found.waiting:,} in {found.vc}"
+    text = f"Number {found.position:,} of {found.waiting:,} in virtual cluster {found.vc}"
     terms = [f"{term.what} {signed(term.seconds)}" for term in found.order if term.seconds]
     if found.priority:
         terms.insert(0, f"priority {found.priority}")
     curve = any(term.what.endswith(ON_THE_MEAN) and term.seconds for term in found.order)
     more = f" {ONE_CURVE}" if curve else ""
-    return f"{text}: {', '.join(terms)}.{more}" if terms else f"{text}."
+    if not terms:
+        return f"{text}."
+    return f"{text}. The line is ordered by this sum, smallest first: {', '.join(terms)}.{more}"
 
 
 def promise(found: Analysis) -> str:
@@ -779,33 +790,34 @@ def promise(found: Analysis) -> str:
         return _kept(found.reserved)
     promise = found.bound
     if promise is None:
-        closed = "No GPUs are kept for it while those that would hold it are closed."
+        closed = "No GPUs are kept for it while those that it would need are closed to new jobs."
         return closed if found.shut else ""
     text = f"{duration(promise.bound_s)} after its submission"
     if promise.demand > 1:
-        times = f"{promise.demand:.1f} times the GPUs it may run on are asked for"
+        times = f"jobs ask for {promise.demand:.1f} times the GPUs it may run on"
         text = f"not {text} but longer: {times}"
     if promise.left_s <= 0:
-        when = "as the next of those"
+        when = "as its turn comes among the jobs that have waited so long"
     elif promise.left_s <= promise.soonest_s:
         when = f"in {duration(promise.left_s)}"
     else:
         when = f"in {duration(promise.left_s)} at the latest"
     answer = (
-        f"As things stand GPUs are kept for it {when} ({text}; later if more is asked for "
+        f"As things stand, GPUs will be kept for it {when} ({text}; later if more is asked for "
         "meanwhile). It then still waits for the jobs that run on those GPUs to end."
     )
     if promise.priced_s is None or when.startswith("as ") or promise.left_s <= promise.soonest_s:
         return answer
     if promise.costs_s is not None:
         return answer + (
-            f" Not yet, though it has waited longer than {duration(promise.priced_s)}: "
-            f"the others are predicted to wait {duration(promise.costs_s)} longer in sum if it "
-            f"goes first. That is looked at again in {duration(promise.soonest_s)}."
+            f" It has waited longer than {duration(promise.priced_s)}, the bound after which it "
+            "could go first, but other jobs would then wait "
+            f"{duration(promise.costs_s)} longer, added up. That is computed again in "
+            f"{duration(promise.soonest_s)}."
         )
     return answer + (
-        f" GPUs are kept sooner, in {duration(promise.soonest_s)}, if the others then wait little "
-        "longer for it."
+        f" They will be kept for it sooner, in {duration(promise.soonest_s)}, if that makes the "
+        "other jobs wait little longer."
     )
 
 
@@ -814,14 +826,14 @@ def _kept(kept: Kept) -> str:
     still hold.
     """
     held = kept.gpus - kept.free
-    busy = f"{held} of them still busy" if held else "all of them free"
+    busy = f"{held} of them still in use" if held else "all of them free"
     if held and kept.free_in_s is not None:
         last = "the last " * (kept.runs > 1)
         ends = f"{last}should end in {roughly(kept.free_in_s)}"
-        busy += f" with {count(kept.runs, 'running job')} ({ends})"
+        busy += f" by {count(kept.runs, 'running job')} ({ends})"
     return (
-        f"{count(kept.gpus, 'GPU')} {are(kept.gpus)} kept for it, {busy}; "
-        "no other job starts there that is likely to keep it waiting."
+        f"{count(kept.gpus, 'GPU')} {are(kept.gpus)} kept for it, {busy}. "
+        "No other job starts on them that is likely to keep it waiting."
     )
 
 
@@ -829,24 +841,29 @@ def sharing(found: NotShared) -> str:
     """Return as text why the job does not share GPUs with the running job that was the best
     candidate.
     """
-    text = "Of the running jobs whose GPUs it might share, "
+    text = "It shares no GPUs with a running job. "
     if found.refused == Reason.KEEPS_OTHERS_OUT and found.hold and found.gain_s:
         hold = found.hold
         return (
-            text + f"the best would save {duration(found.gain_s)}. It would also hold "
-            f"{count(hold.gpus, 'GPU')} for {duration(hold.longer_s)} longer, and the "
-            f"{count(hold.kept_out, 'job')} ahead of it would wait "
-            f"{duration(hold.costs_s)} longer in sum."
+            text + f"With the one that suits it best it would save {duration(found.gain_s)}. But "
+            f"the two would hold {count(hold.gpus, 'GPU')} for {duration(hold.longer_s)} longer, "
+            f"and the {count(hold.kept_out, 'job')} ahead of it would wait "
+            f"{duration(hold.costs_s)} longer, added up."
         )
     if found.refused != Reason.INTERFERENCE_GUARD:
         why = _REFUSED.get(found.refused, phrase(found.refused))
-        return text + f"the closest is out of the question: {why}."
+        return text + f"The one that came closest to suiting it is ruled out: {why}."
     if found.speeds is None:
-        return text + "the closest is predicted to interfere too much."
+        return (
+            text + "Even beside the one that suits it best, the two are predicted to be too slow."
+        )
     own, other = found.speeds
-    text += f"beside the best it would run at {own:.0%} and the other at {other:.0%} of full speed"
+    text += (
+        f"Beside the one that suits it best it would run at {own:.0%} of its speed alone and the "
+        f"other at {other:.0%}"
+    )
     costs = found.gain_s is not None and found.gain_s <= 0
-    return text + (": that would cost more time than it saves." if costs else ": too little.")
+    return text + (": that would cost more time than it saves." if costs else ": too slow.")
 
 
 # every answer of `rules.may_share`, and a reason of a policy's own
@@ -862,7 +879,10 @@ def moved_words(found: MovedStart, now: float, most: int | None = None) -> str:
         most: name at most this many causes, those with the largest effect first. None: all.
     """
     way = "later" if found.by_s > 0 else "earlier"
-    text = f"{duration(abs(found.by_s))} {way} than foreseen {roughly(now - found.since)} ago"
+    text = (
+        f"Its start is now expected {duration(abs(found.by_s))} {way} than foreseen "
+        f"{roughly(now - found.since)} ago"
+    )
     if found.by_s <= 0:
         return f"{text}."
     if not found.causes:
@@ -877,10 +897,10 @@ def cause_words(cause: Cause) -> str:
     if cause.kind == "closed":
         return f"GPUs of {count(cause.count, 'node')} are closed"
     if cause.kind == "outlived":
-        theirs = "has outlived its" if cause.count == 1 else "have outlived their"
-        return f"{count(cause.count, 'run')} {theirs} prediction"
-    where = "before it" if cause.kind == "ahead" else "running"
-    return f"{count(cause.count, 'later job')} {are(cause.count)} {where}"
+        runs = "runs" if cause.count == 1 else "run"
+        return f"{count(cause.count, 'running job')} {runs} longer than predicted"
+    where = "ahead of it in line" if cause.kind == "ahead" else "running"
+    return f"{count(cause.count, 'job')} submitted later {are(cause.count)} {where}"
 
 
 def rests_on(history: Known) -> str:
@@ -891,14 +911,14 @@ def rests_on(history: Known) -> str:
 
 
 def known_words(history: Known) -> str:
-    """Return as text how many ended jobs a history holds, weighted by age: "18 jobs ended by now,
-    the older ones counting less.".
+    """Return as text how many ended jobs a history holds, weighted by age: "18 jobs that have
+    ended, where older jobs count less than 1.".
     """
     if history.ended < 0.05 and history.reached < 0.05:
-        return "None of them was seen yet: it says what the wider group says."
+        return "No such job was seen yet, so the wider group's history is used."
     runs = max(0.0, history.reached - history.ended)
-    going = f", and {runs:.1f} that run" if runs >= 0.05 else ""
-    return f"{history.ended:.1f} jobs ended by now{going}, the older ones counting less."
+    going = f", and {runs:.1f} that still run" if runs >= 0.05 else ""
+    return f"{history.ended:.1f} jobs that have ended{going}, where older jobs count less than 1."
 
 
 SHOWN_ODDS = 0.005  # below it, and above the rest, a chance is not written
@@ -908,7 +928,7 @@ def next_words(found: Next, outlived_s: float = 0.0) -> str:
     """Return as text the durations that a history predicts: "Of the next, half last over 25 min,
     one in ten over 6 h; of a hundred, 31 over 1 h.".
     """
-    who = f"Of those that outlive {duration(outlived_s)}" if outlived_s > 0 else "Of the next"
+    who = f"Of those that run over {duration(outlived_s)}" if outlived_s > 0 else "Of the next"
     text = f"{who}, half last over {duration(found.p50_s)}, one in ten over {duration(found.p90_s)}"
     odds = [
         f"{100 * chance:.0f} over {duration(seconds)}"
@@ -926,7 +946,7 @@ def even_then(code: str) -> str:
 
 
 _EVEN_THEN: dict[str, str] = {
-    Reason.NEXT_ROUND: "this policy decides in rounds",
+    Reason.NEXT_ROUND: "this policy decides in rounds, and the next has not begun",
     Reason.FASTER_GPUS_SOON: "it is expected to end sooner by waiting for faster GPUs",
     Reason.NO_MATCHING_GPU_TYPE: "no node has the GPU type it asks for",
     Reason.INVALID_REQUEST: "it asks for more than there is",
@@ -944,9 +964,11 @@ def of_partitions(answer: Eta) -> list[str]:
     """
     found = []
     if len(answer.asked) > 1:
-        found.append(f"Asked for {', '.join(answer.asked)}: it starts in whichever is first.")
+        names = ", ".join(answer.asked)
+        found.append(f"It asks for {names}: it starts in the one that can start it first.")
     if answer.not_tried:
-        found.append(f"Not tried, there was no time: {', '.join(answer.not_tried)}.")
+        names = ", ".join(answer.not_tried)
+        found.append(f"Not tried, as the time for this answer was over: {names}.")
     if answer.own:
         found.append(f"Pellucid: {answer.own}")
     return found + [f"Not in {one.partition}: it {one.why}." for one in answer.closed]
@@ -967,7 +989,8 @@ def of_nodes(answer: ByNode) -> list[str]:
     """Return the line printed below the table of nodes: how many more nodes can never take the job.
     Return [] if there are none.
     """
-    return [f"{answer.unsuited} more could never do it."] if answer.unsuited else []
+    more = count(answer.unsuited, "more node")
+    return [f"{more} could never run it, even when empty."] if answer.unsuited else []
 
 
 def of_causes(found: Causes) -> str:
@@ -980,7 +1003,7 @@ def of_causes(found: Causes) -> str:
     return f"{count(found.waiting, 'job')} {wait}, for {count(found.gpus, 'GPU')} in all."
 
 
-WAITED_FOR = "What would free most of them:"
+WAITED_FOR = "The jobs for whose end, or start, most of them wait:"
 
 
 def of_places(compared: Compared) -> list[str]:

@@ -84,20 +84,21 @@ def sentences(found: Shares) -> list[str]:
         return []
     since = ""
     if found.half_life_s is not None:
-        since = f" (half of what was had {duration(found.half_life_s)} ago counts)"
+        since = f" (use of {duration(found.half_life_s)} ago counts half)"
     return [_sentence(one) + since * (not n) + "." for n, one in enumerate(found.shares)]
 
 
 def _sentence(one: Share) -> str:
     text = (
-        f"{one.whose} had {percent(one.had)} of what was had of {one.of} lately; "
-        f"{percent(one.due)} are due, of {count(one.members, 'member')}"
+        f"{one.whose} used {percent(one.had)} of what was used lately of {one.of}; the fair share "
+        f"of {one.whose} there is {percent(one.due)}, as one of {count(one.members, 'member')}"
     )
     if one.before is not None:
-        text += f"; {one.before or 'no'} others go first by fair share"
+        text += f"; {one.before or 'no'} others are further below their share and go first"
     if one.term is None or not one.term:
         return text
     if one.unit == "points":
         return f"{text}, which gives {one.term:,.0f} points of priority"
     where = "back" if one.term > 0 else "forward"
-    return f"{text}, which puts a job {where} by {duration(abs(one.term))}"
+    by = f"{duration(abs(one.term))} of its order value"
+    return f"{text}, which moves a job {where} in line by {by}"

@@ -135,7 +135,8 @@ def clauses(one: Shortage, now: float) -> list[str]:
     nothing is known to be lacking.
     """
     if one.parts and one.readies >= one.nodes:
-        text = f"{_names(one.ready, one.readies)} {_has(one.readies)} all that this part asks for"
+        has = f"{_has(one.readies)} enough free for this part"
+        text = f"{_names(one.ready, one.readies)} {has}"
         return [text, f"it starts together with {count(one.parts, 'other part')} of its job"]
     if ready_clauses(one):
         return []
@@ -145,9 +146,9 @@ def clauses(one: Shortage, now: float) -> list[str]:
     until = [_until(one, now)] if one.short else []
     found = [*first, *_shut(one, now), *until]
     if not one.short and not one.shut:
-        return [f"no node of partition {one.partition} could do it"] if one.unsuited else []
+        return [f"no node of partition {one.partition} could ever run it"] if one.unsuited else []
     if not one.short and one.nodes == 1:
-        found = [f"no node of partition {one.partition} that suits is open to it", *found]
+        found = [f"no node of partition {one.partition} that suits it is open to it", *found]
     return [clause for clause in found if clause]
 
 
@@ -157,13 +158,14 @@ def ready_clauses(one: Shortage) -> list[str]:
     """
     if one.readies < max(1, one.nodes):
         return []
-    text = f"{_names(one.ready, one.readies)} {_has(one.readies)} all that it asks for"
-    return [text, "its turn has not come, or it would delay jobs that are planned there"]
+    text = f"{_names(one.ready, one.readies)} {_has(one.readies)} enough free for it"
+    return [text, "its turn has not come, or it would delay jobs that Slurm has planned there"]
 
 
 def _some_nodes(one: Shortage) -> str:
     names = f" ({_names(one.ready, one.readies)})" if one.readies else ""
-    text = f"it asks for {one.nodes} nodes, and {one.readies or 'none'}{names} would do now"
+    have = _has(one.readies or 1)
+    text = f"it asks for {one.nodes} nodes, and {one.readies or 'none'}{names} {have} enough free"
     return text + (f": on {one.short[0].name} {_lacking(one.short[0])}" if one.short else "")
 
 
@@ -225,7 +227,7 @@ def _shut(one: Shortage, now: float) -> list[str]:
             until = f" until {clock_time(node.until, now)}" if node.until is not None else ""
             found.append(f"reservation {node.why} has {node.name}{until}")
         else:
-            found.append(f"{node.name} is kept for jobs before it")
+            found.append(f"{node.name} is kept for jobs that go before it")
     more = one.shuts - len(found)
     return [*found, *([f"{count(more, 'more node')} likewise"] if more else [])]
 
@@ -236,7 +238,8 @@ def _until(one: Shortage, now: float) -> str:
         return ""
     at, name = times[max(0, one.nodes - one.readies - 1)]
     where = name if one.nodes == 1 else f"{one.nodes} nodes"
-    return f"{where} could by {clock_time(at, now)}, if runs there take their time limits"
+    by = f"could run it by {clock_time(at, now)}"
+    return f"{where} {by}, if the jobs there take all of their time limits"
 
 
 def _names(nodes: Sequence[NodeShort], all_of_them: int) -> str:

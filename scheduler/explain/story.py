@@ -30,6 +30,7 @@ from scheduler.explain.waited import as_predicted, wait_words, waited
 from scheduler.explain.words import (
     duration,
     gain_words,
+    listed,
     moment,
     number,
     percent,
@@ -141,21 +142,34 @@ def build_story(
 def sharing_words(sharing: Sharing) -> Iterator[str]:
     """Yield sentences on a time of sharing: which job joined which, until when, the speeds, and the
     gain."""
-    until = f"until {moment(sharing.end)}" if sharing.end is not None else "to the end of the run"
+    until = f"until {moment(sharing.end)}" if sharing.end is not None else "until the record ends"
     if sharing.newcomer:
-        yield f"It joined job {sharing.partner} on its GPUs at {moment(sharing.start)}, {until}."
+        yield f"It started on the GPUs of job {sharing.partner} at {moment(sharing.start)}."
     else:
-        yield f"Job {sharing.partner} joined it on its GPUs at {moment(sharing.start)}, {until}."
+        yield f"Job {sharing.partner} started on the GPUs of this job at {moment(sharing.start)}."
+    yield f"The two shared them {until}."
     if sharing.speeds is not None:
         own, other = sharing.speeds
         yield (
-            f"While they share, this job was predicted to run at {percent(own)} of its speed "
-            f"alone, the other at {percent(other)}."
+            f"Predicted speeds while they share: this job {percent(own)} of its speed alone, the "
+            f"other job {percent(other)}."
         )
     else:
         yield "No speeds were predicted for the pair."
     if sharing.gain_s is not None:
         yield gain_words(sharing)
+
+
+STEPS = "why, as comparisons that were made one after the other:"
+
+
+def checked_words(story: Story) -> str:
+    """Return a sentence that says how many predictions were summed again from their terms, and how
+    far the sums were off."""
+    return (
+        f"In {count(story.checked, 'decision')} the terms of the prediction add up to it (largest "
+        f"difference {story.worst_gap:.1g})."
+    )
 
 
 def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
@@ -169,7 +183,7 @@ def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
         yield f"Meanwhile job {one.job_id}{whose} {had}."
     if len(held) > HOLDERS:
         more = count(len(held) - HOLDERS, "more job")
-        yield f"{more} had GPUs of the virtual cluster for a part of its wait."
+        yield f"{more} had GPUs of the virtual cluster during a part of this wait."
 
 
 def _headline(wait: str, job: JobFacts, sharing: Sequence[Sharing]) -> str:
@@ -179,14 +193,16 @@ def _headline(wait: str, job: JobFacts, sharing: Sequence[Sharing]) -> str:
         return wait
     if job.end_time is None:
         return f"{wait} It had not ended when the run did."
+    profiled = f"It was profiled (measured in a short run) for {duration(job.profile_s)}"
     if job.ended_in_profiling:
-        return f"{wait} It ended while being profiled, after {duration(job.profile_s)}."
+        return f"{wait} {profiled} and ended in that run."
     company = ""
     if sharing:
         partners = {s.partner for s in sharing}
-        company = f", sharing its GPUs with {count(len(partners), 'other job')}"
-    return f"{wait} It ran for {duration(job.ran_s)}{company}, and ended {duration(job.jct_s)} \
-after its submission."
+        company = f", during which it shared its GPUs with {count(len(partners), 'other job')}"
+    began = f"{profiled}. It ran" if job.profile_s else "It ran"
+    ended = f"It ended {duration(job.jct_s)} after its submission."
+    return f"{wait} {began} for {duration(job.ran_s)}{company}. {ended}"
 
 
 def _ending(job: JobFacts) -> list[str]:
@@ -194,20 +210,29 @@ def _ending(job: JobFacts) -> list[str]:
         return ["Refused: it never entered a queue."]
     if job.end_time is None or job.jct_s is None:
         return ["It had not ended when the run did."]
-    facts = [
-        f"From submission to end {duration(job.jct_s)}: {duration(job.queue_s)} in the queue, "
-        f"{duration(job.ran_s)} on GPUs, {duration(job.profile_s)} being profiled."
+    parts = [
+        f"{duration(seconds)} {where}"
+        for seconds, where in (
+            (job.queue_s, "in the queue"),
+            (job.profile_s, "being profiled"),
+            (job.ran_s, "running"),
+        )
+        if seconds is None or seconds > 0
     ]
+    made_of = f": {listed(parts)}" if parts else ""
+    facts = [f"From submission to end {duration(job.jct_s)} passed{made_of}."]
     if job.duration_s > 0:
         facts.append(
-            f"On GPUs of its own it takes {duration(job.duration_s)}: from submission to end it "
-            f"took {number(job.jct_s / job.duration_s)} times that."
+            f"On GPUs that it shares with nobody its run takes {duration(job.duration_s)}: from "
+            f"submission to end it took {number(job.jct_s / job.duration_s)} times that."
         )
         if job.pairings and job.ran_s and not job.ended_in_profiling:
             slow = job.ran_s / job.duration_s
-            facts.append(f"It shared GPUs, and its run took {number(slow)} times as long as alone.")
+            facts.append(
+                f"As it shared GPUs, its run took {number(slow)} times as long as it takes alone."
+            )
     if job.preemptions:
-        facts.append(f"It was preempted {count(job.preemptions, 'time')}.")
+        facts.append(f"It was stopped in favour of other jobs {count(job.preemptions, 'time')}.")
     return facts
 
 
@@ -217,7 +242,10 @@ def _estimate(job: JobFacts, decisions: Sequence[Decision]) -> str:
         recorded = (d.estimate_s for d in reversed(decisions) if d.estimate_s is not None)
         predicted_s = next(recorded, None)
     if predicted_s is None:
-        return "No duration was predicted for it: the policy did not ask, or it never got that far."
+        return (
+            "No duration was predicted for it: the policy asks for none, or the job left before it "
+            "would have asked."
+        )
     if job.duration_s == 0:
         return f"Predicted {duration(predicted_s)}."
     if predicted_s < 0 or job.duration_s < 0:
@@ -225,10 +253,10 @@ def _estimate(job: JobFacts, decisions: Sequence[Decision]) -> str:
     ratio = (1 + job.duration_s) / (1 + predicted_s)
     if 0.995 < ratio < 1.005:
         return f"Predicted {duration(predicted_s)}, and that is what it took."
-    how = f"{number(ratio)} times longer" if ratio > 1 else f"{number(1 / ratio)} times shorter"
+    how = f"{number(ratio)} times as long as" if ratio > 1 else f"{percent(ratio)} of what was"
     return (
-        f"Predicted {duration(predicted_s)}; it takes {duration(job.duration_s)}, "
-        f"{how} than predicted."
+        f"It was predicted to run {duration(predicted_s)}; alone on its GPUs it takes "
+        f"{duration(job.duration_s)}, {how} predicted."
     )
 
 
@@ -253,13 +281,13 @@ def _foil(
             continue
         if other == own:
             sentences.append(
-                f"Why after job {blocker}: both have the order value {number(own)}, "
-                "and it came earlier."
+                f"Job {blocker} goes before it: both have the order value {number(own)}, "
+                f"and job {blocker} was submitted earlier."
             )
         elif other < own:
             sentences.append(
-                f"Why after job {blocker}: its order value is {number(other)} against "
-                f"{number(own)} here, and the smaller goes first."
+                f"Job {blocker} goes before it: its order value is {number(other)}, this job's is "
+                f"{number(own)}, and the smallest goes first."
             )
     return sentences
 
@@ -298,18 +326,22 @@ def _limits(
     scores: Sequence[Breakdown],
 ) -> list[str]:
     sentences = [
-        "A decision is recorded when its reason or its prediction changes, not each time the job "
-        "is evaluated."
+        "A decision is recorded only when the reason or the predicted duration changes, not each "
+        "time the job is considered."
     ]
     if free_pass:
         sentences.append(
-            "This track grants profiling for free: it was profiled in a pass that took no time, "
-            "whose decisions are marked so; only the wait for it counts."
+            "In this simulation profiling takes no time: all jobs were profiled beforehand. The "
+            "decisions of that are marked (free profiling), and only the wait for it counts."
         )
     if any(d.reason is Reason.BEHIND_HIGHER_PRIORITY for d in decisions):
-        sentences.append("While behind another job, placements for this one were not examined.")
+        sentences.append(
+            "While other jobs went first, it was not examined on which GPUs this one would fit."
+        )
     if job.estimate_s is not None and not scores:
-        sentences.append("The estimate came without terms (given or known beforehand).")
+        sentences.append(
+            "The predicted duration was given or known beforehand, so there are no terms to show."
+        )
     if any(not s.terms_known for s in scores):
-        sentences.append("The names of the score's terms were not kept with the run.")
+        sentences.append("The names of the prediction's terms were not kept with the run.")
     return sentences

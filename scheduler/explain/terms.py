@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _LIKE, _USER = "how long jobs like this one last", "how long this user's jobs last"
 _SIZE, _PROFILE = "what it asks for", "what was measured of it"
-_SENT, _BUSY = "when, and with how many others, it was sent", "how much runs and waits"
+_SENT, _BUSY = "when it was submitted, and how many others with it", "how much runs and waits"
 _BY_FAMILY = {
     "size": _SIZE,
     "identity": "who sent it",
@@ -105,9 +105,21 @@ def thoughts(terms: Iterable[tuple[str, float]]) -> list[Thought]:
     return sorted(found, key=lambda thought: (-abs(thought.contribution), thought.text))
 
 
+# Each level of the histories is compared with the wider one, which a row of its own has to name.
+_COMPARED = {
+    "like_all_log_s": "how long all jobs here last",
+    "like_vc_gpus": "how long jobs of as many GPUs in this virtual cluster last, against all jobs",
+    "like_user": "how long this user's jobs last, against others of as many GPUs there",
+    "like_template": "how long jobs of this kind last, against this user's other jobs",
+    "like_spread": "how much the durations of such jobs vary",
+    "like_error": "how uncertain that is, as few such jobs are known",
+}
+
+
 TOLERANCE = 1e-9
 SAME = 1e-5
 SHOWN_TERMS = 8
+EVERY_JOB = "start of every prediction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +292,8 @@ def _term(
             continue
         shown.append(_shown(value, units.get(feature, ""), feature))
     own = OWN, COMMAND, OUTLIVED, LIMIT, REPEATS, EXPECTED
-    texts = {spec.name: spec.text for spec in own} | dict(texts)
-    text = " and ".join(texts.get(feature) or feature for feature in features)
+    texts = {spec.name: spec.text for spec in own} | dict(texts) | _COMPARED
+    text = ", combined with ".join(texts.get(feature) or feature for feature in features)
     outside = [one for feature in features if (one := _outside(feature, values, described))]
     value = " and ".join(shown) + (f" ({'; '.join(outside)})" if outside else "")
     return Term(name, text + _edited(name, described), value, contribution)
@@ -305,7 +317,8 @@ def _outside(feature: str, values: Mapping[str, str], described: Description) ->
         return ""
     unit = described.get("units", {}).get(feature, "")
     which, edge = ("least", edges[0]) if value < edges[0] else ("most", edges[1])
-    return f"training saw {_shown(f'{edge:.6g}', unit, feature)} at {which}: taken as that"
+    learned = _shown(f"{edge:.6g}", unit, feature)
+    return f"the model learned from {learned} at {which}, and takes it as that"
 
 
 def _edited(name: str, described: Description) -> str:
@@ -433,7 +446,7 @@ def _steps(breakdown: Breakdown, moves: Sequence[tuple[str, str, float]]) -> Wat
     def at(value: float) -> float:
         return 100 * (value - low) / (high - low)
 
-    steps = [_mark("where every job starts", breakdown.intercept, at(breakdown.intercept))]
+    steps = [_mark(EVERY_JOB, breakdown.intercept, at(breakdown.intercept))]
     for (text, value, contribution), before, after in zip(moves, totals, totals[1:], strict=False):
         left, right = sorted((at(before), at(after)))
         css = "longer" if contribution > 0 else "shorter"

@@ -49,32 +49,39 @@ def _over_time(found: Waited, waits: Sequence[Waits], overtaken: Mapping[str, in
         f"job {one.job_id} had {gpu_hours(one.gpu_s)}{as_predicted(one)}" for one in found.meanwhile
     ]
     if found.others:
-        had, who = ("", "other job") if holders else ("had ", "job")
-        holders.append(f"{count(found.others, who)} {had}{gpu_hours(found.others_gpu_s)}")
+        who, together = "other job" if holders else "job", " together" * (found.others > 1)
+        others_had = gpu_hours(found.others_gpu_s)
+        holders.append(f"{count(found.others, who)} had {others_had}{together}")
     text = f": {why}." if why else "."
     if found.gpus:
-        text += f" With {count(found.gpus, 'GPU')} it would have had {needed} in that time."
-    text += f" Meanwhile {listed(holders)}." if holders else ""
+        one = "is" if found.gpus == 1 else "are"
+        text += f" {count(found.gpus, 'GPU')} for that long {one} {needed}."
+    where = ", of the GPUs there," if found.vc else ""
+    text += f" Meanwhile{where} {listed(holders)}." if holders else ""
     return " ".join(filter(None, (text, overtaken_words(overtaken))))
 
 
 def as_predicted(one: Held) -> str:
     """Return as text the predicted and the true duration of a job that had GPUs meanwhile: "
-    (predicted 2 h, ran 3 h)". Return "" if both are unknown.
+    (predicted to run 2 h, ran 3 h)". Return "" if both are unknown.
     """
     ran = "has run" if one.runs else "ran"
     known = [
         f"{word} {duration(seconds)}"
-        for word, seconds in (("predicted", one.estimate_s), (ran, one.ran_s))
+        for word, seconds in (("predicted to run", one.estimate_s), (ran, one.ran_s))
         if seconds is not None
     ]
     return f" ({', '.join(known)})" if known else ""
 
 
 def gpu_hours(gpu_s: float) -> str:
-    """Return GPU-seconds in words: "612 GPU hours"."""
-    hours = number(gpu_s / 3600)
-    return f"{hours} GPU hour{'s' * (hours != '1')}"
+    """Return GPU-seconds in words: "612 GPU hours", "29 GPU seconds"."""
+    unit, size = next(((u, s) for u, s in _SIZES if gpu_s >= 0.1 * s), _SIZES[-1])
+    amount = number(gpu_s / size if size > 1 else round(gpu_s))
+    return f"{amount} GPU {unit}{'s' * (amount != '1')}"
+
+
+_SIZES = (("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
 
 def waited(
@@ -130,7 +137,7 @@ def wait_words(
         overtaken: maps each reason to the number of later jobs that got GPUs first for it.
         began: the decision with which the longest part began, in words.
     """
-    of_vc = f", {found.vc}" if found.vc else ""
+    of_vc = f", virtual cluster {found.vc}" if found.vc else ""
     who = f"Job {job_id} ({count(found.gpus, 'GPU')}{of_vc})"
     if found.refused:
         return f"{who} was refused."
@@ -155,21 +162,33 @@ def passed_bound(job: JobFacts, own: Sequence[Decision]) -> PassedBound | None:
     if late is None:
         return None
     kept = next((d.time for d in own if d.action is Action.RESERVE), None)
-    bound_s, costs = float(late["bound_s"]), ("bound_costs_s", "bound_times")
+    bound_s = float(late["bound_s"])
     if kept is not None:
         on = next((d.time for d in own if d.action in STARTS and d.time >= kept), None)
+        before = (e for d in own if d.time < kept and "bound_s" in (e := dict(d.evidence)))
+        costs_s, times = _why_not_yet(next(before, {}))
         return PassedBound(
             bound_s=bound_s,
             kept_after_s=kept - job.submit_time,
             started_after_s=None if on is None else on - kept,
+            costs_s=costs_s,
+            times=times,
         )
-    costs_s, times = (float(late[name]) if name in late else None for name in costs)
+    costs_s, times = _why_not_yet(late)
     in_force = not float(late["bound_left_s"])
     others = (d for d in reversed(own) if d.reason is Reason.RESERVED_FOR_STARVING_JOB)
     kept_for = next((d.blocker or next(iter(d.held_by), None) for d in others), None)
     return PassedBound(
         bound_s=bound_s, in_force=in_force, kept_for=kept_for, costs_s=costs_s, times=times
     )
+
+
+def _why_not_yet(late: Mapping[str, float | str]) -> tuple[float | None, float | None]:
+    """Return what a decision recorded of a bound that had passed and did not apply yet: the seconds
+    that others would wait longer, and by how much the bound was longer. Return None for each that
+    was not recorded."""
+    costs_s, times = (late.get(name) for name in ("bound_costs_s", "bound_times"))
+    return None if costs_s is None else float(costs_s), None if times is None else float(times)
 
 
 def bound_words(found: PassedBound | None, *, still: bool) -> str:
@@ -180,28 +199,38 @@ def bound_words(found: PassedBound | None, *, still: bool) -> str:
     text = (
         f"It waited longer than {duration(found.bound_s)}, the bound after which a job goes first"
     )
+    why = _not_yet_words(found)
     if found.kept_after_s is not None:
-        after = f": {duration(found.kept_after_s)} after its submission GPUs were kept for it"
+        after = f"{duration(found.kept_after_s)} after its submission"
+        kept = f"GPUs were kept for it {f'only {after}: {why}' if why else after}"
         on = "" if found.started_after_s is None else f" {duration(found.started_after_s)} more"
-        waits = f"it {'waits' if still else 'waited'}{on} for the jobs there to end"
-        return f"{text}{after}, and {waits}."
+        waits = f"It then {'waits' if still else 'waited'}{on} for the jobs on them to end"
+        return f"{text}. {kept}. {waits}."
     if found.in_force:
-        return f"{text}, and so it went before all jobs that had not{_kept_for(found.kept_for)}."
+        before = "so it went before all jobs that had waited less than the bound"
+        return f"{text}, and {before}{_kept_for(found.kept_for)}."
     binds = f"{text}, but the bound {'does' if still else 'did'} not apply yet: "
+    return f"{binds}{why or 'what going first would cost the others had not been worked out'}."
+
+
+def _not_yet_words(found: PassedBound) -> str:
+    """Return a clause that says why a bound that had passed did not apply at once; "" where that is
+    not recorded."""
     if found.costs_s is not None:
         costs = duration(found.costs_s)
-        return f"{binds}the others were predicted to wait {costs} longer in sum if it went first."
+        return f"if it went first, the other jobs would wait {costs} longer, added up"
     if found.times is not None:
-        times = f"{number(found.times)} times the GPUs that this job may run on were asked for"
-        return f"{binds}{times}, and such demand makes the bound longer."
-    return f"{binds}what going first would cost the others had not been worked out."
+        asked = f"all jobs together asked for {number(found.times)} times as many GPUs"
+        return f"{asked} as there are for this job, and such demand makes the bound longer"
+    return ""
 
 
 def _kept_for(job: str | None) -> str:
     """Return a clause that names the job for which GPUs were kept meanwhile; "" where none
     were."""
     who = "another" if job in (ANOTHER, AHEAD) else f"job {job}"
-    return "" if job is None else f"; GPUs were kept for {who}, for one at a time"
+    first = f"; GPUs are kept for one such job at a time, and that was {who}"
+    return "" if job is None else first
 
 
 def _held_back(by: Mapping[str, float]) -> str:
@@ -210,7 +239,8 @@ def _held_back(by: Mapping[str, float]) -> str:
     for reason, seconds in by.items():
         words[phrase(reason)] = words.get(phrase(reason), 0.0) + seconds
     held = listed([f"{duration(seconds)} ({why})" for why, seconds in words.items()])
-    return f"Besides, it was kept back for {held}; that does not count as waiting." if held else ""
+    counts = "that does not count as waiting"
+    return f"Besides, it was kept from starting for {held}; {counts}." if held else ""
 
 
 def _began(waits: Sequence[Waits], sentence: str) -> str:
@@ -218,6 +248,6 @@ def _began(waits: Sequence[Waits], sentence: str) -> str:
     Used if it is unknown which jobs had GPUs since.
     """
     first = waits[0]
-    share = f", {percent(first.share)} of it" if 0.0 < first.share < 0.995 else ""
+    share = f" ({percent(first.share)} of the wait)" if 0.0 < first.share < 0.995 else ""
     began = f"the longest of {first.spells} such waits began" if first.spells > 1 else "it began"
-    return f"{share} because, as {began}: {sentence}."
+    return f". The {'main ' * bool(share)}reason{share}, in the numbers as {began}: {sentence}."

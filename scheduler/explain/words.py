@@ -15,7 +15,7 @@ from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
 from scheduler.core.phase import Phase
 from scheduler.core.plural import count
 from scheduler.core.tree_steps import WITHHELD, TreeStep
-from scheduler.explain.reasons import fields_in_sentence, next_step, sentence
+from scheduler.explain.reasons import fields_in_sentence, next_step, sentence, short_reason
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
 AT_ONCE_S = 1.0  # what comes sooner comes at once
@@ -244,7 +244,9 @@ def has_gpus(began: str, now: SharesGpus) -> str:
         since = f"{began} when it started; {named} has shared them for {duration(now.seconds)}"
         return began if now.partner is None else since
     if now.partner is None:
-        return "joined another job on its GPUs, and has had them alone since that left"
+        return (
+            "started on GPUs that another job was using, and has had them alone since that job left"
+        )
     return began if now.to in (None, now.partner) else f"shares its GPUs with {named}"
 
 
@@ -263,11 +265,11 @@ def held_words(d: Decision) -> str:
     others += [f"{more} more"] if more else []
     who = listed([f"job {job}" for job in named[:NAMED]] + others)
     if d.reason in (Reason.BEHIND_HIGHER_PRIORITY, Reason.NEXT_ROUND):
-        return f"; directly ahead of it was {who}" if named else ""
+        return f"; next ahead of it in line was {who}" if named else ""
     if d.reason is Reason.RESERVED_FOR_STARVING_JOB:
         return f" ({who})" if named else ""
     gone_in_s = dict(d.evidence).get("gone_in_s")
-    soon = f", within {duration(float(gone_in_s))} {MOSTLY}" if gone_in_s else ""
+    soon = f": {MOSTLY} within {duration(float(gone_in_s))}" if gone_in_s else ""
     ended = "has ended" if len(d.held_by) == 1 else "have ended"
     return f"; enough GPUs should be free when {who} {ended}{soon}"
 
@@ -281,12 +283,16 @@ def step_of(d: Decision) -> str:
 _ASKS_FOR_A_STEP = (Action.WAIT, Action.REFUSE, Action.CANCEL)
 
 
-def overtaking(action: Action, reason: Reason, *, ahead: bool, fewer: bool) -> str:
+def overtaking(
+    action: Action, reason: Reason, *, ahead: bool, fewer: bool, shorter: bool | None = None
+) -> str:
     """Return as text why a job that was submitted later got GPUs before a waiting job.
 
     Args:
         ahead: whether the later job stood before the waiting job in line; fewer: whether it asked
             for fewer GPUs.
+        shorter: whether it was predicted to run for less time than the waiting job, as both were
+            predicted then; None: not recorded.
     """
     if action is Action.PACK:
         return "shared the GPUs of a running job"
@@ -299,8 +305,11 @@ def overtaking(action: Action, reason: Reason, *, ahead: bool, fewer: bool) -> s
     if reason is Reason.WAITED_TOO_LONG:
         return "had GPUs kept after a long wait"
     if ahead:
-        return "stood ahead of it in line"
-    return "asked for fewer GPUs" if fewer else "could start on GPUs that it could not use"
+        if shorter is None:
+            return "stood ahead of it in line"
+        longer = "longer, but on fewer GPUs" if fewer else "longer"
+        return f"stood ahead of it in line (predicted to run {'shorter' if shorter else longer})"
+    return "asked for fewer GPUs" if fewer else "could start on GPUs that this job could not use"
 
 
 def overtaken_words(by: Mapping[str, int]) -> str:
@@ -312,8 +321,9 @@ def overtaken_words(by: Mapping[str, int]) -> str:
     total = sum(by.values())
     ranked = sorted(by.items(), key=lambda item: -item[1])
     how = ranked[0][0] if len(ranked) == 1 else listed([f"{n:,} {why}" for why, n in ranked])
-    jobs = count(total, "later job") + " started first"
-    return f"{jobs}: {how}." if len(ranked) > 1 or total == 1 else f"{jobs}: each {how}."
+    jobs = f"{count(total, 'job')} submitted later got GPUs first"
+    who = "" if len(ranked) > 1 else "it " if total == 1 else "each "
+    return f"{jobs}: {who}{how}."
 
 
 class Gains(Protocol):
@@ -331,15 +341,15 @@ class Gains(Protocol):
 
 
 MEANS = (
-    "Sharing is decided by these averages. The predicted duration is a typical one, in which the "
-    "few such jobs that last very long hardly count."
+    "Sharing is decided by these means. They are longer than the predicted duration, as a few such "
+    "jobs last very long: the mean counts them fully, the predicted duration hardly."
 )
 
 
 ON_THE_MEAN = "on the mean"  # of a term of the order: see `policies.pellucid.policy.order_terms`
 ONE_CURVE = (
-    "That mean is of the same curve as the time it should run, which is at even odds; the few such "
-    "jobs that last long lift it."
+    "The mean is longer than the time that half of such jobs run, as the few that last very long "
+    "lift it."
 )
 
 
@@ -350,11 +360,13 @@ def gain_words(of: Gains) -> str:
     if of.gain_s is None:
         return ""
     own, other = duration(of.left_s), duration(of.partner_left_s)
-    price = f", but other jobs then wait {duration(of.costs_s)} longer in sum"
+    price = f" In return, other jobs wait {duration(of.costs_s)} longer, added up."
+    how = "sooner" if of.gain_s >= 0 else "later"
     return (
-        f"If each runs alone, this job has {own} left to run on average, and the other {other}. If "
-        f"they share, their ends come {duration(of.gain_s)} sooner in sum than if one ran after "
-        f"the other{price if of.costs_s else ''}. {MEANS}"
+        f"With GPUs to itself, this job would run for another {own} (the mean of what is "
+        f"predicted), and the other job for another {other}. If the two share GPUs, their ends, "
+        f"added up, come {duration(abs(of.gain_s))} {how} than without sharing."
+        f"{price if of.costs_s else ''} {MEANS}"
     )
 
 
@@ -368,18 +380,19 @@ def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str
     """
     whose = partner if step.of_partner else own
     if step.speed is not None:
-        by = " (corrected by pairs that ran)" if step.text.startswith("corrected") else ""
-        return f"{whose}predicted speed {percent(step.speed)} of alone{by}"
+        by = ", corrected by what such pairs really ran" if step.text.startswith("corr") else ""
+        return f"{whose}so the predicted speed is {percent(step.speed)} of the speed alone{by}"
     if step.compared is None or step.compared[0] not in _MEASURED:
         return f"{whose}{step.text}"
     name, seen, at_most, cut = step.compared
     what, unit = _MEASURED[name]
     if name == "amp":
         return f"{whose}{'no ' * at_most}{what}"
+    limit = f"{'not above' if at_most else 'above'} the limit of {cut:.3g} {unit}"
     if WITHHELD in step.text:
-        return f"{whose}{what} {'at most' if at_most else 'above'} {cut:.3g} {unit}"
-    value = "not measured" if seen is None else f"{seen:.3g} {unit}"
-    return f"{whose}{what} {value}, {'at most' if at_most else 'above'} {cut:.3g} {unit}"
+        return f"{whose}{what} is {limit}"
+    value = "not measured, taken as" if seen is None else f"{seen:.3g} {unit},"
+    return f"{whose}{what} {value} {limit}"
 
 
 _MEASURED = {
@@ -387,17 +400,19 @@ _MEASURED = {
     "gpu_mem_util_pct": ("memory utilisation", "%"),
     "gpu_mem_mib": ("GPU memory", "MiB"),
     "amp": ("mixed precision", ""),
-    "gpu_util_minus_partner_pct": ("GPU utilisation less the partner's", "%"),
-    "gpu_util_sum_pct": ("GPU utilisation of both", "%"),
-    "gpu_mem_util_sum_pct": ("memory utilisation of both", "%"),
-    "sm_active_sum_pct": ("SM activity of both", "%"),
+    "gpu_util_minus_partner_pct": ("GPU utilisation minus the partner's", "%"),
+    "gpu_util_sum_pct": ("GPU utilisation of the two jobs added up", "%"),
+    "gpu_mem_util_sum_pct": ("memory utilisation of the two jobs added up", "%"),
+    "sm_active_sum_pct": ("activity of the GPU's cores (SMs) of the two jobs added up", "%"),
 }
 
 
 def phrase(code: str) -> str:
-    """Return a reason code or state as a few words: "GPUs busy", "behind higher priority", "node
-    fail".
+    """Return a reason code or state as a few words: "too few GPUs free", "other jobs go first",
+    "node fail".
     """
+    if short := short_reason(code):
+        return short
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", code).lower()
     return re.sub(r"\bgpus?\b", lambda gpu: gpu[0].upper().replace("S", "s"), words)
 
@@ -595,7 +610,7 @@ def stated_words(stated: float | None, now: float) -> str:
 
 
 UNSURE = "(not guaranteed)"
-CRUDE = "crude estimate"
+CRUDE = "a crude estimate: work ahead over GPUs"
 LIMITS = "if all jobs ahead of it run to their time limits and none behind it starts first"
 NEVER = "it cannot start: its virtual cluster has too few GPUs"
 

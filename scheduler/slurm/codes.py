@@ -49,7 +49,8 @@ def meaning(code: str) -> str:
     """Return the meaning of a reason code by Slurm's manual. Return "" for a code that the findings
     about a job explain better."""
     kind = family(code)
-    return f"a limit on {kind}" if kind is not None else CODES.get(code, "")
+    whose = "a limit of its user, account or QOS on"
+    return f"{whose} {kind}" if kind is not None else CODES.get(code, "")
 
 
 def limit_codes() -> Iterator[str]:
@@ -84,7 +85,7 @@ CODES: dict[str, str] = {
     "AssociationJobLimit": "its association has as many jobs as it may have",
     "AssociationResourceLimit": "its association has as much as it may have",
     "AssociationTimeLimit": "its association has used as much time as it may use",
-    "BadConstraints": "no node can do what it asks for; change it or cancel it",
+    "BadConstraints": "no node has what it asks for; change it or cancel it",
     "BlockFreeAction": "its nodes are being freed",
     "BlockMaxError": "its nodes could not be prepared",
     "BurstBufferOperation": "its burst buffer failed; its user can release it",
@@ -93,7 +94,7 @@ CODES: dict[str, str] = {
     "Cleaning": "its last run is still being cleaned up: it is begun again after that",
     "Constraints": "what it asks for cannot be met for now",
     "DeadLine": "it cannot end by its deadline any more",
-    "FedJobLock": "the clusters of its federation decide which of them runs it",
+    "FedJobLock": "the clusters of its federation are deciding which of them runs it",
     "FrontEndDown": "no front-end node is up to start it",
     "InactiveLimit": "it did nothing for longer than it may",
     "JobHoldMaxRequeue": "it was begun again as often as it may be, and is held",
@@ -106,19 +107,19 @@ CODES: dict[str, str] = {
     "PartitionConfig": "its partition does not take what it asks for (account, QOS, nodes, time)",
     "PartitionInactive": "its partition is inactive: nothing starts in it until an administrator "
     "opens it",
-    "PowerNotAvail": "not enough power is to be had",
-    "PowerReserved": "a reservation has the power that it needs",
+    "PowerNotAvail": "not enough electric power is available",
+    "PowerReserved": "a reservation has the electric power that it needs",
     "Prolog": "its prolog is running",
     "QOSJobLimit": "its QOS has as many jobs as it may have",
     "QOSNotAllowed": "its partition does not take its QOS",
     "QOSResourceLimit": "its QOS has as much as it may have",
     "QOSTimeLimit": "its QOS has used as much time as it may use",
-    "QOSUsageThreshold": "its account has used so much that its QOS does not take it for now",
+    "QOSUsageThreshold": "its account has used so much that its QOS does not take the job for now",
     "RaisedSignal": "a signal ended it",
     "ReservationDeleted": "the reservation that it asked for is gone; it is held",
     "ReservationInvalid": "the reservation that it asked for is not valid; it is held",
     "SchedDefer": "it starts when its turn comes, not when it is submitted (defer)",
     "SystemFailure": "Slurm, a file system or the network failed",
     "TimeLimit": "it came to its time limit",
-    "WaitingForScheduling": "it was not looked at yet",
+    "WaitingForScheduling": "Slurm has not considered it yet",
 }

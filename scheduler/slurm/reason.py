@@ -274,7 +274,7 @@ def headline(reason: SlurmReason, job_id: str, now: float) -> str:
     if not reason.started:
         return ": ".join(filter(None, [f"Slurm says {reason.code}", sentence(reason, job_id, now)]))
     last = ": ".join([reason.code, *because(reason, job_id, now)[:1]])
-    return "Slurm started it" + f"; its reason at the last look before that: {last}" * bool(last)
+    return "Slurm started it" + f"; its last reason to wait was {last}" * bool(last)
 
 
 def rows(reason: SlurmReason, job_id: str, now: float) -> list[tuple[str, str]]:
@@ -292,7 +292,7 @@ def rows(reason: SlurmReason, job_id: str, now: float) -> list[tuple[str, str]]:
     if reason.plan is not None:
         where = f" on {', '.join(reason.plan.nodes)}" if reason.plan.nodes else ""
         at = clock_time(reason.plan.at, now)
-        text = f"{at}{where}, if running jobs take all of their time limits."
+        text = f"a start at {at}{where}, if running jobs take all of their time limits."
         found.append(("Slurm plans", text))
     if reason.own or reason.left_out:
         found.append(("Pellucid", own_policy(reason.own) or f"{reason.left_out}."))
@@ -386,14 +386,17 @@ def _by_place(reason: SlurmReason, now: float) -> list[str]:
 
 
 PLAIN: Mapping[str, tuple[str, ...]] = {
-    "None": ("it was not looked at yet",),
+    "None": ("Slurm has not considered it yet",),
     "JobHeldUser": ("it is held by its user", "`scontrol release {job}` lets it go"),
     "JobHeldAdmin": ("it is held by an administrator, who alone can release it",),
     "Dependency": ("it waits for {dependency}",),
-    "DependencyNeverSatisfied": ("what it waits for ({dependency}) can never be", "cancel it"),
-    "JobArrayTaskLimit": ("as many tasks of its array run as it allows at once",),
+    "DependencyNeverSatisfied": (
+        "what it waits for ({dependency}) can never happen any more",
+        "cancel it",
+    ),
+    "JobArrayTaskLimit": ("as many tasks of its array run as the array allows at once",),
     "PartitionDown": ("its partition is down: jobs wait until an administrator opens it",),
-    "PartitionNodeLimit": ("it asks for {nodes}, which its partition does not give",),
+    "PartitionNodeLimit": ("it asks for {nodes}, which its partition does not allow",),
     "Reservation": ("it waits for reservation {reservation} to begin, or for room in it",),
     "InvalidAccount": ("its account or user is not known to Slurm's accounting",),
     "InvalidQOS": ("its QOS is not one that it may use",),
@@ -409,27 +412,27 @@ PLAIN: Mapping[str, tuple[str, ...]] = {
 
 
 def _lapsed(ahead: int) -> list[str]:
-    keeps = "Slurm keeps the word until the job has its turn again"
+    keeps = "Slurm shows this reason until it considers the job again"
     if ahead:
         return [
-            f"there is room in that limit for one such job now, and {count(ahead, 'job')} that "
-            f"{'waits' if ahead == 1 else 'wait'} for the same may come before it", keeps,
+            f"there is room in that limit for one such job now, but {count(ahead, 'job')} that "
+            f"{'waits' if ahead == 1 else 'wait'} for the same limit may start before it", keeps,
         ]  # fmt: skip
-    so = "that was so when the job last had its turn. There is room in that limit now"
+    so = "the limit was reached when Slurm last considered the job. There is room in that limit now"
     return [so, keeps]
 
 
 def _not_so(one: Withdrawn, now: float) -> list[str]:
     return [
         f"by all that is known here there has been room in that limit since "
-        f"{clock_time(one.since, now)}, and Slurm has not started it: what keeps it is not known"
+        f"{clock_time(one.since, now)}, but Slurm has not started it: why is not known"
         f"{held_words(one.held, one.judged)}"
     ]
 
 
 def held_words(held: int, judged: int) -> str:
     """Return how often claims like this one held, in brackets; "" where none was judged."""
-    return f" (of {count(judged, 'such claim')} {held} held)" if judged else ""
+    return f" ({held} of {count(judged, 'such statement')} came true)" if judged else ""
 
 
 def _stopped(one: Stopped) -> list[str]:
@@ -437,7 +440,8 @@ def _stopped(one: Stopped) -> list[str]:
     return [
         f"a job of higher priority in partition {one.partition} waits for a limit, "
         f"{one.code}{limit}",
-        f"SchedulerParameters={one.setting} holds all behind it in that partition until it starts",
+        f"SchedulerParameters={one.setting} makes all jobs of lower priority in that partition "
+        "wait until it starts",
     ]
 
 
@@ -448,14 +452,15 @@ def own_policy(own: str) -> str:
     if not own:
         return ""
     does = "start it now" if own == "start" else "have it wait"
-    return f"its own policy, which counts GPUs and no CPUs or memory, would {does}."
+    return f"its own policy, which counts GPUs but no CPUs or memory, would {does}."
 
 
 def _place(one: PlaceInLine) -> str:
-    place = f"{count(one.before, 'waiting job')} before it" if one.before else "first"
-    if one.limit:
-        return f"{place} by priority among those that wait for {one.limit}."
-    return f"{place} in partition {one.partition} by priority."
+    have = "has" if one.before == 1 else "have"
+    where = f"that wait for {one.limit}" if one.limit else f"that wait in partition {one.partition}"
+    if not one.before:
+        return f"it has the highest priority of the jobs {where}."
+    return f"of the jobs {where}, {one.before:,} {have} a higher priority."
 
 
 def _too_long(one: TimeLimitTooLong, job_id: str) -> str:
@@ -463,8 +468,9 @@ def _too_long(one: TimeLimitTooLong, job_id: str) -> str:
     could = f", or another partition ({', '.join(one.others)})" if one.others else ""
     minutes = int(max(one.allowed.values()) // 60)
     return (
-        f"it asks for {duration(one.asked_s)}, and partition {', '.join(parts)}. It never "
-        f"starts so: give it less (`scontrol update jobid={job_id} timelimit={minutes}`){could}"
+        f"it asks for {duration(one.asked_s)}, and partition {', '.join(parts)}. It can never "
+        f"start like this: lower its time limit (`scontrol update jobid={job_id} "
+        f"timelimit={minutes}`){could}"
     )
 
 
@@ -482,29 +488,32 @@ def _nodes(asked: int, allowed: Sequence[NodesAllowed], job_id: str) -> str:
         could |= {one.least if asked < one.least else most} if one.least <= most else set()
     n = min(could, default=0)
     ask = f": ask for {n} (`scontrol update jobid={job_id} numnodes={n}-{n}`)" * bool(n)
-    return f"it asks for {count(asked, 'node')}, and {', '.join(parts)}. It never starts so{ask}"
+    never = "It can never start like this"
+    return f"it asks for {count(asked, 'node')}, and {', '.join(parts)}. {never}{ask}"
 
 
 def _licence(one: LicenceAsked) -> str:
-    return f"{one.asked} of {one.name}, of which {one.there} exist and running jobs have {one.used}"
+    use = f"of which {one.there} exist and running jobs use {one.used}"
+    return f"{count(one.asked, 'licence')} of {one.name}, {use}"
 
 
 def _limit(one: LimitReached) -> str:
     if one.name == "MaxWall":
         asked, most = duration(one.asked), duration(one.limit)
-        return f"{one.whose} may ask for {most} at most, and it asks for {asked}"
+        return f"{one.whose} may ask for {most} at most, and this job asks for {asked}"
     if not one.tres:
         most, used = count(int(one.limit), "running job"), int(one.used or 0.0)
         return f"{one.whose} may have {most} at once ({one.name}), and has {used}"
-    what, never = _of_one_job(one), "it cannot start so"
+    what, never = _of_one_job(one), "it can never start like this"
     if what:
-        return f"{one.whose} {what} ({one.name}), and it asks for {_much(one, one.asked)}: {never}"
+        asks = f"and this job asks for {_much(one, one.asked)}"
+        return f"{one.whose} {what} ({one.name}), {asks}: {never}"
     if one.name in _MINUTES:
         return _of_minutes(one)
     has = f"{one.whose} may have {_much(one, one.limit)} {one.tres} at once ({one.name})"
     if not one.ever:
-        return f"{has}, and it asks for {_much(one, one.asked)} by itself: {never}"
-    return f"{has}, has {_much(one, one.used)}, and it asks for {_much(one, one.asked)} more"
+        return f"{has}, and this job alone asks for {_much(one, one.asked)}: {never}"
+    return f"{has}, has {_much(one, one.used)}, and this job asks for {_much(one, one.asked)} more"
 
 
 _LEFT = ("GrpTRESRunMins", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA")  # that running jobs have
@@ -526,14 +535,15 @@ def _of_one_job(one: LimitReached) -> str:
 
 def _of_minutes(one: LimitReached) -> str:
     what = "minutes" if one.name == "GrpWall" else f"{one.tres} minutes"
-    most, asked = f"{_much(one, one.limit)} {what}", f"{_much(one, one.asked)} by its time limit"
+    most, asked = f"{_much(one, one.limit)} {what}", _much(one, one.asked)
     if one.name not in _LEFT:
-        used = "how many are used up Slurm does not show here"
-        return f"{one.whose} may use up {most} ({one.name}), and it asks for {asked} ({used})"
-    may = f"{one.whose} may have running jobs with {most} left ({one.name})"
+        used = "Slurm does not show here how many are used up"
+        asks = f"and this job asks for {asked} by its time limit"
+        return f"{one.whose} may use up {most} ({one.name}), {asks} ({used})"
+    may = f"{one.whose} may have running jobs with {most} left by their time limits ({one.name})"
     if not one.ever:
-        return f"{may}, and it asks for {asked} alone: it cannot start so"
-    return f"{may}, has {_much(one, one.used)}, and it asks for {asked} more"
+        return f"{may}, and this job alone asks for {asked}: it can never start like this"
+    return f"{may}, has {_much(one, one.used)}, and this job asks for {asked} more"
 
 
 def _much(one: LimitReached, amount: float | None) -> str:
@@ -549,8 +559,9 @@ def _goes_first(one: GoesFirst) -> list[str]:
         go = "goes" if one.jobs == 1 else "go"
         text = f"{count(one.jobs, 'job')} of higher priority in its partition {go} first"
     else:
-        text = f"jobs of partition {', '.join(one.partitions)} go first on its nodes"
-    may = "it may start before them only where that delays none, by time limits"
+        which = "partition" if len(one.partitions) == 1 else "partitions"
+        text = f"jobs of {which} {', '.join(one.partitions)} go first on the nodes that suit it"
+    may = "it may start before them only if, by all time limits, that delays none of them"
     return [text, may] if one.backfills else [text]
 
 
@@ -561,7 +572,8 @@ def _needed(one: Needed) -> list[str]:
     per = " on each node" if one.per_node and one.nodes > 1 else ""
     text = f"it needs {', '.join(need)}{per}" + (f" on {one.nodes} nodes" if one.nodes > 1 else "")
     if one.would_do.count:
-        return [text, f"{one.would_do} would do, and not enough is free there now"]
+        suits = "suits" if one.would_do.count == 1 else "suit"
+        return [text, f"{one.would_do} {suits} it, but not enough is free there now"]
     shut = ", ".join(f"{node.name} ({node.state})" for node in one.closed)
-    where = f"no node of partition {one.partition} that suits is open"
+    where = f"no node of partition {one.partition} that suits it is open"
     return [text, f"{where}: {shut}" if shut else where]

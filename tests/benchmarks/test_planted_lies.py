@@ -126,7 +126,7 @@ def _holders(change: Callable[[list[Said], Asked], list[Said] | None]) -> Lie:
             return False
         told["analysis"]["holders"], told["analysis"]["in_all"] = made, len(made)
         names = ", ".join(one["job"] or str(one["node"]) for one in made)
-        _way(told, f"It would start if not for {names}.")
+        _way(told, f"It would start without {names}.")
         return True
 
     return lie
@@ -330,7 +330,7 @@ def _promised_soon(told: Said, a: Asked) -> object:
 def _other_ratio(told: Said, a: Asked) -> object:
     if _words_of(told, "promise", r"[\d.]+ times the GPUs", "22.9 times the GPUs"):
         return True
-    longer = "after its submission, longer: 22.9 times the GPUs it may run on are asked for"
+    longer = "after its submission, longer: jobs ask for 22.9 times the GPUs it may run on"
     return _words_of(told, "promise", "after its submission", longer)
 
 
@@ -441,21 +441,23 @@ LIES: dict[str, tuple[str, Lie]] = {
     "five more went first": (
         "overtaken", _overtaken(lambda of: of.update(jobs=of["jobs"] + 5))),
     "another cause": ("overtaken", _overtaken(_other_cause)),
-    "another number, in words": ("wait", _whole(r"(\d+ later jobs? started)", r"99\1")),
+    "another number, in words": ("wait", _whole(r"(\d+ jobs? submitted later)", r"99\1")),
     "it waited for another reason": (
         "waits", _waits(lambda one: one.update(reason="NodeDrained"))),
     "it waited twice as long": ("waits", _waits(lambda one: one.update(seconds=9e5))),
     "another share": ("waits", _waits(lambda one: one.update(share=one["share"] / 3))),
-    "it needed more GPU hours": ("wait", _whole(r"had [\d.,]+ (GPU hours? in)", r"had 777 \1")),
+    "it needed more GPU hours": ("wait", _whole(r"(long (?:is|are)) [\d.,]+ GPU", r"\1 777 GPU")),
     "it waited in another unit": ("wait", _whole(r"waited (\d+) \w+", r"waited \1 d")),
     "another part of the wait": ("wait", _whole(r"\(\d+ %", "(41 %")),
-    "it waited for a limit": ("wait", _whole(r"GPUs busy", "limit reached")),
+    "it waited for a limit": ("wait", _whole(r"too few GPUs free", "a limit that Slurm sets")),
     "another had the GPUs": ("wait", _who_had_it),
     "one had them all the time": ("wait", _whole(r"had [\d.,]+ GPU", "had 612 GPU")),
-    "others had none": ("wait", _whole(r" and \d+ other jobs? [\d.,]+ GPU hours?", "")),
+    "others had none": (
+        "wait", _whole(r" and \d+ other jobs? had [\d.,]+ GPU \w+( together)?", "")),
     "one that outlived its prediction kept to it": (
-        "wait", _whole(r"predicted .+?, (ran|has run) (.+?)\)", r"predicted \2, \1 \2)")),
-    "nobody went first, of the whole wait": ("wait", _whole(r" \d+ later jobs? .+?\.", "")),
+        "wait", _whole(r"to run .+?, (ran|has run) (.+?)\)", r"to run \2, \1 \2)")),
+    "nobody went first, of the whole wait": (
+        "wait", _whole(r" \d+ jobs? submitted later .+?\.", "")),
     "it passed the bound": (
         "wait", _whole("$", " It waited longer than 2 d, the bound after which a job goes first.")),
     "GPUs are kept in five minutes": ("promise", _promised_soon),
@@ -542,8 +544,8 @@ def _of_before(a: Asked) -> Said:
         ("begun", lambda a: replace(a, begun={**a.begun, "overtaken": FIVE})),
         ("begun", lambda a: replace(a, begun={**a.begun, "waits": WEEKS})),
         ("page", lambda a: replace(a, page=a.page.replace("It should run about", "It runs"))),
-        ("page_wait", lambda a: replace(a, page=a.page.replace("Meanwhile job", "Later job"))),
-        ("page_wait", lambda a: replace(a, page=a.page.replace("GPUs busy (", "limit reached ("))),
+        ("page_wait", lambda a: replace(a, page=a.page.replace("Meanwhile, of", "Later, of"))),
+        ("page_wait", lambda a: replace(a, page=a.page.replace("GPUs free (", "limit reached ("))),
         *((f"printed_{name}", _printed(*lie)) for name, *lie in PRINTED),
         ("page_numbers", lambda a: replace(a, page=re.sub(r", \d+ of", ", 77 of", a.page))),
         ("way", lambda a: replace(a, way=re.sub(r"; \d+ of", "; 77 of", a.way))),

@@ -119,7 +119,7 @@ def test_the_prediction_of_a_job_that_ended_while_profiled_is_that_of_its_decisi
     job = a_job(start_time=1000.0, end_time=1500.0, ended_in_profiling=True)
     queued = a_decision(0, 1000.0, Action.ENQUEUE, Reason.SUBMITTED, estimate_s=250.0)
     found = build_story(job, [queued], recorded=Recorded()).estimate
-    assert found.startswith("Predicted 4 min 10 s; it takes 8 min 20 s")
+    assert found.startswith("It was predicted to run 4 min 10 s; alone on its GPUs it takes 8")
     nothing = build_story(job, [], recorded=Recorded()).estimate
     assert nothing.startswith("No duration was predicted")
 
@@ -221,12 +221,14 @@ def test_a_pair_is_told_in_words() -> None:
                       free=2, limit=8, batch=(32, 1))]  # fmt: skip
     ((_, (said,)),) = remarks(build_story(a_job(), own).events)
     assert said == (
-        "2 of 8 GPUs free afterwards, 32 samples a GPU, 2 passes an update, "
-        "best partner: job b, this job at 98 % of full speed, the other at 99 %, it has 5 h 25 min "
-        "left to run on average, the other 7 h 56 min, by sharing, the two end 7 h 47 min sooner "
-        "in sum, 1.71 times the GPUs that it may run on are asked for, on a100: 50 % of full "
-        "speed, on a100: 100 s with the wait for others, -8 min on its order value for past use, "
-        "its user has used 12 % less than the share due, marginal gain 2.50"
+        "after that 2 of 8 GPUs are free; 32 samples on each GPU, 2 passes for each update; best "
+        "job to share GPUs with: job b; beside it this job would run at 98 % of its speed alone; "
+        "the other job at 99 % of its own; alone this job would run for another 5 h 25 min (the "
+        "mean); the other job for another 7 h 56 min; if they share, their ends, added up, come "
+        "7 h 47 min sooner; all jobs together ask for 1.71 times as many GPUs as there are for "
+        "this one; on a100: 50 % of full speed; on a100: 100 s with the wait for others; -8 min "
+        "on its order value for past use of GPUs; its user has used 12 % less than the user's "
+        "share; marginal gain 2.50"
     )
 
 
@@ -356,10 +358,15 @@ def test_a_story_in_numbers() -> None:
     assert names == ["gpus", "user_last_s", "user_last_s & gpus"]  # by size
     assert [t.value for t in story.scores[0].leading()] == ["4 GPUs", "2 h", "2 h and 4 GPUs"]
     assert story.foil == (
-        "Why after job b: its order value is 8 against 40 here, and the smaller goes first.",
+        (
+            "Job b goes before it: its order value is 8, this job's is 40, and the smallest goes "
+            "first."
+        ),
     )
     (alike,) = a_waiter(behind=40.0).foil
-    assert alike == "Why after job b: both have the order value 40, and it came earlier."
+    assert alike == (
+        "Job b goes before it: both have the order value 40, and job b was submitted earlier."
+    )
     assert not a_waiter(queue_s=1200.02).problems, "within the rounding of each time"
     assert len(a_waiter(queue_s=1200.04).problems) == 1
 
@@ -367,13 +374,13 @@ def test_a_story_in_numbers() -> None:
 def test_a_story_in_words() -> None:
     text = told(a_waiter())
     for expected in (
-        "waited 20 min, 75 % of it because, as it began: needs 4 GPUs, 1 of 8 is free",
+        "waited 20 min. The main reason (75 % of the wait), in the numbers as it began: needs 4 ",
         "number 3 in line, behind job b",
         "node 7: GPUs 1-4",
         "this user's last job",
         "×2.01",
         "×0.41",
-        "intercept + terms = score on 3 decisions",
+        "In 3 decisions the terms of the prediction add up to it",
     ):
         assert expected in text
 
@@ -598,7 +605,7 @@ def test_who_borrowed_the_gpus_is_told_and_who_ran_elsewhere_is_not(tmp_path: Pa
     )
     story = read_story(run, "j")
     assert list(held_words(story.held, "research")) == [
-        "Meanwhile job here had 4 GPUs for 10 min (predicted 30 s, ran 12 min).",
+        "Meanwhile job here had 4 GPUs for 10 min (predicted to run 30 s, ran 12 min).",
         "Meanwhile job guest of virtual cluster other had 4 GPUs for 10 min (ran 17 min).",
     ]
     for shown in (told(story), drawn(story)):
@@ -645,9 +652,10 @@ def test_a_wait_that_the_end_of_the_run_cut_off_is_told_to_there(tmp_path: Path)
     story = read_story(run, "j")
     assert story.waited_s == 3600.0
     assert story.headline.startswith(
-        "Job j (4 GPUs, research) has waited 1 h: GPUs fragmented (97 % of the wait) and "
-        "GPUs busy (2.8 % of the wait). With 4 GPUs it would have had 4 GPU hours in that time. "
-        "Meanwhile job here had 4 GPU hours. "
+        "Job j (4 GPUs, virtual cluster research) has waited 1 h: free GPUs on too many nodes "
+        "(97 % "
+        "of the wait) and too few GPUs free (2.8 % of the wait). 4 GPUs for that long are 4 GPU "
+        "hours. Meanwhile, of the GPUs there, job here had 4 GPU hours. "
     )
     assert [one.seconds for one in story.held] == [3600.0]
     assert "had not ended when the run did" in story.headline
@@ -659,12 +667,12 @@ def test_a_wait_lasts_to_the_last_end_and_is_a_wait_where_nothing_followed(tmp_p
     story = read_story(a_run(tmp_path, [waits], a_job(), ends), "j")
     assert story.waited_s == 3600.0
     alone = read_story(a_run(tmp_path, [waits], a_job()), "j")
-    assert "waits because, as it began: needs 4 GPUs" in alone.headline
+    assert "waits. The reason, in the numbers as it began: needs 4 GPUs" in alone.headline
     nothing = read_story(a_run(tmp_path, [], a_job()), "j")
     assert "did not have to wait" not in nothing.headline
     made_of = waited(nothing.job, [], [], [], NOTHING_ELSE, live=True)
     came = wait_words("j", made_of, [], overtaken={}, began="")
-    assert came == "Job j (4 GPUs, research) was submitted a moment ago."
+    assert came == "Job j (4 GPUs, virtual cluster research) was submitted a moment ago."
 
 
 def test_nobody_overtakes_a_job_that_was_refused(tmp_path: Path) -> None:
@@ -678,7 +686,7 @@ def test_who_overtook_is_said_by_place_in_line_before_size(tmp_path: Path) -> No
     is counted once; who ended while it was profiled went first, too."""
 
     def ordered(seq: int, at: float, action: Action, job: str, by: float) -> Decision:
-        return replace(other(seq, at, action, job), priority=by)
+        return replace(other(seq, at, action, job), priority=by, estimate_s=60.0 * by)
 
     later = {"first": (2, 10.0), "small": (2, 90.0), "large": (8, 90.0)}
     run = a_run(
@@ -702,10 +710,11 @@ def test_who_overtook_is_said_by_place_in_line_before_size(tmp_path: Path) -> No
         ),
         replace(a_job(submit_time=1050.0, ended_in_profiling=False), job_id="waits"),
     )
-    assert read_story(run, "j").overtaken == {
-        "stood ahead of it in line": 1,
+    found = read_story(run, "j").overtaken
+    assert found == {
+        "stood ahead of it in line (predicted to run shorter)": 1,
         "asked for fewer GPUs": 1,
-        "could start on GPUs that it could not use": 1,
+        "could start on GPUs that this job could not use": 1,
         "ended during the short profiling run that new jobs get": 1,
     }
 
@@ -714,7 +723,7 @@ def test_more_holders_than_are_named_are_counted() -> None:
     held = [Held(f"h{i}", "v", 1, 60.0, 60.0, None, None) for i in range(6)]
     said = list(held_words(held, "v"))
     assert said[0] == "Meanwhile job h0 had 1 GPU for 60 s."
-    assert said[4:] == ["2 more jobs had GPUs of the virtual cluster for a part of its wait."]
+    assert said[4:] == ["2 more jobs had GPUs of the virtual cluster during a part of this wait."]
     assert len(list(held_words(held[:4], "v"))) == 4
     hours = [replace(one, gpu_s=3600.0) for one in held]
     own = [
@@ -722,7 +731,7 @@ def test_more_holders_than_are_named_are_counted() -> None:
         a_decision(1, 4600, Action.START, Reason.EXCLUSIVE_GPUS, nodes=(7,), gpus=(0b1111,)),
     ]
     headline = build_story(a_job(), own, recorded=Recorded(held=hours)).headline
-    assert "job h1 had 1 GPU hour and 4 other jobs 4 GPU hours." in headline
+    assert "job h1 had 1 GPU hour and 4 other jobs had 4 GPU hours together." in headline
 
 
 @given(
@@ -760,7 +769,7 @@ def test_a_short_wait_is_a_wait() -> None:
     story = build_story(ended, [wait, start])
     assert story.waits
     assert story.headline.startswith(
-        "Job j (4 GPUs, research) waited 0.4 s because, as it began: needs 4 GPUs"
+        "Job j (4 GPUs, virtual cluster research) waited 0.4 s. The reason, in the numbers as it "
     )
 
 
@@ -772,7 +781,7 @@ def test_how_far_off_a_prediction_may_be_is_said_once_and_in_words() -> None:
                    estimate_s=71.0, evidence=spread),
     ]  # fmt: skip
     text = told(build_story(a_job(), own))
-    assert text.count("should run about 84 s; at most 5 min nine times in ten") == 1
+    assert text.count("half of such jobs run at most 84 s, nine in ten at most 5 min") == 1
     assert "p10_s" not in text
 
 
@@ -791,7 +800,7 @@ def test_a_wait_that_is_told_again_is_one_wait_and_the_prediction_that_moved_is_
     assert [(wait.seconds, wait.spells) for wait in story.waits] == [(500, 1)]
     assert "such waits" not in story.headline
     text = told(story)
-    assert text.count("predicted 2 h now, 71 s before") == 1
+    assert text.count("predicted to run 2 h (before: 71 s)") == 1
     assert "predicted before" not in text
 
 
@@ -800,7 +809,7 @@ def test_a_number_that_equals_another_of_the_sentence_is_shown_all_the_same() ->
     own = [a_decision(0, 1000, Action.WAIT, Reason.MEMORY_GUARD, **numbers)]
     [(event, lines)] = remarks(build_story(a_job(), own).events)
     assert "4 GPUs" in event.sentence
-    assert lines[0] == "GPUs free: 4, of 8, number 4 in line"
+    assert lines[0] == "4 of 8 GPUs are free; number 4 in line"
 
 
 @pytest.mark.parametrize("reason", Reason)

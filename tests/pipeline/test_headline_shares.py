@@ -63,7 +63,9 @@ def test_the_shares_of_a_wait_are_those_of_the_runs_own_tables(run: Path) -> Non
         shares = [float(n) for n in re.findall(r"([\d.]+) %", text.split("). Meanwhile")[0])]
         true = sorted((100 * s / sum(by.values()) for s in by.values()), reverse=True)
         assert shares == pytest.approx([share for share in true if share >= 1], abs=0.51)
-        hours = [float(n.replace(",", "")) for n in re.findall(r"([\d,.]+) GPU hours?", text)]
+        sizes = {"hour": 1.0, "minute": 60.0, "second": 3600.0}
+        amounts = re.findall(r"([\d,.]+) GPU (hour|minute|second)", text)
+        hours = [float(n.replace(",", "")) / sizes[unit] for n, unit in amounts]
         ranked = sorted(had.values(), reverse=True)
         wanted = [job["gpus"] * seconds(job, "submit_time", "start_time") / 3600, *ranked[:2]]
         wanted += [sum(ranked[2:])] if ranked[2:] else []
@@ -95,15 +97,16 @@ def test_where_the_bound_on_waiting_passed_it_is_said_and_what_came_of_it(bounde
             passed_s = (kept[job["job_id"]] - job["submit_time"]).total_seconds()
             hours, minutes = divmod(round(passed_s / 60), 60)
             after = f"{hours} h {minutes} min" if hours else f"{minutes} min"
-            by["kept"].append((job, f": {after} after its submission GPUs were kept for it"))
+            by["kept"].append((job, f"{after} after its submission"))
         elif not late["bound_left_s"]:
-            by["first"].append((job, ", and so it went before all jobs that had not"))
+            by["first"].append((job, ", and so it went before all jobs that had waited less"))
         elif "bound_costs_s" in late:
             by["costs"].append(
-                (job, "the bound did not apply yet: the others were predicted to wait")
+                (job, "the bound did not apply yet: if it went first, the other jobs would wait")
             )
         else:
-            times = f"did not apply yet: {late['bound_times']:.2f} times the GPUs that this job"
+            asked = "did not apply yet: all jobs together asked for"
+            times = f"{asked} {late['bound_times']:.2f} times as many GPUs"
             by["demand"].append((job, times))
     assert {*by} == {"in time", "kept", "first", "costs", "demand"}
     for cases in by.values():

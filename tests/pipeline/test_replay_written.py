@@ -165,7 +165,7 @@ def test_eta_of_a_site_of_files_says_which_partitions_take_a_job(tmp_path: Path)
 
     assert told("--gpus=h100:1")[1:] == [
         "main starts at once",
-        "Pellucid: its own policy, which counts GPUs and no CPUs or memory, would start it now.",
+        "Pellucid: its own policy, which counts GPUs but no CPUs or memory, would start it now.",
         "Not in long: it has no nodes that suit, were they empty.",
         "Not in zzroot: it takes jobs of root only.",
         "Not in chemp: it has no nodes that suit, were they empty.",

@@ -438,7 +438,7 @@ class WhatIf:
             needs = before
             assumed.append("it lasts as long there as here")
         if change.to.get("time_limit_s") is not None:
-            assumed.append("it can be done within that limit")
+            assumed.append("its work is done within that limit")
         lasts = needs
         if limit is not None:
             found, lasts = (_at_most(one, limit) for one in (found, needs))

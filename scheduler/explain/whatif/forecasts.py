@@ -36,17 +36,17 @@ LEAST = 9  # fewer futures than this say nothing of a p90
 class WhyNot(StrEnum):
     """Reasons why there is no forecast, with the sentences that say so."""
 
-    NO_TIME = "there was no time to run enough futures"
-    NOT_YET = "its futures are still to be run"
+    NO_TIME = "there was no time to simulate enough possible futures"
+    NOT_YET = "its start has not been simulated yet"
     HELD = "it is held, and does not start until it is released"
     DEPENDS = "it depends on a job that has not ended"
     UNMET = "it cannot start: a job it depends on did not succeed"
     TOO_SMALL = NEVER
     REFUSED = "it cannot start as it is: its partition does not take what it asks for"
-    LIMITED = "it cannot start as it is: its limits let nobody ask for that"
+    LIMITED = "it cannot start as it is: its limits allow no job that asks for so much"
     LATE = "its deadline may come first: it is cancelled if it has not started in time to end by it"
     CLOSED = "it cannot start until a node is opened that is closed now"
-    MISPLACED = "it cannot start as it is: its reservation has no nodes that would do"
+    MISPLACED = "it cannot start as it is: its reservation has no nodes that suit it"
 
 
 @dataclass(frozen=True, slots=True)

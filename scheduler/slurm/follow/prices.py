@@ -70,14 +70,14 @@ def _slower(
     costs_s = lasts_s * times - lasts_s - (gain_s or 0.0)
     if costs_s < MINUTE_S:
         return Price(assumed=assumed, times=times)
-    costs = f"it ends about {roughly(costs_s)} later than as it is"
+    costs = f"it ends about {roughly(costs_s)} later than without the change"
     if gain_s is None:
         costs = f"it runs about {roughly(costs_s)} longer"
     return Price(costs, assumed, times, costs_s)
 
 
 def _stopped(limit_s: float, lasts_s: float | None) -> Price:
-    assumed = "it can be done within that limit"
+    assumed = "its work is done within that limit"
     if lasts_s is None:
         return Price("how long it runs is not known: Slurm stops it at its limit", assumed)
     if lasts_s > limit_s:

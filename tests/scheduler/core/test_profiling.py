@@ -76,7 +76,10 @@ def test_waiting_to_be_looked_at_has_its_reason_and_numbers() -> None:
     assert [d.reason for d in (first, second)] == [Reason.AWAITING_PROFILE] * 2
     assert (first.job_id, first.need, first.free, first.limit, first.position) == ("b", 2, 0, 8, 1)
     assert second.position == 2
-    assert sentence(first) == ("waits for a profiling slot: needs 2 GPUs, 0 of 8 are free there")
+    assert sentence(first) == (
+        "waits to be profiled (measured in a short run): needs 2 GPUs, 0 of 8 that are set aside "
+        "for profiling are free"
+    )
     assert desk.wake(1.0) == [], "told once"
 
 
@@ -170,7 +173,7 @@ def test_one_whose_like_was_looked_at_lately_takes_over_its_profile() -> None:
     assert desk.core.jobs["again"].profile == Profile(50.0, 30.0, float(len("first")))
     assert len(profiled(found)) == 4
     enqueue = next(d for d in found if d.job_id == "again")
-    assert "a recent profile of the same job name" in sentence(enqueue)
+    assert "a recent profile of a job of the same name" in sentence(enqueue)
 
 
 def test_a_profile_is_believed_for_so_long_and_the_latest_counts() -> None:
@@ -274,7 +277,10 @@ def test_a_clock_that_is_late_for_its_times_scales_all_the_same() -> None:
     assert desk.core.next_wake(9.999) == 10.0
     lend, profile = desk.wake(10.013)
     assert (lend.action, lend.nodes) == (Action.LEND, (1,))
-    assert sentence(lend) == "2 jobs wait to be profiled: a node is lent"
+    assert (
+        sentence(lend)
+        == "2 jobs wait to be profiled: a node of the virtual cluster is lent for that"
+    )
     assert (profile.action, profile.job_id) == (Action.PROFILE, "b")
     assert desk.core.next_wake(10.013) == 100.0
     desk.end("a", "b", now=98.0)

@@ -113,7 +113,7 @@ def test_a_running_and_a_waiting_job_are_named_together() -> None:
     assert "It needs 8 GPUs; 0 of 8 are free now." in text
     assert "1 running job of others" in text
     assert "1 waiting job of others" in text
-    assert "It would start if not for 1 running job of others" in text
+    assert "It would start without 1 running job of others" in text
 
 
 def test_a_closed_node_is_in_the_way_alone_or_beside_others() -> None:
@@ -146,8 +146,8 @@ def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
     assert "1 job that GPUs are kept for of others" in in_the_way(found)
     own = promise(analysis(futures, "starving", ""))
     assert re.fullmatch(
-        r"8 GPUs are kept for it, 4 of them still busy with 1 running job "
-        r"\(should end in [\d.]+ (s|min|h)\); no other job starts there that is "
+        r"8 GPUs are kept for it, 4 of them still in use by 1 running job "
+        r"\(should end in [\d.]+ (s|min|h)\)\. No other job starts on them that is "
         r"likely to keep it waiting\.",
         own,
     )
@@ -171,8 +171,8 @@ def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else()
     terms = sum(term.seconds for term in found.order)
     assert terms == pytest.approx(queued.key - policy.ageing * 600.0)
     text = promise(found)
-    assert text.startswith("As things stand GPUs are kept for it in 1 h 50 min at the lat")
-    assert "GPUs are kept sooner, in 50 min, if the others then wait little longer for it." in text
+    assert text.startswith("As things stand, GPUs will be kept for it in 1 h 50 min at the")
+    assert "They will be kept for it sooner, in 50 min, if that makes the other jobs" in text
     assert "later if more is asked for" in text
     for word in ("large", "'other'", "ann"):
         assert word not in str(found)
@@ -204,9 +204,9 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     )
     assert "(the last should end in" in _group(replace(late, past_s=None), now)
     assert "overdue" not in said
-    assert "scattered" not in said
+    assert "spread over" not in said
     apart = replace(found, reason=Reason.GPUS_FRAGMENTED, free=8)
-    assert "8 of 8 are free now, scattered over nodes." in in_the_way(apart)
+    assert "8 of 8 are free now, but spread over too many nodes." in in_the_way(apart)
 
 
 ENOUGH_S = 600.0  # of a processor of any speed
@@ -297,13 +297,14 @@ def test_nothing_is_promised_while_the_nodes_that_would_hold_a_job_are_closed() 
         futures = Futures(desk.core, memory, 1.0)
         return analysis(futures, "next", "")
 
-    assert promise(asked()).startswith("As things stand GPUs are kept for it")
+    assert promise(asked()).startswith("As things stand, GPUs will be kept for it")
     desk.core.nodes.set_open(1, False)
     told = asked()
     assert told.reason == "NodeDrained"
     assert dominant(told).startswith("needs 8 GPUs; 4 of 8 are closed")
-    assert promise(told) == "No GPUs are kept for it while those that would hold it are closed."
+    closed = "No GPUs are kept for it while those that it would need are closed to new jobs."
+    assert promise(told) == closed
     assert in_the_way(told).startswith(
-        "It needs 8 GPUs; 0 of 8 are free now, 4 are closed. It would start if not for"
+        "It needs 8 GPUs; 0 of 8 are free now, 4 are closed. It would start without"
     )
     assert crude(desk.core, memory, 1.0)["next"].why_not == WhyNot.CLOSED

@@ -83,7 +83,7 @@ def test_the_numbers_of_a_wait_are_those_of_the_nodes_as_they_stand() -> None:
     closed = explain(a_dossier(nodes=[a_node(n, busy=2 * n, is_open=False) for n in range(2)]))
     assert closed.principal[0].remedy == Reason.NODE_DRAINED
     row = next(one for one in render(closed, Depth.WHOLE, Reader.PAGE) if one.kind == "suggestions")
-    assert row.text == "it can start when they are open again"
+    assert row.text == "it can start when those GPUs are open to jobs again"
     assert explain(a_dossier(nodes=nodes)) == explain(a_dossier(nodes=nodes))
 
 
@@ -101,7 +101,7 @@ def test_nothing_is_expected_beyond_the_bound_and_before_a_forecast_there_is_one
     early = forecast_of(replace(of, forecast=None))
     assert early is not None
     assert (early.start_p50, early.latest) == (None, 700.0)
-    assert early.why_not == "its futures are still to be run"
+    assert early.why_not == "its start has not been simulated yet"
     assert forecast_of(replace(of, forecast=None, bound=None)) is None
 
 

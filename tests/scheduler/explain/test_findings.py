@@ -75,10 +75,13 @@ def test_a_pair_that_does_not_pay_is_found_with_its_speeds_and_loss() -> None:
     assert found.gain_s is not None
     assert found.gain_s < 0
     words = said(desk, 1.0)
-    assert words["place"] == "Number 1 of 1 in vc: the model's duration +10 min."
+    assert words["place"] == (
+        "Number 1 of 1 in virtual cluster vc. The line is ordered by this sum, smallest first: the "
+        "model's duration +10 min."
+    )
     assert words["still"] == ""  # without `runs` it would start
     text = str(words["sharing"])
-    assert "run at 50% and the other at 40%" in text
+    assert "run at 50% of its speed alone and the other at 40%" in text
     assert "cost more time than it saves" in text
     assert "runs" not in text.split()
     desk.core.withdrawn("runs", 2.0)
@@ -161,4 +164,6 @@ def test_a_bound_that_many_jobs_make_longer_is_not_said_to_be_the_shorter_one() 
     found = analysis(Futures(desk.core, memory, 1.0), "waits", "bob")
     long = Promise(4 * 24 * HOUR, 12 * 24 * HOUR, demand=3.0)
     words = promise(replace(found, bound=long, reserved=None))
-    assert "in 12 d at the latest (not 4 d after its submission but longer: 3.0 times" in words
+    assert (
+        "in 12 d at the latest (not 4 d after its submission but longer: jobs ask for 3.0" in words
+    )

@@ -143,7 +143,7 @@ def test_no_time_no_estimate_and_it_is_said() -> None:
     futures = Futures(desk.core, memory, 0.0)
     (made,) = futures.forecast(["second"], budget_s=-1.0).values()
     assert made.start_p50 is None
-    assert made.why_not == "there was no time to run enough futures"
+    assert made.why_not == "there was no time to simulate enough possible futures"
     near = Futures(desk.core, memory, 0.0, horizon_s=60.0)
     (made,) = near.forecast(["second"], samples=9).values()
     assert (made.start_p50, made.start_p90) == (None, None)

@@ -80,7 +80,7 @@ def test_a_running_job_is_in_it_and_its_own_place_is_marked() -> None:
     asked = Job("next", later, 2, user="ada", vc="vision", name="train.py")
     history = of(estimator, asked)["user"]
     assert history.reached[10] > 0.0
-    assert "that run" in known_words(known(history))
+    assert "that still run" in known_words(known(history))
     marked = picture(history, "h", 40_000.0)
     (place,) = [trace for trace in marked.data if trace.get("name") == "this job now"]
     assert list(place["x"]) == [40_000.0, 40_000.0]
@@ -91,7 +91,7 @@ def test_what_was_outlived_is_certain() -> None:
     shown = survivors(history.hazards, 3600.0)
     assert all(share == 1.0 for share, edge in zip(shown, EDGES_S, strict=False) if edge <= 3600.0)
     assert next_of(history, 3600.0).p50_s >= 3600.0
-    assert next_words(next_of(history, 3600.0), 3600.0).startswith("Of those that outlive 1 h")
+    assert next_words(next_of(history, 3600.0), 3600.0).startswith("Of those that run over 1 h")
     assert [seconds for seconds, _ in next_of(history, 3600.0).odds] == [21_600.0, 86_400.0]
     assert survivors(history.hazards, 1e9) == [1.0] * len(EDGES_S)
 
@@ -99,7 +99,7 @@ def test_what_was_outlived_is_certain() -> None:
 def test_without_a_job_the_words_say_so() -> None:
     nobody = HistoriesEstimator().state.histories(ASKED, ASKED.submit_time)
     assert rests_on(nobody) is None
-    assert "None of them was seen" in known_words(known(nobody[-1]))
+    assert "No such job was seen yet" in known_words(known(nobody[-1]))
     lives = lived(5000.0).state.histories(ASKED, ASKED.submit_time)
     found = rests_on(lives)
     assert found is not None

@@ -42,7 +42,7 @@ def test_a_run_that_outlives_its_prediction_moves_a_start_and_is_named() -> None
     found = scene.moved("waits", promised, 2 * HOUR, {})
     assert found is not None
     (cause,) = found.causes
-    assert cause_words(cause) == "1 run has outlived its prediction"
+    assert cause_words(cause) == "1 running job runs longer than predicted"
     assert cause.by_s > 0.9 * (found.by_s - 2 * HOUR)
     assert "later than foreseen 2 h ago" in moved_words(found, 2 * HOUR)
 
@@ -70,7 +70,7 @@ def test_those_that_came_later_and_go_before_it_are_counted() -> None:
         scene.desk.core.waiting.set_priority(f"later{i}", 5)
     found = scene.moved("waits", promised, 20.0, {})
     assert found is not None
-    assert cause_words(found.causes[0]) == "3 later jobs are before it"
+    assert cause_words(found.causes[0]) == "3 jobs submitted later are ahead of it in line"
     assert found.causes[0].by_s == pytest.approx(found.by_s, rel=0.1)
 
 
@@ -80,7 +80,7 @@ def test_an_earlier_start_is_said_without_a_cause() -> None:
     scene.desk.submit(a_job("runs", gpus=8), a_job("waits", gpus=8))
     found = moved(Futures(scene.desk.core, scene.memory, 10.0), "waits", was, now, {})
     assert found is not None
-    assert moved_words(found, 10.0).startswith("2 h 13 min earlier than foreseen")
+    assert moved_words(found, 10.0).startswith("Its start is now expected 2 h 13 min earlier than")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,9 @@ def test_a_start_beside_another_names_its_speed_and_when_it_ends() -> None:
     assert (offer.starts_now, offer.beside, offer.speed) == (True, True, 0.6)
     assert offer.then.end_p50 == pytest.approx(10.0 + 600.0 / 0.6, abs=1.0)
     told = answer_of(offer, "b", "user")
-    assert "at once beside another job, at 60% of its speed; ends about" in told.contract(10.0)
+    assert "at once beside another job, at 60% of its speed alone; ends about" in told.contract(
+        10.0
+    )
     start = asking.start("b", offer.change)
     assert start is not None
     assert not _guessed(start)
@@ -89,7 +91,9 @@ def test_the_words_of_an_offer_name_what_is_known_of_it() -> None:
     then = ExpectedTimes(start_p50=0.0, end_p50=7200.0)
     offer = WhatIfAnswer("j", {}, then=then, words="with 2 GPUs", starts_now=True, speed=1.0)
     assert offer.contract(0.0).startswith("at once on GPUs of its own; ends about")
-    assert replace(offer, costs_s=3600.0).contract(0.0).endswith(", 1 h later than as it is")
+    assert (
+        replace(offer, costs_s=3600.0).contract(0.0).endswith(", 1 h later than without the change")
+    )
     later = replace(offer, starts_now=False, speed=None, gain_s=600.0, then=None)
     assert later.contract(0.0) == "10 min earlier; when it ends is not known"
     when = ExpectedTimes(start_p50=60.0, start_p90=120.0, end_p50=7200.0)
@@ -97,17 +101,17 @@ def test_the_words_of_an_offer_name_what_is_known_of_it() -> None:
     words = alone.contract(0.0)
     assert words.startswith("10 min earlier, about ")
     assert "nine times in ten), on GPUs of its own; ends about " in words
-    assert words.endswith(", 1 h sooner than as it is (it does as much)")
+    assert words.endswith(", 1 h sooner than without the change (if it does as much)")
     beside = replace(later, beside=True, speed=0.58).contract(0.0)
-    assert beside.startswith("10 min earlier beside another job, at 58% of its speed")
+    assert beside.startswith("10 min earlier beside another job, at 58% of its speed alone")
     unknown = replace(offer, beside=True, speed=None, then=None).contract(0.0)
-    assert unknown.startswith("at once beside another job, at a speed that nobody knows")
+    assert unknown.startswith("at once beside another job, at an unknown speed")
     for dear in (replace(offer, changes={"gpus": 2}), replace(offer, beside=True)):
-        assert dear.contract(0.0).endswith("; as it is its end is not known yet")
+        assert dear.contract(0.0).endswith("; its end without the change is not known yet")
         assert "not known" not in replace(dear, costs_s=0.0).contract(0.0)
     assert "not known" not in offer.contract(0.0)
     usual = replace(offer, beside=True, speed=0.7, guessed=True)
-    assert "at 70% of its speed if both are as such jobs usually are;" in usual.contract(0.0)
+    assert "at 70% of its speed alone if both run as such jobs usually do;" in usual.contract(0.0)
     assert Kind.OFFER_SPEED not in {one.kind for one in of_offer(taken(usual), 0.0)}
     known = {one.kind for one in of_offer(taken(replace(usual, guessed=False)), 0.0)}
     assert Kind.OFFER_SPEED in known

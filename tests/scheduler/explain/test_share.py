@@ -42,8 +42,10 @@ def test_a_part_is_what_the_order_charges_for() -> None:
     (cy,) = of_policy(policy, "cy", ["v"], HOUR).shares
     assert (cy.had, cy.before) == (0.0, 0)
     said = sentences(of_policy(policy, "ada", ["v"], HOUR))
-    assert said[0].startswith("ada had 75 % of what was had of virtual cluster v lately; 33 %")
-    assert "puts a job back by 5 h" in said[0]
+    assert said[0].startswith(
+        "ada used 75 % of what was used lately of virtual cluster v; the fair share "
+    )
+    assert "moves a job back in line by 5 h" in said[0]
     assert of_policy(policy, "dora", ["v"], HOUR).shares == []
     assert of_policy(Fifo(), "ada", ["v"], HOUR).unavailable == "the policy knows no shares"
 

@@ -137,8 +137,10 @@ def test_the_nodes_are_counted_by_what_keeps_a_job_from_them() -> None:
     found = NodesLookedAt(looked_at=9, busy=5, kept=1, closed=2, free=1, most_free=2)
     rows = render(replace(WAITS, nodes=found), Depth.WHOLE, Reader.PAGE)
     assert next(row.text for row in rows if row.kind == "nodes") == (
-        "9 nodes: 5 have too few GPUs free (at most 2 of 4 on one), 1 has GPUs free that are kept "
-        "for another job, 2 have too many GPUs closed, 1 has as many free as it takes there."
+        "Of 9 nodes, 5 have too few GPUs free, 1 has enough GPUs free, but they are kept for "
+        "another "
+        "job, 2 have too many GPUs closed to new jobs and 1 has as many GPUs free as it would take "
+        "there. At most 2 GPUs are free on one node; it asks for 4."
     )
 
 
@@ -158,14 +160,16 @@ def test_sentences_beside_whose_values_they_would_stand_are_made_when_they_are_s
         assert "text" not in tree_of(record).values
     rows = render(job, Depth.WHOLE, Reader.TERMINAL, 100.0)
     texts = [row.text for row in rows]
-    assert "3 later jobs started first: 2 smaller and 1 older." in texts
-    assert {"both are small", "partner: predicted speed 80 % of alone"} <= set(texts)
+    assert "3 jobs submitted later got GPUs first: 2 smaller and 1 older." in texts
+    assert {"both are small", "partner: so the predicted speed is 80 % of the speed alone"} <= set(
+        texts
+    )
     assert (
-        "If each runs alone, this job has 1 h left to run on average, and the other 30 min. If "
-        "they share, their ends come 10 min sooner in sum than if one ran after the other, but "
-        "other jobs then wait 2 min longer in sum. Sharing is decided by these averages. The "
-        "predicted duration is a typical one, in which the few such jobs that last very long "
-        "hardly count."
+        "With GPUs to itself, this job would run for another 1 h (the mean of what is predicted), "
+        "and the other job for another 30 min. If the two share GPUs, their ends, added up, come "
+        "10 min sooner than without sharing. In return, other jobs wait 2 min longer, added up. "
+        "Sharing is decided by these means. They are longer than the predicted duration, as a few "
+        "such jobs last very long: the mean counts them fully, the predicted duration hardly."
     ) in texts
 
 
@@ -195,7 +199,7 @@ def test_without_an_analysis_its_reason_is_told_and_an_analysis_stands_alone() -
     lost = replace(JOB, analysis=replace(WAITS, unavailable="no analyst runs"))
     rows = {row.kind: row.text for row in render(lost, Depth.BRIEF, Reader.TERMINAL, 100.0)}
     assert rows["dominant"] == "a is queued: needs 4 GPUs, 1 of 8 is free"
-    assert rows["not_examined"] == "what is in its way: no analyst runs."
+    assert rows["not_examined"] == "which jobs and nodes are in its way: no analyst runs."
     alone = render(Analysis(at=100.0, reason="GpusBusy"), Depth.WHOLE, Reader.PAGE)
     assert [row.kind for row in alone][:2] == ["dominant", "in_the_way"]
 
@@ -204,7 +208,7 @@ def test_a_start_is_counted_from_when_the_job_could_have_started() -> None:
     times = Times(0.0, 3600.0, 3660.0, None)
     rows = render(replace(JOB, phase="running", times=times), Depth.WHOLE, Reader.PAGE, 7200.0)
     assert next(row.text for row in rows if row.kind == "times") == (
-        "It was submitted 2 h ago, eligible 1 h later, started 60 s after that."
+        "It was submitted 2 h ago, was allowed to start 1 h later and started 60 s after that."
     )
 
 

@@ -23,14 +23,15 @@ WAITS = Decision(0, 4 * HOUR_S, Action.WAIT, Reason.GPUS_BUSY, "a", "vc")
         (
             Promise(3 * HOUR_S, 60.0, demand=1.5),
             {"bound_s": 3 * HOUR_S, "bound_left_s": 60.0, "bound_times": 1.5},
-            "3 h, but the bound does not apply yet: 1.50 times the GPUs that this job may run on "
-            "were asked for, and such demand makes the bound longer.",
+            "3 h, but the bound does not apply yet: all jobs together asked for 1.50 times as many "
+            "GPUs as there are for this job, and such demand makes the bound longer.",
         ),
         (
             Promise(9 * HOUR_S, 60.0, priced_s=2 * HOUR_S, costs_s=HOUR_S),
             {"bound_s": 2 * HOUR_S, "bound_left_s": 60.0, "bound_costs_s": HOUR_S},
-            "2 h, but the bound does not apply yet: the others were predicted to wait 1 h longer "
-            "in sum if it went first.",
+            "2 h, but the bound does not apply yet: if it went first, the other jobs would wait "
+            "1 h "
+            "longer, added up.",
         ),
         (
             Promise(9 * HOUR_S, 60.0, priced_s=2 * HOUR_S),
@@ -41,8 +42,9 @@ WAITS = Decision(0, 4 * HOUR_S, Action.WAIT, Reason.GPUS_BUSY, "a", "vc")
         (
             Promise(3 * HOUR_S, 0.0),
             {"bound_s": 3 * HOUR_S, "bound_left_s": 0.0},
-            "3 h, and so it went before all jobs that had not; GPUs were kept for job second, for "
-            "one at a time.",
+            "3 h, and so it went before all jobs that had waited less than the bound; GPUs are "
+            "kept "
+            "for one such job at a time, and that was job second.",
         ),
     ],
 )
@@ -64,8 +66,24 @@ def test_what_came_of_it_where_gpus_were_kept_for_it() -> None:
     began = replace(WAITS, time=6 * HOUR_S, action=Action.START)
     found = passed_bound(JobFacts("a", 1, HOUR_S, 0.0), [kept, began])
     assert bound_words(found, still=False) == (
-        "It waited longer than 1 h, the bound after which a job goes first: 3 h after its "
-        "submission GPUs were kept for it, and it waited 2 h more for the jobs there to end."
+        "It waited longer than 1 h, the bound after which a job goes first. GPUs were kept for "
+        "it 3 "
+        "h after its submission. It then waited 2 h more for the jobs on them to end."
+    )
+
+
+def test_what_held_up_gpus_that_were_kept_late_is_said() -> None:
+    promise = Promise(3 * HOUR_S, 60.0, demand=3.58)
+    waits = replace(WAITS, evidence=promise.late(4 * HOUR_S))
+    kept = replace(WAITS, time=5 * HOUR_S, action=Action.RESERVE)
+    late = (("bound_s", 3 * HOUR_S), ("bound_left_s", 0.0))
+    began = replace(WAITS, time=6 * HOUR_S, action=Action.START, evidence=late)
+    found = passed_bound(JobFacts("a", 1, 0.0, 0.0), [waits, kept, began])
+    assert bound_words(found, still=False) == (
+        "It waited longer than 3 h, the bound after which a job goes first. GPUs were kept for it "
+        "only 5 h after its submission: all jobs together asked for 3.58 times as many GPUs as "
+        "there are for this job, and such demand makes the bound longer. It then waited 1 h "
+        "more for the jobs on them to end."
     )
 
 
@@ -77,9 +95,14 @@ THAT = "that does not count as waiting."
     [
         (
             9.5,
-            f"did not have to wait. Besides, it was kept back for 9 s (dependency not met); {THAT}",
+            "did not have to wait. Besides, it was kept from starting for 9 s (waits for a job "
+            f"that it depends on); {THAT}",
         ),
-        (None, f"has not waited. Besides, it was kept back for 9 s (dependency not met); {THAT}"),
+        (
+            None,
+            "has not waited. Besides, it was kept from starting for 9 s (waits for a job that it "
+            f"depends on); {THAT}",
+        ),
     ],
 )
 def test_what_is_evaluated_at_once_has_not_waited_for_that(

@@ -35,6 +35,7 @@ from scheduler.explain.words import (
     ended,
     event_words,
     has_gpus,
+    overtaking,
     phrase,
     roughly,
     sentence_of,
@@ -113,7 +114,7 @@ def test_a_decision_is_worded_from_its_values_as_from_itself(reason: Reason) -> 
 
 def test_a_step_reads_as_a_comparison() -> None:
     told = comparison(TreeStep.of("gpu_util_pct 14 <= 43.58"))
-    assert told == "GPU utilisation 14 %, at most 43.6 %"
+    assert told == "GPU utilisation 14 %, not above the limit of 43.6 %"
     amp = TreeStep.of("partner: amp 1 > 0.5")
     assert comparison(amp) == "partner: mixed precision"
     assert comparison(amp, "newcomer: ", "this job: ") == "this job: mixed precision"
@@ -154,21 +155,21 @@ def test_a_missing_value_in_a_tree_is_read_as_such() -> None:
     tree = Tree(("gpu_mem_mib",), [Node(0, 5.0, 1, 2, True, (0.0,), 2), leaf, leaf])
     (step,) = map(TreeStep.of, tree.path([math.nan]))
     assert step.compared == ("gpu_mem_mib", None, True, 5.0)
-    assert comparison(step) == "GPU memory not measured, at most 5 MiB"
+    assert comparison(step) == "GPU memory not measured, taken as not above the limit of 5 MiB"
 
 
 @pytest.mark.parametrize(
     ("action", "then", "now", "wanted"),
     [
-        (Action.START, None, None, "4 GPUs of its own were free"),
-        (Action.START, None, "7", "4 GPUs of its own were free when it started; job 7 has shared"
-         " them for 30 s"),
-        (Action.START, None, ANOTHER, "4 GPUs of its own were free when it started; another job has"
+        (Action.START, None, None, "4 GPUs were free for it alone"),
+        (Action.START, None, "7", "4 GPUs were free for it alone when it started; job 7 has"
          " shared them for 30 s"),
+        (Action.START, None, ANOTHER, "4 GPUs were free for it alone when it started; another job"
+         " has shared them for 30 s"),
         (Action.PACK, "7", "7", "shares the GPUs of job 7"),
         (Action.PACK, "7", "8", "shares its GPUs with job 8"),
-        (Action.PACK, "7", None, "joined another job on its GPUs, and has had them alone since that"
-         " left"),
+        (Action.PACK, "7", None, "started on GPUs that another job was using, and has had them"
+         " alone since that job left"),
     ],
 )  # fmt: skip
 def test_a_running_job_is_said_to_have_its_gpus_as_it_has_them_now(
@@ -197,3 +198,26 @@ def test_an_event_of_a_job_is_told_in_words(kind: Kind) -> None:
     words = event_words(kind.value)
     assert plain(words)
     assert kind is not Kind.SCORED or words == "its duration predicted"
+
+
+@pytest.mark.parametrize(
+    ("fewer", "shorter", "wanted"),
+    [
+        (False, None, "stood ahead of it in line"),
+        (True, True, "stood ahead of it in line (predicted to run shorter)"),
+        (True, False, "stood ahead of it in line (predicted to run longer, but on fewer GPUs)"),
+        (False, False, "stood ahead of it in line (predicted to run longer)"),
+    ],
+)
+def test_how_long_one_that_stood_ahead_was_to_run_is_said_where_it_is_known(
+    fewer: bool, shorter: bool | None, wanted: str
+) -> None:
+    how = Action.START, Reason.EXCLUSIVE_GPUS
+    assert overtaking(*how, ahead=True, fewer=fewer, shorter=shorter) == wanted
+
+
+def test_no_part_of_a_list_of_reasons_has_a_comma_or_an_and_of_its_own() -> None:
+    shown = {reason: phrase(reason.value) for reason in Reason}
+    assert [text for text in shown.values() if "," in text or " and " in text] == []
+    waits = [phrase(reason.value) for reason in list(Reason)[: list(Reason).index(Reason.PRIORITY)]]
+    assert len({*waits}) == len(waits), "two reasons in the same words"

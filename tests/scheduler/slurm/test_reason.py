@@ -37,12 +37,12 @@ READY = Shortage("long", ready=(NodeShort("n1"),), readies=1, shut=(_CLOSED,), s
 SENTENCES = [
     (
         SlurmReason("QOSGrpGRES", limit=TRES),
-        "account bio may have 4 gres/gpu at once (GrpTRES), has 3, and it asks for 2 more.",
+        "account bio may have 4 gres/gpu at once (GrpTRES), has 3, and this job asks for 2 more.",
     ),
     (
         SlurmReason("QOSGrpGRES", limit=replace(TRES, asked=8, ever=False)),
-        "account bio may have 4 gres/gpu at once (GrpTRES), and it asks for 8 by itself: it cannot "
-        "start so.",
+        "account bio may have 4 gres/gpu at once (GrpTRES), and this job alone asks for 8: it can "
+        "never start like this.",
     ),
     (
         SlurmReason("QOSMaxJobsPerUserLimit", limit=LimitReached("MaxJobsPU", "", "x", 1, 1, 1)),
@@ -50,12 +50,12 @@ SENTENCES = [
     ),
     (
         SlurmReason("AssocMaxWall", limit=LimitReached("MaxWall", "", "QOS wall", 3600, 0, 7200)),
-        "QOS wall may ask for 1 h at most, and it asks for 2 h.",
+        "QOS wall may ask for 1 h at most, and this job asks for 2 h.",
     ),
     (
         SlurmReason("PartitionNodeLimit", nodes=3, nodes_allowed=(NodesAllowed("a", 0, 2, 9),)),
-        "it asks for 3 nodes, and partition a gives a job 2 nodes at most (MaxNodes). It never "
-        "starts so: ask for 2 (`scontrol update jobid=7_1 numnodes=2-2`).",
+        "it asks for 3 nodes, and partition a gives a job 2 nodes at most (MaxNodes). It can "
+        "never start like this: ask for 2 (`scontrol update jobid=7_1 numnodes=2-2`).",
     ),
     (
         SlurmReason(
@@ -64,49 +64,51 @@ SENTENCES = [
             nodes_allowed=(NodesAllowed("a", 4, None, 9), NodesAllowed("b", 2, None, 9)),
         ),
         "it asks for 1 node, and partition a gives a job 4 nodes or more (MinNodes), partition b "
-        "gives a job 2 nodes or more (MinNodes). It never starts so: ask for 2 (`scontrol update "
+        "gives a job 2 nodes or more (MinNodes). It can never start like this: ask for 2 "
+        "(`scontrol update "
         "jobid=7_1 numnodes=2-2`).",
     ),
     (
         SlurmReason("PartitionNodeLimit", nodes=9, nodes_allowed=(NodesAllowed("a", 5, None, 4),)),
-        "it asks for 9 nodes, and partition a has 4 nodes. It never starts so.",
+        "it asks for 9 nodes, and partition a has 4 nodes. It can never start like this.",
     ),
     (
         SlurmReason("QOSGrpGRES", lapsed=True),
-        "that was so when the job last had its turn. There is room in that limit now; Slurm keeps "
-        "the word until the job has its turn again.",
+        "the limit was reached when Slurm last considered the job. There is room in that limit "
+        "now; "
+        "Slurm shows this reason until it considers the job again.",
     ),
     (
         SlurmReason("QOSGrpGRES", lapsed=True, ahead=2),
-        "there is room in that limit for one such job now, and 2 jobs that wait for the same may "
-        "come before it; Slurm keeps the word until the job has its turn again.",
+        "there is room in that limit for one such job now, but 2 jobs that wait for the same limit "
+        "may start before it; Slurm shows this reason until it considers the job again.",
     ),
     (
         SlurmReason("QOSMinGRES", limit=LimitReached("MinTRES", "gres/gpu", "QOS odd", 2, 0, 1)),
-        "QOS odd takes no job of fewer than 2 gres/gpu (MinTRES), and it asks for 1: it cannot "
-        "start so.",
+        "QOS odd takes no job of fewer than 2 gres/gpu (MinTRES), and this job asks for 1: it "
+        "can never start like this.",
     ),
     (
         SlurmReason("x", limit=LimitReached("MaxTRESMins", "gres/gpu", "QOS q", 60, 0, 120.4)),
-        "QOS q gives a job 60 gres/gpu minutes at most, by its time limit (MaxTRESMins), and it "
-        "asks for 120: it cannot start so.",
+        "QOS q gives a job 60 gres/gpu minutes at most, by its time limit (MaxTRESMins), and this "
+        "job asks for 120: it can never start like this.",
     ),
     (
         SlurmReason("x", limit=LimitReached("GrpTRESRunMins", "gres/gpu", "a", 60, 40.4, 30)),
-        "a may have running jobs with 60 gres/gpu minutes left (GrpTRESRunMins), has 40, and it "
-        "asks for 30 by its time limit more.",
+        "a may have running jobs with 60 gres/gpu minutes left by their time limits "
+        "(GrpTRESRunMins), has 40, and this job asks for 30 more.",
     ),
     (
         SlurmReason("x", limit=LimitReached("GrpTRESMins", "cpu", "a", 60, float("inf"), 30)),
-        "a may use up 60 cpu minutes (GrpTRESMins), and it asks for 30 by its time limit (how "
-        "many are used up Slurm does not show here).",
+        "a may use up 60 cpu minutes (GrpTRESMins), and this job asks for 30 by its time limit "
+        "(Slurm does not show here how many are used up).",
     ),
     (
         SlurmReason("Priority", stopped=Stopped("assoc_limit_stop", "AssocGrpGRES", "gpu", TRES)),
         "a job of higher priority in partition gpu waits for a limit, AssocGrpGRES (account bio "
-        "may have 4 gres/gpu at once (GrpTRES), has 3, and it asks for 2 more); "
-        "SchedulerParameters=assoc_limit_stop holds all behind it in that partition until it "
-        "starts.",
+        "may have 4 gres/gpu at once (GrpTRES), has 3, and this job asks for 2 more); "
+        "SchedulerParameters=assoc_limit_stop makes all jobs of lower priority in that partition "
+        "wait until it starts.",
     ),
     (
         SlurmReason("Cleaning"),
@@ -115,7 +117,7 @@ SENTENCES = [
     (
         SlurmReason("Resources", needed=replace(NEEDS, would_do=NodeNames.of("dcab"))),
         "it needs 2 GPUs of type a100, 1 GPU, 8 CPUs, whole nodes on each node on 2 nodes; "
-        "a, b, c, d would do, and not enough is free there now.",
+        "a, b, c, d suit it, but not enough is free there now.",
     ),
     (
         SlurmReason("BadConstraints", no_features="a100&ib"),
@@ -123,12 +125,13 @@ SENTENCES = [
     ),
     (
         SlurmReason("Resources", needed=NEEDS, shortage=READY),
-        "n1 has all that it asks for; its turn has not come, or it would delay jobs that are "
-        "planned there.",
+        "n1 has enough free for it; its turn has not come, or it would delay jobs that "
+        "Slurm "
+        "has planned there.",
     ),
     (
         SlurmReason("Resources", needed=NEEDS, shortage=replace(READY, nodes=2)),
-        'it asks for 2 nodes, and 1 (n1) would do now; n2 is drained ("disk swap").',
+        'it asks for 2 nodes, and 1 (n1) has enough free; n2 is drained ("disk swap").',
     ),
     (
         SlurmReason("Priority", goes_first=GoesFirst(2, (), backfills=False), shortage=READY),
@@ -137,29 +140,30 @@ SENTENCES = [
     (
         SlurmReason("Resources", needed=replace(NEEDS, closed=(ClosedNode("n1", "DOWN"),))),
         "it needs 2 GPUs of type a100, 1 GPU, 8 CPUs, whole nodes on each node on 2 nodes; "
-        "no node of partition long that suits is open: n1 (DOWN).",
+        "no node of partition long that suits it is open: n1 (DOWN).",
     ),
     (
         SlurmReason("Priority", goes_first=GoesFirst(0, ("big", "short"), backfills=False)),
-        "jobs of partition big, short go first on its nodes.",
+        "jobs of partitions big, short go first on the nodes that suit it.",
     ),
     (
         SlurmReason("Licenses", licences=(LicenceAsked("a", 1, 2, 2), LicenceAsked("b", 1, 1, 1))),
-        "it asks for 1 of a, of which 2 exist and running jobs have 2; 1 of b, of which 1 exist "
-        "and running jobs have 1.",
+        "it asks for 1 licence of a, of which 2 exist and running jobs use 2; 1 licence of b, of "
+        "which 1 exist and running jobs use 1.",
     ),
     (
         SlurmReason("PartitionTimeLimit", too_long=TimeLimitTooLong(7200, {"s": 3600}, ("long",))),
-        "it asks for 2 h, and partition s allows 1 h. It never starts so: give it less (`scontrol "
-        "update jobid=7_1 timelimit=60`), or another partition (long).",
+        "it asks for 2 h, and partition s allows 1 h. It can never start like this: lower its "
+        "time limit "
+        "(`scontrol update jobid=7_1 timelimit=60`), or another partition (long).",
     ),
     (
         SlurmReason("BadConstraints"),
-        "no node can do what it asks for; change it or cancel it.",
+        "no node has what it asks for; change it or cancel it.",
     ),
     (
         SlurmReason("AssocGrpGRES"),
-        "a limit on what all its jobs have at once.",
+        "a limit of its user, account or QOS on what all its jobs have at once.",
     ),
     (SlurmReason("NobodyKnows"), ""),
     (SlurmReason("Reservation"), ""),  # backfill says so of a job that asks for none
@@ -178,7 +182,7 @@ def test_a_reason_is_a_sentence(reason: SlurmReason, text: str) -> None:
     first = text.partition(";")[0].rstrip(".")
     last = f"{code}: {first}" if text else code
     started = replace(reason, started=True)
-    expected = f"Slurm started it; its reason at the last look before that: {last}"
+    expected = f"Slurm started it; its last reason to wait was {last}"
     assert whole(started, "7_1", NOW) == expected
 
 
@@ -198,8 +202,8 @@ def test_what_is_known_beside_it_is_a_line_each() -> None:
     )
     assert whole(reason, "7_1", NOW).split("\n")[:4] == [
         "Slurm says JobHeldUser: it is held by its user; `scontrol release 7_1` lets it go.",
-        "Place: first in partition long by priority.",
-        "Place: 2 waiting jobs before it in partition short by priority.",
+        "Place: it has the highest priority of the jobs that wait in partition long.",
+        "Place: of the jobs that wait in partition short, 2 have a higher priority.",
         "Priority: 12 = age 14 + nice -2.",
     ]
     assert " on n1, n2, if running" in whole(reason, "7_1", NOW)

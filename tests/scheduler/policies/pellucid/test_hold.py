@@ -168,7 +168,9 @@ def test_a_node_goes_back_to_the_wide_job_that_lacks_no_more_and_is_lent_again_a
     numbers: dict[str, Any] = dict(back.evidence)
     assert (numbers["missed_nodes"], numbers["profiled_later_s"]) == (1, 0.0)
     assert numbers["waits_longer_s"] > 590.0, "the mean of what is left of those like the other"
-    assert sentence(back) == "lacks 8 GPUs lent for profiling"
+    assert sentence(back) == (
+        "the first job in line lacks 8 GPUs that are lent for profiling: the node goes back"
+    )
     assert (start.action, start.job_id) == (Action.START, "wide")
     desk.submit(*(a_job(f"next{i}", gpus=8) for i in range(3)), now=20.0)
     again, *starts = desk.end("wide", now=600.0)

@@ -105,7 +105,10 @@ def test_the_short_answer_is_short_and_says_what_has_moved_its_start(answered: S
         moved = {"since": at - 10_800.0, "by_s": 2400.0, "left_s": 7e4, "causes": [cause]}
         told["analysis"]["moved"] = moved
         said = says(decode(Analysis, told["analysis"]))
-        assert said["changed"] == "40 min later than foreseen 3 h ago: GPUs of 1 node are closed."
+        assert said["changed"] == (
+            "Its start is now expected 40 min later than foreseen 3 h ago: GPUs of 1 node are "
+            "closed."
+        )
         full = "\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"], full=True))
         later = "\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"] + 90.0))
         assert ("As of " in texts[-1], "As of 1.5 min ago (what was" in later) == (False, True)
@@ -150,7 +153,7 @@ def test_why_after_another_and_the_order_tell_the_terms_of_both(answered: Servic
     sums = [sum(row[which] or 0.0 for row in told["terms"]) for which in ("other", "this")]
     assert sums[0] <= sums[1]
     assert alice.get(f"{JOBS}/{second}/after", params={"other": theirs}).status_code == 404
-    assert told["why"].startswith(("its terms sum to less", "both count the same"))
+    assert told["why"].startswith(("the sum of its terms is smaller", "the sums of their terms"))
     assert after_lines(decode(Compared, told))[-1].startswith("sum ")
     same = alice.get(f"{JOBS}/{second}/after", params={"other": second}).json()
     assert same["unavailable"] == "it is the same job; name another"

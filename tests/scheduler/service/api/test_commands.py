@@ -73,8 +73,10 @@ def test_a_waiting_job_is_told_why(service: Service, run: Run) -> None:
     job = service.waiting(gpus=4)
     told = run("alice", "why", job).output
     assert "needs 4 GPUs, 0 of 8 are free" in told
-    assert re.search(r"^Place +Number 1 of 1\.$", told, re.MULTILINE)
-    assert "Its start is unknown: its futures are still to be run; 1 job before it has no" in told
+    assert re.search(r"^Place +It is number 1 of 1 in line\.$", told, re.MULTILINE)
+    assert (
+        "Its start is unknown: its start has not been simulated yet; 1 job before it has no" in told
+    )
     assert "GpusBusy" not in told
     assert "[GpusBusy]" in run("alice", "why", job, "--codes").output
     assert "bob.noyce" not in told
@@ -105,7 +107,7 @@ def test_a_job_that_is_over_tells_how_it_ended_and_what_it_waited_for(
     assert began.startswith(first_words(decode(Explanation, waiting)))
     told["promised"] = asdict(StartForecastRow(9e8 - 600.0, 9e8, None, None, None))
     text = "\n".join(lines_of(decode(Explanation, told), 9e8))
-    assert "GPUs busy (100 % of the wait)" in text
+    assert "too few GPUs free (100 % of the wait)" in text
     assert "are free" not in text, "nothing of now"
     assert "Foreseen      When it was submitted: starts about" in text
     told["promised"]["made_at"] = 9e8 + 1.0  # looked at first once it had started
@@ -123,7 +125,7 @@ def test_all_that_wait_are_counted_by_cause(service: Service, run: Run) -> None:
     (cause,) = found["causes"]
     assert [line.split() for line in table][1:3] == [
         ["JOBS", "GPUS", "LONGEST", "OF", "JOB", "BECAUSE"],
-        ["1", "4", *table[2].split()[2:-3], cause["example"], "GPUs", "busy"],
+        ["1", "4", *table[2].split()[2:-5], cause["example"], "too", "few", "GPUs", "free"],
     ]
     assert any(line.split()[2:3] == [found["waited_for"][0]["job_id"]] for line in table)
     for words in (["why"], ["why", "--all", cause["example"]]):

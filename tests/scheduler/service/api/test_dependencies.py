@@ -46,7 +46,7 @@ def test_it_waits_says_for_whom_and_starts_when_that_one_has_ended(service: Serv
     assert first_words(decode(Explanation, told)) == sentence
     assert sentence in "\n".join(why.lines_of(decode(Explanation, told), 0.0, full=True))
     assert decode(JobRow, shown).waited_s(1e9) is None
-    assert "dependency not met" in ps.lines([decode(JobRow, shown)], 0.0)[1]
+    assert "waits for a job that it depends on" in ps.lines([decode(JobRow, shown)], 0.0)[1]
     page = alice.get(f"/jobs/{second}", headers={"Accept": "text/html"}).text
     assert sentence in page.replace("\n", " ")
     assert f"<dd>{first}</dd>" in page

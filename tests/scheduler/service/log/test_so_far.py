@@ -49,11 +49,11 @@ def test_who_had_the_gpus_is_summed_and_named_to_who_may_see_it(
         return told
 
     wait = (
-        "Job waits (8 GPUs, vc) has waited 2 h: GPUs busy (100 % of the wait). With 8 GPUs "
-        "it would have had 16 GPU hours in that time. Meanwhile {}. Besides, it was kept back for "
-        "1 h (held by operator); that does not count as waiting."
+        "Job waits (8 GPUs, virtual cluster vc) has waited 2 h: too few GPUs free (100 % of the "
+        "wait). 8 GPUs for that long are 16 GPU hours. Meanwhile, of the GPUs there, {}. Besides, "
+        "it was kept from starting for 1 h (held by an operator); that does not count as waiting."
     )
-    assert said(ANN) == wait.format("2 jobs had 12 GPU hours")
+    assert said(ANN) == wait.format("2 jobs had 12 GPU hours together")
     hidden = explained(PageQueries(store, ANN), "waits", desk.world.now()).whole_wait
     assert hidden is not None
     assert (hidden.meanwhile, hidden.others) == ([], 2)
@@ -62,7 +62,7 @@ def test_who_had_the_gpus_is_summed_and_named_to_who_may_see_it(
         "job long had 8 GPU hours (has run 3 h) and job short had 4 GPU hours (ran 1 h)"
     )
     desk.until_idle()
-    assert said(OPERATOR).startswith("Job waits (8 GPUs, vc) waited 8 h: ")
+    assert said(OPERATOR).startswith("Job waits (8 GPUs, virtual cluster vc) waited 8 h: ")
 
 
 def test_who_had_the_gpus_is_found_without_reading_every_decision(

@@ -24,7 +24,7 @@ def test_the_histories_of_a_job_are_a_page_of_its_owner(
     page = unescape(ada.get(f"/jobs/{job}/histories").text)
     assert page.count("data-chart") >= 4
     assert "Ada.byron's jobs" in page
-    assert "Of the next, half last over" in page or "Of those that outlive" in page
+    assert "Of the next, half last over" in page or "Of those that run over" in page
     assert f'href="/jobs/{job}/histories"' in ada.get(f"/jobs/{job}").text
     strange = lived.browser("grace.hopper").get(f"/jobs/{job}/histories").text
     assert "no such job of yours" in strange

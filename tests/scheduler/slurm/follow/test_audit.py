@@ -78,7 +78,9 @@ def test_never_is_withdrawn_where_slurm_plans_a_start(scene: Scene) -> None:
     scene.look(replace(job, start=scene.now + 7200.0))
     found = shown(scene)
     (line,) = (one for one in scene.pages().not_modelled() if one.startswith("Withdrawn"))
-    assert line.endswith("it never starts as it is, or in no future (of 1 such claim 0 held).")
+    assert line.endswith(
+        "it never starts as it is, or in no future (0 of 1 such statement came true)."
+    )
     as_it_is = scene.follower.answer(TRIED, {"job_id": "9"})["as_it_is"]
     assert as_it_is["why"] == found.why_not
 
@@ -139,7 +141,7 @@ def test_room_in_a_limit_is_withdrawn_once_slurm_has_not_started_the_job(scene: 
     assert why().startswith("by all that is known here there has been room in that limit since ")
     assert row(scene, Kind.ROOM).held is False
     scene.look(job)
-    assert "(of 1 such claim 0 held)" in why()
+    assert "(0 of 1 such statement came true)" in why()
     assert any(one.startswith("Withdrawn of 1") for one in scene.pages().not_modelled())
     scene.look(replace(job, time_limit_s=600.0))  # another request: it is said of it anew
     assert "There is room in that limit now" in why()

@@ -225,9 +225,7 @@ def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(stor
         scene.look(scene.job(7, "COMPLETED", start=NOW, end=began), runs, after_s=after_s)
     queries = scene.pages()
     told = explained(queries, "5", scene.now)
-    assert first_words(told).startswith(
-        "Slurm started it; its reason at the last look before that: Priority"
-    )
+    assert first_words(told).startswith("Slurm started it; its last reason to wait was Priority")
     assert told.waits == []
     assert told.waited_s == pytest.approx(began - (NOW - 100))
     assert page_of(queries, "5").followed

@@ -22,7 +22,13 @@ FOUR = SlurmJob("1", "PENDING", "ada", "train", "main", 0.0, gpus=4, time_limit_
         ({"time_limit_s": HOUR_S}, 2 * HOUR_S, 600.0, "Slurm would stop it", "within that limit"),
         ({"time_limit_s": HOUR_S}, None, 600.0, "how long it runs is not known", "that limit"),
         ({"time_limit_s": HOUR_S}, 600.0, 600.0, "", "within that limit"),
-        ({"gpus": 2}, 2 * HOUR_S, HOUR_S, "it ends about 1 h later than as it is", "2 times"),
+        (
+            {"gpus": 2},
+            2 * HOUR_S,
+            HOUR_S,
+            "it ends about 1 h later than without the change",
+            "2 times",
+        ),
         ({"gpus": 2}, 2 * HOUR_S, 3 * HOUR_S, "", "it takes 2 times as long"),
         ({"gpus": 2}, 2 * HOUR_S, None, "it runs about 2 h longer", "2 times as long"),
         ({"gpus": 1}, 3 * HOUR_S, HOUR_S, "its time limit would stop it", "4 times"),
@@ -57,7 +63,7 @@ def test_fewer_whole_nodes_take_longer_though_no_gpus_are_asked_for() -> None:
     whole = replace(FOUR, gpus=0, num_nodes=4, exclusive=True)
     found = price(whole, replace(whole, num_nodes=1), HOUR_S, HOUR_S)
     assert found.times == 4.0
-    assert found.costs == "it ends about 2 h later than as it is"
+    assert found.costs == "it ends about 2 h later than without the change"
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,10 @@ def test_what_its_partition_never_takes_has_no_start_however_crude(
     assert (found["3"].start_p50, found["3"].estimate) == (None, ForecastKind.IMPOSSIBLE)
     answer = explained(scene.pages(), "3", scene.now)
     assert "it cannot start as it is: its partition does not take what it asks for" in str(answer)
-    assert "asks for 3 nodes, and partition main has 2 nodes. It never starts so" in answer.detail
+    assert (
+        "asks for 3 nodes, and partition main has 2 nodes. It can never start like this"
+        in answer.detail
+    )
 
 
 def test_the_last_task_of_a_throttled_array_waits_for_those_that_run(store: Store) -> None:
@@ -170,8 +173,7 @@ def test_who_waits_for_a_limit_has_its_place_among_those_that_wait_for_it() -> N
     said = rows(scene.follower.reasons["4"], "4", scene.now)
     assert (
         "Place",
-        "2 waiting jobs before it by priority among those that wait for QOS limited "
-        "(GrpTRES gres/gpu).",
+        "of the jobs that wait for QOS limited (GrpTRES gres/gpu), 2 have a higher priority.",
     ) in said
 
 
@@ -206,7 +208,7 @@ def test_a_job_whose_node_is_down_is_told_so() -> None:
     waits = scene.job(2, reason="ReqNodeNotAvail, UnavailableNodes:n1", features="big", **ASKS)
     scene.look(waits)
     assert headline(scene.follower.reasons["2"], "2", scene.now) == (
-        "Slurm says ReqNodeNotAvail: no node of partition main that suits is open to it; "
+        "Slurm says ReqNodeNotAvail: no node of partition main that suits it is open to it; "
         "n1 is down."
     )
 

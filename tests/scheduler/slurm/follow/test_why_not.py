@@ -78,7 +78,7 @@ def test_memory_is_named_where_it_is_short_and_as_much_as_is_free_is_tried(scene
     text = why(scene, hog, asked)
     assert text.startswith(
         "GPUs are free (3 of 4 on n1), memory is not: 5 GiB of 125 GiB free, it asks for 32 GiB; "
-        "n1 could by "
+        "n1 could run it by "
     )
     assert "scontrol update jobid=9 minmemorynode=5120" in commands(scene)
 
@@ -89,7 +89,7 @@ def test_a_job_of_two_nodes_of_which_one_is_drained_could_run_on_the_other(scene
     scene.restart()
     tres = (("cpu", 2.0), ("node", 2.0), ("gres/gpu", 8.0))
     two = waits(scene, gpus=8, gpu_types=(("", 4),), num_nodes=2, max_nodes=2, cpus=2, tres=tres)
-    assert "1 (n2) would do now" in why(scene, two)
+    assert "1 (n2) has enough free" in why(scene, two)
     assert "scontrol update jobid=9 numnodes=1-1" in commands(scene)
 
 
@@ -164,7 +164,8 @@ def test_a_limit_that_a_job_is_over_by_itself_is_named_whatever_backfill_says(sc
     scene.restart()
     text = why(scene, runs(scene, 1, "n1", gpus=4), asked)
     assert text == (
-        "QOS one gives a job 1 node at most (MaxTRESPerJob), and it asks for 2: it cannot start so."
+        "QOS one gives a job 1 node at most (MaxTRESPerJob), and this job asks for 2: it can "
+        "never start like this."
     )
 
 
@@ -256,7 +257,7 @@ def test_free_gpus_on_several_nodes_are_not_free_on_one(scene: Scene) -> None:
     both = (runs(scene, 1, "n1", gpus=2), runs(scene, 2, "n2", gpus=2))
     text = why(scene, *both, waits(scene, gpus=4))
     assert text.startswith(
-        "4 GPUs are free, 2 on n1 and 2 on n2, and it asks for 4 on one node; n1 could by "
+        "4 GPUs are free, 2 on n1 and 2 on n2, and it asks for 4 on one node; n1 could run it"
     )
     assert any(one.endswith("gpu:2") for one in commands(scene))
 
@@ -285,7 +286,7 @@ def test_of_two_nodes_the_closed_one_is_named_with_its_administrators_words(scen
     asked = waits(scene, gpus=4, num_nodes=2, max_nodes=2, cpus=2, reason="Resources")
     scene.restart()
     assert why(scene, asked) == (
-        'it asks for 2 nodes, and 1 (n2) would do now; n1 is drained ("vendor case").'
+        'it asks for 2 nodes, and 1 (n2) has enough free; n1 is drained ("vendor case").'
     )
     assert scene.follower._forecasts["9"].why_not == WhyNot.CLOSED
     (n1, n2) = scene.follower.answer(NODES, {"job_id": "9"})["nodes"]
@@ -326,7 +327,7 @@ def test_a_time_limit_that_ends_before_the_maintenance_is_tried(scene: Scene) ->
     tried = changes_tried(scene)
     assert [bool(one["costs"]) for one in tried] == sorted(bool(one["costs"]) for one in tried)
     (shorter,) = [one for one in tried if one["command"].endswith(f"timelimit={minutes}")]
-    assert shorter["assumed"] == "it can be done within that limit"
+    assert shorter["assumed"] == "its work is done within that limit"
 
 
 @pytest.mark.parametrize(
@@ -356,7 +357,7 @@ def test_a_part_of_a_heterogeneous_job_that_fits_waits_for_the_other(scene: Scen
     parts = [waits(scene, "9+0", gpus=4), waits(scene, "9+1", gpus=4, partition="mig")]
     text = why(scene, runs(scene, 1, "n1", gpus=1, time_limit_s=3600.0), *parts, job_id="9+1")
     assert text == (
-        "n2 has all that this part asks for; it starts together with 1 other part of its job."
+        "n2 has enough free for this part; it starts together with 1 other part of its job."
     )
     for part in ("9+0", "9+1"):
         assert scene.follower._forecasts[part].start_p50 is not None
@@ -370,7 +371,7 @@ def test_what_waits_behind_a_limit_where_the_site_stops_there_has_no_forecast(sc
         scene.slurm.says[CONFIG] = f"{SAYS[CONFIG]}\n{word * stops}"
         scene.restart()
         text = why(scene, limited, behind)
-        assert ("assoc_limit_stop holds all behind it" in text) is stops
+        assert ("assoc_limit_stop makes all jobs of lower priority" in text) is stops
         assert ("9" in scene.follower._withheld) is stops
         (place,) = scene.follower.reasons["9"].places
         assert place.before == stops  # the one that stops it is before it in line
