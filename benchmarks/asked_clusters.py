@@ -341,4 +341,293 @@ FIRST = [
     ("screen -dmS exp bash -c 'cd ~/p && python train.py --n_epoch 70; exec bash'", _of(70), ()),
 ]
 
-COMMANDS: tuple[tuple[str, Amount, tuple[tuple[str, str], ...]], ...] = (*FIRST,)
+SEGFORMER = """#!/bin/bash
+#SBATCH -A proj_0421
+#SBATCH -N 2
+#SBATCH --ntasks-per-node=4
+#SBATCH --gpus-per-node=4
+#SBATCH --exclusive
+set -x
+CONFIG=$1
+WORK_DIR=work_dirs/$(basename $CONFIG .py)
+export MASTER_PORT=$((10000 + RANDOM % 20000))
+srun --kill-on-bad-exit=1 python -u tools/train.py $CONFIG --launcher slurm --work-dir $WORK_DIR ${@:2}
+"""
+SEGCFG = """_base_ = ['./base.py']
+optimizer = dict(type='AdamW', lr=6e-5)
+lr_config = dict(policy='poly', warmup='linear', warmup_iters=1500)
+runner = dict(type='IterBasedRunner', max_iters=160000)
+evaluation = dict(interval=16000, metric='mIoU')
+"""
+BASECFG = "runner = dict(type='IterBasedRunner', max_iters=20000)\n"
+ONLY_BASE = "_base_ = ['./schedule.py']\nmodel = dict(depth=50)\n"
+SCHEDULE = "train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=12, val_interval=1)\ntest_cfg = dict(type='TestLoop')\n"
+OPENPI = """#!/bin/bash
+#SBATCH --signal=USR1@90
+#SBATCH --requeue
+. ~/.profile
+pixi run train exp=base total_steps=30_000
+"""
+TWO_SEEDS = """#!/bin/bash
+#$ -cwd
+#$ -l gpu=1
+#$ -t 1-5
+source activate torch
+python run.py --seed $SGE_TASK_ID --num_epochs 60 --patience 15 --out out.$SGE_TASK_ID
+"""
+LSF = """#!/bin/bash
+#BSUB -J bert[1-3]
+#BSUB -q gpuv100
+#BSUB -W 24:00
+#BSUB -gpu "num=1:mode=exclusive_process"
+LRS=(1e-5 2e-5 3e-5)
+LR=${LRS[$((LSB_JOBINDEX - 1))]}
+python run_glue.py --model_name_or_path bert-base-uncased --task_name qnli --do_train --do_eval \\
+  --learning_rate $LR --num_train_epochs 5 --output_dir out/$LR
+"""
+TERNARY = """#!/bin/bash
+DEBUG=${DEBUG:-0}
+MAX_STEPS=$(( DEBUG ? 10 : 50000 ))
+python train.py --max-steps $MAX_STEPS
+"""
+BC = """#!/bin/bash
+TOKENS=20000000000
+SEQ=2048
+GBS=1024
+ITERS=$((TOKENS / SEQ / GBS))
+torchrun --nproc_per_node 8 pretrain_gpt.py --train-iters $ITERS --seq-length $SEQ --global-batch-size $GBS
+"""
+ASSOC = """#!/bin/bash
+declare -A EPOCHS=([cifar]=200 [svhn]=100)
+ds=${1:-cifar}
+python train.py --dataset $ds --epochs ${EPOCHS[$ds]}
+"""
+SOURCED = """#!/bin/bash
+source ./settings.env
+python train.py --epochs "$EPOCHS" --lr "$LR"
+"""
+SETTINGS = "EPOCHS=26\nLR=0.01\n"
+TRAPS = """#!/usr/bin/env bash
+cleanup() { rm -rf "$TMP"; }
+trap cleanup EXIT
+TMP=$(mktemp -d)
+tar -xf data.tar -C "$TMP"
+time python train.py \\
+    --root "$TMP" \\
+    --epoch 48 \\
+    ${RESUME:+--resume $RESUME}
+"""
+BACKGROUND = """#!/bin/bash
+for gpu in 0 1 2 3; do
+  CUDA_VISIBLE_DEVICES=$gpu python train.py --fold $gpu --epochs 35 > fold_$gpu.log 2>&1 &
+done
+wait
+"""
+SPIN = """#!/bin/bash
+while true; do
+  python worker.py --queue jobs --max-epochs 5
+done
+"""
+STEPPED = """#!/bin/bash
+E=0
+while [ $E -lt 10 ]; do
+  python train.py --epochs 3 --round $E
+  E=$((E + 1))
+done
+"""
+IFHAS = """#!/bin/bash
+if [ -f last.ckpt ]; then
+  python train.py --max_epochs 70 --ckpt last.ckpt
+else
+  python train.py --max_epochs 70
+fi
+"""
+EVALFIRST = """#!/bin/bash
+python evaluate.py --epochs 1 --ckpt init.pt
+python train.py --epochs 64
+python evaluate.py --epochs 1 --ckpt out.pt
+"""
+NANO = """# train a miniature char-level model
+out_dir = 'out-char'
+eval_interval = 250
+eval_iters = 200
+batch_size = 64
+max_iters = 5000
+lr_decay_iters = 5000
+warmup_iters = 100
+"""
+NANOTRAIN = """import torch
+eval_interval = 2000
+max_iters = 600000
+exec(open('configurator.py').read())
+iter_num = 0
+while True:
+    if iter_num % eval_interval == 0:
+        estimate()
+    iter_num += 1
+    if iter_num > max_iters:
+        break
+"""
+SKLEARN = """from sklearn.ensemble import GradientBoostingRegressor
+m = GradientBoostingRegressor(n_estimators=400, learning_rate=0.05)
+m.fit(X, y)
+"""
+XGB = """import xgboost as xgb
+params = {"max_depth": 8, "eta": 0.1, "tree_method": "hist"}
+bst = xgb.train(params, dtrain, num_boost_round=1200, evals=[(dval, "v")], early_stopping_rounds=50)
+"""
+SB3 = """import gymnasium as gym
+from stable_baselines3 import SAC
+TIMESTEPS = int(2e6)
+model = SAC("MlpPolicy", gym.make("Humanoid-v4"), verbose=1)
+model.learn(total_timesteps=TIMESTEPS, log_interval=4)
+"""
+GAN = """import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--n_epochs", type=int, default=200, help="number of epochs of training")
+p.add_argument("--batch_size", type=int, default=64)
+p.add_argument("--sample_interval", type=int, default=400)
+opt = p.parse_args()
+for epoch in range(opt.n_epochs):
+    for i, (imgs, _) in enumerate(dataloader):
+        pass
+"""
+YAMLED = """import yaml, sys
+cfg = yaml.safe_load(open(sys.argv[1]))
+for epoch in range(cfg["train"]["epochs"]):
+    run(epoch)
+"""
+YAMLCFG = "model: {dim: 64}\ntrain: {epochs: 17, lr: 0.1}\neval: {every: 2}\n"
+TWOLOOPS = """import argparse
+ap = argparse.ArgumentParser()
+ap.add_argument('--pretrain-epochs', type=int, default=20)
+ap.add_argument('--finetune-epochs', type=int, default=5)
+a = ap.parse_args()
+for epoch in range(a.pretrain_epochs):
+    pre()
+for epoch in range(a.finetune_epochs):
+    fine()
+"""
+HF = """from transformers import Trainer, TrainingArguments
+args = TrainingArguments("out", per_device_train_batch_size=8, learning_rate=5e-5, save_strategy="epoch")
+Trainer(model=model, args=args, train_dataset=ds).train()
+"""
+ABSL = """from absl import app, flags
+FLAGS = flags.FLAGS
+flags.DEFINE_integer('num_training_steps', 100_000, 'Steps.')
+flags.DEFINE_integer('eval_steps', 100, 'Eval steps.')
+def main(_):
+    for step in range(FLAGS.num_training_steps):
+        update()
+if __name__ == '__main__':
+    app.run(main)
+"""
+JAX = """import ml_collections
+def get_config():
+    c = ml_collections.ConfigDict()
+    c.lr = 1e-3
+    c.num_epochs = 31
+    c.model = ml_collections.ConfigDict()
+    c.model.num_layers = 12
+    return c
+"""
+TOML = "[train]\nbatch = 8\nmax_steps = 45_000\n[valid]\nmax_steps = 50\n"
+MAKE_2 = "EPOCHS := 13\nPY := python3\n\n.PHONY: all train\nall: train eval\n\ntrain:\n\t$(PY) train.py --epochs $(EPOCHS)\n\neval:\n\t$(PY) eval.py --ckpt out\n"
+COMPOSE = "services:\n  train:\n    image: a\n    command: python train.py --epochs 19\n"
+PYPROJ = '[tool.poe.tasks]\ntrain = "python train.py --epochs 23"\n'
+
+SECOND = [
+    (
+        "sbatch slurm_train.sh configs/seg.py",
+        _of(None, 160_000),
+        (("slurm_train.sh", SEGFORMER), ("configs/seg.py", SEGCFG), ("configs/base.py", BASECFG)),
+    ),
+    (
+        "sbatch slurm_train.sh configs/only.py --amp",
+        _of(12),
+        (
+            ("slurm_train.sh", SEGFORMER),
+            ("configs/only.py", ONLY_BASE),
+            ("configs/schedule.py", SCHEDULE),
+        ),
+    ),
+    ("sbatch pi.sh", _of(None, 30_000), (("pi.sh", OPENPI),)),
+    ("qsub -l gpu=1 sge.sh", _of(60), (("sge.sh", TWO_SEEDS),)),
+    ("bsub < bert.lsf", _of(5), (("bert.lsf", LSF),)),
+    ("bash ternary.sh", _of(None, 50_000), (("ternary.sh", TERNARY),)),
+    ("bash bc.sh", _of(None, 9536), (("bc.sh", BC),)),
+    ("bash assoc.sh svhn", _of(100), (("assoc.sh", ASSOC),)),
+    ("bash sourced.sh", _of(26), (("sourced.sh", SOURCED), ("settings.env", SETTINGS))),
+    ("./traps.sh", _of(48), (("traps.sh", TRAPS),)),
+    ("bash background.sh", _of(35, runs=4), (("background.sh", BACKGROUND),)),
+    ("bash spin.sh", _of(5, runs=inf), (("spin.sh", SPIN),)),
+    ("bash stepped.sh", _of(3, runs=10), (("stepped.sh", STEPPED),)),
+    ("sbatch ifhas.sh", _of(70), (("ifhas.sh", IFHAS),)),
+    ("bash evalfirst.sh", _of(64), (("evalfirst.sh", EVALFIRST),)),
+    (
+        "python train.py config/char.py",
+        _of(None, 5_000),
+        (("train.py", NANOTRAIN), ("config/char.py", NANO)),
+    ),
+    ("python train.py", _of(None, 600_000), (("train.py", NANOTRAIN),)),
+    ("python train.py --max_iters=100 --compile=False", _of(None, 100), (("train.py", NANOTRAIN),)),
+    ("python fit.py", _of(None, 400), (("fit.py", SKLEARN),)),
+    ("python -u boost.py", _of(None, 1_200), (("boost.py", XGB),)),
+    (
+        "micromamba run -n rl python sac_humanoid.py",
+        _of(None, 2_000_000),
+        (("sac_humanoid.py", SB3),),
+    ),
+    ("python3 wgan.py --lr 1e-4", _of(200), (("wgan.py", GAN),)),
+    ("srun python driver.py exp.yaml", _of(17), (("driver.py", YAMLED), ("exp.yaml", YAMLCFG))),
+    ("python twostage.py", _of(), (("twostage.py", TWOLOOPS),)),
+    ("torchrun --nproc_per_node=4 hf.py", _of(3), (("hf.py", HF),)),
+    ("python main_jax.py --workdir w", _of(None, 100_000), (("main_jax.py", ABSL),)),
+    ("python main.py --config=configs/default.py", _of(31), (("configs/default.py", JAX),)),
+    (
+        "python main.py --config=configs/default.py --config.num_epochs=8",
+        _of(8),
+        (("configs/default.py", JAX),),
+    ),
+    ("cargo run --release -- train --config t.toml", _of(None, 45_000), (("t.toml", TOML),)),
+    ("make -j4", _of(13), (("Makefile", MAKE_2),)),
+    ("make EPOCHS=2 train", _of(2), (("Makefile", MAKE_2),)),
+    ("docker compose run train", _of(19), (("docker-compose.yml", COMPOSE),)),
+    ("poe train", _of(23), (("pyproject.toml", PYPROJ),)),
+    (
+        "accelerate launch --num_processes 8 --mixed_precision bf16 examples/train_sdxl.py --resolution 1024 --max_train_steps=15000 --checkpointing_steps=500 --validation_epochs 25",
+        _of(None, 15_000),
+        (),
+    ),
+    (
+        "python -m lightning.pytorch.cli fit --trainer.max_epochs=100 --trainer.limit_val_batches=50",
+        _of(100),
+        (),
+    ),
+    (
+        "env WANDB_MODE=offline TOKENIZERS_PARALLELISM=false python src/run.py -cn big train.num_epochs=7 +train.debug=false",
+        _of(7),
+        (),
+    ),
+    (
+        'bash -c "cd /w && CUDA_VISIBLE_DEVICES=0,1 python train.py --dataset {a,b} --epochs 11"',
+        _of(11),
+        (),
+    ),
+    ("apptainer run --nv --env EPOCHS=5 img.sif python train.py --epochs 45", _of(45), ()),
+    (
+        "kubectl run t --image=a --restart=Never -- sh -c 'python /app/train.py --num-iterations 2500'",
+        _of(None, 2_500),
+        (),
+    ),
+    (
+        "nsys profile -o r --trace=cuda,nvtx python train.py --train-steps 300 --profile",
+        _of(None, 300),
+        (),
+    ),
+]
+
+COMMANDS: tuple[tuple[str, Amount, tuple[tuple[str, str], ...]], ...] = (
+    *FIRST,
+    *SECOND,
+)

@@ -68,6 +68,10 @@ _PRINTED = re.compile(
 
 
 _DONE = "epochs", "steps", "frames"
+_OTHERS = re.compile(
+    r"(?:eval|test|infer|predict|sampl|generat|export|plot|pre_?proc|prepare|download|convert|merge"
+    r"|extract|embed|benchmark|serve|demo|visual|setup|tokeni|clean|make_|build_|summar|report)"
+)
 _SCRIPT = re.compile(r"\.(?:py|sh|R|jl|ipynb|lua|m)(?:\s|$)|(?:^|\s)-m\s")
 
 
@@ -101,7 +105,8 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
     amounts, only the number of runs is returned.
     """
     each = [(_of_words(one.words), one) for one in commands]
-    stated = _counted([(found, one) for found, one in each if found.epochs or found.steps])
+    states = [(found, one) for found, one in each if found.epochs or found.steps]
+    stated = _counted([(found, one) for found, one in states if trains(one.words)] or states)
     stated = stated or _counted(
         [(found, one) for found, one in each if found.runs or _runs_script(one.words)]
     )
@@ -114,6 +119,12 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
     if any(other != amount for other, _ in stated):
         amount = Amount()
     return amount._replace(runs=runs if runs > 1 else None)
+
+
+def trains(words: Sequence[str]) -> bool:
+    """Return whether a command may train: the name of its program does not say that it does
+    something else (`evaluate.py`)."""
+    return not _OTHERS.match(program_of(words).rpartition("/")[2].rpartition(".py")[0].lower())
 
 
 def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, float]]:
@@ -258,6 +269,8 @@ class Work:
             workdir: working directory of the command; it goes into the digest `rest`.
         """
         commands = one_of(command)
+        training = [one for one in commands if trains(one.words)]
+        commands = training if any(_stated(one.words) for one in training) else commands
         asked = of_commands(commands)
         if asked.runs and commands != [Simple(list(command))]:
             return None  # how long all of them take says nothing of one

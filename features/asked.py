@@ -23,10 +23,11 @@ from features.amounts import (
     of_settings,
     program_of,
     settings_of,
+    trains,
 )
 from features.given import read_text
-from features.programs import of_hydra, of_program, trains
-from features.recipes import FILES, of_target
+from features.programs import of_hydra, of_program, only_tests
+from features.recipes import FILES, TASKS, of_target, of_task
 from features.shell import Simple, of_script, one_of
 
 MOST_BYTES = 2**20
@@ -42,6 +43,9 @@ _GROUP = re.compile(
     r": ([\w-]{1,80})\s{0,4}$"
 )
 MOST_LISTED = 50_000  # characters of a configuration in which its groups are looked for
+_SOURCES = re.compile(
+    r"(?m)^[ \t]{0,40}(?:source|\.)[ \t]{1,4}[\"']?([\w./-]{1,200})[\"']?[ \t]{0,4}$"
+)
 _GROUPS = "conf", "configs", "config"  # where Hydra's settings are kept
 # what reading a file of somebody else's writing raises, the slips of the library included
 _NO_SETTINGS = (
@@ -120,7 +124,7 @@ def _of_its_program(
     if any(of_command(words)[:2]):
         return {}
     path = _program_path(words, workdir)
-    if path is None or not trains(words, path.name):
+    if path is None or only_tests(words) or not trains(words):
         return {}
     at = [*words].index(program_of(words)) + 1
     given = {name: value for name, value, _ in settings_of(words[at:])}
@@ -137,7 +141,12 @@ def _of_recipe(
 ) -> dict[str, float]:
     """Return the amounts that a target of `make` or `just` asks for."""
     program = words[0].rpartition("/")[2] if words else ""
-    if program not in FILES or depth > DEPTH:
+    if depth > DEPTH:
+        return {}
+    for name in TASKS.get(program, ()):
+        if (text := _text(workdir / name, written)) is not None:
+            return _of_text(of_task(text, words), (), workdir=workdir, depth=depth, written=written)
+    if program not in FILES:
         return {}
     given = [of for option, of in pairwise(words) if option in ("-f", "--file", "--justfile")]
     for name in given or FILES[program]:
@@ -168,6 +177,7 @@ def _of_script(
 def _of_text(
     text: str, arguments: Sequence[str], workdir: Path, depth: int, written: dict[Path, str]
 ) -> dict[str, float]:
+    text = _SOURCES.sub(lambda found: _text(workdir / found[1], written) or "", text[:MOST_BYTES])
     commands = of_script(text, arguments)
     amount = of_commands(commands)
     known = {name: value for name, value in amount._asdict().items() if value is not None}
@@ -250,7 +260,7 @@ def _read(path: Path, written: Mapping[Path, str]) -> dict[str, float]:
         if path.suffix == ".json":
             return of_settings(json.loads(text))
         if path.suffix == ".py":
-            return of_settings(_assigned(ast.parse(text).body))
+            return _of_python(ast.parse(text).body, path, written, 0)
         import yaml  # takes its time
 
         try:
@@ -259,6 +269,25 @@ def _read(path: Path, written: Mapping[Path, str]) -> dict[str, float]:
             return {}
     except _NO_SETTINGS:
         return {}
+
+
+def _of_python(
+    body: Sequence[ast.AST], path: Path, written: Mapping[Path, str], depth: int
+) -> dict[str, float]:
+    """Return the settings of a parsed file of settings, those of its `_base_` files before them."""
+    found = dict[str, float]()
+    for one in body:
+        if (
+            isinstance(one, ast.Assign)
+            and ast.unparse(one.targets[0]) == "_base_"
+            and depth < DEPTH
+        ):
+            texts = [node.value for node in ast.walk(one.value) if isinstance(node, ast.Constant)]
+            for base in [text for text in texts if isinstance(text, str)][:MOST_FILES]:
+                inner = path.parent / base
+                text = _text(inner, written) or ""
+                found |= _of_python(ast.parse(text).body, inner, written, depth + 1)
+    return found | of_settings(_assigned(body))
 
 
 def _assigned(body: Sequence[ast.AST]) -> dict[str, object]:

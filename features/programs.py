@@ -28,7 +28,8 @@ _RUN = re.compile(
     r"_?(?:i_|k_|cv_)?(?:fold|seed|run|trial|rep|repeat|split)(?:_(?:i|idx|num|id))?$"
 )
 _TRAINER = re.compile(
-    r"(?:\w*(?:Trainer|Arguments|Args|Config)|fit|fit_generator|learn|(?:LGBM|XGB|CatBoost|MLP)\w*)$"
+    r"(?:\w*(?:Trainer|Arguments|Args|Config)|(?:fit|learn|train|run)(?:_\w{1,40})?"
+    r"|(?:LGBM|XGB|CatBoost|MLP|\w{0,4}GradientBoosting|RandomForest|ExtraTrees)\w*)$"
 )
 _OPTIONS = "add_argument", "add_arg", "option", "Option"
 _FLAGS = re.compile(r"DEFINE_(?:integer|float|string|multi_integer)$")
@@ -42,19 +43,12 @@ _HUGGING_EPOCHS = 3.0  # of one that names neither epochs nor steps
 _ASIDE = re.compile(
     r"-*(?:do_?|only_?)?(?:eval(?:uate|uation)?|test|predict|infer(?:ence)?|val)(?:_?only)?$"
 )
-_OTHERS = re.compile(
-    r"(?:eval|test|infer|predict|sampl|generat|export|plot|pre_?proc|prepare|download|convert|merge"
-    r"|extract|embed|benchmark|serve|demo|visual|setup|tokeni|clean|make_|build_|summar|report)"
-)
 
 
-def trains(words: Sequence[str], program: str) -> bool:
-    """Return whether a command, by its words, may train: its program's name does not say that it
-    does something else (`evaluate.py`), and no option asks for a test only."""
-    if _OTHERS.match(program.rpartition("/")[2].lower()):
-        return False
+def only_tests(words: Sequence[str]) -> bool:
+    """Return whether an option of a command asks for a test only (`--eval-only`)."""
     flags = {word.lower().replace("-", "_").lstrip("_") for word in words if word.startswith("-")}
-    return any("train" in flag for flag in flags) or not any(map(_ASIDE.fullmatch, flags))
+    return any(map(_ASIDE.fullmatch, flags)) and not any("train" in flag for flag in flags)
 
 
 def of_program(text: str, given: Mapping[str, str]) -> dict[str, float]:

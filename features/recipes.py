@@ -1,17 +1,88 @@
-"""What `make` and `just` run for a target: the lines of its recipe, as a shell script."""
+"""What a command runs that names a target or task of a file: of `make` and `just`, of the project
+(`poe train`), of `docker compose`."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
 
 FILES = {"make": ("GNUmakefile", "makefile", "Makefile"), "just": ("justfile", "Justfile")}
+MOST_CHARACTERS = 2**18  # of a file of tasks are read
+TASKS = {
+    "poe": ("pyproject.toml",),
+    "pixi": ("pixi.toml", "pyproject.toml"),
+    "pdm": ("pyproject.toml",),
+    "hatch": ("pyproject.toml",),
+    "rye": ("pyproject.toml",),
+    "docker": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
+    "docker-compose": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
+}
+_PLACES = {
+    "poe": ("tool.poe.tasks",),
+    "pixi": ("tasks", "tool.pixi.tasks"),
+    "pdm": ("tool.pdm.scripts",),
+    "hatch": ("tool.hatch.envs.default.scripts",),
+    "rye": ("tool.rye.scripts",),
+}
+# what reading a file of somebody else's writing raises, the slips of the library included
+_NO_TASKS = ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError
 DEPTH = 4  # targets that need targets
 _ASSIGNED = re.compile(
     r"(?:export\s{1,4})?([A-Za-z_][\w-]{0,63})\s{0,8}(?:[?:]{0,2}=)\s{0,8}(.{0,400})$"
 )
 _RULE = re.compile(r"@?([\w.-]{1,80})((?:\s{1,4}[^\s:]{1,80}){0,20})\s{0,4}:(?!=)(.{0,400})$")
 _NAMED = re.compile(r"\$\(([\w-]{1,64})\)|\$\{([\w-]{1,64})\}|\{\{\s{0,4}([\w-]{1,64})\s{0,4}\}\}")
+
+
+def of_task(text: str, words: Sequence[str]) -> str:
+    """Return the shell line of the task that a command names (`poe train`, `pixi run train`), or of
+    the service of `docker compose run`; "" if it names none.
+
+    Args:
+        text: a file of TOML, or the YAML of `docker compose`.
+    """
+    program = words[0].rpartition("/")[2]
+    plain = [one for one in words[1:] if not one.startswith("-")]
+    plain = [one for one in plain if one not in ("run", "compose", "up", "task")]
+    if not plain or len(text) > MOST_CHARACTERS:
+        return ""
+    try:
+        found = (
+            _service(text, plain)
+            if words[0].startswith("docker")
+            else _task(tomllib.loads(text), program, plain)
+        )
+    except _NO_TASKS:
+        return ""
+    return found
+
+
+def _service(text: str, plain: Sequence[str]) -> str:
+    """Return the shell line of a service of `docker compose`, or the one that the command gives."""
+    import yaml  # takes its time
+
+    try:
+        found = yaml.safe_load(text)["services"][plain[0]].get("command", "")
+    except yaml.YAMLError:
+        return ""
+    return " ".join(plain[1:] or ([found] if isinstance(found, str) else map(str, found)))
+
+
+def _task(settings: object, program: str, plain: Sequence[str]) -> str:
+    """Return the shell line of a task in the settings of a project, with the command's other
+    arguments."""
+    for path in _PLACES[program]:
+        here = settings
+        for part in (*path.split("."), plain[0]):
+            here = here.get(part) if isinstance(here, dict) else None
+        if isinstance(here, dict):
+            here = here.get("cmd") or here.get("shell") or here.get("command")
+        if isinstance(here, list):
+            here = " ".join(map(str, here))
+        if isinstance(here, str):
+            return " ".join([here, *plain[1:]])
+    return ""
 
 
 def of_target(text: str, program: str, words: Sequence[str]) -> str:

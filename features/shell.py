@@ -23,13 +23,13 @@ MOST_FILLED = 32  # variables in a word
 LONGEST = 4096  # characters of a line that is split, and of a word once it is filled in
 DEPTH = 4  # shells within shells
 _TO_LEXER, _FROM_LEXER = str.maketrans("()", "<>"), str.maketrans("<>", "()")
-_MOST_SUM = 10**12
+_MOST_SUM = 10**15
 _MOST_ITEMS = 1000  # of a sequence in steps
 _BLANK = "\ue000"  # a blank within one item of a list
 _SHELLS = re.compile(r"(?:^|/)(?:ba|da|z|k|a)?sh$")
 _HANDS_ON = re.compile(r"-[a-z]{0,6}c")
 _VARIABLE = re.compile(
-    r"\$(?:(\w{1,64})|\{(\w{1,64}(?:\[(?:[@*]|\d{1,4})\])?)(?::?[-=]([^{}]{0,200}))?\})"
+    r"\$(?:(\w{1,64})|\{(\w{1,64}(?:\[(?:[@*]|\$?\w{1,40})\])?)(?::?[-=]([^{}]{0,200}))?\})"
 )
 _DEFAULTED = re.compile(r"\$\{(\w{1,64}):?=([^{}$]{0,200})\}")
 _SUM = re.compile(r"\$\{=([^{}]{1,80})\}")  # as arithmetic is written for the lexer
@@ -49,11 +49,15 @@ _SEQ = re.compile(
     r"(?:\s{1,4}(\$?\{?\w{1,20}\}?))?(?:\s{1,4}(\d{1,6}))?\s{0,4}[)`]"
 )
 _FOREACH = re.compile(r"(?m)^(\s{0,40})foreach\s{1,4}(\w{1,20})\s{0,4}\(([^()]{0,400})\)")  # csh
-_ARITHMETIC = re.compile(r"\$\(\(((?:[\w\s$+*/%{}:-]|\([\w\s$+*/%{}:-]{1,40}\)){1,80})\)\)")
-_DEFAULT_OF = re.compile(r"\$\{(\w{1,64}):?-(\d{1,9})\}")
+_ARITHMETIC = re.compile(r"\$\(\(((?:[\w\s$+*/%{}:?-]|\([\w\s$+*/%{}:-]{1,40}\)){1,80})\)\)")
+_DEFAULT_OF = re.compile(r"\$\{(\w{1,64}):?-(\d{1,15})\}")
 _COUNTING = re.compile(
     r"for\s{0,4}\(\(\s{0,4}(\w{1,20})\s{0,4}=\s{0,4}(\d{1,6})\s{0,4};\s{0,4}\w{1,20}\s{0,4}(<=?)"
     r"\s{0,4}\$?\{?(\w{1,20})\}?\s{0,4};\s{0,4}(?:\+\+\w{1,20}|\w{1,20}(?:\+\+|\+=1))\s{0,4}\)\)"
+)
+_COUNTS_UP = re.compile(
+    r"\b([A-Za-z_]\w{0,40})=\$\(\(\s{0,4}\$?\w{1,41}\s{0,4}\+\s{0,4}1\s{0,4}\)\)"
+    r"|(?:\(\(|let )\s{0,4}([A-Za-z_]\w{0,40})\s{0,4}(?:\+\+|\+=\s{0,4}1)"
 )
 _SUBSTITUTED = re.compile(r"\$\([^()]{0,500}\)")  # what a command prints is not known
 _REPEATS = "xargs", "parallel"  # run a command for each of what they are given
@@ -237,6 +241,7 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
     begun = list[int]()  # how many commands were found before each loop
     tested = False  # what follows `&&` or `||` is run only if a test says so
     text, functions = _functions(text[:MOST_CHARACTERS])
+    known |= {f"{one or two}++": "" for one, two in _COUNTS_UP.findall(text)}
     known |= functions
     for sign, words, document in _commands(text):
         budget[0] -= 1
@@ -465,16 +470,21 @@ def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
         if name.isidentifier() and value:
             known[name] = " ".join(value[value[0] == "=" :])
         return words if name == "" else []
-    words = words[1:] if declares else words
+    words = [one for one in words[1:] if not one.startswith("-")] if declares else words
     while words and (one := _ASSIGNED.fullmatch(words[0])):
         known[one[1]] = one[2]
         words = words[1:]
     return [] if declares else words
 
 
-def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
+def _times(words: Sequence[str], known: dict[str, str]) -> float:
     """Return the number of iterations of a loop that begins with `words`; infinite if it cannot be
     read."""
+    if words[0] == "while" and len(words) > 5 and words[1] in ("[", "[["):
+        name, sign, end = words[2].strip("${}"), words[3], _filled(words[4], known)
+        begin = known.pop(name, "")
+        if f"{name}++" in known and sign in ("-lt", "-le") and f"{begin}{end}".isdigit():
+            return float(max(1, int(end[:9]) - int(begin[:9] or 0) + (sign == "-le")))
     listed = [_filled(word, known) for word in words[3:]]
     if words[0] != "for" or words[2:3] != ["in"] or any(set(one) & set("$`*?") for one in listed):
         return inf
@@ -552,8 +562,8 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
         known_value = known.get(name)
         if known_value is None and (listed := known.get(f"{name.partition('[')[0]}[@]")):
             at = name.partition("[")[2].rstrip("]") or "0"
-            items = listed.split()
-            known_value = items[int(at)] if int(at) < len(items) else None
+            at = known.get(at[1:], at) if at.startswith("$") else at
+            known_value = _item(listed.split(), at)
         return (
             known_value if known_value is not None else default if default is not None else found[0]
         )
@@ -564,17 +574,25 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, word)[:LONGEST]
 
 
+def _item(items: Sequence[str], at: str) -> str | None:
+    """Return the item of a list with an index, or that of a table with a key, `[key]=item`."""
+    if at.isdigit() and not items[0].startswith("["):
+        return items[int(at)] if int(at[:9]) < len(items) else None
+    return next((one.partition("]=")[2] for one in items if one.startswith(f"[{at}]=")), None)
+
+
 def _summed(text: str, known: Mapping[str, str]) -> str | None:
     """Return the value of an arithmetic expression of whole numbers and variables. Return None if
     one of them is not known.
     """
 
     def value(found: re.Match[str]) -> str:
-        name, _, default = found[0].partition("?")
+        name, _, default = found[0].partition("~")
         of = known.get(name, default or name)
-        return str(int(of)) if re.fullmatch(r"\d{1,9}", of) else "_"
+        return str(int(of)) if re.fullmatch(r"\d{1,15}", of) else "_"
 
-    text = re.sub(r"\w{1,64}(?:\?\d{1,9})?", value, text).replace("/", "//")
+    text = re.sub(r"\w{1,64}(?:~\d{1,15})?", value, text).replace("/", "//")
+    text = re.sub(r"^([^?:]*)\?([^?:]*):(.*)$", r"(\2) if (\1) else (\3)", text)
     text = text.translate(_FROM_LEXER)
     try:
         total = _worked_out(ast.parse(text, mode="eval").body)
@@ -584,9 +602,12 @@ def _summed(text: str, known: Mapping[str, str]) -> str | None:
 
 
 def _worked_out(node: ast.AST) -> int | None:
-    """Return the value of a parsed sum of whole numbers; None if it is none, or above 10^12."""
+    """Return the value of a parsed sum of whole numbers; None if it is none, or above 10^15."""
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
+    if isinstance(node, ast.IfExp):
+        test = _worked_out(node.test)
+        return None if test is None else _worked_out(node.body if test else node.orelse)
     if not isinstance(node, ast.BinOp):
         return None
     one, two = _worked_out(node.left), _worked_out(node.right)
@@ -633,7 +654,7 @@ def _commands(text: str) -> Iterable[tuple[str, list[str], str | None]]:
 
 def _sum_of(found: re.Match[str]) -> str:
     """Return a sum, `$((2 * ${N:-1}))`, rewritten so that the lexer takes it as one word."""
-    text = _DEFAULT_OF.sub(r"\1?\2", found[1]).translate(_TO_LEXER)
+    text = _DEFAULT_OF.sub(r"\1~\2", found[1]).translate(_TO_LEXER)
     return "${=" + re.sub(r"[\s${}]", "", text) + "}"
 
 

@@ -213,7 +213,7 @@ LAUNCHED = [
     ("bash -c 'seq 3 | xargs -I{} python train.py --epochs 6 --seed {}'", Amount(6, runs=3)),
     (
         "bash -c 'i=0; while [ $i -lt 3 ]; do python train.py --epochs 6; i=$((i+1)); done'",
-        Amount(6, runs=inf),
+        Amount(6, runs=3),
     ),
     ("bash -c 'python prep.py --steps 10; python train.py --epochs 6'", Amount(runs=2)),
     (
@@ -472,6 +472,14 @@ def test_a_program_says_by_itself_what_its_command_does_not(
     assert amount_of(shlex.split(command), tmp_path) == amount
 
 
+BESIDE = {
+    "set.env": "N=26\n",
+    "base.py": "runner = dict(type='I', max_iters=90)\ntest_cfg = dict(max_iters=1)\n",
+    "mm.py": "_base_ = ['./base.py']\nrunner = dict(max_iters=160)\n",
+    "mm2.py": "_base_ = './base.py'\nmodel = dict(depth=50)\n",
+    "pyproject.toml": "[tool.poe.tasks]\ntrain = 'python t.py --epochs 23'\n",
+    "compose.yaml": "services: {b: {command: python t.py --epochs 19}}\n",
+}
 SCRIPTS = [
     ("N=4\ncat > a.yaml <<EOF\nepochs: $N\nEOF\npython t.py --config a.yaml", Amount(4)),
     ("bash <<'E'\npython t.py --epochs 5\nE", Amount(5)),
@@ -497,12 +505,28 @@ SCRIPTS = [
     ("foreach s (1 2)\npython t.py --epochs 3\nend", Amount(3, runs=2)),
     ("set n = 6\npython t.py --epochs $n", Amount(6)),
     ("python t.py --epochs $(( (${A:-2} + 1) * 10 ))", Amount(30)),
+    ("D=0\npython t.py --epochs $(( D ? 1 : 50 ))", Amount(50)),
+    ("T=20000000000\npython t.py --steps $((T / 2048 / 1024))", Amount(None, 9536)),
+    ("declare -A E=([a]=200 [b]=100)\nd=${1:-b}\npython t.py --epochs ${E[$d]}", Amount(100)),
+    ("source ./set.env\npython t.py --epochs $N", Amount(26)),
+    (". /etc/none\npython t.py --epochs 3", Amount(3)),
+    ("i=0\nwhile [ $i -lt 4 ]; do python t.py --epochs 3; i=$((i+1)); done", Amount(3, runs=4)),
+    ("i=0\nwhile [ $i -lt 4 ]; do python t.py --epochs 3; done", Amount(3, runs=inf)),
+    ("python test.py --epochs 1\npython t.py --epochs 64\npython eval.py --epochs 1", Amount(64)),
+    ("python t.py mm.py", Amount(None, 160)),
+    ("python t.py mm2.py", Amount(None, 90)),
+    ("poe train --lr 1", Amount(23)),
+    ("pixi run train", Amount()),
+    ("docker compose run b", Amount(19)),
+    ("docker compose run b python t.py --epochs 4", Amount(4)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("script", "amount"), SCRIPTS)
 def test_what_a_script_asks_for(script: str, amount: Amount, tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(script)
+    for name, text in BESIDE.items():
+        (tmp_path / name).write_text(text)
     assert amount_of(["bash", "job.sh"], tmp_path) == amount
 
 
