@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
+from benchmarks import asked_clusters
 from benchmarks.calibration import program
 from features.amounts import Amount
 from features.asked import amount_of
@@ -581,7 +582,8 @@ KEPT = [
     Asked("paddle_train --max_iter 40000 --eval_iter 1000 --save_interval 1000", _of(None, 40_000)),
     Asked("lit fit --trainer.limit_train_batches 100 --trainer.max_epochs 8", _of(8)),
 ]
-COMMANDS = (*SHELLS, *LAUNCHERS, *OPTIONS, *FILES, *KEPT)
+CLUSTERS = [Asked(*one) for one in asked_clusters.COMMANDS]
+COMMANDS = (*SHELLS, *LAUNCHERS, *OPTIONS, *FILES, *KEPT, *CLUSTERS)
 
 
 def found(asked: Asked) -> Amount:

@@ -39,7 +39,7 @@ _LISTED = re.compile(r"(?:seeds|folds)$")  # each of its values is a run
 # groups of settings of which none is the training's own
 _BESIDE = re.compile(
     r"(?:^|[-+./])(?:eval(?:uation|uator)?|val(?:id(?:ation)?)?|test|predict(?:ion)?|sampl(?:er|ing)"
-    r"|warm_?up|scheduler|lr_scheduler|checkpoint|logging)[./]"
+    r"|warm_?up|scheduler|lr_scheduler|checkpoint|logging)(?:_?(?:cfg|config|args|loop))?[./]"
 )
 _MORE = "n_epochs_decay", "train_samples", "global_batch_size"  # say how much together with another
 _EARLY = re.compile(r"(?:use_)?early_?stop(?:ping)?$")
@@ -68,6 +68,10 @@ _PRINTED = re.compile(
 
 
 _DONE = "epochs", "steps", "frames"
+_OTHERS = re.compile(
+    r"(?:eval|test|infer|predict|sampl|generat|export|plot|pre_?proc|prepare|download|convert|merge"
+    r"|extract|embed|benchmark|serve|demo|visual|setup|tokeni|clean|make_|build_|summar|report)"
+)
 _SCRIPT = re.compile(r"\.(?:py|sh|R|jl|ipynb|lua|m)(?:\s|$)|(?:^|\s)-m\s")
 
 
@@ -101,7 +105,8 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
     amounts, only the number of runs is returned.
     """
     each = [(_of_words(one.words), one) for one in commands]
-    stated = _counted([(found, one) for found, one in each if found.epochs or found.steps])
+    states = [(found, one) for found, one in each if found.epochs or found.steps]
+    stated = _counted([(found, one) for found, one in states if trains(one.words)] or states)
     stated = stated or _counted(
         [(found, one) for found, one in each if found.runs or _runs_script(one.words)]
     )
@@ -114,6 +119,12 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
     if any(other != amount for other, _ in stated):
         amount = Amount()
     return amount._replace(runs=runs if runs > 1 else None)
+
+
+def trains(words: Sequence[str]) -> bool:
+    """Return whether a command may train: the name of its program does not say that it does
+    something else (`evaluate.py`)."""
+    return not _OTHERS.match(program_of(words).rpartition("/")[2].rpartition(".py")[0].lower())
 
 
 def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, float]]:
@@ -130,13 +141,13 @@ def _of_words(command: Sequence[str]) -> Amount:
     found = _stated(command)
     runs = _swept(command) * _of_agent(command)
     for i, word in enumerate(command):
-        if word.startswith("-") and _LISTED.search(_plain(word.partition("=")[0])):
+        if word.startswith("-") and _LISTED.search(bare(word.partition("=")[0])):
             runs *= _listed(word, command[i + 1 :])
     steps = found.pop("frames", None) or _of_zoo(command)
     if steps is not None:  # epochs are passes over what a step collected
         found.pop("epochs", None)
         found["steps"] = steps
-    if "epochs" not in found and (known := _of_program(command)) is not None:
+    if "epochs" not in found and (known := _of_nnunet(command)) is not None:
         found["epochs"] = known
     runs *= found.pop("runs", 1.0)
     return Amount(**found, runs=runs if runs > 1 else None)
@@ -146,10 +157,10 @@ def _stated(command: Sequence[str]) -> dict[str, float]:
     """Return what the settings among a command's arguments state, {unit: number}."""
     found: dict[str, float] = {}
     names, more = dict[str, str](), dict[str, float]()
-    for name, value, _ in _settings(command):
-        plain = _plain(name)
-        unit = None if _BESIDE.search(name.lower()) else _unit(plain)
-        number = _number(value) if unit or plain in _MORE else None
+    for name, value, _ in settings_of(command):
+        plain = bare(name)
+        unit = None if _BESIDE.search(name.lower()) else unit_of(plain)
+        number = number_of(value) if unit or plain in _MORE else None
         if unit and number is not None:
             found[unit], names[unit] = number, plain
         elif number is not None:
@@ -157,7 +168,7 @@ def _stated(command: Sequence[str]) -> dict[str, float]:
         elif plain == "max_duration" and (lasts := _LASTS.match(value)):
             found["epochs" if lasts[2] == "ep" else "steps"] = float(lasts[1])
         elif _EARLY.match(plain) and value.lower() not in ("false", "0", "no", "none"):
-            waits = _number(value) or 0.0
+            waits = number_of(value) or 0.0
             found.setdefault("patience", waits if waits > 1 else 0.0)
     if names.get("epochs") == "num_train_epochs" and "steps" in found:
         del found["epochs"]  # Hugging Face: a number of steps overrides it
@@ -195,7 +206,7 @@ def _of_agent(command: Sequence[str]) -> float:
     if list(command[:2]) != ["wandb", "agent"]:
         return 1.0
     options = dict(pairwise(command))
-    return _number(options.get("--count", "")) or inf
+    return number_of(options.get("--count", "")) or inf
 
 
 def _listed(word: str, rest: Sequence[str]) -> float:
@@ -211,11 +222,11 @@ def _of_zoo(command: Sequence[str]) -> float | None:
     other commands.
     """
     if "--algo" in command and "-n" in command[:-1]:
-        return _number(command[command.index("-n") + 1])
+        return number_of(command[command.index("-n") + 1])
     return None
 
 
-def _of_program(command: Sequence[str]) -> float | None:
+def _of_nnunet(command: Sequence[str]) -> float | None:
     """Return the number of epochs that a command of nnU-Net trains for: that of the trainer that it
     names, otherwise 1,000. Return None for other commands."""
     if not any(word.endswith(("nnUNetv2_train", "nnUNet_train")) for word in command):
@@ -258,6 +269,8 @@ class Work:
             workdir: working directory of the command; it goes into the digest `rest`.
         """
         commands = one_of(command)
+        training = [one for one in commands if trains(one.words)]
+        commands = training if any(_stated(one.words) for one in training) else commands
         asked = of_commands(commands)
         if asked.runs and commands != [Simple(list(command))]:
             return None  # how long all of them take says nothing of one
@@ -267,20 +280,20 @@ class Work:
         whole = [f"{name}={value}" for name, value in (more or {}).items()] + list(command)
         amount, batch = _of_words(whole), None
         taken: set[int] = set()
-        for name, value, where in _settings(whole):
-            plain, number = _plain(name), _number(value)
+        for name, value, where in settings_of(whole):
+            plain, number = bare(name), number_of(value)
             if number is None:
                 continue
             if _BATCH.match(plain):
                 batch = number
-            elif _unit(name) not in _DONE and not _GPUS.match(plain):
+            elif unit_of(name) not in _DONE and not _GPUS.match(plain):
                 continue
             taken.update(where)
         unit = "epoch" if amount.epochs else "step"
         much = amount.epochs or amount.steps
         if much is None:
             return None
-        program = _program(whole)
+        program = program_of(whole)
         others = [w for i, w in enumerate(whole) if i not in taken and w != program]
         words = [re.sub(r"(?<![A-Za-z])\d[\d.e+-]*", "#", word) for word in others]
         return cls(unit, much, batch, *map(_digest, ([program], words, [workdir, *others])))
@@ -321,13 +334,13 @@ def of_settings(settings: object, whole: object = None) -> dict[str, float]:
     whole = settings if whole is None else whole
     if isinstance(settings, Mapping):
         for name, value in settings.items():
-            plain = _plain(str(name))
+            plain = bare(str(name))
             if isinstance(value, Mapping):
                 found |= {} if _BESIDE.match(f"{plain}.") else of_settings(value, whole)
-            elif _unit(plain) or _BATCH.match(plain):
+            elif unit_of(plain) or _BATCH.match(plain) or plain in _MORE:
                 value = _named_by(value, whole)
                 known = isinstance(value, int | float | str) and not isinstance(value, bool)
-                number = _number(str(value)) if known else None
+                number = number_of(str(value)) if known else None
                 found |= {} if number is None else {plain: number}
     return found
 
@@ -342,7 +355,7 @@ def _named_by(value: object, whole: object) -> object:
     return whole
 
 
-def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
+def settings_of(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
     """Yield (name, value, indices of the arguments) for each argument or pair of arguments that may
     be a setting: `name=value` or `--name value`."""
     for i, part in enumerate(command):
@@ -355,7 +368,7 @@ def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
             yield name, command[i + 1], range(i, i + 2)
 
 
-def _program(command: Sequence[str]) -> str:
+def program_of(command: Sequence[str]) -> str:
     """Return the script or module that a command runs, even if a launcher such as torchrun runs it;
     "" if there is none."""
     for part in command:
@@ -399,7 +412,7 @@ def printed(line: str) -> list[tuple[str, float]]:
     do. `unit` is "epochs" or "steps"."""
     found = []
     for match in _PRINTED.finditer(line):
-        unit, number = _unit(match[1]), _number(match[2].rstrip(",_"))
+        unit, number = unit_of(match[1]), number_of(match[2].rstrip(",_"))
         if _COUNTS.fullmatch(match[1]):
             continue  # "train step: 120" is how far it is
         if unit in ("epochs", "steps") and number is not None:
@@ -407,17 +420,21 @@ def printed(line: str) -> list[tuple[str, float]]:
     return found
 
 
-def _unit(name: str) -> str | None:
-    plain = _plain(name)
+def unit_of(name: str) -> str | None:
+    """Return the unit that a setting of this name counts, a key of `_COUNTED`; None for another."""
+    plain = bare(name)
     return next((unit for unit, names in _NAMES.items() if names.match(plain)), None)
 
 
-def _plain(name: str) -> str:
+def bare(name: str) -> str:
+    """Return the last part of a setting's name, as it is compared: `--Train.Max-Steps` is
+    `max_steps`."""
     last = re.split(r"[./]", name.lstrip("-+").strip())[-1].lower()
     return re.sub(r"[- ]", "_", last)
 
 
-def _number(text: str) -> float | None:
+def number_of(text: str) -> float | None:
+    """Return the amount that a text is (`1_000`, `3e4`, `25k`); None for another."""
     match = _VALUE.match(text)
     if match is None:
         return None

@@ -1,5 +1,5 @@
-"""The amount of training that a command asks for, also in the files that it names: settings and
-shell scripts.
+"""The amount of training that a command asks for, also in the files that it names: settings,
+shell scripts, and the program itself.
 
 Only a process that may read these files calls this, such as the one that submits the job. The
 service does not read files of its users.
@@ -9,21 +9,43 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import inf
 from pathlib import Path
 
-from features.amounts import Amount, of_command, of_commands, of_settings
+from features.amounts import (
+    Amount,
+    of_command,
+    of_commands,
+    of_settings,
+    program_of,
+    settings_of,
+    trains,
+)
 from features.given import read_text
+from features.programs import of_hydra, of_program, only_tests
+from features.recipes import FILES, TASKS, of_target, of_task
 from features.shell import Simple, of_script, one_of
 
 MOST_BYTES = 2**20
 MOST_FILES = 64
 DEPTH = 3  # scripts that call scripts
 _SETTINGS = ".yaml", ".yml", ".json", ".toml"
-_SCRIPTS = ".sh", ".bash", ".sbatch", ".slurm", ".job"
+_SCRIPTS = (
+    ".sh", ".bash", ".sbatch", ".slurm", ".job", ".zsh", ".ksh", ".csh", ".tcsh", ".fish", ".pbs",
+    ".lsf", ".sge", ".qsub", ".bsub", ".cmd",
+)  # fmt: skip
+_GROUP = re.compile(
+    r"(?m)^ {0,8}- (?:override |optional ){0,2}/?([\w/]{1,80})(?:@[\w.]{1,40})?"
+    r": ([\w-]{1,80})\s{0,4}$"
+)
+MOST_LISTED = 50_000  # characters of a configuration in which its groups are looked for
+_SOURCES = re.compile(
+    r"(?m)^[ \t]{0,40}(?:source|\.)[ \t]{1,4}[\"']?([\w./-]{1,200})[\"']?[ \t]{0,4}$"
+)
 _GROUPS = "conf", "configs", "config"  # where Hydra's settings are kept
 # what reading a file of somebody else's writing raises, the slips of the library included
 _NO_SETTINGS = (
@@ -50,30 +72,119 @@ def of_files(command: Sequence[str], workdir: Path) -> dict[str, float]:
     return _of(one_of(command), workdir, 0)
 
 
-def _of(commands: Sequence[Simple], workdir: Path, depth: int) -> dict[str, float]:
+def _of(
+    commands: Sequence[Simple], workdir: Path, depth: int, written: dict[Path, str] | None = None
+) -> dict[str, float]:
+    """Return the amounts and the batch size of the files that commands name.
+
+    Args:
+        written: files that they have written, by here documents; those of `commands` are added.
+    """
     found: dict[str, float] = {}
+    by_itself = list[dict[str, float]]()
+    written = {} if written is None else written
     for one in commands:
         if one.words[:1] == ["cd"] and len(one.words) == 2 and "$" not in one.words[1]:
             workdir = workdir / one.words[1]
-        for path in [*_settings(one.words, workdir)][:MOST_FILES]:
-            found |= _read(path)
+        if one.written is not None:
+            written |= {workdir / name: one.written for name in _written_to(one.words)}
+            continue
+        settings = dict[str, float]()
+        for path in [*_settings(one.words, workdir, written)][:MOST_FILES]:
+            settings |= _read(path, written)
         for at, word in enumerate(one.words):
             if depth < DEPTH and (at or len(one.words) == 1) and Path(word).suffix in _SCRIPTS:
-                found |= _of_script(workdir / word, one.words[at + 1 :], workdir, depth + 1)
+                path, rest = workdir / word, one.words[at + 1 :]
+                settings |= _of_script(
+                    path, rest, workdir=workdir, depth=depth + 1, written=written
+                )
+        settings |= _of_recipe(one.words, workdir=workdir, depth=depth + 1, written=written)
+        found |= settings
+        if not any(of_command([f"{name}={of}" for name, of in settings.items()])[:2]):
+            by_itself += [of] if (of := _of_its_program(one.words, workdir, written)) else []
+    if by_itself and all(one == by_itself[0] for one in by_itself):
+        found |= by_itself[0]
     return found
 
 
-def _of_script(path: Path, arguments: Sequence[str], workdir: Path, depth: int) -> dict[str, float]:
-    text = _text(path)
+def _written_to(words: Sequence[str]) -> Iterator[str]:
+    """Yield the files that a command writes: behind `>`, or those of `tee`."""
+    for i, word in enumerate(words):
+        if word.startswith(">") and word != ">>":
+            yield word.lstrip(">|") or next(iter(words[i + 1 :]), "")
+        elif i and words[0] == "tee" and not word.startswith("-"):
+            yield word
+
+
+def _of_its_program(
+    words: Sequence[str], workdir: Path, written: Mapping[Path, str]
+) -> dict[str, float]:
+    """Return what the Python program of a command asks for by itself, where the command states no
+    amount."""
+    if any(of_command(words)[:2]):
+        return {}
+    path = _program_path(words, workdir)
+    if path is None or only_tests(words) or not trains(words):
+        return {}
+    at = [*words].index(program_of(words)) + 1
+    given = {name: value for name, value, _ in settings_of(words[at:])}
+    try:
+        found = of_program(_text(path, written) or "", given)
+    except _NO_SETTINGS:
+        return {}
+    frames = found.pop("frames", None)
+    return found if frames is None else found | {"total_timesteps": frames}
+
+
+def _of_recipe(
+    words: Sequence[str], workdir: Path, depth: int, written: dict[Path, str]
+) -> dict[str, float]:
+    """Return the amounts that a target of `make` or `just` asks for."""
+    program = words[0].rpartition("/")[2] if words else ""
+    if depth > DEPTH:
+        return {}
+    for name in TASKS.get(program, ()):
+        if (text := _text(workdir / name, written)) is not None:
+            return _of_text(of_task(text, words), (), workdir=workdir, depth=depth, written=written)
+    if program not in FILES:
+        return {}
+    given = [of for option, of in pairwise(words) if option in ("-f", "--file", "--justfile")]
+    for name in given or FILES[program]:
+        if (text := _text(workdir / name, written)) is not None:
+            return _of_text(
+                of_target(text, program, words[1:]),
+                (),
+                workdir=workdir,
+                depth=depth,
+                written=written,
+            )
+    return {}
+
+
+def _of_script(
+    path: Path,
+    arguments: Sequence[str],
+    workdir: Path,
+    depth: int,
+    written: dict[Path, str],
+) -> dict[str, float]:
+    text = _text(path, written)
     if text is None:
         return {}
+    return _of_text(text, arguments, workdir=workdir, depth=depth, written=written)
+
+
+def _of_text(
+    text: str, arguments: Sequence[str], workdir: Path, depth: int, written: dict[Path, str]
+) -> dict[str, float]:
+    text = _SOURCES.sub(lambda found: _text(workdir / found[1], written) or "", text[:MOST_BYTES])
     commands = of_script(text, arguments)
     amount = of_commands(commands)
     known = {name: value for name, value in amount._asdict().items() if value is not None}
-    return _of(commands, workdir, depth) | known
+    return _of(commands, workdir, depth, written) | known
 
 
-def _settings(words: Sequence[str], workdir: Path) -> Iterator[Path]:
+def _settings(words: Sequence[str], workdir: Path, written: Mapping[Path, str]) -> Iterator[Path]:
     """Yield the paths of the settings files that a command names, whether they exist or not. Files
     of Hydra are named by configuration and group, and searched for in the usual folders."""
     options = dict(pairwise(words))
@@ -85,22 +196,62 @@ def _settings(words: Sequence[str], workdir: Path) -> Iterator[Path]:
             folder = value
         elif option in ("--config-name", "-cn"):
             name = value
-    folders = [workdir / one for one in ((folder,) if folder else _GROUPS)]
-    if name:
-        yield from (one / f"{name.removesuffix('.yaml')}.yaml" for one in folders)
-        for word in words:
-            group, equals, value = word.lstrip("+").partition("=")
-            if equals and value and "." not in group and not word.startswith("-"):
-                yield from (one / group / f"{value}.yaml" for one in folders)
     program = next((i for i, word in enumerate(words) if word.endswith(".py")), len(words))
+    at = _program_path(words, workdir)
+    folders = [workdir / one for one in ((folder,) if folder else _GROUPS)]
+    if at is not None:
+        text = _text(at, written) or ""
+        try:
+            own, own_name = of_hydra(text)
+        except _NO_SETTINGS:
+            own, own_name = "", ""
+        name = name or own_name
+        folders = [at.parent / (folder or own), *folders] if folder or own else folders
+        folders += [at.parent / one for one in _GROUPS]
+    if name:
+        yield from _of_hydra(words, name.removesuffix(".yaml"), folders, written)
     for i, word in enumerate(words):
         path = workdir / word.rpartition("=")[2].lstrip("@")
         if path.suffix in _SETTINGS or (path.suffix == ".py" and i > program):
             yield path
 
 
-def _read(path: Path) -> dict[str, float]:
-    text = _text(path)
+def _of_hydra(
+    words: Sequence[str], name: str, folders: Sequence[Path], written: Mapping[Path, str]
+) -> Iterator[Path]:
+    """Yield the files of a configuration of Hydra: those of the groups in its list of defaults, its
+    own, and those of the groups that the command names."""
+    groups = dict[str, str]()
+    own = (_text(one / f"{name}.yaml", written) for one in folders)
+    for group, value in _GROUP.findall(next((text for text in own if text), "")[:MOST_LISTED]):
+        groups[group] = value
+    named = dict[str, str]()
+    for word in words:
+        group, equals, value = word.lstrip("+").partition("=")
+        if equals and value and "." not in group and not word.startswith("-"):
+            named[group] = value
+    for group, value in groups.items():
+        if group not in named:
+            yield from (one / group / f"{value}.yaml" for one in folders)
+    yield from (one / f"{name}.yaml" for one in folders)
+    for group, value in named.items():
+        yield from (one / group / f"{value}.yaml" for one in folders)
+
+
+def _program_path(words: Sequence[str], workdir: Path) -> Path | None:
+    """Return the path of the Python program that a command runs, if it names one."""
+    program = program_of(words)
+    if program.endswith(".py"):
+        return workdir / program
+    if "-m" not in words or not program:
+        return None
+    module = workdir / Path(*program.split("."))
+    inner = module / "__main__.py"
+    return inner if inner.exists() else module.with_name(f"{module.name}.py")
+
+
+def _read(path: Path, written: Mapping[Path, str]) -> dict[str, float]:
+    text = _text(path, written)
     if text is None:
         return {}
     try:
@@ -109,7 +260,7 @@ def _read(path: Path) -> dict[str, float]:
         if path.suffix == ".json":
             return of_settings(json.loads(text))
         if path.suffix == ".py":
-            return of_settings(_assigned(ast.parse(text).body))
+            return _of_python(ast.parse(text).body, path, written, 0)
         import yaml  # takes its time
 
         try:
@@ -118,6 +269,25 @@ def _read(path: Path) -> dict[str, float]:
             return {}
     except _NO_SETTINGS:
         return {}
+
+
+def _of_python(
+    body: Sequence[ast.AST], path: Path, written: Mapping[Path, str], depth: int
+) -> dict[str, float]:
+    """Return the settings of a parsed file of settings, those of its `_base_` files before them."""
+    found = dict[str, float]()
+    for one in body:
+        if (
+            isinstance(one, ast.Assign)
+            and ast.unparse(one.targets[0]) == "_base_"
+            and depth < DEPTH
+        ):
+            texts = [node.value for node in ast.walk(one.value) if isinstance(node, ast.Constant)]
+            for base in [text for text in texts if isinstance(text, str)][:MOST_FILES]:
+                inner = path.parent / base
+                text = _text(inner, written) or ""
+                found |= _of_python(ast.parse(text).body, inner, written, depth + 1)
+    return found | of_settings(_assigned(body))
 
 
 def _assigned(body: Sequence[ast.AST]) -> dict[str, object]:
@@ -159,7 +329,9 @@ def _value(node: ast.AST) -> object:
     return None
 
 
-def _text(path: Path) -> str | None:
+def _text(path: Path, written: Mapping[Path, str]) -> str | None:
+    if path in written:
+        return written[path]
     try:
         return read_text(path, MOST_BYTES, errors="replace")
     except OSError:

@@ -6,23 +6,30 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import inf, prod
 from typing import NamedTuple
+
+from features.options import with_options
 
 MOST_CHARACTERS = 50_000  # of a script are read
 MOST_COMMANDS = 500  # that are read, however deep
 MOST_FILLED = 32  # variables in a word
 LONGEST = 4096  # characters of a line that is split, and of a word once it is filled in
 DEPTH = 4  # shells within shells
+_TO_LEXER, _FROM_LEXER = str.maketrans("()", "<>"), str.maketrans("<>", "()")
+_MOST_SUM = 10**15
+_MOST_ITEMS = 1000  # of a sequence in steps
+_BLANK = "\ue000"  # a blank within one item of a list
 _SHELLS = re.compile(r"(?:^|/)(?:ba|da|z|k|a)?sh$")
 _HANDS_ON = re.compile(r"-[a-z]{0,6}c")
 _VARIABLE = re.compile(
-    r"\$(?:(\w{1,64})|\{(\w{1,64}(?:\[(?:[@*]|\d{1,4})\])?)(?::?[-=]([^{}]{0,200}))?\})"
+    r"\$(?:(\w{1,64})|\{(\w{1,64}(?:\[(?:[@*]|\$?\w{1,40})\])?)(?::?[-=]([^{}]{0,200}))?\})"
 )
 _DEFAULTED = re.compile(r"\$\{(\w{1,64}):?=([^{}$]{0,200})\}")
 _SUM = re.compile(r"\$\{=([^{}]{1,80})\}")  # as arithmetic is written for the lexer
@@ -32,26 +39,41 @@ _FUNCTION = re.compile(
     r"\s{0,40}(?:function\s{1,4}([A-Za-z_]\w{0,63})(?:\s{0,4}\(\s{0,4}\))?"
     r"|([A-Za-z_]\w{0,63})\s{0,4}\(\s{0,4}\))\s{0,4}(?:\{(.*))?$"
 )
+_OF_A_LIST = re.compile(r"\w{1,64}\[@\]=")
+_WITHIN_A_LINE = re.compile(r"(?<=;)\s{1,4}(?=[A-Za-z_]\w{0,63}\s{0,4}\(\)\s{0,4}\{)")
+_ENDS_HERE = re.compile(r"[;\s]\}\s{0,4}(?:[;&|]{1,2}|$)")
+_DOCUMENT = re.compile(r"(?<!<)<<(?!<)-?\s{0,4}(['\"\\]?)(\w{1,40})['\"]?")
 _RANGE = re.compile(r"\{(-?\d{1,6})\.\.(-?\d{1,6})\}")
 _SEQ = re.compile(
-    r"\$\(\s{0,4}seq\s{1,4}(\$?\{?\w{1,20}\}?)(?:\s{1,4}(\$?\{?\w{1,20}\}?))?\s{0,4}\)"
+    r"(?:\$\(|`|(?<=in )\()\s{0,4}seq(?:\s{1,4}-w)?\s{1,4}(\$?\{?\w{1,20}\}?)"
+    r"(?:\s{1,4}(\$?\{?\w{1,20}\}?))?(?:\s{1,4}(\d{1,6}))?\s{0,4}[)`]"
 )
-_ARITHMETIC = re.compile(r"\$\(\(([\w\s$+*/%{}-]{1,80})\)\)")
+_FOREACH = re.compile(r"(?m)^(\s{0,40})foreach\s{1,4}(\w{1,20})\s{0,4}\(([^()]{0,400})\)")  # csh
+_ARITHMETIC = re.compile(r"\$\(\(((?:[\w\s$+*/%{}:?-]|\([\w\s$+*/%{}:-]{1,40}\)){1,80})\)\)")
+_DEFAULT_OF = re.compile(r"\$\{(\w{1,64}):?-(\d{1,15})\}")
 _COUNTING = re.compile(
-    r"for\s{1,4}\(\(\s{0,4}(\w{1,20})\s{0,4}=\s{0,4}(\d{1,6})\s{0,4};\s{0,4}\w{1,20}\s{0,4}(<=?)"
-    r"\s{0,4}(\d{1,6})\s{0,4};\s{0,4}(?:\+\+\w{1,20}|\w{1,20}\+\+)\s{0,4}\)\)"
+    r"for\s{0,4}\(\(\s{0,4}(\w{1,20})\s{0,4}=\s{0,4}(\d{1,6})\s{0,4};\s{0,4}\w{1,20}\s{0,4}(<=?)"
+    r"\s{0,4}\$?\{?(\w{1,20})\}?\s{0,4};\s{0,4}(?:\+\+\w{1,20}|\w{1,20}(?:\+\+|\+=1))\s{0,4}\)\)"
+)
+_COUNTS_UP = re.compile(
+    r"\b([A-Za-z_]\w{0,40})=\$\(\(\s{0,4}\$?\w{1,41}\s{0,4}\+\s{0,4}1\s{0,4}\)\)"
+    r"|(?:\(\(|let )\s{0,4}([A-Za-z_]\w{0,40})\s{0,4}(?:\+\+|\+=\s{0,4}1)"
 )
 _SUBSTITUTED = re.compile(r"\$\([^()]{0,500}\)")  # what a command prints is not known
 _REPEATS = "xargs", "parallel"  # run a command for each of what they are given
+_DECLARES = "export", "declare", "local", "readonly", "typeset"
 _ALL = "$@", "$*", "${@}", "${*}"
 _OPENS = "then", "else", "do", "{", "!", "time", "exec", "elif", "if"
 _TESTS = ["["], ["[["], ["test"]
 _SAY = "echo", "printf"  # what is handed to them is not run
+_WINDOWS = "new-session", "new", "new-window", "neww", "split-window", "splitw"  # of tmux
 _HANDED = "su", "runuser", "script", "flock"  # run what stands behind their -c
+_FIXED = "#"  # among the variables: arguments keep their places
 _ARGUMENT = re.compile(r"\$\{?\d")
 _LOCAL = re.compile(r"\blocal\s{1,4}(?:-\w{1,8}\s{1,4})?([A-Za-z_]\w{0,63})")
+_SUBMITS = "sbatch", "qsub", "bsub"
 _SSH_VALUES = re.compile(r"-[a-zA-Z]{0,8}[BbcDEeFIiJLlmOopQRSWw]$")  # another word belongs to it
-_CLOSES, _LOOPS = ("done", "fi", "}", "esac"), ("for", "while", "until", "select")
+_CLOSES, _LOOPS = ("done", "fi", "}", "esac", "end"), ("for", "while", "until", "select")
 
 
 class Simple(NamedTuple):
@@ -61,11 +83,13 @@ class Simple(NamedTuple):
         times: how often it is run; infinite if that is not known.
         otherwise: whether the command stands behind `||` or in an `else`, so that it runs only if
             the command before it fails or does not run.
+        written: text of the here document that the command is given, and writes to a file.
     """
 
     words: list[str]
     times: float = 1.0
     otherwise: bool = False
+    written: str | None = None
 
 
 def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
@@ -89,7 +113,10 @@ def of_script(
         variables: values of its variables that are known.
     """
     known = {str(i): word for i, word in enumerate(arguments, 1)} | dict(variables or {})
-    return _script(text, known, 0, [MOST_COMMANDS])
+    if "shift" not in text and "set --" not in text:
+        known[_FIXED] = ""
+    text = with_options(text[:MOST_CHARACTERS], arguments)
+    return _script(text, known, 1, [MOST_COMMANDS])
 
 
 def _unwrapped(
@@ -99,6 +126,8 @@ def _unwrapped(
         return [] if depth >= DEPTH else _script(line, known, depth + 1, budget)
     if words and (body := known.get(f"{words[0]}()")) is not None and depth < DEPTH:
         return _called(body, words, known=known, depth=depth, budget=budget)
+    if depth and words and words[0] in _SUBMITS and not {"-W", "--wait"} & {*words}:
+        return []  # what a script submits runs elsewhere
     for i, word in enumerate(words):
         if words[0].endswith("sbatch") and (line := _wrapped(words, i)) is not None:
             return [] if depth >= DEPTH else _script(line, known, depth + 1, budget)
@@ -145,11 +174,46 @@ def _handed(words: Sequence[str]) -> str | None:
         while at < len(words) and words[at].startswith("-"):
             at += 2 if _SSH_VALUES.match(words[at]) else 1
         return " ".join(words[at + 1 :])
+    if name == "parallel":
+        return _for_each(words)
+    if name == "tmux":
+        return _typed(words)
     if name in _HANDED:
-        for i, word in enumerate(words[:-1]):
+        named = 0  # flock's own -c stands behind the lock
+        for i, word in enumerate(words[1:-1], 1):
+            named += not word.startswith("-") and not re.fullmatch(r"[\d.]{1,9}", word)
+            if word == "--" or (name == "flock" and named > 1):
+                return None
             if _HANDS_ON.fullmatch(word) or word == "--command":
                 return words[i + 1]
     return None
+
+
+def _for_each(words: Sequence[str]) -> str | None:
+    """Return the shell line that `parallel` runs for each item, if it is given as one word."""
+    for word in words[1:]:
+        if word.startswith(":::"):
+            return None
+        if " " in word and not word.startswith("-"):
+            return word
+    return None
+
+
+def _typed(words: Sequence[str]) -> str | None:
+    """Return the shell line that a command of tmux runs in a window or types into one; None if it
+    does neither."""
+    does, at, typed = words[1:2], 2, list[str]()
+    if does and does[0] not in _WINDOWS and does != ["send-keys"] and does != ["send"]:
+        return None
+    while at < len(words):
+        if words[at].startswith("-"):
+            at += 2 if re.search(r"[ctsnxyFe]$", words[at]) else 1
+            continue
+        if words[at] in ("Enter", "C-m", ";"):
+            break
+        typed.append(words[at])
+        at += 1
+    return " ".join(typed) if does and typed else None
 
 
 def _wrapped(words: Sequence[str], i: int) -> str | None:
@@ -173,10 +237,13 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
     found: list[Simple] = []
     loops: list[float] = []
     branches: list[_Branch] = []
+    piped = list[str]()
+    begun = list[int]()  # how many commands were found before each loop
     tested = False  # what follows `&&` or `||` is run only if a test says so
     text, functions = _functions(text[:MOST_CHARACTERS])
+    known |= {f"{one or two}++": "" for one, two in _COUNTS_UP.findall(text)}
     known |= functions
-    for sign, words in _commands(text):
+    for sign, words, document in _commands(text):
         budget[0] -= 1
         if budget[0] < 0:
             break
@@ -185,20 +252,53 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
             continue
         otherwise = sign == "||" or any(branch.otherwise for branch in branches)
         plain, condition = _steered(words, loops, known)
+        begun = [*begun[: len(loops)], *[len(found)] * (len(loops) - len(begun))]
+        if plain == ["break"] and loops and found[begun[-1] :] and not tested:
+            if sign == "&&" or words[0] == "then":  # it is run until it succeeds
+                once = [one._replace(times=one.times / loops[-1]) for one in found[begun[-1] :]]
+                found[begun[-1] :] = once if loops[-1] < inf else found[begun[-1] :]
+            continue
         known |= {name: known.get(name, of) for w in plain for name, of in _DEFAULTED.findall(w)}
-        before = dict(known) if tested and sign in ("&&", "||") else {}
+        outside = dict(known) if tested and sign in ("&&", "||") else {}
         plain = _assigned([one for word in plain for one in _filled_all(word, known)], known)
-        known |= {name: _either(name, {of, known[name]}) for name, of in before.items()}
+        known |= {name: _either(name, {of, known[name]}) for name, of in outside.items()}
         tested = plain[:1] in _TESTS or (tested and sign in ("&&", "||"))
+        before, piped = piped if sign == "|" else [], plain
         if plain and plain[0] not in _SAY:
             around = loops[:-1] if condition else loops
             times = inf if inf in around else prod(around)
-            times *= _repeated(plain)
+            times *= _repeated(plain, before, known)
             inner = _unwrapped(plain, known, depth, budget)
+            if document is not None and not (depth and plain[0] in _SUBMITS):
+                document = _document(document, known)
+                inner = _given(plain, document, known=known, depth=depth, budget=budget) or inner
             found += [
-                Simple(one.words, one.times * times, one.otherwise or otherwise) for one in inner
+                one._replace(times=one.times * times, otherwise=one.otherwise or otherwise)
+                for one in inner
             ]
     return found
+
+
+def _document(text: str, known: Mapping[str, str]) -> str:
+    """Return a here document with known variables filled in. Its first line is its mark, quoted if
+    nothing is to be filled in."""
+    mark, _, text = text.partition("\n")
+    if mark.startswith(("'", '"', "\\")):
+        return text
+    return "\n".join(_filled(line, known).replace("\\$", "$") for line in text.split("\n"))
+
+
+def _given(
+    words: list[str], document: str, known: dict[str, str], depth: int, budget: list[int]
+) -> list[Simple]:
+    """Return what a command does with a here document: a shell or `sbatch` without a script runs it
+    (`bash <<EOF`), another writes it (`cat > a.yaml <<EOF`)."""
+    name = words[0].rpartition("/")[2]
+    files = [one for one in words[1:] if "." in one and not one.startswith("-")]
+    shells = any(_SHELLS.search(one) for one in words) and not files
+    if shells or name == "ssh" or (name == "sbatch" and not files):
+        return [] if depth >= DEPTH else _script(document, known, depth + 1, budget)
+    return [Simple(words, written=document)]
 
 
 @dataclass
@@ -295,7 +395,7 @@ def _branched(
             branches.append(_Branch(dict(known)))
         elif word == "case" and words[i + 2 : i + 3] == ["in"]:
             subject = words[i + 1]  # arguments may have been shifted
-            if not _ARGUMENT.search(subject):
+            if not _ARGUMENT.search(subject) or _FIXED in known:
                 subject = _filled(subject, known)
             branches.append(_Branch(dict(known), subject, patterns=words[i + 3 :]))
             return []
@@ -313,22 +413,33 @@ def _functions(text: str) -> tuple[str, dict[str, str]]:
     """Return a script without the functions that it defines, and these: {name with `()`: body}."""
     lines, bodies = list[str](), dict[str, str]()
     name, body = "", list[str]()
-    for line in text.splitlines():
+    for line in _each_function(text):
         if name:
             if line.lstrip().startswith("}"):
                 bodies[f"{name}()"] = "\n".join(body)
                 name = ""
+                lines += [rest] if (rest := line.lstrip()[1:].lstrip(" ;")) else []
             elif line.strip() != "{":
                 body.append(line)
             continue
         found = _FUNCTION.match(line) if "(" in line or "function" in line else None
         if found is None:
             lines.append(line)
-        elif (one := (found[3] or "").rstrip()).endswith("}"):
-            bodies[f"{found[1] or found[2]}()"] = one[:-1]
+        elif ends := _ENDS_HERE.search(found[3] or ""):
+            bodies[f"{found[1] or found[2]}()"] = found[3][: ends.start() + 1]
+            lines.append(found[3][ends.end() :])
         else:
             name, body = found[1] or found[2], [found[3] or ""]
     return (text, {}) if name else ("\n".join(lines), bodies)  # one that never ends is none
+
+
+def _each_function(text: str) -> Iterator[str]:
+    """Yield the lines of a script. A function that is defined within a line begins a new one."""
+    for line in text.splitlines():
+        if len(line) <= LONGEST and "()" in line:
+            yield from _WITHIN_A_LINE.sub("\n", line).split("\n")
+        else:
+            yield line
 
 
 def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> tuple[list[str], bool]:
@@ -339,7 +450,7 @@ def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> tup
     while words and words[0] in _OPENS:
         words = words[1:]
     if not words or words[0] in _CLOSES:
-        if words[:1] == ["done"] and loops:
+        if words[:1] in (["done"], ["end"]) and loops:
             loops.pop()
         return [], False
     if words[0] in _LOOPS:
@@ -353,35 +464,70 @@ def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> tup
 def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
     """Return the words of a command after its variable assignments, which are added to `known`.
     Return [] for a declaration (`export`, ...)."""
-    declares = bool(words) and words[0] in ("export", "declare", "local", "readonly")
-    words = words[1:] if declares else words
+    declares = bool(words) and words[0] in _DECLARES
+    if words[:1] in (["set"], ["setenv"]):  # of csh and fish
+        name, *value = [one for one in words[1:] if not one.startswith("-")] or [""]
+        if name.isidentifier() and value:
+            known[name] = " ".join(value[value[0] == "=" :])
+        return words if name == "" else []
+    words = [one for one in words[1:] if not one.startswith("-")] if declares else words
     while words and (one := _ASSIGNED.fullmatch(words[0])):
         known[one[1]] = one[2]
         words = words[1:]
     return [] if declares else words
 
 
-def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
+def _times(words: Sequence[str], known: dict[str, str]) -> float:
     """Return the number of iterations of a loop that begins with `words`; infinite if it cannot be
     read."""
+    if words[0] == "while" and len(words) > 5 and words[1] in ("[", "[["):
+        name, sign, end = words[2].strip("${}"), words[3], _filled(words[4], known)
+        begin = known.pop(name, "")
+        if f"{name}++" in known and sign in ("-lt", "-le") and f"{begin}{end}".isdigit():
+            return float(max(1, int(end[:9]) - int(begin[:9] or 0) + (sign == "-le")))
     listed = [_filled(word, known) for word in words[3:]]
     if words[0] != "for" or words[2:3] != ["in"] or any(set(one) & set("$`*?") for one in listed):
         return inf
+    return _length(listed, known)
+
+
+def _length(items: Iterable[str], known: Mapping[str, str]) -> float:
+    """Return the number of items of a list, its ranges (`{1..5}`) and variables filled in."""
     count = 0.0
-    for word in " ".join(listed).split():
+    for word in " ".join(_filled(one, known) for one in items).split():
         ends = _RANGE.fullmatch(word)
         count += abs(int(ends[2]) - int(ends[1])) + 1 if ends else 1
     return count
 
 
-def _repeated(words: Sequence[str]) -> float:
+def _repeated(words: Sequence[str], before: Sequence[str], known: Mapping[str, str]) -> float:
     """Return how often a command runs the command given as its argument: 1 for most, the length of
     the list for one such as `parallel`, which runs it for each item of a list. Infinite if the list
-    is not known."""
+    is not known.
+
+    Args:
+        before: words of the command whose output it is given, [] if it is given none.
+    """
     if words[0] not in _REPEATS:
         return 1.0
     if ":::" in words:
-        return float(max(1, len(words) - words.index(":::") - 1))
+        lists, linked = list[list[str]](), "--link" in words or "--xapply" in words
+        for word in words[words.index(":::") :]:
+            if word in (":::", ":::+"):
+                lists.append([])
+                linked = linked or word == ":::+"
+            else:
+                lists[-1].append(word)
+        counts = [_length(one, known) for one in lists]
+        return max(1.0, max(counts) if linked else prod(counts))
+    if words[0] == "xargs" and not any(re.match(r"-(?:n|I|i|L)|--max-args", one) for one in words):
+        return 1.0 if before[:1] in (["seq"], ["echo"]) else inf
+    if before[:1] == ["seq"] and all(one.isdigit() for one in before[1:]):
+        ends = [1, *map(int, before[1:])][-2:] if len(before) < 4 else [0]
+        return float(max(1, ends[-1] - ends[0] + 1)) if len(ends) == 2 else inf
+    if before[:1] in (["echo"], ["printf"]) and not any(set(one) & set("$`*?") for one in before):
+        items = [one for one in before[1:] if not one.startswith("-") and "%" not in one]
+        return max(1.0, _length(items, known))
     return inf
 
 
@@ -391,9 +537,11 @@ def _filled_all(word: str, known: Mapping[str, str]) -> list[str]:
     if word in _ALL:
         return [known[str(n)] for n in range(1, len(known) + 1) if str(n) in known]
     filled = _filled(word, known)
+    if _OF_A_LIST.match(word):
+        return [filled]
     if filled != word and _VARIABLE.fullmatch(word) and ("[" in word or _holds_words(filled)):
-        return filled.split()
-    return [filled]
+        return [one.replace(_BLANK, " ") for one in filled.split()]
+    return [filled.replace(_BLANK, " ")]
 
 
 def _holds_words(text: str) -> bool:
@@ -414,8 +562,8 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
         known_value = known.get(name)
         if known_value is None and (listed := known.get(f"{name.partition('[')[0]}[@]")):
             at = name.partition("[")[2].rstrip("]") or "0"
-            items = listed.split()
-            known_value = items[int(at)] if int(at) < len(items) else None
+            at = known.get(at[1:], at) if at.startswith("$") else at
+            known_value = _item(listed.split(), at)
         return (
             known_value if known_value is not None else default if default is not None else found[0]
         )
@@ -426,42 +574,64 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, word)[:LONGEST]
 
 
+def _item(items: Sequence[str], at: str) -> str | None:
+    """Return the item of a list with an index, or that of a table with a key, `[key]=item`."""
+    if at.isdigit() and not items[0].startswith("["):
+        return items[int(at)] if int(at[:9]) < len(items) else None
+    return next((one.partition("]=")[2] for one in items if one.startswith(f"[{at}]=")), None)
+
+
 def _summed(text: str, known: Mapping[str, str]) -> str | None:
     """Return the value of an arithmetic expression of whole numbers and variables. Return None if
     one of them is not known.
     """
-    parts = re.split(r"([+*/%-])", text)
-    values = [known.get(part, part) for part in parts[::2]]
-    if not all(re.fullmatch(r"\d{1,9}", value) for value in values):
+
+    def value(found: re.Match[str]) -> str:
+        name, _, default = found[0].partition("~")
+        of = known.get(name, default or name)
+        return str(int(of)) if re.fullmatch(r"\d{1,15}", of) else "_"
+
+    text = re.sub(r"\w{1,64}(?:~\d{1,15})?", value, text).replace("/", "//")
+    text = re.sub(r"^([^?:]*)\?([^?:]*):(.*)$", r"(\2) if (\1) else (\3)", text)
+    text = text.translate(_FROM_LEXER)
+    try:
+        total = _worked_out(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    terms = [int(values[0])]
-    for sign, one in zip(parts[1::2], map(int, values[1:]), strict=True):
-        if sign in "/%" and not one:
-            return None
-        if sign in "+-":
-            terms.append(one if sign == "+" else -one)
-        elif sign == "*":
-            terms[-1] *= one
-        else:
-            before = abs(terms[-1])
-            less = before // one if sign == "/" else before % one
-            terms[-1] = less if terms[-1] >= 0 else -less
-    return str(sum(terms))
+    return None if total is None else str(total)
 
 
-def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
-    """Yield (sign before it, such as `||` or `;`; words) for each simple command of a script. What
-    cannot be read as a command is left out."""
+def _worked_out(node: ast.AST) -> int | None:
+    """Return the value of a parsed sum of whole numbers; None if it is none, or above 10^15."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.IfExp):
+        test = _worked_out(node.test)
+        return None if test is None else _worked_out(node.body if test else node.orelse)
+    if not isinstance(node, ast.BinOp):
+        return None
+    one, two = _worked_out(node.left), _worked_out(node.right)
+    if one is None or two is None:
+        return None
+    sums = {ast.Add: one + two, ast.Sub: one - two, ast.Mult: one * two}
+    if two:  # a shell divides towards zero
+        sums[ast.FloorDiv] = abs(one) // abs(two) * (1 if (one < 0) == (two < 0) else -1)
+        sums[ast.Mod] = abs(one) % abs(two) * (-1 if one < 0 else 1)
+    found = sums.get(type(node.op))
+    return found if found is not None and abs(found) <= _MOST_SUM else None
+
+
+def _commands(text: str) -> Iterable[tuple[str, list[str], str | None]]:
+    """Yield (sign before it, such as `||` or `;`; words; the here document that it is given) for
+    each simple command of a script. What cannot be read as a command is left out."""
     text = re.sub(r"\\\r?\n", " ", text)
-    text = _SEQ.sub(
-        lambda found: f"{{{found[1] if found[2] else 1}..{found[2] or found[1]}}}", text
-    )
-    text = _ARITHMETIC.sub(lambda found: "${=" + re.sub(r"[\s${}]", "", found[1]) + "}", text)
+    text = _FOREACH.sub(r"\1for \2 in \3", _SEQ.sub(_sequence, text))
+    text = _ARITHMETIC.sub(_sum_of, text)
     text = _COUNTING.sub(_counted, text)
     text = _LISTED.sub(_joined, text)
     text = _SUBSTITUTED.sub("$(_)", text).replace("$(_)", "$_")
     sign = ""
-    for line in _whole_lines(text):
+    for line, document in _whole_lines(text):
         if len(line) > LONGEST:  # shlex takes the square of its length
             sign = ""
             continue
@@ -471,15 +641,31 @@ def _commands(text: str) -> Iterable[tuple[str, list[str]]]:
         try:
             for word in lexer:
                 if word and set(word) <= set(";&|()"):
-                    yield sign, words
+                    yield sign, words, None
                     sign, words = word, list[str]()
                 else:
                     words.append(word)
         except ValueError:
             sign = ""
             continue
-        yield sign, words
+        yield sign, words, document
         sign = sign if words == [] else ""  # `a ||` goes on with the next line
+
+
+def _sum_of(found: re.Match[str]) -> str:
+    """Return a sum, `$((2 * ${N:-1}))`, rewritten so that the lexer takes it as one word."""
+    text = _DEFAULT_OF.sub(r"\1~\2", found[1]).translate(_TO_LEXER)
+    return "${=" + re.sub(r"[\s${}]", "", text) + "}"
+
+
+def _sequence(found: re.Match[str]) -> str:
+    """Return what `seq` counts as a range, `{1..8}`, or by its items if it counts in steps."""
+    first, second, third = found.groups()
+    if third is None:
+        return f"{{{first if second else 1}..{second or first}}}"
+    if not (first.isdigit() and second.isdigit()) or int(second) < 1:
+        return "$_"
+    return " ".join(map(str, [*range(int(first), int(third) + 1, int(second))][:_MOST_ITEMS]))
 
 
 def _joined(found: re.Match[str]) -> str:
@@ -489,24 +675,33 @@ def _joined(found: re.Match[str]) -> str:
     except ValueError:
         return found[0]
     before = [f"${{{found[1]}[@]}}"] if found[2] else []
-    text = " ".join([*before, *items]).replace("\\", "\\\\").replace('"', '\\"')
+    text = (
+        " ".join([*before, *(re.sub(r"\s", _BLANK, item) for item in items)])
+        .replace("\\", "\\\\")
+        .replace('"', '\\"')
+    )
     return f'{found[1]}[@]="{text}"'
 
 
 def _counted(found: re.Match[str]) -> str:
     """Return a counting loop, `for ((i = 0; i < 10; i++))`, rewritten as a loop over a range: `for
     i in {0..9}`."""
-    last = int(found[4]) - (found[3] == "<")
-    return f"for {found[1]} in {{{found[2]}..{max(last, int(found[2]))}}}"
+    last = f"${{={found[4]}{'-1' if found[3] == '<' else ''}}}"
+    return f"for {found[1]} in {{{found[2]}..{last}}}"
 
 
-def _whole_lines(text: str) -> Iterable[str]:
-    """Yield the lines of a script. Lines within one quotation are joined; comments, empty lines and
-    here documents (`<<EOF`) are left out."""
+def _whole_lines(text: str) -> Iterable[tuple[str, str | None]]:
+    """Yield the lines of a script, and the here document (`<<EOF`) that a line is given, its mark
+    before it. Lines within one quotation are joined; comments and empty lines are left out."""
     held, until, odd = "", "", 0
+    document = list[str]()
     for line in text.splitlines():
         if until:
-            until = "" if line.strip() == until else until
+            if line.strip() != until:
+                document.append(line)
+                continue
+            yield held, "\n".join(document)
+            held, until, document = "", "", []
             continue
         if not held and (line.lstrip().startswith("#") or not line.strip()):
             continue
@@ -515,9 +710,12 @@ def _whole_lines(text: str) -> Iterable[str]:
         if odd and len(held) < LONGEST:
             continue
         odd = 0
-        if document := re.search(r"<<-?\s{0,4}['\"]?(\w{1,40})", held):
-            until = document[1]
-        yield held
+        if begins := _DOCUMENT.search(held):
+            until = begins[2]
+            document = [begins[1] + begins[2]]
+            held = held[: begins.start()] + " " + held[begins.end() :]
+            continue
+        yield held, None
         held = ""
     if held:
-        yield held
+        yield held, "\n".join(document) if document else None

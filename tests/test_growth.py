@@ -12,6 +12,10 @@ import pytest
 from features.amounts import Work, of_command, of_settings, printed
 from features.clock import read_seconds
 from features.names import normalise
+from features.options import with_options
+from features.programs import of_hydra, of_program
+from features.recipes import of_target
+from features.shell import of_script
 from pipeline.replay.causes import cause_of
 from profiler.ends import memory_complaint
 from profiler.progress.formats import FORMATS, read
@@ -90,6 +94,14 @@ READERS: dict[str, Read] = {
     "a command": lambda text: of_command(["python", text, "--epochs", text, f"--steps={text}"]),
     "a command's work": lambda text: Work.of(["python", f"--epochs=3{text}", "--epochs=3", text]),
     "a shell's work": lambda text: Work.of(["bash", "-c", text]),
+    "a shell script": lambda text: of_script(text, [text]),
+    "options of a script": lambda text: with_options(
+        f"while getopts e: o; do\ncase $o in\n{text}\nesac\ndone", [text]
+    ),
+    "targets of make": lambda text: of_target(text, "make", [text]),
+    "targets of just": lambda text: of_target(text, "just", [text]),
+    "a program": lambda text: of_program(text, {}),
+    "a program's settings": lambda text: of_hydra(f"hydra{text}"),
     "settings": lambda text: of_settings({"epochs": text, text: 3}),
     "a printed setting": printed,
     "a time": read_seconds,

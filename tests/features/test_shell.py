@@ -210,10 +210,10 @@ LAUNCHED = [
     ),
     ("bash -c 'for ((i=0;i<5;i++)); do python train.py --epochs 6; done'", Amount(6, runs=5)),
     ("bash -c 'for ((i=1; i<=5; i++)); do python train.py --epochs 6; done'", Amount(6, runs=5)),
-    ("bash -c 'seq 3 | xargs -I{} python train.py --epochs 6 --seed {}'", Amount(6, runs=inf)),
+    ("bash -c 'seq 3 | xargs -I{} python train.py --epochs 6 --seed {}'", Amount(6, runs=3)),
     (
         "bash -c 'i=0; while [ $i -lt 3 ]; do python train.py --epochs 6; i=$((i+1)); done'",
-        Amount(6, runs=inf),
+        Amount(6, runs=3),
     ),
     ("bash -c 'python prep.py --steps 10; python train.py --epochs 6'", Amount(runs=2)),
     (
@@ -413,3 +413,166 @@ def test_what_a_script_decides_is_known_only_where_it_is_decided(
     script: str, amount: Amount
 ) -> None:
     assert of_command(["bash", "-c", script]) == amount
+
+
+PROGRAMS = [
+    ("for epoch in range(30): ...", "python t.py", Amount(30)),
+    (
+        "for epoch in trange(1, 1 + a.nb): ...\np.add_argument('--nb', default=5)",
+        "python t.py",
+        Amount(5),
+    ),
+    (
+        "for epoch in trange(1, 1 + a.nb): ...\np.add_argument('--nb', default=5)",
+        "python t.py --nb 8",
+        Amount(8),
+    ),
+    ("p.add_argument('--epochs', default=12)", "python t.py", Amount(12)),
+    ("p.add_argument('--epochs', default=12)", "python t.py --epochs 3", Amount(3)),
+    ("p.add_argument('--epochs', default=12)", "python t.py --eval-only", Amount()),
+    (
+        "p.add_argument('--epochs', default=12)\np.add_argument('--steps', default=9)",
+        "python t.py",
+        Amount(),
+    ),
+    ("Trainer(max_epochs=4)\nTrainer(max_epochs=9)", "python t.py", Amount()),
+    (
+        "Trainer(max_epochs=N)\nN = 4\nEarlyStopping(patience=3)",
+        "python t.py",
+        Amount(4, patience=3),
+    ),
+    ("HfArgumentParser((A, TrainingArguments))", "python t.py --max_steps 5", Amount(None, 5)),
+    ("HfArgumentParser((A, TrainingArguments))", "python t.py", Amount(3)),
+    ("for fold in range(5):\n  for epoch in range(2): ...", "python t.py", Amount(2, runs=5)),
+    ("for seed in seeds():\n  for epoch in range(2): ...", "python t.py", Amount(2, runs=inf)),
+    ("while step < m: ...\nm = 10_000", "python -m t", Amount(None, 10_000)),
+    ("while True:\n  if step >= 70: break", "python -m t", Amount(None, 70)),
+    (
+        "@click.option('--max-steps', default=500)\ndef main(max_steps): ...",
+        "python t.py",
+        Amount(None, 500),
+    ),
+    ("def main(epochs=7): ...\nfire.Fire(main)", "python t.py", Amount(7)),
+    ("@dataclass\nclass A:\n  epochs: int = field(default=9)", "python t.py", Amount(9)),
+    ("a = b + b\nb = a + a\nfor epoch in range(a): ...", "python t.py", Amount()),
+    ("this is no program", "python t.py", Amount()),
+    (
+        "for epoch in range(30): ...",
+        "bash -c 'for s in 1 2; do python t.py --seed $s; done'",
+        Amount(30, runs=2),
+    ),
+]
+
+
+@pytest.mark.parametrize(("program", "command", "amount"), PROGRAMS)
+def test_a_program_says_by_itself_what_its_command_does_not(
+    program: str, command: str, amount: Amount, tmp_path: Path
+) -> None:
+    (tmp_path / "t.py").write_text(program)
+    assert amount_of(shlex.split(command), tmp_path) == amount
+
+
+BESIDE = {
+    "set.env": "N=26\n",
+    "base.py": "runner = dict(type='I', max_iters=90)\ntest_cfg = dict(max_iters=1)\n",
+    "mm.py": "_base_ = ['./base.py']\nrunner = dict(max_iters=160)\n",
+    "mm2.py": "_base_ = './base.py'\nmodel = dict(depth=50)\n",
+    "pyproject.toml": "[tool.poe.tasks]\ntrain = 'python t.py --epochs 23'\n",
+    "compose.yaml": "services: {b: {command: python t.py --epochs 19}}\n",
+}
+SCRIPTS = [
+    ("N=4\ncat > a.yaml <<EOF\nepochs: $N\nEOF\npython t.py --config a.yaml", Amount(4)),
+    ("bash <<'E'\npython t.py --epochs 5\nE", Amount(5)),
+    ("sbatch <<E\npython t.py --epochs 5\nE", Amount()),
+    ("for e in 1 2; do sbatch --wrap 'python t.py --epochs 5'; done", Amount()),
+    ("cat <<< word\npython t.py --epochs 2", Amount(2)),
+    ("flock -n l python t.py -c a.yaml --epochs 3", Amount(3)),
+    ("flock l -c 'python t.py --epochs 3'", Amount(3)),
+    ("tmux new -d -s a 'python t.py --epochs 3'", Amount(3)),
+    ("tmux send-keys -t a 'python t.py --epochs 3' C-m", Amount(3)),
+    (
+        "A=('a b' 'c d')\nfor x in \"${A[@]}\"; do python t.py $x --epochs 3; done",
+        Amount(3, runs=2),
+    ),
+    ("for i in 1 2 3; do python t.py --epochs 3 && break; done", Amount(3)),
+    ("for i in 1 2 3; do [ -f x ] && break; python t.py --epochs 3; done", Amount(3, runs=3)),
+    ("K=4\nfor ((i=0; i<K; i++)); do python t.py --epochs 3; done", Amount(3, runs=4)),
+    ("for i in $(seq 0 2 8); do python t.py --epochs 3; done", Amount(3, runs=5)),
+    ("parallel python t.py --seed {1} --lr {2} --epochs 3 ::: 1 2 3 ::: 5 6", Amount(3, runs=6)),
+    ("parallel 'python t.py --seed {} --epochs 3' ::: {1..4}", Amount(3, runs=4)),
+    ("echo 1 2 3 | xargs -n 1 python t.py --epochs 3 --seed", Amount(3, runs=3)),
+    ("cat f | xargs -n 1 python t.py --epochs 3 --seed", Amount(3, runs=inf)),
+    ("foreach s (1 2)\npython t.py --epochs 3\nend", Amount(3, runs=2)),
+    ("set n = 6\npython t.py --epochs $n", Amount(6)),
+    ("python t.py --epochs $(( (${A:-2} + 1) * 10 ))", Amount(30)),
+    ("D=0\npython t.py --epochs $(( D ? 1 : 50 ))", Amount(50)),
+    ("T=20000000000\npython t.py --steps $((T / 2048 / 1024))", Amount(None, 9536)),
+    ("declare -A E=([a]=200 [b]=100)\nd=${1:-b}\npython t.py --epochs ${E[$d]}", Amount(100)),
+    ("source ./set.env\npython t.py --epochs $N", Amount(26)),
+    (". /etc/none\npython t.py --epochs 3", Amount(3)),
+    ("i=0\nwhile [ $i -lt 4 ]; do python t.py --epochs 3; i=$((i+1)); done", Amount(3, runs=4)),
+    ("i=0\nwhile [ $i -lt 4 ]; do python t.py --epochs 3; done", Amount(3, runs=inf)),
+    ("python test.py --epochs 1\npython t.py --epochs 64\npython eval.py --epochs 1", Amount(64)),
+    ("python t.py mm.py", Amount(None, 160)),
+    ("python t.py mm2.py", Amount(None, 90)),
+    ("poe train --lr 1", Amount(23)),
+    ("pixi run train", Amount()),
+    ("docker compose run b", Amount(19)),
+    ("docker compose run b python t.py --epochs 4", Amount(4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "amount"), SCRIPTS)
+def test_what_a_script_asks_for(script: str, amount: Amount, tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(script)
+    for name, text in BESIDE.items():
+        (tmp_path / name).write_text(text)
+    assert amount_of(["bash", "job.sh"], tmp_path) == amount
+
+
+@pytest.mark.parametrize(
+    ("arguments", "epochs"),
+    [("", 7), ("-e 9", 9), ("-e9", 9), ("--epochs 4", 4), ("--epochs=5", 5)],
+)
+def test_a_script_reads_its_options(arguments: str, epochs: int, tmp_path: Path) -> None:
+    loops = [
+        "while getopts 'e:h' o; do\n  case $o in\n    e) E=$OPTARG ;;\n  esac\ndone",
+        'while [[ $# -gt 0 ]]; do\n  case "$1" in\n    --epochs) E="$2"; shift 2 ;;\n'
+        '    --epochs=*) E="${1#*=}"; shift ;;\n    *) shift ;;\n  esac\ndone',
+    ]
+    loop = loops["--" in arguments]
+    (tmp_path / "job.sh").write_text(f"{loop}\npython t.py --epochs ${{E:-7}}\n")
+    assert amount_of(shlex.split(f"bash job.sh {arguments}"), tmp_path) == Amount(epochs)
+
+
+@pytest.mark.parametrize(
+    ("command", "amount"),
+    [
+        ("make", Amount(4)),
+        ("make train E=6", Amount(6)),
+        ("make all", Amount(4, runs=2)),
+        ("make clean", Amount()),
+    ],
+)
+def test_a_target_of_make(command: str, amount: Amount, tmp_path: Path) -> None:
+    text = "E ?= 4\ntrain: data\n\t@python t.py --epochs $(E)\n"
+    text += "more: train\n\tpython t.py --epochs ${E}\n"
+    (tmp_path / "Makefile").write_text(
+        f"{text}all: more\ndata:\n\tpython get.py\nclean:\n\trm -f x\n"
+    )
+    assert amount_of(shlex.split(command), tmp_path) == amount
+
+
+def test_hydras_groups_are_those_of_its_list_of_defaults(tmp_path: Path) -> None:
+    files = {
+        "src/train.py": "@hydra.main(config_path='../configs', config_name='train.yaml')\n"
+        "def m(c): ...",
+        "configs/train.yaml": "defaults:\n  - trainer: ddp\n  - _self_\nseed: 1\n",
+        "configs/trainer/ddp.yaml": "max_epochs: 44\n",
+        "configs/trainer/one.yaml": "max_epochs: 2\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(text)
+    assert amount_of(["python", "src/train.py"], tmp_path) == Amount(44)
+    assert amount_of(["python", "src/train.py", "trainer=one"], tmp_path) == Amount(2)

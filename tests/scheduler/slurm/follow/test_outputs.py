@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -11,6 +12,8 @@ from typing import cast
 import pytest
 from sqlalchemy import select
 
+from benchmarks.printed.__main__ import MOMENTS, NEAR, Played, drawn, good, play
+from features.amounts import of_command
 from features.progress import Progress
 from profiler.progress import apart
 from scheduler.service.log.store.store import Store
@@ -161,6 +164,41 @@ def test_what_it_was_submitted_with_is_known_of_a_job_of_slurm(slurm: Told) -> N
         "8": pytest.approx(3000.0, rel=0.1),
         "9": pytest.approx(1500.0, rel=0.1),
     }
+
+
+@pytest.mark.parametrize("name", ["Lightning", "transformers", "Megatron", "nnU-Net", "Horovod"])
+def test_the_same_is_said_in_front_of_slurm(name: str, slurm: Told) -> None:
+    """Logs of the benchmark, read as the service without Slurm reads them, and from the output of a
+    job of Slurm whose script runs the command.
+    """
+    command, run = next(
+        (command, run) for case, command, run in drawn("reported", 1, name) if case.name == name
+    )
+    alone = play(run.parts, run.now, of_command(shlex.split(command)))
+    slurm.says["script 7"] = f"#!/bin/bash\n#SBATCH --gpus=1\nmodule load cuda\nsrun {command}\n"
+    outputs, output = Outputs(cast(Slurm, slurm)), Path(slurm.paths["7"])
+    said, asked_at, at, i = list[tuple[float, Progress]](), 0.0, 0.0, 0
+    while at < run.now:
+        at += max(1.0, min(60.0, 0.02 * at))
+        while i < len(run.parts) and run.parts[i][0] <= at:
+            with output.open("a") as file:
+                file.write(run.parts[i][1])
+            i += 1
+        news = outputs.look([job()], NOW + at)  # of what it asked for the time before
+        said += [(asked_at, news["7"])] if news else []
+        assert outputs.reading.settle(30.0)
+        asked_at = at
+    news = outputs.look([job()], NOW + at)
+    outputs.close()
+    in_front = Played(run.now, said + [(asked_at, one) for one in news.values()], 0.0)
+    for share in MOMENTS:
+        one, other = alone.at(share), in_front.at(share)
+        assert (one is None) == (other is None)
+        if one and other:
+            # the process reads some time after it was asked, in a run that is played faster
+            assert 1 / NEAR < other.total_s / one.total_s < NEAR
+            assert good(other, run.now) == good(one, run.now)
+    assert sum(in_front.at(share) is not None for share in MOMENTS) >= 3
 
 
 @pytest.mark.parametrize(

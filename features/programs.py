@@ -1,0 +1,386 @@
+"""The amount of training that a Python program asks for by itself: what its loops count to, what it
+hands to a trainer, and the defaults of its options. The program is parsed, never run.
+
+>>> of_program("for epoch in range(30): ...", {})
+{'epochs': 30.0}
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
+
+from features.amounts import bare, number_of, unit_of
+
+MOST_CHARACTERS = 2**18  # of a program are read; a longer one is not
+MOST_EXPRESSIONS = 20_000  # of a program are worked out
+DEPTH = 8  # of an expression, and of names that stand for names
+_AMOUNTS = "epochs", "steps", "frames"
+_EPOCH = re.compile(r"_?(?:epochs?|epoch_(?:i|idx|num|index|number)|i_?epoch|cur_epoch|ep)$")
+_STEP = re.compile(
+    r"_?(?:global_|train_|cur_|current_)?(?:steps?|iters?|iterations?|it|updates?|num_updates)"
+    r"(?:_(?:num|idx|count|i))?$"
+)
+_RUN = re.compile(
+    r"_?(?:i_|k_|cv_)?(?:fold|seed|run|trial|rep|repeat|split)(?:_(?:i|idx|num|id))?$"
+)
+_TRAINER = re.compile(
+    r"(?:\w*(?:Trainer|Arguments|Args|Config)|(?:fit|learn|train|run)(?:_\w{1,40})?"
+    r"|(?:LGBM|XGB|CatBoost|MLP|\w{0,4}GradientBoosting|RandomForest|ExtraTrees)\w*)$"
+)
+_OPTIONS = "add_argument", "add_arg", "option", "Option"
+_FLAGS = re.compile(r"DEFINE_(?:integer|float|string|multi_integer)$")
+_SETTINGS = re.compile(r"\w*(?:dataclass|define|attrs|s|chz|wrap|store)$")
+_PARSED = re.compile(r"(?:Base(?:Model|Settings)|Tap|TypedArgs|Serializable)$")
+_COMMANDS = re.compile(r"(?:command|config|automain|main|run|entrypoint|cli|Fire)$")
+_SACRED = re.compile(r"config$")  # what such a function assigns are settings
+_HANDED = re.compile(r"(?:Fire|run|cli|auto_cli|CLI|defopt)$")
+_HUGGING = re.compile(r"(?:Seq2Seq)?TrainingArguments$")
+_HUGGING_EPOCHS = 3.0  # of one that names neither epochs nor steps
+_ASIDE = re.compile(
+    r"-*(?:do_?|only_?)?(?:eval(?:uate|uation)?|test|predict|infer(?:ence)?|val)(?:_?only)?$"
+)
+
+
+def only_tests(words: Sequence[str]) -> bool:
+    """Return whether an option of a command asks for a test only (`--eval-only`)."""
+    flags = {word.lower().replace("-", "_").lstrip("_") for word in words if word.startswith("-")}
+    return any(map(_ASIDE.fullmatch, flags)) and not any("train" in flag for flag in flags)
+
+
+def of_program(text: str, given: Mapping[str, str]) -> dict[str, float]:
+    """Return the amount that a program asks for, {name: number}, names as of `features.amounts`.
+    Return {} if it says none, or several.
+
+    Args:
+        text: the program's text.
+        given: values of its options in its command.
+    """
+    if len(text) > MOST_CHARACTERS:
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what another's program may be warned of
+        return _Program(ast.parse(text), given).amount()
+
+
+def of_hydra(text: str) -> tuple[str, str]:
+    """Return (folder, name) of the settings that a program of Hydra reads where its command names
+    none, "" for each that it does not say."""
+    if "hydra" not in text or len(text) > MOST_CHARACTERS:
+        return "", ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("hydra.main", "hydra_main"):
+            settings = {one.arg: _text(one.value) for one in node.keywords}
+            return settings.get("config_path", ""), settings.get("config_name", "")
+    return "", ""
+
+
+class _Program:
+    """A parsed program, and the values of its options and names."""
+
+    def __init__(self, tree: ast.Module, given: Mapping[str, str]) -> None:
+        self.budget = MOST_EXPRESSIONS
+        self.given = {bare(name): value for name, value in given.items()}
+        self.nodes = list(ast.walk(tree))
+        self.options = dict(self._defaults())
+        for call in self._calls("set_defaults"):
+            self.options |= {one.arg: one.value for one in call.keywords if one.arg}
+        self.names = dict[str, list[ast.expr]]()
+        for node in self.nodes:
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    self._assign(target, node.value)
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                self._assign(node.target, node.value)
+            elif isinstance(node, ast.Dict):
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        self.names.setdefault(key.value, []).append(value)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        name = _name(target)
+        if name:
+            self.names.setdefault(name, []).append(value)
+
+    def amount(self) -> dict[str, float]:
+        """Return what the program asks for."""
+        found = self._of_trainers() or self._of_loops() or self._of_options()
+        if not found:
+            return {}
+        waits = [
+            number
+            for node in self._calls("EarlyStopping", "EarlyStoppingCallback", "early_stopping")
+            for one in node.keywords
+            if one.arg in ("patience", "early_stopping_patience", "stopping_rounds")
+            and (number := self._number(one.value)) is not None
+        ]
+        runs = self._runs()
+        found |= {"patience": waits[0]} if waits else {}
+        return found | ({"runs": runs} if runs != 1 else {})
+
+    def _calls(self, *names: str) -> Iterator[ast.Call]:
+        for node in self.nodes:
+            if isinstance(node, ast.Call) and _name(node.func) in names:
+                yield node
+
+    def _defaults(self) -> Iterator[tuple[str, ast.expr]]:
+        """Yield (name, default) of each option that the program declares."""
+        handed = set[str]()
+        for call in self.nodes:
+            if not isinstance(call, ast.Call):
+                continue
+            name = _name(call.func)
+            if name in _OPTIONS:
+                yield from _option(call)
+            elif _FLAGS.match(name) and len(call.args) > 1:
+                yield bare(_text(call.args[0])), call.args[1]
+            elif _HANDED.match(name):
+                handed |= {_name(one) for one in call.args}
+        for node in self.nodes:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                yield from _fields(node, node.name in handed)
+
+    def _of_trainers(self) -> dict[str, float]:
+        """Return the amount that the program hands to a trainer: `Trainer(max_epochs=3)`."""
+        ways = set[tuple[tuple[str, float], ...]]()
+        for node in self.nodes:
+            if not isinstance(node, ast.Call):
+                continue
+            name = _name(node.func)
+            if name == "HfArgumentParser" and any(
+                _HUGGING.match(_name(one)) for one in ast.walk(node) if isinstance(one, ast.Name)
+            ):
+                ways.add((("epochs", _HUGGING_EPOCHS),))
+            if not _TRAINER.match(name):
+                continue
+            found, open_ = dict[str, float](), False
+            for one in node.keywords:
+                unit = unit_of(one.arg or "")
+                if unit in _AMOUNTS and one.arg not in ("n_iter", "it"):
+                    number = self._number(one.value)
+                    found |= {} if number is None else {unit: number}
+                    open_ = open_ or (number is None and not _is_none(one.value))
+                open_ = open_ or one.arg is None
+            if not found and _HUGGING.match(name) and not open_:
+                found["epochs"] = _HUGGING_EPOCHS
+            if "steps" in found and _HUGGING.match(name):
+                found.pop("epochs", None)
+            if found:
+                ways.add(tuple(sorted(found.items())))
+        return dict(ways.pop()) if len(ways) == 1 else {}
+
+    def _of_loops(self) -> dict[str, float]:
+        """Return what the loops over epochs count to, or else those over steps."""
+        inner = set[int]()
+        counts: dict[str, set[float | None]] = {"epochs": set(), "steps": set()}
+        for node in self.nodes:  # the outer ones first
+            counted = _counted(node) if id(node) not in inner else None
+            if counted is None:
+                continue
+            name, end = counted
+            unit = "epochs" if _EPOCH.match(name) else "steps" if _STEP.match(name) else ""
+            if unit:
+                counts[unit].add(self._number(end))
+                inner |= {id(one) for one in ast.walk(node)}
+        for unit, numbers in counts.items():
+            if numbers:
+                number = numbers.pop() if len(numbers) == 1 else None
+                return {} if number is None else {unit: number}
+        return {}
+
+    def _of_options(self) -> dict[str, float]:
+        """Return the amount that the defaults of the options name; {} if they name several."""
+        found = dict[str, set[float]]()
+        for name, value in self.options.items():
+            unit = unit_of(name)
+            number = self._number(value) if unit in _AMOUNTS else None
+            if unit and number is not None:
+                found.setdefault(unit, set()).add(number)
+        one = {unit: numbers.pop() for unit, numbers in found.items() if len(numbers) == 1}
+        if "frames" in one:  # others are passes over what a step collected
+            return {"frames": one["frames"]}
+        return one if len(found) == len(one) == 1 else {}
+
+    def _runs(self) -> float:
+        """Return how many runs the loops over folds, seeds or trials make; infinite if that is not
+        known, 1 if there are none."""
+        runs = 1.0
+        for node in self.nodes:
+            target = node.target if isinstance(node, ast.For) else None
+            if isinstance(target, ast.Tuple) and target.elts:
+                target = target.elts[0]
+            if target is None or not _RUN.match(_name(target)) or not isinstance(node, ast.For):
+                continue
+            end = _end(node.iter)
+            number = self._number(end) if end is not None else None
+            if isinstance(node.iter, ast.List | ast.Tuple):
+                number = float(len(node.iter.elts))
+            runs *= number or self._splits() or inf
+        return runs
+
+    def _splits(self) -> float | None:
+        folds = {
+            self._number(one.value)
+            for node in self.nodes
+            if isinstance(node, ast.Call) and _name(node.func).endswith("KFold")
+            for one in node.keywords
+            if one.arg == "n_splits"
+        }
+        return folds.pop() if len(folds) == 1 else None
+
+    def _number(self, node: ast.expr | None, depth: int = 0) -> float | None:
+        """Return the number that an expression stands for, as far as it is known."""
+        self.budget -= 1
+        if node is None or depth > DEPTH or self.budget < 0:
+            return None
+        if isinstance(node, ast.Constant):
+            fits = isinstance(node.value, int | float | str) and not isinstance(node.value, bool)
+            return number_of(str(node.value)) if fits else None
+        if isinstance(node, ast.BinOp):
+            one, two = self._number(node.left, depth + 1), self._number(node.right, depth + 1)
+            if one is None or two is None:
+                return None
+            if isinstance(node.op, ast.Add):
+                return one + two
+            return one * two if isinstance(node.op, ast.Mult) else None
+        if isinstance(node, ast.Call):
+            name = _name(node.func)
+            inner = next((one.value for one in node.keywords if one.arg == "default"), None)
+            if name in ("int", "float") or (
+                name in ("Option", "Field", "field", "Argument", "Param")
+            ):
+                return self._number(inner or next(iter(node.args), None), depth + 1)
+            if name == "get" and len(node.args) == 2:
+                return self._named(_text(node.args[0]), depth) or self._number(
+                    node.args[1], depth + 1
+                )
+            return None
+        if isinstance(node, ast.Subscript):
+            return self._named(_text(node.slice), depth)
+        return self._named(_name(node), depth)
+
+    def _named(self, name: str, depth: int) -> float | None:
+        """Return the number of an option or a name: as the command gives it, or else its only one
+        in the program."""
+        name = bare(name) if name else ""
+        if name in self.given:
+            return number_of(self.given[name])
+        if name in self.options:
+            return self._number(self.options[name], depth + 1)
+        of = self.names.get(name) or self.names.get(name.upper()) or []
+        values = {self._number(one, depth + 2) for one in of[:8]}
+        return values.pop() if len(values) == 1 else None
+
+
+def _of_arguments(arguments: ast.arguments) -> Iterable[tuple[str, ast.expr]]:
+    """Yield (name, default) of each argument of a function that has a default."""
+    named = [*arguments.posonlyargs, *arguments.args]
+    defaults = arguments.defaults
+    yield from (
+        (bare(one.arg), value)
+        for one, value in zip(named[len(named) - len(defaults) :], defaults, strict=True)
+    )
+    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if default is not None:
+            yield bare(one.arg), default
+
+
+def _counted(node: ast.AST) -> tuple[str, ast.expr] | None:
+    """Return (name, end) of a loop that counts: `for name in range(end)`, `while name < end`, and
+    `if name > end: break`."""
+    if isinstance(node, ast.For):
+        end = _end(node.iter)
+        return None if end is None else (_name(node.target), end)
+    test = node.test if isinstance(node, ast.While | ast.If) else None
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    breaks = isinstance(node, ast.If) and any(isinstance(one, ast.Break) for one in node.body)
+    within = ast.Lt | ast.LtE if isinstance(node, ast.While) else ast.Gt | ast.GtE
+    if isinstance(test.ops[0], within) and (breaks or isinstance(node, ast.While)):
+        return _name(test.left), test.comparators[0]
+    return None
+
+
+def _end(over: ast.expr) -> ast.expr | None:
+    """Return what a loop counts to: the end of its `range`, also within `tqdm(...)`."""
+    for _ in range(DEPTH):
+        if not isinstance(over, ast.Call) or not over.args:
+            return None
+        name = _name(over.func)
+        if name in ("range", "trange"):
+            end = over.args[min(1, len(over.args) - 1)]
+            begin = over.args[0] if len(over.args) > 1 else None
+            if isinstance(begin, ast.Constant) and begin.value == 1:
+                if isinstance(end, ast.BinOp) and isinstance(end.op, ast.Add):
+                    return (
+                        end.right if _is_one(end.left) else end.left if _is_one(end.right) else end
+                    )
+                if isinstance(end, ast.Constant) and isinstance(end.value, int):
+                    return ast.Constant(end.value - 1)
+            return end
+        over = over.args[0]
+    return None
+
+
+def _option(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """Yield (name, default) of the option that a call declares, if it has a default."""
+    named = [text for one in call.args if (text := _text(one)).startswith("-")]
+    long = [one for one in named if one.startswith("--")] or named or [""]
+    settings = {one.arg: one.value for one in call.keywords}
+    name = _text(settings["dest"]) if "dest" in settings else long[0]
+    if name and "default" in settings:
+        yield bare(name), settings["default"]
+
+
+def _fields(node: ast.ClassDef | ast.FunctionDef, handed: bool) -> Iterator[tuple[str, ast.expr]]:
+    """Yield (name, default) of each field of a class, or argument of a function, that makes the
+    program's options.
+
+    Args:
+        handed: whether it is handed to what makes options of it (`fire.Fire`).
+    """
+    if isinstance(node, ast.FunctionDef):
+        if handed or _marked(node, _COMMANDS):
+            yield from _of_arguments(node.args)
+        body = node.body if _marked(node, _SACRED) else []
+    else:
+        makes = (
+            handed or _marked(node, _SETTINGS) or any(_PARSED.match(_name(b)) for b in node.bases)
+        )
+        body = node.body if makes else []
+    for one in body:
+        if isinstance(one, ast.AnnAssign) and one.value is not None:
+            yield bare(_name(one.target)), one.value
+        elif isinstance(one, ast.Assign) and isinstance(node, ast.FunctionDef):
+            yield bare(_name(one.targets[0])), one.value
+
+
+def _marked(node: ast.ClassDef | ast.FunctionDef, by: re.Pattern[str]) -> bool:
+    """Return whether a class or function has a decorator of such a name."""
+    marks = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
+    return any(by.match(_name(one)) for one in marks)
+
+
+def _name(node: ast.AST) -> str:
+    """Return the last part of a dotted name, "" for another expression."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _text(node: ast.AST) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_one(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 1

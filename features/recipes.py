@@ -1,0 +1,149 @@
+"""What a command runs that names a target or task of a file: of `make` and `just`, of the project
+(`poe train`), of `docker compose`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+
+FILES = {"make": ("GNUmakefile", "makefile", "Makefile"), "just": ("justfile", "Justfile")}
+MOST_CHARACTERS = 2**18  # of a file of tasks are read
+TASKS = {
+    "poe": ("pyproject.toml",),
+    "pixi": ("pixi.toml", "pyproject.toml"),
+    "pdm": ("pyproject.toml",),
+    "hatch": ("pyproject.toml",),
+    "rye": ("pyproject.toml",),
+    "docker": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
+    "docker-compose": ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"),
+}
+_PLACES = {
+    "poe": ("tool.poe.tasks",),
+    "pixi": ("tasks", "tool.pixi.tasks"),
+    "pdm": ("tool.pdm.scripts",),
+    "hatch": ("tool.hatch.envs.default.scripts",),
+    "rye": ("tool.rye.scripts",),
+}
+# what reading a file of somebody else's writing raises, the slips of the library included
+_NO_TASKS = ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError
+DEPTH = 4  # targets that need targets
+_ASSIGNED = re.compile(
+    r"(?:export\s{1,4})?([A-Za-z_][\w-]{0,63})\s{0,8}(?:[?:]{0,2}=)\s{0,8}(.{0,400})$"
+)
+_RULE = re.compile(r"@?([\w.-]{1,80})((?:\s{1,4}[^\s:]{1,80}){0,20})\s{0,4}:(?!=)(.{0,400})$")
+_NAMED = re.compile(r"\$\(([\w-]{1,64})\)|\$\{([\w-]{1,64})\}|\{\{\s{0,4}([\w-]{1,64})\s{0,4}\}\}")
+
+
+def of_task(text: str, words: Sequence[str]) -> str:
+    """Return the shell line of the task that a command names (`poe train`, `pixi run train`), or of
+    the service of `docker compose run`; "" if it names none.
+
+    Args:
+        text: a file of TOML, or the YAML of `docker compose`.
+    """
+    program = words[0].rpartition("/")[2]
+    plain = [one for one in words[1:] if not one.startswith("-")]
+    plain = [one for one in plain if one not in ("run", "compose", "up", "task")]
+    if not plain or len(text) > MOST_CHARACTERS:
+        return ""
+    try:
+        found = (
+            _service(text, plain)
+            if words[0].startswith("docker")
+            else _task(tomllib.loads(text), program, plain)
+        )
+    except _NO_TASKS:
+        return ""
+    return found
+
+
+def _service(text: str, plain: Sequence[str]) -> str:
+    """Return the shell line of a service of `docker compose`, or the one that the command gives."""
+    import yaml  # takes its time
+
+    try:
+        found = yaml.safe_load(text)["services"][plain[0]].get("command", "")
+    except yaml.YAMLError:
+        return ""
+    return " ".join(plain[1:] or ([found] if isinstance(found, str) else map(str, found)))
+
+
+def _task(settings: object, program: str, plain: Sequence[str]) -> str:
+    """Return the shell line of a task in the settings of a project, with the command's other
+    arguments."""
+    for path in _PLACES[program]:
+        here = settings
+        for part in (*path.split("."), plain[0]):
+            here = here.get(part) if isinstance(here, dict) else None
+        if isinstance(here, dict):
+            here = here.get("cmd") or here.get("shell") or here.get("command")
+        if isinstance(here, list):
+            here = " ".join(map(str, here))
+        if isinstance(here, str):
+            return " ".join([here, *plain[1:]])
+    return ""
+
+
+def of_target(text: str, program: str, words: Sequence[str]) -> str:
+    """Return the shell script of the targets that a command of `make` or `just` names, or of the
+    first one.
+
+    Args:
+        text: the file of the targets.
+        program: ``make`` or ``just``.
+        words: arguments of the command.
+    """
+    values, rules, first = _read(text)
+    plain = [one for one in words if not one.startswith("-")]
+    given = dict(one.split("=", 1) for one in plain if "=" in one)
+    targets = [one for one in plain if "=" not in one] or [first]
+    if program == "just":
+        parameters = rules.get(targets[0], ([], "", []))[0]
+        for i, one in enumerate(parameters):
+            name, _, default = one.lstrip("*+$").partition("=")
+            values[name] = default.strip("\"'")
+            given |= {name: targets[i + 1]} if i + 1 < len(targets) else {}
+        targets = targets[:1]
+    values |= given
+    lines = [line for one in targets for line in _lines(one, rules, values, 0)]
+    return "\n".join(lines)
+
+
+_Rules = dict[str, tuple[list[str], str, list[str]]]  # parameters, what is needed, lines
+
+
+def _read(text: str) -> tuple[dict[str, str], _Rules, str]:
+    """Return the variables of a file, its rules, and the name of the first one."""
+    values, rules, at, first = dict[str, str](), _Rules(), "", ""
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        if line[:1] in (" ", "\t"):
+            if at:
+                rules[at][2].append(line.strip().lstrip("@-"))
+            continue
+        at = ""
+        if line.startswith("#"):
+            continue
+        if found := _RULE.match(line):
+            at = found[1]
+            rules[at] = found[2].split(), found[3].partition("#")[0], []
+            first = first or ("" if at.startswith(".") else at)
+        elif found := _ASSIGNED.match(line):
+            values[found[1]] = found[2].partition("#")[0].strip().strip("\"'")
+    return values, rules, first
+
+
+def _lines(target: str, rules: _Rules, values: dict[str, str], depth: int) -> list[str]:
+    """Return the lines of a target's recipe, those of the targets that it needs first."""
+    if target not in rules or depth > DEPTH:
+        return []
+    _, needs, own = rules[target]
+    before = [line for one in needs.split()[:20] for line in _lines(one, rules, values, depth + 1)]
+    return [*before, *(_NAMED.sub(lambda found: _value(found, values), one) for one in own)][:1000]
+
+
+def _value(found: re.Match[str], values: dict[str, str]) -> str:
+    name = found[1] or found[2] or found[3]
+    value = values.get(name, found[0])
+    inner = _NAMED.sub(lambda one: values.get(one[1] or one[2] or one[3], one[0]), value)
+    return inner.replace("$$", "$")
