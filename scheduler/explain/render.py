@@ -214,7 +214,9 @@ def _first(about: _About) -> _Rows:
         return
     code = f" [{job.reason}]" * about.codes
     if wait is not None and about.depth is Depth.BRIEF:
-        place = "" if wait.position is None else f", {in_queue(wait.position, wait.waiting)}"
+        place = ""
+        if wait.position is not None and wait.waiting is not None:
+            place = f", {in_queue(wait.position, wait.waiting)}"
         why = dominant(wait) if about.never else start_words(job.forecast, about.now)
         yield "", f"{job.job_id} is {job.phase}{place}: {why}.{code}"
         return
