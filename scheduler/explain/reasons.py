@@ -128,17 +128,21 @@ _SUMMARY: dict[Reason, str] = {
     Reason.RESOURCES_BUSY: "the CPUs, memory, GPUs or nodes it asks for are not free together",
     Reason.LIMIT_REACHED: "a limit that Slurm sets keeps it waiting, whatever is free",
     Reason.NODE_DRAINED: "needs {gpus}; {closed} of {limit} {closed_are} closed to new jobs",
-    Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
+    Reason.MEMORY_GUARD: (
+        "it cannot have {gpus} of its own now, and no running job of {gpus} leaves enough GPU "
+        "memory to share"
+    ),
     Reason.INTERFERENCE_GUARD: (
         "it cannot have GPUs of its own now; beside every running job that it could share GPUs "
         "with, the two would slow each other too much"
     ),
     Reason.KEEPS_OTHERS_OUT: (
-        "it could share GPUs with a running job, but the two would hold those GPUs for longer, and "
-        "jobs ahead of it would wait more than sharing saves"
+        "it cannot have GPUs of its own now; it could share GPUs with a running job, but the two "
+        "would hold those GPUs for longer, and jobs ahead of it would wait more than sharing saves"
     ),
     Reason.PRIORITY_RATIO: (
-        "its predicted GPU-time is too large beside that of every running job of {gpus}"
+        "it cannot have {gpus} of its own now, and its predicted GPU-time is too large beside that "
+        "of every running job of {gpus}"
     ),
     Reason.SHARING_OPTED_OUT: (
         "needs {gpus} of its own, as its owner asked; {free} of {limit} {free_are} free"
@@ -233,10 +237,10 @@ _SHORT: dict[str, str] = {
     Reason.GPUS_BUSY: "too few GPUs free",
     Reason.GPUS_FRAGMENTED: "free GPUs on too many nodes",
     Reason.NODE_DRAINED: "too many GPUs closed to new jobs",
-    Reason.MEMORY_GUARD: "too little GPU memory left to share",
-    Reason.INTERFERENCE_GUARD: "sharing GPUs would slow jobs too much",
-    Reason.KEEPS_OTHERS_OUT: "sharing GPUs would delay jobs ahead",
-    Reason.PRIORITY_RATIO: "predicted GPU time too large to share GPUs",
+    Reason.MEMORY_GUARD: "too few GPUs free together; too little GPU memory to share",
+    Reason.INTERFERENCE_GUARD: "too few GPUs free together; sharing would slow jobs too much",
+    Reason.KEEPS_OTHERS_OUT: "too few GPUs free together; sharing would delay jobs ahead",
+    Reason.PRIORITY_RATIO: "too few GPUs free together; predicted GPU time too large to share",
     Reason.SHARING_OPTED_OUT: "too few GPUs free for it alone",
     Reason.RESOURCES_BUSY: "CPUs or memory or nodes not free together",
     Reason.LIMIT_REACHED: "a limit that Slurm sets",
