@@ -29,8 +29,8 @@ class Borrowing(Settings):
     )
     scarce_below: float = setting(
         0.05,
-        "while more than this share of all GPUs of the cluster is free, no job is packed early or "
-        "profiled first (see `busy_above`)",
+        "while more than this share of all GPUs of the cluster is free, GPUs do not count as "
+        "scarce (see `busy_above`)",
         ge=0, le=1,
     )  # fmt: skip
 
