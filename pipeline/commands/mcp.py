@@ -26,7 +26,7 @@ def mcp(patience: PATIENCE = 10.0) -> None:
 
     The agent can ask why a job waits, when one would start, what would let it start sooner, and
     for the order of the queue. It sees what you may see, and changes nothing: a command that
-    would help is told to the agent, not run. No service is needed. The agent starts this command
+    would help is shown to the agent, not run. No service is needed. The agent starts this command
     itself, if its configuration has
     {"mcpServers": {"pellucid": {"command": "pellucid", "args": ["mcp"]}}}.
 
