@@ -178,13 +178,20 @@ class PellucidSettings(PolicySettings):
         "predicted speeds of jobs that share GPUs are corrected by measured ones: of jobs on this "
         "host that report their progress; not under Slurm",
     )
-    sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
+    sharing: SharingRules = setting(
+        SharingRules(), "which jobs may share GPUs, by the settings of this section"
+    )
     fairness: FairShare = setting(
-        FairShare(), "fair shares of users, and of virtual clusters if GPUs are borrowed"
+        FairShare(),
+        "fair shares of users, and of virtual clusters if GPUs are borrowed, by the settings of "
+        "this section",
     )
     borrowing: Borrowing | None = setting(
         None,
-        "jobs may borrow idle GPUs of other virtual clusters in which no job waits; null: they may "
-        "not",
+        "jobs may borrow idle GPUs of other virtual clusters in which no job waits, by the "
+        "settings of this section; null: they may not",
     )
-    gpu_types: GpuTypes = setting(GpuTypes(), "which GPU type a job gets, if nodes differ in it")
+    gpu_types: GpuTypes = setting(
+        GpuTypes(),
+        "which GPU type a job gets if nodes differ in it, by the settings of this section",
+    )
