@@ -129,7 +129,7 @@ class World:
         Path | None,
         typer.Option(
             help="Cluster file (YAML: nodes, GPUs, policy). Left out: a cluster inferred from the "
-            "trace; a track has its own."
+            "trace; with --track, the track's own."
         ),
     ] = None
     track: Annotated[
@@ -152,8 +152,8 @@ class World:
                 "fitted again every day of the simulation. lightgbm: LightGBM alone. truth: the "
                 "true durations. constant:SECONDS. gpu-count: the mean of ended jobs with as many "
                 "GPUs. last: the user's last job. slurm-limit: the time limit. An unknown name "
-                "prints the list of this trace. Default: own; on track published, as published for "
-                "each policy."
+                "prints the list of this trace. Default: own; with --track published, as published "
+                "for each policy."
             )
         ),
     ] = None

@@ -14,8 +14,8 @@ from scheduler.explain.claims import Record
 
 @spread
 def claims(service: Service) -> None:
-    """Show how often statements of the service about jobs were right: that a job starts at once,
-    starts by a given time, can never start, or starts sooner after a change.
+    """Show how often the service was right when it stated that a job starts at once, that it starts
+    by a given time, that it can never start, or that a change lets it start sooner.
 
     A suggested change is counted only if the job's owner made it. A statement that has already
     turned out wrong is counted before the job ends.

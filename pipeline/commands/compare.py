@@ -69,7 +69,7 @@ class Asked:
         str | None,
         typer.Option(
             help=f"{LOOP_HELP} Default: both, in separate rows, if any job of the trace followed "
-            "such an end; the tracks published and honest-closed have their own."
+            "such an end; with --track published or honest-closed, as the track has it."
         ),
     ] = None
     options: SET = None

@@ -76,7 +76,7 @@ def explain(
 
     Decisions are shown in order, each with its reason and the numbers behind it. A predicted
     duration is shown as a product of factors, one for each feature of the job. If the recorded
-    numbers contradict each other, the output names them, and the exit status is 1.
+    numbers contradict each other, this is printed, and the exit status is 1.
 
     Example:
 

@@ -153,8 +153,8 @@ def replay(asked: Asked) -> None:
 
     First, Slurm's own schedule is replayed and compared with the recorded starts, as a check. Then
     the report says, for all jobs and by group, how much shorter or longer the waits would have
-    been, as 90 % intervals that allow for chance and for errors of the replay. A group of
-    jobs is left out if the check misses its recorded mean wait by more than a factor of 2. The
+    been, as 90 % intervals that allow for chance and for errors of the replay. Nothing is stated
+    about a group of jobs whose recorded mean wait the check misses by more than a factor of 2. The
     cluster is inferred from the jobs unless it is given. Nothing leaves this machine, and nothing
     need be installed on the cluster.
 

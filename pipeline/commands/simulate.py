@@ -28,11 +28,12 @@ def simulate(
         int,
         typer.Option(
             help="Random seed. 0: submit times as recorded; otherwise, each is moved by up to 60 "
-            "s. On tracks, the seed also chooses which model and batch size each job trains."
+            "s. With --track, the seed also chooses which model and batch size each job trains."
         ),
     ] = 0,
     loop: Annotated[
-        str | None, typer.Option(help=f"{LOOP_HELP} Default: open; on a track, its own.")
+        str | None,
+        typer.Option(help=f"{LOOP_HELP} Default: open; with --track, as the track has it."),
     ] = None,
     options: SET = None,
     site: Annotated[

@@ -36,9 +36,9 @@ def train(
     pairs: Annotated[
         str,
         typer.Option(
-            help="Measured speeds of pairs of jobs that share a GPU, to learn packing from: a "
-            "folder that `pellucid colocate` or Lucid's artifact wrote, a Parquet file of the "
-            "like, or simulated (speeds from a formula)."
+            help="Speeds of pairs of jobs that share a GPU, to learn from: a folder that `pellucid "
+            "colocate` or Lucid's artifact wrote, a Parquet file of the like, or simulated (speeds "
+            "from a formula)."
         ),
     ] = "simulated",
     sharing: Annotated[

@@ -168,7 +168,9 @@ class HorusSettings(PolicySettings):
         ge=0,
         le=200,
     )
-    sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
+    sharing: SharingRules = setting(
+        SharingRules(), "which jobs may share GPUs, by the settings of this section"
+    )
 
 
 class Horus(Policy):

@@ -49,7 +49,9 @@ class LucidSettings(PolicySettings):
         "duration) is at most this many times that of the running one",
         gt=0,
     )
-    sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
+    sharing: SharingRules = setting(
+        SharingRules(), "which jobs may share GPUs, by the settings of this section"
+    )
 
 
 @dataclass(slots=True, kw_only=True)

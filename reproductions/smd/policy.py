@@ -50,7 +50,8 @@ class SmdSettings(PolicySettings):
         gt=0,
     )
     shares: list[float] = setting(
-        [], "shares of the GPUs asked for that a job may get in place of all"
+        [],
+        "smaller shares (0 to 1) of the GPUs it asks for that a job may be given; none: only all",
     )
 
 

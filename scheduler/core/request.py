@@ -149,7 +149,7 @@ class JobRequest:
         bool,
         Ask(
             help="Allow the job to be profiled: run for some minutes to measure its use of a GPU, "
-            "then started anew.",
+            "then started again from its beginning.",
             label="may be profiled first",
             changeable=True,
             words=lambda may: "profiled beforehand" if may else "not profiled beforehand",

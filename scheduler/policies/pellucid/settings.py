@@ -29,8 +29,8 @@ class Borrowing(Settings):
     )
     scarce_below: float = setting(
         0.05,
-        "while more than this share of all GPUs of the cluster is free, no job is packed early or "
-        "profiled first (see `busy_above`)",
+        "while more than this share of all GPUs of the cluster is free, GPUs do not count as "
+        "scarce (see `busy_above`)",
         ge=0, le=1,
     )  # fmt: skip
 
@@ -178,13 +178,20 @@ class PellucidSettings(PolicySettings):
         "predicted speeds of jobs that share GPUs are corrected by measured ones: of jobs on this "
         "host that report their progress; not under Slurm",
     )
-    sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
+    sharing: SharingRules = setting(
+        SharingRules(), "which jobs may share GPUs, by the settings of this section"
+    )
     fairness: FairShare = setting(
-        FairShare(), "fair shares of users, and of virtual clusters if GPUs are borrowed"
+        FairShare(),
+        "fair shares of users, and of virtual clusters if GPUs are borrowed, by the settings of "
+        "this section",
     )
     borrowing: Borrowing | None = setting(
         None,
-        "jobs may borrow idle GPUs of other virtual clusters in which no job waits; null: they may "
-        "not",
+        "jobs may borrow idle GPUs of other virtual clusters in which no job waits, by the "
+        "settings of this section; null: they may not",
     )
-    gpu_types: GpuTypes = setting(GpuTypes(), "which GPU type a job gets, if nodes differ in it")
+    gpu_types: GpuTypes = setting(
+        GpuTypes(),
+        "which GPU type a job gets if nodes differ in it, by the settings of this section",
+    )

@@ -49,7 +49,7 @@ def test_its_owner_changes_a_waiting_job_after_a_preview(lived: Lived, waiting: 
     assert preview.status_code == 200
     assert "It keeps its place" in preview.text
     assert "4 → 3" in preview.text
-    assert "none → 30 min" in preview.text
+    assert "no limit → 30 min" in preview.text
     assert "<dt>comment</dt><dd>none → table 4</dd>" in preview.text
     assert "No preview: no analyst is running." in preview.text
     assert lived.store.last_seq() == seq, "a preview changes nothing"
