@@ -53,7 +53,7 @@ class Drawn:
         self.draw = random.Random(seed)
         at = urlsplit(address)
         self.at, self.address = (str(at.hostname), at.port or 80), address
-        with urlopen(f"{address}/api/v1/openapi.json", timeout=60) as answer:
+        with urlopen(f"{address}/api/v1/openapi.json", timeout=600) as answer:
             self.known: dict[str, Any] = json.load(answer)
         words = re.findall(r'"(\w{2,30})"', json.dumps(self.known))
         self.words: list[str] = sorted(set(words))

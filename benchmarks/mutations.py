@@ -84,7 +84,7 @@ def covering(coverage: CoverageData, file: str, line: int) -> tuple[str, ...]:
 
 def near(file: str, line: int, texts: Mapping[str, str]) -> tuple[str, ...]:
     """Return the test files that may run a line of a module: those named like the module, then
-    those that import it. Without any, return those near the modules that import it. Files that
+    those that import it. Where none imports it, also those near the modules that do. Files that
     mention the enclosing function come first, then short ones.
 
     Args:
@@ -97,9 +97,9 @@ def near(file: str, line: int, texts: Mapping[str, str]) -> tuple[str, ...]:
     _, imports = _named(file)
     users = [n for n in sorted(texts.keys() - tests) if imports.search(texts[n])]
     for own, imported in map(_named, (file, *users)):
-        found |= {n: Path(n).name == own for n in there if imported.search(texts[n])}
-        found |= {n: True for n in there if Path(n).name == own}
-        if found:
+        by_import = {n: Path(n).name == own for n in there if imported.search(texts[n])}
+        found |= {n: True for n in there if Path(n).name == own} | by_import
+        if by_import:  # the name alone may be another's
             break
 
     def place(name: str) -> tuple[bool, int, int]:

@@ -7,6 +7,7 @@ it, all that it can do is to answer (`profiler.progress.wire`) or to die.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -37,6 +38,9 @@ READER = 65_533
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _CLONE_NEWNET, _CLONE_NEWIPC = 0x40000000, 0x08000000
 _LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446  # the same on every architecture
+_PR_SET_SECCOMP, _FILTER = 22, 2
+_ARCHITECTURES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}  # and their socket()
+_IO_URING_SETUP, _OTHER_CALLS = 425, 0x40000000  # x32's
 _LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # of files, by the version of its interface
 
 
@@ -156,6 +160,7 @@ def shut_in(parent: int) -> None:
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_DUMPABLE, 0)
     _opens_nothing(libc)
+    _talks_to_nobody(libc)
     for limit, most in (
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NPROC, 0),
@@ -180,6 +185,32 @@ def _opens_nothing(libc: ctypes.CDLL) -> None:
     if rules >= 0:
         libc.syscall(_LANDLOCK_RESTRICT, rules, 0)
         os.close(rules)
+
+
+def _talks_to_nobody(libc: ctypes.CDLL) -> None:
+    """Have the kernel refuse to make any socket, if it can (seccomp): also where the service may
+    not give the process a network of its own, and for what Landlock does not know.
+    """
+    known = _ARCHITECTURES.get(os.uname().machine)
+    if known is None or sys.maxsize < 2**32:
+        return
+    architecture, makes_socket = known
+    load, equal, from_here_on, say = 0x20, 0x15, 0x35, 0x06
+    allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM
+    rules = [  # code, steps to skip if so and if not, value
+        (load, 0, 0, 4),
+        (equal, 0, 5, architecture),
+        (load, 0, 0, 0),
+        (from_here_on, 3, 0, _OTHER_CALLS),
+        (equal, 2, 0, makes_socket),
+        (equal, 1, 0, _IO_URING_SETUP),  # which makes them, too
+        (say, 0, 0, allow),
+        (say, 0, 0, refuse),
+    ]
+    packed_rules = b"".join(struct.pack("HBBI", *rule) for rule in rules)
+    program = ctypes.create_string_buffer(packed_rules, len(packed_rules))
+    asked = struct.pack("HP", len(rules), ctypes.addressof(program))
+    libc.prctl(_PR_SET_SECCOMP, _FILTER, ctypes.create_string_buffer(asked, len(asked)), 0, 0)
 
 
 def main() -> None:

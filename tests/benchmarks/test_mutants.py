@@ -114,3 +114,6 @@ def test_where_nobody_measured_it_they_are_those_of_its_name_and_those_that_impo
     assert near("features/job.py", 2, texts) == (own, small, large)
     assert near("features/job.py", 4, texts) == (own, large, small), "by what the line is in"
     assert near("features/hinges.py", 1, texts) == ("tests/a/test_door.py",), "by who imports it"
+    texts["tests/test_hinges.py"] = "# of another kind"
+    both = "tests/test_hinges.py", "tests/a/test_door.py"
+    assert near("features/hinges.py", 1, texts) == both, "a name may be another's"

@@ -406,6 +406,10 @@ def test_a_word_of_the_shell_that_is_handed_to_a_command_steers_nothing() -> Non
         ("while python t.py --epochs 4; do sleep 1; done", Amount()),
         ("ssh -p 22 a 'cd x; python t.py --epochs 4'", Amount(4)),
         ("ssh a", Amount()),
+        ("su u -c 'python t.py --epochs 4'", Amount(4)),
+        ("flock /tmp/l -c 'python t.py --epochs 4'", Amount(4)),
+        ("runuser u --command 'python t.py --epochs 4' -s /bin/sh", Amount(4)),
+        ("su u", Amount()),
         ("echo python t.py --epochs 4", Amount()),
     ],
 )

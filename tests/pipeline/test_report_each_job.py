@@ -18,7 +18,7 @@ from pipeline.report.schedule import Schedule, read_schedule
 from pipeline.worlds import open_scenario
 from scheduler.explain.life import waits_for_gpus
 from scheduler.explain.story import sharing_words
-from scheduler.explain.words import duration, factor
+from scheduler.explain.words import duration, factor, listed, percent, phrase
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "pipeline" / "worlds" / "clusters" / "small.yaml"
@@ -66,8 +66,16 @@ def test_each_job_is_explained_as_its_story_explains_it(
     first = min(run.jobs["submit_time"].to_pylist())
     lit = 0
     for i in {*waited, *shared}:
-        spells, _, (holders, more), steps, pair, estimate, ran = jobs[i]
+        spells, why, (holders, more), steps, pair, estimate, ran = jobs[i]
         story = read_story(run.folder, ids[i])
+        large = [
+            wait
+            for wait in story.waits
+            if wait.share >= module.LEAST_SHARE and wait.seconds >= module.LEAST_S
+        ]
+        reasons = [f"{percent(wait.share)} {phrase(wait.reason)}" for wait in large]
+        assert why == listed(reasons)
+        assert why or i not in waited
         asked = waits_for_gpus(story.spans)
         assert spells == [[round(at - first) for at in spell] for spell in asked]
         named = [[ids.index(one.job_id), one.gpus] for one in story.held[: module.NAMED]]

@@ -200,6 +200,7 @@ def test_a_reader_that_was_taken_over_is_ended(
     assert reading.pid is None
 
 
+STATUS = Path("/proc/self/status")
 RIGHTS = """
 import sys, os, socket, json
 from profiler.progress import process
@@ -224,6 +225,7 @@ while True:
         "fork": tried(os.fork),
         "run": tried(lambda: os.execv("/bin/true", ["true"])),
         "connect": tried(lambda: socket.socket().connect(("127.0.0.1", PORT))),
+        "tell": tried(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)),
         "kill": tried(lambda: os.kill(int(sys.argv[2]), 0)),
         "grow": tried(lambda: bytearray(2 << 30)),
     }
@@ -250,6 +252,8 @@ def test_it_may_do_nothing_but_read_what_it_is_given(
     assert may["make"] in ("PermissionError", "OSError")
     assert may["fork"] == "BlockingIOError"
     assert may["connect"] in ("OSError", "PermissionError", "ConnectionRefusedError")
+    if os.uname().machine in process._ARCHITECTURES and "Seccomp" in STATUS.read_text():
+        assert may["tell"] == may["connect"] == "PermissionError"
     assert may["kill"] == "PermissionError"
     assert may["grow"] == "MemoryError"
     assert not Path("/tmp/made-by-a-reader").exists()

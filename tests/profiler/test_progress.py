@@ -244,6 +244,22 @@ def test_one_total_of_all_steps_beside_the_number_of_an_epoch_is_told_by_its_len
     assert found.low_s < 10.0 + 1611.9 < found.high_s
 
 
+@pytest.mark.parametrize("steps", [1234, 1239])
+def test_a_total_that_may_be_of_all_epochs_lowers_the_forecast_and_does_not_raise_it(
+    steps: int,
+) -> None:
+    held = [(10.0 + i, f"Epoch:1/2 loss 0.5 Iter: {10 * i}/{steps}") for i in range(1, 60)]
+    found = fed(held)
+    assert found is not None
+    whole_s = 10.0 + 2 * steps / 10
+    assert whole_s < found.total_s < 1.1 * whole_s
+    assert found.high_s < 1.6 * whole_s  # an epoch is not longer than its bar
+    if steps % 2:  # no total of two equal epochs
+        assert found.low_s > 0.9 * whole_s
+    else:
+        assert 0.5 * whole_s < found.low_s < 10.0 + 1.1 * steps / 10
+
+
 def test_epochs_may_be_passes_within_one_of_the_iterations_that_are_asked_for() -> None:
     reader = Reader(Amount(steps=60.0))
     for i in range(1, 6):

@@ -301,6 +301,22 @@ def test_the_forecast_hears_of_every_job_also_of_those_that_skip() -> None:
 # --- the stage that looks at waiting jobs ---------------------------------------------------------
 
 
+def test_a_spared_node_that_is_lent_for_the_backlog_is_spared_no_more_when_followed() -> None:
+    stage = WaitingStage(limit_s=200.0, max_gpus=2)
+    desk = a_desk(stage, nodes=2, profiling=0)
+    memory = stage.remember()
+    memory.spared = [0, 1]
+    stage.restore(memory, {})
+    why = Reason.PROFILING_BACKLOG
+    lent = Decision(0, 1.0, Action.LEND, why, "", "vc", nodes=(1,), position=7)
+    stage.follow(desk.core, lent)
+    assert 1 in desk.cluster.profiling
+    assert stage.remember().spared == [0]
+    again = Decision(1, 2.0, Action.LEND, why, "", "vc", nodes=(0,))
+    stage.follow(desk.core, again)
+    assert stage.remember().spared == []
+
+
 class Patient(Policy):
     """First come first served, with a stage for those that have to wait."""
 

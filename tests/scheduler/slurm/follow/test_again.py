@@ -101,13 +101,14 @@ def test_who_asks_between_two_futures_has_no_forecast_rest_for_longer(
 ) -> None:
     """A hundred seconds without a forecast were due for each second that such an answer took."""
     scene = twin(store)
-    used = [0.0]
+    used = [50.0]
 
     def answers(*_: Any) -> None:
         used[0] += 8.0
 
     def simulated(*_: Any, between: Callable[[], None], **__: Any) -> dict[str, Any]:
         between()
+        used[0] += 1.0
         return {}
 
     futures = SimpleNamespace(forecast=simulated)
@@ -116,5 +117,6 @@ def test_who_asks_between_two_futures_has_no_forecast_rest_for_longer(
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     runs = scene.job(7, "RUNNING", start=NOW, **EVERYTHING)
     scene.look(runs, scene.job(5, reason="Resources"))
-    assert used[0] == 8.0
-    assert scene.follower._foresee_at <= scene.follower.clock.monotonic()
+    assert used[0] == 59.0
+    rests_s = scene.follower._foresee_at - scene.follower.clock.monotonic()
+    assert 0.5 * follower.REST < rests_s <= follower.REST, "for its own second"
