@@ -24,7 +24,8 @@ _COUNTED = {
     "steps": "steps it iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
     "|num_training|total_train|total_training|total_optimization)_(steps?|iters?|iterations?)"
     " (ts_max_steps|nsteps|numb_steps|num_server_rounds) max_updates? lr_anneal_steps"
-    " total_num_update num_boost_round n_estimators num_trees num_rounds? nrounds n_?rounds?"
+    " total_num_update (comm(unication)?_|global_)?rounds num_designs n_batches"
+    " num_boost_round n_estimators num_trees num_rounds? nrounds n_?rounds?"
     " max_num_(steps|iterations) (max_)?number_of_(steps|iterations) nb_steps"
     " (max|num|total|train)_batches"
     " after_batches stop_iters kimg num_updates n_?gen (max_)?generations",

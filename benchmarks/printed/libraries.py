@@ -7,8 +7,7 @@ at which it did, through the product's follower. Judged: what is said once a thi
 (a profiling pass sees less of a longer job), and what is said of a second run with another amount at
 its submission, from the first one. Those that are not installed are named. `--clock cpu` times what is
 printed by the processor time of the training, which neighbours on the machine hardly change; `--keep`
-keeps what was printed in a folder, and plays from there what is there already; `--slower 10` plays a
-short training as one ten times as long.
+keeps what was printed in a folder, and plays from there what is there already.
 """
 
 from __future__ import annotations
@@ -98,8 +97,6 @@ def run_twice(wanted: argparse.Namespace, name: str) -> Any:
 def row(wanted: argparse.Namespace, name: str) -> dict[str, Any]:
     """Return what was said of two runs by a library, and how long they took."""
     amount, (command, parts, took_s), (again, _, again_s) = run_twice(wanted, name)
-    parts = [(at * wanted.slower, text) for at, text in parts]
-    took_s, again_s = took_s * wanted.slower, again_s * wanted.slower
     played = play(parts, took_s, of_command(command))
     bare = play(parts, took_s, None)
     seen, unasked = played.at(SEEN), bare.at(SEEN)
@@ -138,9 +135,6 @@ def main() -> None:
         help=("number of rows of the data set; more rows make an epoch longer"),
     )
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
-    parser.add_argument(
-        "--slower", type=float, default=1.0, help="number of times slower that it is played"
-    )
     parser.add_argument("--keep", default="", help="folder of what was printed")
     wanted = parser.parse_args()
     missing = [name for name in wanted.only if find_spec(NAMED.get(name, name)) is None]

@@ -10,6 +10,7 @@ Columns(epoch=0, step=None, of=4, sure=True)
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 LONGEST, MOST = 400, 40  # characters of a heading, and columns
@@ -34,6 +35,13 @@ _ENDS = re.compile(r"val|dev|test|dur|time|elapsed", re.IGNORECASE)  # measured 
 _FIGURE = re.compile(r"[-+]?(?:\d{1,12}\.\d|\d{1,12}e[-+]?\d|nan|inf)", re.IGNORECASE)
 
 
+_PERCENT = re.compile(r"(?:done|complete[d]?|progress)? ?\(?%\)?|percent|pct")
+_LEFT = re.compile(r"(?:time |est\.? ?)?(?:remaining|left|remain|eta)(?: time)?")
+_SHARE = re.compile(r"(?:100(?:\.0{1,6})?|\d{1,2}(?:\.\d{1,6})?)%?")
+_CLOCK = re.compile(r"\d{1,4}:\d\d(?::\d\d)?|\d{1,8}(?:\.\d{1,3})?s")
+Unit = Literal["epoch", "step", "percent", "eta"]
+
+
 class Columns(NamedTuple):
     """Where a table counts.
 
@@ -41,28 +49,45 @@ class Columns(NamedTuple):
         epoch, step: places of the columns that count epochs and steps; None: there is none.
         of: how many columns there are.
         sure: a row comes when its epoch is over.
+        percent, left: places of the share of the run that is done, and of the time left.
     """
 
     epoch: int | None
     step: int | None
     of: int
     sure: bool
+    percent: int | None = None
+    left: int | None = None
 
-    def row(self, line: str) -> list[tuple[Literal["epoch", "step"], float]]:
-        """Return (unit, number) of each count in a row of the table; none if the line is no row."""
+    def row(self, line: str) -> list[tuple[Unit, float]]:
+        """Return (unit, number) of each count in a row of the table, and of its percent and seconds
+        left; none if the line is no row."""
         cells = _bare(line).replace(",", " ").split()
         if not self.of - MISSING <= len(cells) <= self.of + MISSING or len(cells) < 2:
             return []
         if not any(_FIGURE.match(cell) for cell in cells):
             return []
-        found = list[tuple[Literal["epoch", "step"], float]]()
+        found = list[tuple[Unit, float]]()
         for unit, place in (("epoch", self.epoch), ("step", self.step)):
             if place is not None:
                 cell = cells[place]
                 if not (cell.isascii() and cell.isdigit() and len(cell) <= 12):
                     return []
                 found.append(("epoch" if unit == "epoch" else "step", float(cell)))
+        if len(cells) == self.of:
+            found += _of_run(self, cells)
         return found
+
+
+def _of_run(columns: Columns, cells: Sequence[str]) -> Iterator[tuple[Unit, float]]:
+    """Yield the percent of a row, and the seconds that are left by it."""
+    if columns.percent is not None and _SHARE.fullmatch(cells[columns.percent]):
+        yield "percent", float(cells[columns.percent].rstrip("%"))
+    if columns.left is not None and _CLOCK.fullmatch(cells[columns.left]):
+        seconds = 0.0
+        for part in cells[columns.left].rstrip("s").split(":"):
+            seconds = 60 * seconds + float(part)
+        yield "eta", seconds
 
 
 def heading(line: str) -> Columns | None:
@@ -86,7 +111,11 @@ def heading(line: str) -> Columns | None:
     if not places:
         return None
     sure = any(_ENDS.search(name) for name in names[1:])
-    return Columns(places.get("epoch"), places.get("step"), len(names), sure)
+    percent = next((at for at, name in enumerate(names) if _PERCENT.fullmatch(name)), None)
+    left = next((at for at, name in enumerate(names) if _LEFT.fullmatch(name)), None)
+    return Columns(
+        places.get("epoch"), places.get("step"), len(names), sure, percent=percent, left=left
+    )
 
 
 def other(line: str) -> bool:

@@ -71,7 +71,7 @@ _PREFIX = re.compile(
 )
 _PROMISING = re.compile(
     r"\d ?[/%]|EPOCH|frames|hours|Ep\.|^tick|\d of \d|poch|^Chain|"
-    r"[Ss]tep|[Ii]ter|pdate|eta ?[:=]|ETA|eta \d|remaining|left|[Ff]old|FOLD|[Ss]eed"
+    r"[Ss]tep|[Ii]ter|pdate|eta ?[:=]|ETA|eta \d|[Rr]emaining|left|━|[Ff]old|FOLD|[Ss]eed"
     r"|[Tt]rial|new study| done|\"progress\"|^\[?\d|\bep[ =:]|^Train loss|\d[ms]\s*+$"
 )
 LINE = 1000  # characters of a line that are looked at
@@ -108,7 +108,7 @@ def in_columns(columns: Columns, line: str) -> list[Mark]:
     return [
         Mark(TABLE, unit, n, ends=True, based=False, sure=alone and columns.sure)
         if unit == "epoch"
-        else Mark(TABLE, unit, n, scope="run")
+        else Mark(TABLE, unit, n, of=100.0 if unit == "percent" else None, scope="run")
         for unit, n in columns.row(line)
     ]
 

@@ -34,7 +34,9 @@ STATED, RANKS_S = 8, 30.0  # amounts that are kept; seconds in which each rank s
 LAG = 4.0  # steps that a rank may be behind another
 _WORD = re.compile(r"\d{1,3}(?:,\d{3})++(?!\d)|\w+")
 _UNIT = re.compile(r"(?<=\d)(?:it|steps?|iters?)$")
-_OF = re.compile(r"(?:it)? {0,8}(?:/|of|out of) {0,8}(\d{1,3}(?:,\d{3})++|\d{1,12}+)(?!\d|[.:,]\d)")
+_OF = re.compile(
+    r"(?:it)? {0,8}(?:\(?of|/|out of) {0,8}(\d{1,3}(?:,\d{3})++|\d{1,12}+)(?!\d|[.:,]\d)"
+)
 _PERCENT = re.compile(r"(?<![\d.,-])(\d{1,3}(?:\.\d{1,3})?) ?%(?!\|)")
 _FRACTION = re.compile(
     r"(?<![\d.,:/-])(\d{1,9}\.\d{1,6}) {0,4}(?:/|of) {0,4}(\d{1,9}(?:\.\d{1,6})?)(?![\d:]|\.\d)"
@@ -64,6 +66,12 @@ _OTHER = re.compile(
     r"|psnr|temp\w{0,8})[^\w#]{0,20}#[^#]{0,40}$",
     re.IGNORECASE,
 )
+_FALLS = re.compile(  # what falls to 0: what is left
+    r"\b(?:remaining|left|to go|pending|queued|todo)\b[^\w#]{0,6}#"
+    r"(?! ?(?:m?s|secs?|seconds|m|min|minutes|h|hours?|%)\b)[^#]{0,24}$"
+    r"|#[^\w#]{0,3}(?:remaining|left|pending|queued|todo)$",
+    re.IGNORECASE,
+)
 _DRAWN = re.compile(r"[|\[][#=█▏▎▍▌▋▊▉▓▒░>.\- ]{5,200}[|\]]")  # a bar of signs
 _TESTED = re.compile(r"(?<![a-z])(?:va|val\w{0,9}|test|dev)(?![a-z])", re.IGNORECASE)
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
@@ -89,6 +97,7 @@ class Growth:
     def __init__(self) -> None:
         self._stated: dict[str, tuple[float, float] | None] = {}  # (total, when); None: no total
         self._counters: dict[str, Counter] = {}
+        self._first: dict[str, float] = {}  # of what is left, when it was first seen
 
     def take(self, line: str, at: float) -> None:
         """Take in a line, printed `at` seconds after the job began."""
@@ -118,15 +127,29 @@ class Growth:
             number = _whole(word, line, match.start(), end)
             if number is not None:
                 key = " ".join(before[-BEFORE:].split()) + "#" + _after(line, end)
-                total = _OF.match(line, end)
-                of = None if total is None else _number(total[1])
-                if of is not None and not 1.0 < of >= number:
-                    of = None
-                mark = Mark(GROWN, "step", number, of=of, scope="run", label=key, sure=tested)
-                self._add(key, mark, at)
+                self._add(key, self._mark(number, key, line, end)._replace(sure=tested), at)
             before, numbers = before + "#", numbers + 1
             if numbers >= MOST_NUMBERS:
                 break
+
+    def _mark(self, number: float, key: str, line: str, end: int) -> Mark:
+        """Return the mark of a whole number that ends at `end` of a line."""
+        total = _OF.match(line, end)
+        of = None if total is None else _number(total[1])
+        if of is not None and not 1.0 < of >= number:
+            of = None
+        mark = Mark(GROWN, "step", number, of=of, scope="run", label=key)
+        falls = self._fallen(mark) if of is None and _FALLS.search(key) is not None else None
+        return mark if falls is None else falls
+
+    def _fallen(self, mark: Mark) -> Mark | None:
+        """Return a mark of what is done since the first number of what is left was seen. Return
+        None if there are too many of them, or none is left at first."""
+        if mark.label not in self._first and len(self._first) >= STATED:
+            return None
+        first = max(mark.n, self._first.setdefault(mark.label, mark.n))
+        self._first[mark.label] = first
+        return mark._replace(n=first - mark.n, of=first) if first > 1 else None
 
     def states(self, line: str, at: float) -> None:
         """Take in the totals that a line states: "500000 steps", "Number of steps: 500000"."""

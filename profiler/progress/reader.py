@@ -36,6 +36,7 @@ FIRST = 10.0  # how doubtful it is that a bar alone is all there is
 SURE = 19.0  # odds above which the less likely is not among nine in ten
 CHOSEN, MAGNITUDES = 0.1, 3  # share of epochs whose steps somebody chose; where lengths lie
 HEADED = 1 / 3  # odds that a bar beside the number of an epoch is not of that epoch alone
+FALLS = 0.5  # share of a time left that passes, in which it falls if it is of the run
 ETAS = 32
 AGAIN = 10.0  # times as long as one run within the run may the whole take
 USUAL = 5.0, 10.0  # runs within a run where nothing says how many: folds, mostly
@@ -602,6 +603,8 @@ class Reader:
         if len(self._etas) < least or self._promised_s < 0 or not self._of_run(etas[0][0]):
             return None
         (first_s, first), (at, eta) = etas[0], etas[-1]
+        if eta >= first and at - first_s > FALLS * first:
+            return None  # it does not fall: of something else
         slowness = 1.0
         if at - first_s > max(2.0 * self._gap_s, 0.02 * at) and first > eta:
             slowness = min(2.0, max(1.0, (at - first_s) / (first - eta)))

@@ -141,3 +141,17 @@ def test_a_row_at_the_very_beginning_divides_by_nothing() -> None:
     reader = Reader(Amount(epochs=10))
     reader.feed(b"epoch,train_loss,val_loss\n1,0.3012,0.4012\n", 0.0)
     reader.progress(0.0)
+
+
+def test_a_table_says_what_share_is_done_and_what_is_left() -> None:
+    columns = heading("    iter    done%   elapsed   remaining      loss")
+    assert columns is not None
+    assert columns.row("     120    24.50  0:12:03    1:02:03   4.12e-01") == [
+        ("step", 120.0),
+        ("percent", 24.5),
+        ("eta", 3723.0),
+    ]
+    assert columns.row("     120    24.50  0:12:03          -   4.12e-01") == [
+        ("step", 120.0),
+        ("percent", 24.5),
+    ]

@@ -32,6 +32,9 @@ LINES: dict[str, tuple[Callable[[int], str], Amount | None, str]] = {
     "a fraction": (lambda i: f"t = {i / 2:.2f} / 20.0 ns, T = 300.{i}", None, ""),
     "both": (lambda i: f"[ab/3f{i:04d}] ALIGN ({i}) [{i * 5 // 2:3d}%] {i} of 40", None, ""),
     "thousands": (lambda i: f"--> {i * 1000:>9,} :: obj={5 / i:.5f}", Amount(None, 40_000), ""),
+    "what is left": (lambda i: f"obj 1.2{i:02d}  remaining {40 - i}", None, ""),
+    "a sum of states": (lambda i: f"DONE={i} RUNNING=1 FAILED=0 QUEUED={40 - i} at=n1", None, ""),
+    "of so many, in brackets": (lambda i: f"sampling sequence {i} (of 40)...", None, ""),
     "steps asked for": (lambda i: f"{i * 50} TS dt 0.01 time {i / 3:.4g}", Amount(None, 2000), ""),
     "steps stated": (
         lambda i: f"ENERGY: {i * 500:7d} 20974.89 19756.65",
@@ -152,3 +155,14 @@ def test_a_short_counter_may_begin_again_and_one_that_is_done_says_nothing() -> 
     assert found is not None
     assert found.high_s > 9.0 * found.total_s
     assert last(line, 5) is None
+
+
+def test_a_time_left_that_does_not_fall_is_not_of_the_run() -> None:
+    assert last(lambda i: f"train 12 |ETA: 0:02:00 |loss {5 / i:.3f}", 20) is None
+
+    def left(i: int) -> str:
+        return f"0:0{(400 - 10 * i) // 60}:{(400 - 10 * i) % 60:02d}"
+
+    falls = last(lambda i: f"train 12 |ETA: {left(i)} |loss {5 / i:.3f}", 20)
+    assert falls is not None
+    assert falls.low_s <= 400.0 <= falls.high_s
