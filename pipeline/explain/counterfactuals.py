@@ -243,12 +243,14 @@ def _line(outcome: Outcome, at: float) -> str:
     else:
         assert outcome.gain_s is not None
         text += (
-            f"its foreseen start was {duration(outcome.gain_s)} earlier "
-            f"(in {outcome.earlier} of {outcome.futures} futures)"
+            f"its median start was {duration(outcome.gain_s)} earlier "
+            f"(earlier in {outcome.earlier} of {outcome.futures} simulated futures)"
         )
     if outcome.beside:
-        speed = "a speed that nobody knows" if outcome.speed is None else percent(outcome.speed)
-        text += f", beside another job at {speed}{' of its speed' if outcome.speed else ''}"
+        speed = "an unknown speed"
+        if outcome.speed is not None:
+            speed = f"{percent(outcome.speed)} of its speed alone"
+        text += f", beside another job at {speed}"
     elif outcome.speed is not None:
         text += ", on GPUs of its own"
     end = outcome.then.end_p50
@@ -257,9 +259,9 @@ def _line(outcome: Outcome, at: float) -> str:
     elif outcome.stopped:
         text += f"; its time limit would have stopped it {duration(end - at)} later, unfinished"
     else:
-        text += f"; its end was foreseen after {duration(end - at)}"
+        text += f"; it was foreseen to end {duration(end - at)} later"
     if end is not None and outcome.costs_s is not None and abs(outcome.costs_s) >= MINUTE_S:
-        text += f" instead of {duration(end - outcome.costs_s - at)}"
+        text += f" instead of {duration(end - outcome.costs_s - at)} later"
     assumed = f" Assumed: {'; '.join(outcome.assumed)}." if outcome.assumed else ""
     return f"{text}.{assumed}"
 

@@ -93,7 +93,7 @@ def test_what_is_shown_of_a_run_is_true_of_it(
     ("beside", "speed", "said"),
     [
         (True, 0.58, "at once, beside another job at 58"),
-        (True, None, "at once, beside another job at a speed that nobody knows; "),
+        (True, None, "at once, beside another job at an unknown speed; "),
         (False, 1.0, "at once, on GPUs of its own; its end was not known"),
         (False, None, "at once; its end was not known"),
     ],
@@ -113,7 +113,7 @@ def test_an_end_counts_from_the_moment_asked_about_and_a_stop_is_none() -> None:
         change=Change({"gpus": 2}), now=StartForecast(9.0), then=then, starts_now=True, gain_s=None,
         earlier=0, futures=0, costs_s=1200.0,
     )  # fmt: skip
-    ends = "its end was foreseen after 1 h instead of 40 min."
+    ends = "it was foreseen to end 1 h later instead of 40 min later."
     assert _line(outcome, 9.0).endswith(ends)
     stopped = _line(replace(outcome, stopped=True, costs_s=None), 9.0)
     assert stopped.endswith("its time limit would have stopped it 1 h later, unfinished.")
