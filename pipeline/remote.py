@@ -124,11 +124,11 @@ def forecast_words(forecast: ExpectedTimes | None, now: float) -> str:
         return forecast.why_not
     if forecast.start_p50 is None:
         return f"estimate unavailable: {forecast.why_not or 'the service gives no reason'}"
-    words = f"starts in {between(now, forecast.start_p50)} in half of such cases"
+    words = f"starts within {between(now, forecast.start_p50)} in half of such cases"
     if forecast.start_p90 is not None:
         words += f", within {between(now, forecast.start_p90)} nine times in ten"
     if forecast.end_p50 is not None:
-        words += f"; ends in {between(now, forecast.end_p50)}"
+        words += f"; ends within {between(now, forecast.end_p50)} in half of them"
     return words
 
 
@@ -187,8 +187,8 @@ def _preview(effect: Effect) -> None:
         typer.echo(f"Nothing is changed. No preview: {effect.why_not}")
         return
     typer.echo(
-        f"Nothing is changed. Of {effect.waiting} waiting jobs, {effect.examined} forecast "
-        f"in {effect.futures} futures:"
+        f"Nothing is changed. Of {effect.waiting} waiting jobs, {effect.examined} were forecast "
+        f"in {effect.futures} simulated futures. What the change would do:"
     )
     for job_id, by_s in sorted(effect.moved.items(), key=lambda item: item[1]):
         typer.echo(f"  {job_id} {duration(abs(by_s))} {'later' if by_s > 0 else 'earlier'}")
@@ -204,18 +204,18 @@ def effect_lines(answer: WhatIfAnswer, now: float) -> list[str]:
     if answer.unavailable:
         return [f"estimate unavailable: {answer.unavailable}"]
     lines = [
-        f"as it is:  {forecast_words(answer.now, now)}",
-        f"as asked:  {forecast_words(answer.then, now)}",
+        f"unchanged:  {forecast_words(answer.now, now)}",
+        f"changed:    {forecast_words(answer.then, now)}",
     ]
     if answer.starts_now:
         lines.append("It would start at once.")
     gain = answer.gain_s
     if gain is not None and abs(gain) >= 1:
         word = "earlier" if gain > 0 else "later"
-        by = f"At even odds {between(0.0, abs(gain))} {word}"
+        by = f"Its median start is {between(0.0, abs(gain))} {word}"
         if gain > 0 and 2 * (answer.earlier or 0) < (answer.futures or 0):
             by = "No clear change"  # the medians differ by the luck of the draw
-        lines.append(f"{by} (earlier in {answer.earlier} of {answer.futures} futures).")
+        lines.append(f"{by} (earlier in {answer.earlier} of {answer.futures} simulated futures).")
     end = answer.then.end_p50 if answer.then is not None else None
     if answer.stopped and end is not None:
         lines.append(f"Its time limit would stop it {between(now, end)} from now, unfinished.")
@@ -225,8 +225,8 @@ def effect_lines(answer: WhatIfAnswer, now: float) -> list[str]:
         lines.append(f"Your job {one.job_id} would start {by} {word}.")
     others = answer.others_moved
     if others and (others.later or others.earlier):
-        lines.append(f"Others: {others.later} would start later, {others.earlier} earlier.")
-    lines += [f"Assumed: {assumed}." for assumed in answer.assumed]
+        lines.append(f"Jobs of others: {others.later} would start later, {others.earlier} earlier.")
+    lines += [f"This holds if {assumed}." for assumed in answer.assumed]
     if answer.command:
         worse = gain is not None and gain <= -1
         lines.append(f"{'Do it all the same' if worse else 'Do it'}: {answer.command}")

@@ -247,8 +247,10 @@ def _line(outcome: Outcome, at: float) -> str:
             f"(in {outcome.earlier} of {outcome.futures} simulated futures)"
         )
     if outcome.beside:
-        speed = "a speed that nobody knows" if outcome.speed is None else percent(outcome.speed)
-        text += f", beside another job at {speed}{' of its speed' if outcome.speed else ''}"
+        speed = "an unknown speed"
+        if outcome.speed is not None:
+            speed = f"{percent(outcome.speed)} of its speed alone"
+        text += f", beside another job at {speed}"
     elif outcome.speed is not None:
         text += ", on GPUs of its own"
     end = outcome.then.end_p50

@@ -352,11 +352,13 @@ def nodes_words(found: NodesLookedAt, gpus: int) -> str:
         (found.other_type, "is", "are", "of another GPU type"),
         (found.free, "has", "have", "as many GPUs free as it would take there"),
     ]
-    texts = [f"{n:,} {one if n == 1 else many} {what}" for n, one, many, what in parts if n]
     free = f"{count(found.most_free, 'GPU')} {are(found.most_free)} free"
-    most = f"{'At most ' * (found.looked_at > 1)}{free} on one node; it asks for {gpus}."
+    if found.looked_at == 1:
+        which = next(f"The only node {one} {what}." for n, one, _, what in parts if n)
+        return f"{which} {free} on it; it asks for {gpus}." if found.busy else which
+    texts = [f"{n:,} {one if n == 1 else many} {what}" for n, one, many, what in parts if n]
     which = f"Of {count(found.looked_at, 'node')}, {listed(texts)}."
-    return f"{which} {most}" if found.busy else which
+    return f"{which} At most {free} on one node; it asks for {gpus}." if found.busy else which
 
 
 def _placed(about: _About) -> _Rows:

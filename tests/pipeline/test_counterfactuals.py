@@ -93,7 +93,7 @@ def test_what_is_shown_of_a_run_is_true_of_it(
     ("beside", "speed", "said"),
     [
         (True, 0.58, "at once, beside another job at 58"),
-        (True, None, "at once, beside another job at a speed that nobody knows; "),
+        (True, None, "at once, beside another job at an unknown speed; "),
         (False, 1.0, "at once, on GPUs of its own; the forecast knows no end of it"),
         (False, None, "at once; the forecast knows no end of it"),
     ],

@@ -38,9 +38,9 @@ def test_only_a_small_regular_file_of_ones_own_holds_a_token(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("gain_s", "earlier", "line"),
     [
-        (240.0, 60, "At even odds 4 min earlier (earlier in 60 of 64 futures)."),
-        (240.0, 23, "No clear change (earlier in 23 of 64 futures)."),
-        (-240.0, 0, "At even odds 4 min later (earlier in 0 of 64 futures)."),
+        (240.0, 60, "Its median start is 4 min earlier (earlier in 60 of 64 simulated futures)."),
+        (240.0, 23, "No clear change (earlier in 23 of 64 simulated futures)."),
+        (-240.0, 0, "Its median start is 4 min later (earlier in 0 of 64 simulated futures)."),
     ],
 )
 def test_a_start_is_earlier_only_where_most_futures_have_it_so(

@@ -28,7 +28,7 @@ from scheduler.explain.explanation import (
     Finding as Found,
 )
 from scheduler.explain.reasons import next_step
-from scheduler.explain.render import Depth, Reader, render
+from scheduler.explain.render import Depth, Reader, nodes_words, render
 from scheduler.explain.tree import Finding, tree_of
 from scheduler.slurm.reason import SlurmReason
 
@@ -141,6 +141,15 @@ def test_the_nodes_are_counted_by_what_keeps_a_job_from_them() -> None:
         "another "
         "job, 2 have too many GPUs closed to new jobs and 1 has as many GPUs free as it would take "
         "there. At most 2 GPUs are free on one node; it asks for 4."
+    )
+
+
+def test_where_there_is_one_node_it_is_not_counted() -> None:
+    found = NodesLookedAt(looked_at=1, busy=1, most_free=1)
+    said = "The only node has too few GPUs free. 1 GPU is free on it; it asks for 4."
+    assert nodes_words(found, 4) == said
+    assert nodes_words(replace(found, busy=0, other_type=1), 4) == (
+        "The only node is of another GPU type."
     )
 
 
