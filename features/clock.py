@@ -26,13 +26,14 @@ def boot_id() -> str:
         return ""
 
 
-TIME_HELP = "seconds, 1:30:00, 2-12 (days-hours), 90m, 12h or 3d"
+TIME_HELP = "seconds, 1:30:00, 1:30 (minutes:seconds), 2-12 (days-hours), 90m, 12h or 3d"
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_elapsed(text: str) -> float | None:
     """Return the seconds of a time in the format ``[D-]HH:MM:SS``, ``MM:SS`` or ``D-HH[:MM]``; None
-    if the text has none of these formats."""
+    if the text has none of these formats. Only the first number may be past its unit: ``90:00`` is
+    90 minutes, ``25:99`` is no time."""
     match = re.fullmatch(r"(?:(\d{1,6})-)?((?:\d{1,9}:){0,2}\d{1,9}(?:\.\d+)?)", text)
     if not match:
         return None
@@ -40,6 +41,8 @@ def parse_elapsed(text: str) -> float | None:
     if match[1] is not None:
         parts += [0.0] * (3 - len(parts))
     elif len(parts) == 1:
+        return None
+    if any(part >= 60 for part in parts[1:]) or (match[1] is not None and parts[0] >= 24):
         return None
     seconds = 0.0
     for part in parts:

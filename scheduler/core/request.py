@@ -77,8 +77,8 @@ class JobRequest:
     time_limit_s: Annotated[
         float | None,
         Ask(
-            help="Time after which the job is stopped: 1:30:00, 2-12 (days-hours), 90m, 12h; a "
-            "bare number is seconds.",
+            help="A job that runs longer is stopped: 1:30:00, 1:30 (minutes:seconds), 2-12 "
+            "(days-hours), 90m, 12h; a bare number is seconds.",
             none="no limit",
             label="time limit",
             unit="s",

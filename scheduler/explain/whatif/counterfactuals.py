@@ -61,13 +61,11 @@ class _Expected(NamedTuple):
 
     Attributes:
         predicted: duration that the core would predict; None: as before.
-        lasts: how long the job is assumed to last, within its time limit.
         needs: how long its work takes, without a limit.
         assumed: assumptions behind this, in words.
     """
 
     predicted: Duration | None
-    lasts: Duration | None
     needs: Duration | None
     assumed: tuple[str, ...] = ()
 
@@ -190,11 +188,12 @@ class WhatIf:
         futures = self.futures
         job = futures.core.jobs[job_id].job
         expected = self._predicted(job, change)
-        predicted, lasts_s, assumed = expected.predicted, expected.lasts, expected.assumed
+        predicted, assumed = expected.predicted, expected.assumed
         otherwise = {}
         if change.shape:
             limit = change.job(job).time_limit_s
-            otherwise[job_id] = futures.durations.quantiles(lasts_s, 0.0, limit)
+            # the limit cuts the curve, not the mean that the curve is of
+            otherwise[job_id] = futures.durations.quantiles(expected.needs, 0.0, limit)
         alter = changed(job_id, change, predicted)
         trial = futures.trial(alter).decide()
         start = trial.begins(job_id)
@@ -222,6 +221,8 @@ class WhatIf:
                 gain_s = is_now.start_p50 - then.start_p50
         shares, speed = _company(start, made, job_id)
         stopped = self._is_stopped(job, change, expected, speed=speed if shares else 1.0)
+        if stopped:
+            then = _stopped_at(then, change.job(job).time_limit_s)
         return Outcome(
             change=change,
             now=is_now,
@@ -258,11 +259,13 @@ class WhatIf:
     ) -> Outcome:
         """Return the outcome of a change for a job in a queue that is too long to be simulated,
         estimated from the work ahead of it."""
-        futures, lasts_s = self.futures, expected.lasts
-        stopped = self._is_stopped(futures.core.jobs[job_id].job, change, expected)
+        futures, job = self.futures, self.futures.core.jobs[job_id].job
+        stopped = self._is_stopped(job, change, expected)
         was, then = by_work(futures, futures.core.jobs[job_id], queued)
-        if lasts_s is not None and then.start_p50 is not None:
-            then = replace(then, end_p50=then.start_p50 + seconds_of(lasts_s))
+        if change.shape and expected.needs is not None and then.start_p50 is not None:
+            limit_s = change.job(job).time_limit_s
+            lasts_s = min(self._work_s(expected.needs), inf if limit_s is None else limit_s)
+            then = replace(then, end_p50=then.start_p50 + lasts_s)
         is_now = was
         if self.as_shown is not None:
             is_now = self.as_shown(job_id, StartForecast(futures.now, why_not=WhyNot.NO_TIME))
@@ -347,7 +350,7 @@ class WhatIf:
         futures, now = self.futures, self.futures.now
         job, speed = futures.core.jobs[job_id].job, _speed(start)
         expected = self._predicted(job, change)
-        lasts_s = expected.lasts
+        lasts_s = expected.needs
         if lasts_s is None:
             lasts_s = futures.beliefs.jobs[job_id].predicted_s
         then, pace = StartForecast(now, now, now), speed or UNKNOWN_SPEED
@@ -419,7 +422,7 @@ class WhatIf:
         cluster, the amount of work is assumed to stay the same."""
         before = self.futures.beliefs.jobs[job.job_id].predicted_s
         if not change.shape:
-            return _Expected(None, None, before)
+            return _Expected(None, before)
         asked = change.job(job)
         limit = asked.time_limit_s
         heard = self.futures.core.waiting.to_estimate(asked, job)
@@ -439,10 +442,9 @@ class WhatIf:
             assumed.append("it lasts as long there as here")
         if change.to.get("time_limit_s") is not None:
             assumed.append("its work is done within that limit")
-        lasts = needs
         if limit is not None:
-            found, lasts = (_at_most(one, limit) for one in (found, needs))
-        return _Expected(found, lasts, needs, tuple(assumed))
+            found = _at_most(found, limit)
+        return _Expected(found, needs, tuple(assumed))
 
     def _is_stopped(
         self, job: Job, change: Change, expected: _Expected, speed: float | None = 1.0
@@ -468,8 +470,9 @@ class WhatIf:
         return self._work_s(needs) / (speed or UNKNOWN_SPEED) > limit
 
     def _work_s(self, needs: Duration) -> float:
-        """Return how long work takes at full speed, at even odds, seconds."""
-        return max(seconds_of(needs), at_level(self.futures.durations.quantiles(needs), 0.5))
+        """Return how long work takes at full speed, at even odds, seconds: by the curve that the
+        forecast end is of, not by the predicted mean, which few long jobs lift."""
+        return at_level(self.futures.durations.quantiles(needs), 0.5)
 
     def _others(self, job_id: str, change: Change) -> list[str]:
         """Return the ids of the other jobs whose starts may change: those that wait in the job's
@@ -614,6 +617,14 @@ def _company(
         return False, None
     speeds = [1.0 if one[3] is None else one[3] for one in seen]
     return 2 * sum(one[3] is not None for one in seen) > len(seen), median(speeds)
+
+
+def _stopped_at(then: StartForecast, limit_s: float | None) -> StartForecast:
+    """Return the forecast of a job that its time limit stops: it ends so long after its start."""
+    if limit_s is None or then.start_p50 is None:
+        return then
+    late = None if then.start_p90 is None else then.start_p90 + limit_s
+    return replace(then, end_p50=then.start_p50 + limit_s, end_p90=late)
 
 
 def _costs(is_now: StartForecast, then: StartForecast) -> float | None:

@@ -1,12 +1,11 @@
 """What a job asks for, on pages: how it is shown, and the form that changes it.
 
-All of it is made from the declared fields of a job. In the form a time is in hours, and a field
-that is left blank stays as it is.
+All of it is made from the declared fields of a job. In the form a time is written as on the
+command line, and a field that is left blank stays as it is.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +13,13 @@ from urllib.parse import urlencode
 
 from pydantic import ValidationError
 
-from features.clock import read_seconds
+from features.clock import TIME_HELP, read_seconds
 from scheduler.core.request import CHANGEABLE, FIELDS, Field
 from scheduler.explain.words import duration, listed, number
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import ChangeRequest
 from scheduler.service.log.store.rows import JobRow
 
-HOUR_S = 3600.0
 LONGEST_NUMBER = 32  # characters
 
 
@@ -34,6 +32,15 @@ def shown(one: Field, value: Any) -> str:
     if one.ask.unit == "s":
         return duration(value)
     return f"{number(value)} MiB" if one.ask.unit == "MiB" else str(value)
+
+
+def clock(seconds: float) -> str:
+    """Return a time as forms show it and take it: 1:30:00, or seconds where they are no whole
+    number."""
+    if seconds != int(seconds):
+        return str(seconds)
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def asked(job: JobRow) -> list[tuple[str, str]]:
@@ -60,20 +67,23 @@ class Input:
     of: Field
 
     @property
-    def _scale(self) -> float:
-        return HOUR_S if self.of.ask.unit == "s" else 1
+    def name(self) -> str:
+        """Return the name of the input: `time_limit` for `time_limit_s`."""
+        return self.of.name.removesuffix("_s") if self.of.ask.unit == "s" else self.of.name
 
     @property
-    def name(self) -> str:
-        """Return the name of the input: `time_limit_h` for `time_limit_s`."""
-        hours = self.of.ask.unit == "s"
-        return f"{self.of.name.removesuffix('_s')}_h" if hours else self.of.name
+    def title(self) -> str:
+        """Return the name of the field, as a sentence about it begins."""
+        label = self.of.ask.label
+        return f"{label[:1].upper()}{label[1:]}"
 
     @property
     def label(self) -> str:
-        label, unit = self.of.ask.label, self.of.ask.unit
-        unit = {"": "", "s": ", hours or 1:30:00"}.get(unit, f", {unit}")
-        return f"{label[:1].upper()}{label[1:]}{unit}"
+        """Return the name of the field, with how it is written."""
+        unit = {"": "", "s": ", as 1:30:00, 90m or seconds"}.get(
+            self.of.ask.unit, f", {self.of.ask.unit}"
+        )
+        return f"{self.title}{unit}"
 
     @property
     def longest(self) -> int:
@@ -92,7 +102,7 @@ class Input:
         return {
             "type": "number",
             "name": self.name,
-            "min": None if least is None else f"{least / self._scale:g}",
+            "min": None if least is None else f"{least:g}",
             "step": None if self.of.kind is int else "any",
             "inputmode": "numeric" if self.of.kind is int else "decimal",
         }
@@ -104,26 +114,26 @@ class Input:
             return "yes or no"
         if self.of.kind is str:
             return f"a line of {max(ask.shortest, 1)} to {ask.longest} characters"
-        bounds = (("from", ask.least), ("above", ask.above), ("up to", ask.most))
-        words = [f"{w} {bound / self._scale:,.10g}" for w, bound in bounds if bound is not None]
         if ask.unit == "s":
-            words.append("or 1:30:00")
+            return f"a time above 0: {TIME_HELP}"
+        bounds = (("from", ask.least), ("above", ask.above), ("up to", ask.most))
+        words = [f"{w} {bound:,.10g}" for w, bound in bounds if bound is not None]
         return " ".join(["a whole number" if self.of.kind is int else "a number", *words])
 
     def sent(self, value: Any) -> str:
         """Return a value of the job's field as the form sends it, as text."""
         if isinstance(value, bool):
             return shown(self.of, value)
-        return str(value / HOUR_S) if self.of.ask.unit == "s" else str(value)
+        return clock(value) if self.of.ask.unit == "s" else str(value)
 
     def read(self, text: str) -> Any:
-        """Return the text of this input as a value for a request. Times are converted to seconds.
-        The request checks the value later.
+        """Return the text of this input as a value for a request. Times are converted to seconds,
+        as the command line's are. The request checks the value later.
         """
         if self.of.ask.unit != "s":
             return text
         try:
-            return read_seconds(text) if re.search("[:dhms-]", text[1:]) else float(text) * HOUR_S
+            return read_seconds(text)
         except ValueError:
             return text
 
@@ -133,8 +143,7 @@ class Input:
         """
         value = getattr(job, self.of.name)
         if value and self.of.ask.unit == "s":
-            minutes, seconds = divmod(round(value), 60)
-            return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+            return clock(round(value))
         return shown(self.of, value)
 
 
@@ -159,7 +168,7 @@ def wanted(given: Mapping[str, str]) -> ChangeRequest:
     sent = {name: one for name, one in INPUTS.items() if given[one.name]}
     for one in sent.values():
         if len(given[one.name]) > one.longest:
-            what = f"{one.label} is longer than {one.longest} characters; give {one.accepts}"
+            what = f"{one.title} is longer than {one.longest} characters; give {one.accepts}"
             raise Problem(422, "invalid-request", what)
     try:
         values = {name: one.read(given[one.name]) for name, one in sent.items()}
@@ -170,7 +179,7 @@ def wanted(given: Mapping[str, str]) -> ChangeRequest:
         labels = listed([one.of.ask.label for one in INPUTS.values()])
         raise Problem(422, "invalid-request", f"say what is to be different: {labels}")
     one = sent[str(where[0])]
-    detail = f"{one.label} is {given[one.name]}; give {one.accepts}"
+    detail = f"{one.title} is {given[one.name]}; give {one.accepts}"
     raise Problem(422, "invalid-request", detail)
 
 

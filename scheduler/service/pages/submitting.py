@@ -139,7 +139,7 @@ def wanted(given: Mapping[str, str]) -> SubmitRequest:
         first = error.errors()[0]
     where = str(first["loc"][0]) if first["loc"] else ""
     if one := sent.get(where):
-        detail = f"{one.label} is {given[one.name]}; give {one.accepts}"
+        detail = f"{one.title} is {given[one.name]}; give {one.accepts}"
     elif where == "array":
         detail = f"Array is {given['array']}; give 0-9, 1,3,7, 0-10:2 or 0-9%2"
     elif where == "command" and not command:

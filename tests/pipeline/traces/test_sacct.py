@@ -209,7 +209,18 @@ def test_elapsed_round_trip(seconds: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("05:30", 330), ("2-03", 183_600), ("x", None), ("12", None), ("1:2:3:4", None)],
+    [
+        ("05:30", 330),
+        ("90:00", 5400),
+        ("2-03", 183_600),
+        ("x", None),
+        ("12", None),
+        ("1:2:3:4", None),
+        ("25:99", None),
+        ("1:60:00", None),
+        ("1-24", None),
+        ("1-02:60", None),
+    ],
 )
 def test_elapsed_forms(text: str, seconds: float | None) -> None:
     assert parse_elapsed(text) == seconds

@@ -8,6 +8,7 @@ from math import inf
 import pytest
 
 from scheduler.core.curves import Predicted
+from scheduler.core.durations import DurationDistribution
 from scheduler.core.profiling import WaitingStage
 from scheduler.explain.claims import Kind, of_offer
 from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
@@ -143,12 +144,15 @@ def limited(job_id: str, gpus: int, limit_s: float | None) -> Sample:
     return replace(sample, job=replace(sample.job, time_limit_s=limit_s, share=False))
 
 
-def waiting(limit_s: float | None) -> WhatIf:
+def waiting(limit_s: float | None, durations: DurationDistribution | None = None) -> WhatIf:
     """Return the questions of a desk where b, of 8 GPUs, waits: a shares at 60 % of its speed,
     2 GPUs are free, and so is all of another virtual cluster. Each job is to last 600 s."""
     likes = Likes(speeds={("b", "a"): (0.6, 0.9)})
     desk = Desk(pellucid(likes), cluster_of(nodes={"vc": 2, "other": 1}))
-    memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
+    durations = Sure() if durations is None else durations
+    memory = desk.core.estimator = Memory(desk.estimator, durations=durations)
+    if isinstance(durations, Lifted):
+        desk.core.policy.distribution = durations
     desk.submit(a_job("a", gpus=8), a_job("c", gpus=6))
     desk.core.jobs["a"].profile = a_job().work.profile
     desk.submit(limited("b", 8, limit_s), now=1.0)
@@ -188,6 +192,33 @@ def test_what_the_time_limit_would_stop_is_no_offer_and_has_no_end(
     told = answer_of(found, "b", "user").contract(10.0)
     assert ("its time limit would stop it about" in told) is stopped
     assert ("; ends about" in told) is not stopped
+
+
+class Lifted(Sure):
+    """Durations of which few long ones lift the mean: the median is a twelfth of it."""
+
+    def quantiles(
+        self,
+        predicted_s: float | None,
+        elapsed_s: float = 0.0,
+        limit_s: float | None = None,
+        points: int | None = None,
+    ) -> list[float]:
+        assert predicted_s is not None
+        return [min(max(predicted_s / 12, elapsed_s), limit_s or inf)]
+
+
+@pytest.mark.parametrize(  # at even odds its work takes 200 s, from 10 s on
+    ("limit_s", "stopped", "end"), [(600.0, False, 210.0), (180.0, True, 190.0)]
+)
+def test_a_limit_stops_what_its_forecast_end_says_it_stops(
+    limit_s: float, stopped: bool, end: float
+) -> None:
+    asking = waiting(limit_s, Lifted())
+    found = asking.ask("b", Change({"gpus": 2}))
+    assert found.starts_now
+    assert found.then.end_p50 == pytest.approx(end, rel=0.1 if not stopped else 1e-9)
+    assert found.stopped is stopped
 
 
 def test_a_share_whose_end_is_not_known_is_no_offer_for_nothing() -> None:

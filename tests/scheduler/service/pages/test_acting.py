@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import pytest
 from fastapi.testclient import TestClient
 
+from features.clock import read_seconds
 from scheduler.backends.events import Kind
 from scheduler.core.request import CHANGEABLE
 from scheduler.service.log.store.reads import Chosen
@@ -41,10 +42,10 @@ def test_its_owner_changes_a_waiting_job_after_a_preview(lived: Lived, waiting: 
     assert "Preview the change" in page
     form = page[: page.index("Preview the change")].rpartition("<form")[2]
     offered = re.findall(r'<(?:input|select)[^>]* name="(\w+)"', form)
-    changeable = {f"{name[:-2]}_h" if one.ask.unit else name for name, one in CHANGEABLE.items()}
+    changeable = {name[:-2] if one.ask.unit else name for name, one in CHANGEABLE.items()}
     assert set(offered) == changeable - {"vc"}, "hers is the only one she may use"
     seq = lived.store.last_seq()
-    asked = f"/jobs/{waiting}/act?do=change&gpus=3&time_limit_h=0.5&share=no&vc=&comment=table+4"
+    asked = f"/jobs/{waiting}/act?do=change&gpus=3&time_limit=30m&share=no&vc=&comment=table+4"
     preview = ada.get(asked)
     assert preview.status_code == 200
     assert "It keeps its place" in preview.text
@@ -123,8 +124,10 @@ def test_only_our_own_form_of_its_owner_does_anything(lived: Lived, waiting: str
     [
         ("do=change", 422, "Say what is to be different"),
         ("do=change&gpus=x", 422, "GPUs is x; give a whole number from 1 up to 1,000,000."),
-        ("do=change&time_limit_h=long", 422, "hours or 1:30:00 is long; give a number above 0"),
-        ("do=change&time_limit_h=nan", 422, "Time limit, hours or 1:30:00 is nan; give"),
+        ("do=change&time_limit=tomorrow", 422, ">Time limit is tomorrow; give a time above 0: sec"),
+        ("do=change&time_limit=nan", 422, "Time limit is nan; give"),
+        ("do=change&time_limit=25:99", 422, "Time limit is 25:99; give"),
+        ("do=change&time_limit=0", 422, "Time limit is 0; give a time above 0"),
         ("do=change&share=maybe", 422, "May share GPUs is maybe; give yes or no."),
         ("do=change&comment=a%0Ab", 422, "give a line of 1 to 256 characters."),
         ("do=change&gpus=400", 422, "more than the 4 GPUs of vision"),
@@ -176,18 +179,27 @@ def test_a_change_is_filled_into_the_form_as_it_was_tried() -> None:
     assert now == "26:00:30"
 
 
+@pytest.mark.parametrize("text", ["1:30", "1:30:00", "90", "90m", "2-12", "1.5h", "25:99", "x"])
+def test_a_time_means_on_a_page_what_it_means_on_the_command_line(text: str) -> None:
+    try:
+        on_command_line: float | str = read_seconds(text)
+    except ValueError:
+        on_command_line = text
+    assert INPUTS["time_limit_s"].read(text) == on_command_line
+
+
 def test_who_may_not_change_a_job_has_nothing_read(
     lived: Lived, waiting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[object] = []
     monkeypatch.setattr("scheduler.service.pages.acting.wanted", read.append)
-    asked = f"/jobs/{waiting}/act?do=change&time_limit_h=1"
+    asked = f"/jobs/{waiting}/act?do=change&time_limit=1"
     assert lived.browser("grace.hopper").get(asked).status_code == 404
     assert read == []
 
 
 def test_a_time_as_long_as_a_book_is_refused(lived: Lived, waiting: str) -> None:
-    asked = f"/jobs/{waiting}/act?do=change&time_limit_h=1{'+' * 10_000}x:"
+    asked = f"/jobs/{waiting}/act?do=change&time_limit=1{'+' * 10_000}x:"
     answer = lived.browser("ada.byron").get(asked)
     assert answer.status_code == 422
     assert "is longer than 32 characters" in answer.text

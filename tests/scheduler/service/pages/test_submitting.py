@@ -15,11 +15,11 @@ def test_the_form_has_every_declared_field_and_submits(lived: Lived) -> None:
     assert 'href="/submit"' in ada.get("/").text
     page = ada.get("/submit").text
     offered = set(re.findall(r'<(?:input|select)[^>]* name="(\w+)"', page))
-    names = {f"{n[:-2]}_h" if one.ask.unit == "s" else n for n, one in FIELDS.items()}
+    names = {n[:-2] if one.ask.unit == "s" else n for n, one in FIELDS.items()}
     assert offered == (names - {"priority"}) | {"csrf", "key", "command", "workdir", "array"}
     lived.app.state.changes.mails = False
     assert 'name="notify"' not in ada.get("/submit").text, "nobody would send them"
-    asks = {"gpus": "2", "time_limit_h": "1:30:00", "share": "no", "name": "from a page"}
+    asks = {"gpus": "2", "time_limit": "1:30:00", "share": "no", "name": "from a page"}
     sent = fields(page) | {"command": "python3 -c 'print(1)'", **asks}
     done = ada.post("/submit", data=sent)
     assert done.status_code == 303, unescape(done.text)
