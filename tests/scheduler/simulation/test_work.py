@@ -63,6 +63,22 @@ def test_simulated_contention_slows_both_and_whoever_asks_for_less_less(
     assert round(mine, 9) == mine, "no bit on which processors differ"
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "speed"),
+    [
+        ((50.0, 20.0), (25.0, 20.0), (1 - 0.12 * 0.5 * 0.25) ** (0.7 + 0.6 * 2 / 3)),
+        ((90.0, 20.0), (60.0, 20.0), ((1 - 0.12 * 0.9 * 0.6) / 1.5) ** (0.7 + 0.6 * 0.6)),
+        ((50.0, 90.0), (25.0, 80.0), (0.5 * (1 - 0.12 * 0.5 * 0.25)) ** (0.7 + 0.6 * 2 / 3)),
+    ],
+    ids=["room", "kernels", "memory"],
+)
+def test_simulated_contention_is_its_formula_of_shares(
+    own: tuple[float, float], other: tuple[float, float], speed: float
+) -> None:
+    this, that = (Work(1.0, profile=Profile(*one, 0.0)) for one in (own, other))
+    assert SimulatedContention().rate(this, a_run(), that) == pytest.approx(speed, rel=1e-6)
+
+
 def test_simulated_contention_of_the_unknown_is_the_stated_speed() -> None:
     known, unknown = Work(1.0, profile=Profile(50.0, 50.0, 0.0)), Work(1.0)
     model = SimulatedContention(unknown=0.7)
