@@ -49,7 +49,7 @@ POSITIONAL = ROOT / "tests" / "positional_calls.json"  # by folder, how many are
 TAKES_ANY = {
     "Index", "Table", "select", "partial", "run_in_threadpool", "zip", "attrgetter", "datetime",
     "op.create_table", "libc.prctl", "out.add_row", "table.add_row", "self.read", "slurm.read",
-    "self.localise", "blaming", "joined", "self._note", "_table",
+    "self.localise", "blaming", "joined", "self._note", "_table", "drawn",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from pipeline.report import interactive
 from pipeline.report.each_job import EachJob
+from pipeline.report.filtered import specifications
 from scheduler.explain import words
 from scheduler.explain.story import checked_words
 
@@ -76,6 +77,7 @@ def page(
         .render(
             css=Markup(css),
             columns=columns,
+            drawings=specifications(columns) if columns else None,
             each_job=each_job,
             scripts=scripts,
             policy=scripts.policy if scripts else interactive.policy(),

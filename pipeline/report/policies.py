@@ -18,7 +18,7 @@ from pipeline.report.interactive import GPU_GROUPS, PolicyResult, colours, gpu_g
 from pipeline.report.paired import AHEAD, BEHIND, LEVEL, SURE, Paired, change, paired
 from pipeline.tables import Floats, floats, means, of_jobs, sizes
 from pipeline.worlds import TRACKS
-from scheduler.charts.chart import Chart, Trace, line
+from scheduler.charts.chart import TIP, Chart, Spec, drawn, mark, names, numbers, paint, painted
 from scheduler.core.plural import count
 from scheduler.explain.words import HOUR_S, duration, listed, number, percent, roughly
 
@@ -514,43 +514,37 @@ def results(c: Comparison) -> tuple[pa.Table, list[PolicyResult]]:
 def dots(c: Comparison) -> Chart | None:
     """Return a chart with a dot for every draw: the mean JCT of the report's own policy / that of
     each other policy."""
-    data, rows = list[Trace](), list[list[str]]()
-    for r, colour in zip(c.runs, colours_of(c), strict=True):
+    dots, bars, rows = list[Spec](), list[Spec](), list[list[str]]()
+    for r, k in zip(c.runs, colours_of(c), strict=True):
         found = None if r is c.own else c.paired(r, JCT)
         if found is None:
             continue
         verdict = found.verdict or "no verdict yet"
         name = f"{r.name} (oracle)" if r.oracle else r.name
         if found.low is not None and found.high is not None:
-            bar = line([found.low, found.high], [name, name], name, colour, width=9)
-            bar["showlegend"], bar["hoverinfo"] = False, "skip"
-            bar["line"]["color"] = "--grid"
-            data.append(bar)
-        ratios = found.ratios.round(4).tolist()
-        data.append(
-            {
-                "type": "scatter", "mode": "markers", "x": ratios, "y": [name] * len(ratios),
-                "text": [f"draw {s}: {change(x)}" for s, x in zip(c.seeds, ratios, strict=False)],
-                "marker": {"color": f"--s{colour}", "size": 10, "opacity": 0.75},
-                "hovertemplate": "%{text}", "showlegend": False, "name": name,
-            }
-        )  # fmt: skip
+            bars.append({"name": name, "ratio": found.low, "to": found.high})
+        dots += [
+            {"name": name, "ratio": x, "colour": paint(k), "tip": f"draw {s}: {change(x)}"}
+            for s, x in zip(c.seeds, found.ratios.round(4).tolist(), strict=False)
+        ]
         rows.append([name, found.tally, found.change, found.interval, verdict])
-    if not data:
+    if not rows:
         return None
-    inside = [v for trace in data for v in trace["x"]] + [1.0]
-    marks = [(v, text) for v, text in RATIOS if min(inside) / 1.3 <= v <= max(inside) * 1.3]
-    values, texts = zip(*marks, strict=True)
+    inside = [v for row in dots + bars for v in (row["ratio"], row.get("to", 1.0))]
+    low, high = min(inside), max(inside)
+    marks = [(v, text) for v, text in RATIOS if low / 1.3 <= v <= high * 1.3]
     title = f"{c.own.name} against each other policy"
     return Chart(
         name="draws",
         title=title,
         label=f"{title}: " + "; ".join(f"{name} {', '.join(more)}" for name, *more in rows),
-        data=data,
-        layout={
-            "xaxis": {"type": "log", "tickvals": values, "ticktext": texts},
-            "yaxis": {"type": "category", "autorange": "reversed"},
-        },
+        spec=drawn(
+            dots,
+            numbers("ratio", at=marks, log=True),
+            names("name", among=[name for name, *_ in rows]),
+            mark("rule", {"x2": {"field": "to"}}, rows=bars, color="var(--grid)", strokeWidth=9),
+            mark("point", painted("colour"), TIP, filled=True, opacity=0.75, size=80),
+        ),
         head=("against", "draws", "mean JCT", "95 % interval", "verdict"),
         rows=rows,
         note=f"A dot is a draw: {c.own.name}'s mean JCT against the "

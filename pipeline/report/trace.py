@@ -4,7 +4,6 @@ end."""
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,22 @@ from pipeline.explain.run import seconds
 from pipeline.report.comparison import PolicyRun
 from pipeline.tables import Floats, filled, floats, groups, sizes
 from pipeline.traces import read_dataset
-from scheduler.charts.chart import DURATION_TICKS, Chart, ChartAxis, bars, line, lying
+from scheduler.charts.chart import (
+    TIP,
+    Chart,
+    Spec,
+    coloured,
+    drawn,
+    duration_axis,
+    hovered,
+    lying,
+    mark,
+    names,
+    numbers,
+    paint,
+    rows_of,
+    shaded,
+)
 from scheduler.core.plural import count
 from scheduler.explain.words import DAY_S, duration, percent
 
@@ -169,8 +183,12 @@ def per_day(t: TraceFacts) -> Chart:
         title=f"Jobs per {what}",
         label=f"Jobs per {what}: from {min(values):,} to {max(values):,}, "
         f"mean {np.mean(values):,.0f}",
-        data=[bars(starts, values, "jobs")],
-        layout={"xaxis": {"type": "category", "nticks": 6}},
+        spec=drawn(
+            rows_of(day=starts, jobs=values, tip=map("{}: {:,} jobs".format, starts, values)),
+            names("day", among=starts, most=6),
+            numbers("jobs", "jobs", zero=True),
+            mark("bar", TIP, color=paint(0)),
+        ),
         head=(what, "jobs"),
         rows=[[start, f"{value:,}"] for start, value in zip(starts, values, strict=True)],
     )
@@ -188,25 +206,29 @@ def by_hour(t: TraceFacts) -> Chart:
     np.add.at(cells, ((_day(t) + 3) % 7, hour.astype(int)), 1)
     busiest = np.unravel_index(int(cells.argmax()), cells.shape)
     hours = [f"{hour:02d}" for hour in range(24)]
-    shade = np.sqrt(cells)
     return Chart(
         name="by-hour",
         title="Hour of the week",
         label="Jobs by weekday and hour of submission; busiest "
         f"{WEEKDAYS[busiest[0]]} {busiest[1]:02d}:00 UTC",
-        data=[{
-            "type": "heatmap", "x": hours, "y": WEEKDAYS, "z": shade.tolist(),
-            "zmax": float(shade.max()), "text": [[count(n, "job") for n in row] for row in
-            cells.tolist()], "hovertemplate": "%{y} %{x}:00: %{text}",
-        }],
-        layout={
-            "xaxis": {"type": "category", "nticks": 8, "title": {"text": "hour (UTC)"}},
-            "yaxis": {"type": "category", "autorange": "reversed"},
-        },
+        spec=shaded(
+            [
+                (
+                    hour,
+                    day,
+                    (n / max(int(cells.max()), 1)) ** 0.5,
+                    f"{day} {hour}:00: {count(n, 'job')}",
+                )
+                for day, row in zip(WEEKDAYS, cells.tolist(), strict=True)
+                for hour, n in zip(hours, row, strict=True)
+            ],
+            names("x", "hour (UTC)", among=hours, most=8),
+            names("y", among=WEEKDAYS),
+        ),
         head=("day", *hours),
         rows=[[day, *map(str, row)] for day, row in zip(WEEKDAYS, cells.tolist(), strict=True)],
         note="The shade grows with the square root of the submissions.",
-    )  # fmt: skip
+    )
 
 
 def durations(t: TraceFacts) -> Chart:
@@ -217,25 +239,22 @@ def durations(t: TraceFacts) -> Chart:
     if len(known):
         label += f", 90th percentile {duration(float(np.percentile(known, 90)))}"
     texts = [f"{duration(a)} to {duration(b)}" for a, b in pairwise(edges.tolist())]
-    logs = np.log10(edges)
-    bar = bars(((logs[1:] + logs[:-1]) / 2).tolist(), counts.tolist(), "jobs")
-    bar |= {
-        "width": np.diff(logs).tolist(), "text": texts, "hovertemplate": "%{text}: %{y} jobs",
-    }  # fmt: skip
-    at = [(math.log10(seconds), text) for seconds, text in DURATION_TICKS]
+    jobs = counts.tolist()
+    tips = [f"{text}: {count(n, 'job')}" for text, n in zip(texts, jobs, strict=True)]
+    x = duration_axis("low", "duration on exclusive GPUs")
     return Chart(
         name="durations",
         title="How long jobs run",
         label=label,
-        data=[bar],
-        layout={
-            "xaxis": {
-                "tickvals": [v for v, _ in at], "ticktext": [text for _, text in at],
-                "title": {"text": "duration on exclusive GPUs (1 s or less in the first bar)"},
-            }
-        },
+        spec=drawn(
+            rows_of(low=edges[:-1].tolist(), high=edges[1:].tolist(), jobs=jobs, tip=tips),
+            x,
+            numbers("jobs", "jobs", zero=True),
+            mark("rect", {"x2": {"field": "high"}, "y2": {"datum": 0}}, TIP, color=paint(0)),
+        ),
         head=("duration", "jobs"),
-        rows=[[text, f"{n:,}"] for text, n in zip(texts, counts.tolist(), strict=True)],
+        rows=[[text, f"{n:,}"] for text, n in zip(texts, jobs, strict=True)],
+        note="The first bar holds 1 s or less.",
     )  # fmt: skip
 
 
@@ -263,27 +282,33 @@ def users(t: TraceFacts) -> Chart:
     """Return a chart of how unequal users are: cumulative shares of jobs and of GPU-time, the
     heaviest user first."""
     time, of_user = t.gpu_s, groups(t.jobs["user"]).values()
-    data, shares_held = [], []
-    held = {"jobs": [*map(len, of_user)], "GPU-time": [time[rows].sum() for rows in of_user]}
-    for look, (name, values) in enumerate(held.items()):
+    rows, shares_held = list[Spec](), list[str]()
+    held = {"jobs": [*map(len, of_user)], "GPU-time": [time[own].sum() for own in of_user]}
+    for name, values in held.items():
         ordered = np.sort(np.array(values, np.float64))[::-1]
         shares = np.cumsum(ordered) / max(float(ordered.sum()), 1e-12)
         at = np.arange(1, len(ordered) + 1) / len(ordered)
         shown = np.unique(np.linspace(0, len(at) - 1, 200).astype(int))
-        x, y = ([0.0, *of[shown].round(4).tolist()] for of in (at, shares))
-        data.append(line(x, y, name, look, dash="dash" if look else ""))
+        rows.append({"name": name, "users": 0.0, "held": 0.0, "tip": ""})
+        rows += [
+            {"name": name, "users": a, "held": b, "tip": f"{a:.0%} of users: {b:.0%} of {name}"}
+            for a, b in zip(
+                at[shown].round(4).tolist(), shares[shown].round(4).tolist(), strict=True
+            )
+        ]
         tenth = percent(float(np.interp(0.1, at, shares)))
         shares_held.append(f"the top tenth of users hold {tenth} of {name}")
-    share: ChartAxis = {"tickformat": ".0%", "range": [0, 1]}
     return Chart(
         name="users",
         title="How unequal users are",
         label=f"Users by weight, {len(of_user)} in all: {'; '.join(shares_held)}",
-        data=data,
-        layout={
-            "xaxis": {**share, "title": {"text": "share of users, the heaviest first"}},
-            "yaxis": {**share, "title": {"text": "share held"}},
-        },
+        spec=drawn(
+            rows,
+            numbers("users", "share of users, the heaviest first", ends=(0, 1), format=".0%"),
+            numbers("held", "share held", ends=(0, 1), format=".0%"),
+            mark("line", coloured([*held], [paint(0), paint(1)], "", "dash")),
+            hovered(),
+        ),
         note=f"T{'; '.join(shares_held)[1:]}.",
     )
 

@@ -9,7 +9,19 @@ from itertools import pairwise
 
 from features.survival import EDGES_S, HISTORIES, History
 from models.bundle import Bundle
-from scheduler.charts.chart import Chart, Layout, Trace, duration_axis, line
+from scheduler.charts.chart import (
+    TIP,
+    Chart,
+    Spec,
+    coloured,
+    duration_axis,
+    hidden,
+    hovered,
+    mark,
+    numbers,
+    paint,
+    rows_of,
+)
 from scheduler.core.curves import LONGEST_S
 from scheduler.explain.histories import known, survivors
 from scheduler.explain.render import known_words, next_words
@@ -35,35 +47,40 @@ def picture(history: History, name: str, outlived_s: float = 0.0) -> Chart:
     lasts, wider = (survivors(h, outlived_s) for h in (history.hazards, history.wider))
     spans = [f"{duration(a)} to {duration(b)}" for a, b in pairwise(edges)]
     spans[0], spans[-1] = f"under {duration(EDGES_S[0])}", f"over {duration(EDGES_S[-1])}"
-    bars: Trace = {
-        "type": "bar",
-        "x": [(a + b) / 2 for a, b in pairwise(edges)],
-        "width": [b - a for a, b in pairwise(edges)],
-        "y": list(history.ended),
-        "text": spans,
-        "yaxis": "y2",
-        "marker": {"color": "--line"},
-        "hovertemplate": "%{text}: %{y:.1f} jobs",
-        "showlegend": False,
-    }
-    data: list[Trace] = [
-        bars,
-        line(list(EDGES_S), wider, "the wider group", 1, dash="dot", width=1),
-        line(list(EDGES_S), lasts, "outlive it", 0),
+    tips = [f"{s}: {jobs:.1f} jobs" for s, jobs in zip(spans, history.ended, strict=True)]
+    ended = rows_of(lasted=edges[:-1], to=edges[1:], jobs=history.ended, tip=tips)
+    here = outlived_s > FROM_S
+    series: list[tuple[str, Sequence[float], Sequence[float]]] = [
+        ("the wider group", EDGES_S, wider), ("outlive it", EDGES_S, lasts),
+    ]  # fmt: skip
+    series += [("this job now", (outlived_s, outlived_s), (0.0, 1.0))] if here else []
+    share = [
+        {"name": of, "lasted": at, "share": v, "tip": f"{of}: {percent(v)} over {duration(at)}"}
+        for of, times, values in series
+        for at, v in zip(times, values, strict=True)
     ]
-    if outlived_s > FROM_S:
-        data.append(line([outlived_s, outlived_s], [0.0, 1.0], "this job now", 2, dash="dash"))
-    layout: Layout = {
-        "xaxis": duration_axis("lasted"),
-        "yaxis": {"range": [0.0, 1.0], "tickformat": ".0%"},
-        "yaxis2": {"range": [0.0, 2.0 * max(*history.ended, 0.5)], "visible": False},
+    dashes = ("dot", "", "dash")[: len(series)]
+    looks = coloured([of for of, *_ in series], [*map(paint, (1, 0, 2))][: len(series)], *dashes)
+    most = 2.0 * max(*history.ended, 0.5)
+    across = {"x2": {"field": "to"}, "y": hidden("jobs", (0.0, most)), "y2": {"datum": 0}}
+    y = numbers("share", ends=(0.0, 1.0), format=".0%")
+    spec: Spec = {
+        "encoding": {"x": duration_axis("lasted", "lasted")},
+        "layer": [
+            mark("rect", across, TIP, rows=ended, color="var(--line)"),
+            {
+                "data": {"values": share},
+                "encoding": {"y": y},
+                "layer": [mark("line", looks), hovered()],
+            },
+        ],
+        "resolve": {"scale": {"y": "independent"}},
     }
     return Chart(
         name=name,
         title=f"{history.of[:1].upper()}{history.of[1:]}",
         label=f"How long {history.of} lasted. {becomes}",
-        data=data,
-        layout=layout,
+        spec=spec,
         head=("lasted", "jobs", "of those that reach it, end in it", "outlive it"),
         rows=_table(history, spans, lasts),
         note=f"{known_words(jobs_of_it)} {becomes}",

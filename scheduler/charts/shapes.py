@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +14,18 @@ from numpy.typing import NDArray
 from models.bundle import AdditiveModel, Axis, Term
 from scheduler.charts.chart import (
     DURATION_TICKS,
+    TIP,
     Chart,
-    ChartAxis,
-    Layout,
-    Stroke,
-    Trace,
-    line,
+    Spec,
+    drawn,
+    hidden,
+    hovered,
+    mark,
+    names,
+    numbers,
+    paint,
+    rows_of,
+    shaded,
 )
 from scheduler.core.decisions import Score
 from scheduler.explain.words import duration, factor, number, percent
@@ -100,15 +105,13 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
         share = percent(float(term.weights[0] / term.weights.sum()))
         rows.insert(0, ["missing", factor_text(float(term.scores[0])), share])
     draw = _bars_of if nominal else _steps_of
-    data, layout = draw(axis, term, order)
     low, high = (factor_text(float(f)) for f in (scores.min(), scores.max()))
     origin = "" if term.origin == "fit" else f" ({term.origin})"
     return Chart(
         name=name,
         title=feature_text(axis) + origin,
         label=f"Shape function of {feature_text(axis)}: from {low} to {high}",
-        data=data,
-        layout=layout,
+        spec=draw(axis, term, order),
         head=(axis.spec.unit or "value", "multiplies the estimate", "of training rows"),
         rows=rows,
         code=axis.spec.name,
@@ -147,150 +150,127 @@ def _with_place(chart: Chart, values: Mapping[str, str], added: float) -> Chart:
     if not text:
         note = f"It is not known of this job: {factor_text(added)}."
         return replace(chart, note=note)
-    value, drawn = float(text), chart.data[2]["x"]
-    at = min(max(value, float(drawn[0])), float(drawn[-1]))
+    value, parts = float(text), chart.spec["data"]["values"]
+    at = min(max(value, parts[0]["from"]), parts[-1]["to"])
     beyond = "" if at == value else " It lies beyond the data: taken as at their edge."
-    place = line([at], [math.exp(added)], "this job", 2, mode="markers", hoverinfo="skip")
-    place["marker"] = {"color": "--s1", "size": 11}
+    place = [{"name": "this job", "from": at, "factor": math.exp(added)}]
+    layer = mark("point", rows=place, filled=True, opacity=1, color=paint(1), size=95)
     note = f"This job: {factor_text(added)}.{beyond}"
-    return replace(chart, data=[*chart.data, place], note=note)
+    steps = chart.spec["layer"][-1]
+    steps = {**steps, "layer": [*steps["layer"], layer]}
+    return replace(
+        chart, spec={**chart.spec, "layer": [*chart.spec["layer"][:-1], steps]}, note=note
+    )
 
 
-def _value_axis(low: float, high: float) -> ChartAxis:
+def _factor_ticks(low: float, high: float) -> list[tuple[float, str]]:
     room, ticks = math.log(high / low) / 6 if high > low else 1.0, list[float]()
     for f in _FACTORS:
         clear = all(abs(math.log(f / t)) >= room for t in ticks)
         if low * 0.98 <= f <= high * 1.02 and clear:
             ticks.append(f)
-    return {"type": "log", "tickvals": ticks, "ticktext": [f"×{f:g}" for f in ticks]}
+    return [(f, f"×{f:g}") for f in ticks]
 
 
-def _steps_of(axis: Axis, term: Term, order: Sequence[int]) -> tuple[list[Trace], Layout]:
+def _steps_of(axis: Axis, term: Term, order: Sequence[int]) -> Spec:
+    """Return the drawing of a step for each bin that training rows fell into, with the spread over
+    bags as a band, over bars of the number of training rows.
+    """
     inner = axis.cuts[order[0] - 1 : order[-1] - 1]
     cuts = inner or (0.0,)
     log = len(cuts) > 1 and cuts[0] > 0 and cuts[-1] / cuts[0] > 50
     room = (cuts[-1] - cuts[0]) / max(len(cuts) - 1, 1) or 1.0
     first, last = (cuts[0] / 2, cuts[-1] * 2) if log else (cuts[0] - room, cuts[-1] + room)
     edges = [first, *inner, last]
-    scores, spread = term.scores[order], term.spread[order]
-    again = [*range(len(order)), len(order) - 1]
-    mid, low, high = (
-        [float(np.exp(s[k])) for k in again] for s in (scores, scores - spread, scores + spread)
-    )
-    texts = [axis.labels()[order[k]] for k in again]
-    weights = [float(w) for w in term.weights[order]]
-    step: Stroke = {"shape": "hv"}
-    hidden: Trace = {"type": "scatter", "mode": "lines", "x": edges, "hoverinfo": "skip"}
-    data: list[Trace] = [
-        {**hidden, "y": low, "line": {**step, "width": 0}, "showlegend": False},
-        {
-            **hidden, "y": high, "line": {**step, "width": 0}, "fill": "tonexty",
-            "fillcolor": "--accent-soft", "showlegend": False,
-        },
-        {
-            "type": "scatter", "mode": "lines", "x": edges, "y": mid, "text": texts,
-            "line": {**step, "color": "--s0", "width": 2}, "showlegend": False,
-            "hovertemplate": "%{text}: %{y:.3g}",
-        },
-        {
-            "type": "bar", "x": [(a + b) / 2 for a, b in pairwise(edges)],
-            "width": [b - a for a, b in pairwise(edges)],
-            "y": [w / (b - a) ** 0.5 for w, (a, b) in zip(weights, pairwise(edges), strict=True)],
-            "yaxis": "y2", "marker": {"color": "--line"}, "hoverinfo": "skip", "showlegend": False,
-        },
-    ]  # fmt: skip
-    tallest = max(data[-1]["y"], default=1.0) or 1.0
-    x: ChartAxis = {
-        **_unit_axis(axis),
-        "showgrid": False,
-        **({"type": "log"} if log else {}),
+    labels, parts = axis.labels(), list[Spec]()
+    for i, low, high in zip(order, edges[:-1], edges[1:], strict=True):
+        score, spread = float(term.scores[i]), float(term.spread[i])
+        factor_ = math.exp(score)
+        parts.append({
+            "from": low, "to": high, "factor": factor_, "low": math.exp(score - spread),
+            "high": math.exp(score + spread), "rows": float(term.weights[i]) / (high - low) ** 0.5,
+            "tip": f"{labels[i]}: {factor_:.3g}",
+        })  # fmt: skip
+    ends = [*parts, {**parts[-1], "from": last}]  # the last step is as wide as its bin
+    ticks = _factor_ticks(min(p["low"] for p in parts), max(p["high"] for p in parts))
+    x = numbers("from", ends=(first, last), log=log, grid=False, **_unit_axis(axis))
+    y = numbers("factor", at=ticks, log=True)
+    across, steps = {"x2": {"field": "to"}}, "step-after"
+    band = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+    tallest = max(p["rows"] for p in parts) or 1.0
+    seen = {"y": hidden("rows", (0, 5 * tallest)), "y2": {"datum": 0}}
+    return {
+        "data": {"values": ends},
+        "encoding": {"x": x},
+        "layer": [
+            mark("rect", across, seen, color="var(--line)"),
+            {
+                "encoding": {"y": y},
+                "layer": [
+                    mark("area", band, color="var(--accent-soft)", interpolate=steps),
+                    mark("line", color=paint(0), interpolate=steps),
+                    hovered(),
+                ],
+            },
+        ],
+        "resolve": {"scale": {"y": "independent"}},
     }
-    layout: Layout = {
-        "xaxis": x,
-        "yaxis": _value_axis(min(low), max(high)),
-        "yaxis2": {
-            "range": [0, 5 * tallest], "visible": False,
-        },
-    }  # fmt: skip
-    return data, layout
 
 
-def _unit_axis(axis: Axis) -> ChartAxis:
-    """Return the chart axis of a feature. If the unit is a logarithm, ticks show chances, durations
-    or factors. Otherwise the title shows the unit.
+def _unit_axis(axis: Axis) -> Spec:
+    """Return what the axis of a feature shows. If the unit is a logarithm, ticks are chances,
+    durations or factors. Otherwise the title is the unit.
     """
     if axis.spec.unit == "ln odds":
         chances = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
-        at = [math.log(c / (1 - c)) for c in chances]
-        return {
-            "tickvals": at,
-            "ticktext": [percent(c) for c in chances],
-            "title": {"text": "chance"},
-        }
+        ticks = [(math.log(c / (1 - c)), percent(c)) for c in chances]
+        return {"title": "chance", "at": ticks}
     if axis.spec.unit == "ln s" and axis.spec.name.endswith("_log_s"):
-        return {
-            "tickvals": [math.log1p(s) for s, _ in DURATION_TICKS],
-            "ticktext": [text for _, text in DURATION_TICKS],
-        }
+        return {"at": [(math.log1p(s), text) for s, text in DURATION_TICKS]}
     if axis.spec.unit.startswith("ln "):
         ratios = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
-        return {
-            "tickvals": [math.log(ratio) for ratio in ratios],
-            "ticktext": [f"×{ratio:g}" for ratio in ratios],
-        }
-    return {"title": {"text": axis.spec.unit}}
+        return {"at": [(math.log(ratio), f"×{ratio:g}") for ratio in ratios]}
+    return {"title": axis.spec.unit}
 
 
-def _bars_of(axis: Axis, term: Term, order: Sequence[int]) -> tuple[list[Trace], Layout]:
-    labels = [axis.labels()[i] for i in order]
-    scores = [float(s) for s in term.scores[list(order)]]
-    data: list[Trace] = [
-        {
-            "type": "bar", "orientation": "h", "y": labels, "x": scores,
-            "marker": {"color": "--s0"}, "text": [factor_text(s) for s in scores],
-            "hovertemplate": "%{y}: %{text}",
-        }
-    ]  # fmt: skip
-    return data, {
-        "yaxis": {"type": "category", "autorange": "reversed"},
-        "xaxis": {"showticklabels": False, "zeroline": True},
-    }
+def _bars_of(axis: Axis, term: Term, order: Sequence[int]) -> Spec:
+    labels, scores = axis.labels(), [float(s) for s in term.scores[list(order)]]
+    tips = [f"{labels[i]}: {factor_text(score)}" for i, score in zip(order, scores, strict=True)]
+    x = numbers("score", zero=True, labels=False, grid=False, ticks=False)
+    return drawn(
+        rows_of(name=[labels[i] for i in order], score=scores, tip=tips),
+        x,
+        names("name"),
+        mark("bar", TIP, color=paint(0), height={"band": 0.72}),
+        mark("rule", {"x": {"datum": 0}}, rows=[{}], color="var(--muted)"),
+    )
 
 
 def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
     first, second = (model.axes[i] for i in term.features)
     held = [[i for i in range(a.size) if term.weights.sum(axis=1 - k)[i] > 0]
             for k, a in enumerate((first, second))]  # fmt: skip
-    z: list[list[float | None]] = [
-        [float(term.scores[i, j]) if term.weights[i, j] > 0 else None for j in held[1]]
-        for i in held[0]
-    ]
     rows, columns = (
         [span(a, [i]) for i in own] for a, own in zip((first, second), held, strict=True)
     )
-    cells = [(abs(v), r, c, v) for r, line in zip(rows, z, strict=True)
-             for c, v in zip(columns, line, strict=True) if v is not None]  # fmt: skip
+    cells = [
+        (abs(float(term.scores[i, j])), row, column, float(term.scores[i, j]))
+        for i, row in zip(held[0], rows, strict=True)
+        for j, column in zip(held[1], columns, strict=True)
+        if term.weights[i, j] > 0
+    ]
     strongest = sorted(cells, reverse=True)[:8]
     reach = strongest[0][0] if strongest else 1.0
     title = f"{feature_text(first)} and {feature_text(second)}"
-    data: list[Trace] = [
-        {
-            "type": "heatmap", "x": columns, "y": rows, "z": z,
-            "zmax": reach,
-            "text": [["" if v is None else factor_text(v) for v in line] for line in z],
-            "hovertemplate": "%{y}, %{x}: %{text}",
-        }
-    ]  # fmt: skip
-    layout: Layout = {
-        "xaxis": {"type": "category", "nticks": 6, "title": {"text": feature_text(second)}},
-        "yaxis": {"type": "category", "nticks": 8, "title": {"text": feature_text(first)}},
-    }
     return Chart(
         name=name,
         title=title,
         label=f"Interaction of {title}: at most {factor_text(reach)}",
-        data=data,
-        layout=layout,
+        spec=shaded(
+            [(c, r, v / (reach or 1.0), f"{r}, {c}: {factor_text(v)}") for _, r, c, v in cells],
+            names("x", feature_text(second), among=columns, most=6),
+            names("y", feature_text(first), among=rows[::-1], most=8),
+        ),
         head=(feature_text(first), feature_text(second), "contribution"),
         rows=[[r, c, factor_text(v)] for _, r, c, v in strongest],
         note="Beyond what each adds by itself; empty where training had no rows.",

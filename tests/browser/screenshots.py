@@ -68,7 +68,7 @@ def _walk(demo: Running, browser: Browser, out: Path) -> None:
         shot(ada, "/", "now", ".groups")
         shot(ada, "/?vc=vision", "vc", "svg.runs")
         shot(olga, "/nodes", "nodes")
-        shot(olga, "/models", "models", "#main svg.drawing")
+        shot(olga, "/models", "models", "#main .drawing svg")
         ada.goto(f"/jobs/{job}/share")
         ada.get_by_role("button", name="Make a link").click()
         guest = browser.new_page(viewport={"width": width, "height": 900}, color_scheme="light")

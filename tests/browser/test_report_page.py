@@ -102,7 +102,7 @@ def _open(page: Page, path: Path) -> None:
     page.goto(path.as_uri())
     page.locator("details").evaluate_all("folds => folds.forEach((fold) => { fold.open = true; })")
     for name in FIGURES:
-        expect(page.locator(f"[data-figure={name}] svg.drawing").first).to_be_visible()
+        expect(page.locator(f"[data-figure={name}] .drawing svg").first).to_be_visible()
 
 
 @pytest.mark.parametrize("name", ["report", "savings"])
@@ -121,7 +121,7 @@ def test_it_fits_and_is_accessible(made: dict[str, Path], page: Page, name: str)
 def test_the_report_is_short(demo: Path, page: Page) -> None:
     """Words that are seen, and heights in px; what asks one's own history is seen at once."""
     page.goto(demo.as_uri())
-    expect(page.locator("svg.drawing").first).to_be_visible()
+    expect(page.locator(".drawing svg").first).to_be_visible()
     wide = page.viewport_size["width"] if page.viewport_size else 0
     words = len(page.locator("body").inner_text().split())
     height = page.evaluate("document.documentElement.scrollHeight")
@@ -135,7 +135,7 @@ def test_the_report_is_short(demo: Path, page: Page) -> None:
     expect(own).to_be_in_viewport(ratio=1)
     fits(page, "demo")
     cut = page.evaluate(
-        """[...document.querySelectorAll("svg.drawing text, .scroll")].filter((one) => {
+        """[...document.querySelectorAll(".drawing svg text, .scroll")].filter((one) => {
              const { right } = one.getBoundingClientRect();
              const within = (one.ownerSVGElement ?? document.body).getBoundingClientRect().right;
              const scrolls = !one.ownerSVGElement && one.scrollWidth > one.clientWidth;
@@ -148,8 +148,8 @@ def test_the_report_is_short(demo: Path, page: Page) -> None:
 
 def test_what_is_pointed_at_is_told(made: dict[str, Path], page: Page) -> None:
     _open(page, made["report"])
-    assert page.locator("[data-chart] svg.drawing").count() == page.locator("[data-chart]").count()
-    bar = page.locator("[data-figure=average] .point").first
+    assert page.locator("[data-chart] .drawing svg").count() == page.locator("[data-chart]").count()
+    bar = page.locator("[data-figure=average] .mark-rect path").first
     bar.scroll_into_view_if_needed()
     bar.hover(force=True)
     told = page.locator("[data-figure=average] .tip")
@@ -165,7 +165,9 @@ def test_names_in_figures_are_text(made: dict[str, Path], page: Page, tmp_path: 
     assert renamed != html
     (tmp_path / "odd.html").write_text(renamed)
     _open(page, tmp_path / "odd.html")
-    expect(page.locator("[data-figure=groups] .ytick").filter(has_text="href=")).to_have_count(1)
+    expect(
+        page.locator("[data-figure=groups] .role-axis-label text").filter(has_text="href=")
+    ).to_have_count(1)
     expect(page.locator("[data-figure] svg a")).to_have_count(0)
 
 
@@ -178,7 +180,7 @@ def test_a_filter_holds_for_the_figures(made: dict[str, Path], page: Page) -> No
     assert all(filtered[name] != before[name] for name in FIGURES)
     page.get_by_label("GPUs asked for").first.select_option(label="1 GPU")
     assert _drawn(page)["jct"] != filtered["jct"]
-    names = page.locator("[data-figure=average] .ytick")
+    names = page.locator("[data-figure=average] .role-axis-label text")
     expect(names).to_have_count(3)
     page.get_by_label("fifo", exact=True).uncheck()
     expect(names).to_have_count(2)
@@ -210,7 +212,7 @@ def test_jobs_are_clicked_through_by_keyboard(made: dict[str, Path], page: Page)
     button.focus()
     page.keyboard.press("Enter")
     expect(page.locator("#job h4")).to_have_text(f"Job {button.inner_text()}")
-    dot = page.locator("[data-figure=jobs] .point").first
+    dot = page.locator("[data-figure=jobs] .mark-symbol path").first
     dot.scroll_into_view_if_needed()
     dot.click(force=True)
     expect(page.locator("#job h4")).to_have_count(1)

@@ -31,9 +31,9 @@ def fits(page: Page, where: str) -> None:
 def drawn(page: Page) -> None:
     """Every chart of the page is drawn."""
     charts = page.locator("[data-chart]")
-    expect(page.locator("[data-chart] .plot svg.drawing").first).to_be_visible()
+    expect(page.locator("[data-chart] .plot .drawing svg").first).to_be_visible()
     for i in range(charts.count()):
-        assert charts.nth(i).locator("svg.drawing").count(), charts.nth(i).get_attribute("id")
+        assert charts.nth(i).locator(".drawing svg").count(), charts.nth(i).get_attribute("id")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -65,7 +65,7 @@ def test_a_chart_is_never_wider_than_the_window(enter: Enter) -> None:
     page.goto("/models")
     drawn(page)
     page.evaluate(
-        "for (const one of document.querySelectorAll('svg.drawing')) one.setAttribute('width', 900)"
+        "document.querySelectorAll('.drawing svg').forEach((one) => one.setAttribute('width', 900))"
     )
     fits(page, "a chart drawn for a wider window")
 

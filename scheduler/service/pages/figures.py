@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from math import inf
@@ -11,7 +11,22 @@ from math import inf
 import numpy as np
 
 from features.states import State
-from scheduler.charts.chart import Chart, Layout, Trace, bars, duration_axis, line
+from scheduler.charts.chart import (
+    DOT,
+    TIP,
+    Chart,
+    Spec,
+    against,
+    coloured,
+    drawn,
+    duration_axis,
+    hovered,
+    lying,
+    mark,
+    moments,
+    numbers,
+    paint,
+)
 from scheduler.explain.claims import GRACE_S, Record
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.log.store.rows import JobRow, Page
@@ -26,6 +41,7 @@ PERIODS = (
     ("all", "everything", 0.0),
 )
 ENDS = tuple(one.value for one in State if one not in (State.RUNNING, State.PENDING))
+_WAITED = ("half at most", "9 of 10 at most")
 _STATES = (("completed", 0), ("failed", 1), ("cancelled", 7))
 BUCKETS = (MINUTE_S, 5 * MINUTE_S, 15 * MINUTE_S, HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S)
 MOST_BUCKETS = 60
@@ -137,57 +153,41 @@ def _quantiles(values: Sequence[float], *levels: float) -> list[float | None]:
 
 def _waits_chart(vcs: Sequence[Portion], ended: Sequence[Outcome]) -> Chart:
     """Return a chart of how long jobs waited, as one distribution per virtual cluster."""
-    data, head = list[Trace](), list[str]()
-    for k, p in enumerate(vcs[:7]):
-        own = sorted(o.wait_s for o in ended if o.vc == p.vc)
-        if not own:
-            continue
-        levels = np.linspace(0.0, 1.0, 101)
-        x = [max(float(q), 1.0) for q in np.quantile(own, levels)]
-        y = [round(100 * float(v)) for v in levels]
-        dash = ("solid", "dash", "dot", "dashdot")[k % 4]
-        data.append(
-            {
-                **line(x, y, p.vc, k, dash=dash),
-                "hovertemplate": "%{name}: %{y} % waited at most %{x:.0f} s",
-            }
-        )
-        head.append(p.vc)
-    rows = [[p.vc, _time(p.wait_p50_s), _time(p.wait_p90_s), duration(p.wait_max_s)] for p in vcs]
+    levels, rows = np.linspace(0.0, 1.0, 101), list[Spec]()
+    shown = [p.vc for p in vcs[:7] if any(o.vc == p.vc for o in ended)]
+    for vc in shown:
+        for level, wait in zip(
+            levels, np.quantile([o.wait_s for o in ended if o.vc == vc], levels), strict=True
+        ):
+            tip = f"{vc}: {level:.0%} waited at most {duration(float(wait))}"
+            rows.append(
+                {"name": vc, "wait": max(float(wait), 1.0), "share": float(level), "tip": tip}
+            )
+    dashes = [("", "dash", "dot", "longdash")[k % 4] for k in range(len(shown))]
+    looks = coloured(shown, [paint(k) for k in range(len(shown))], *dashes)
+    table = [[p.vc, _time(p.wait_p50_s), _time(p.wait_p90_s), duration(p.wait_max_s)] for p in vcs]
     return Chart(
         name="waits",
         title="Waiting",
-        label=f"Share of jobs that waited at most so long, for {', '.join(head)}",
-        data=data,
-        layout={
-            "xaxis": duration_axis("waited at most"),
-            "yaxis": {"title": {"text": "% of jobs"}, "range": [0, 101]},
-        },
+        label=f"Share of jobs that waited at most so long, for {', '.join(shown)}",
+        spec=drawn(
+            rows,
+            duration_axis("wait", "waited at most"),
+            numbers("share", "of jobs", ends=(0, 1.01), format=".0%"),
+            mark("line", looks, {"order": {"field": "share"}}),
+            hovered(),
+        ),
         head=("virtual cluster", "half at most", "9 of 10 at most", "longest"),
-        rows=rows,
+        rows=table,
         note="Share of jobs that waited at most so long.",
     )
 
 
 def _users_chart(users: Sequence[Portion]) -> Chart:
-    names = [f"{p.user} ({p.vc})" for p in users]
-    return Chart(
-        name="users",
-        title="GPU-time by user",
-        label=f"GPU-time of {len(users)} users",
-        data=[
-            {
-                **bars([p.gpu_time_s / HOUR_S for p in users], names, "GPU hours"),
-                "orientation": "h",
-                "hovertemplate": "%{y}: %{x:.3g} GPU hours",
-            }
-        ],
-        layout={
-            "yaxis": {"type": "category", "autorange": "reversed"},
-            "xaxis": {"title": {"text": "GPU hours"}},
-        },
-        tall=len(users) > 8,
-    )
+    hours = [(f"{p.user} ({p.vc})", p.gpu_time_s / HOUR_S) for p in users]
+    items = [(name, value, f"{value:,.3g} GPU hours") for name, value in hours]
+    chart = lying("users", "GPU-time by user", f"GPU-time of {len(users)} users", items)
+    return replace(chart, tall=len(users) > 8)
 
 
 def _time(seconds: float | None) -> str:
@@ -237,31 +237,48 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
     slots: dict[float, list[Outcome]] = {}
     for o in ended:
         slots.setdefault(o.ended_at // width * width, []).append(o)
-    moments = sorted(slots)
-    x = [datetime.fromtimestamp(m, UTC).strftime("%Y-%m-%d %H:%M") for m in moments]
+    times = sorted(slots)
+    x = [datetime.fromtimestamp(m, UTC).strftime("%Y-%m-%d %H:%M") for m in times]
     known = {name for name, _ in _STATES}
-    data, totals = [], []
-    for name, colour in (*_STATES, ("other", 3)):
+    states, totals = dict[str, int](), list[list[int]]()
+    counts, waits, under = list[Spec](), list[Spec](), [0] * len(times)
+    for name, number in (*_STATES, ("other", 3)):
         y = [
             sum(o.state == name or (name == "other" and o.state not in known) for o in slots[m])
-            for m in moments
+            for m in times
         ]
         totals.append(y)
         if any(y):
-            data.append(bars(x, y, name, colour))
-    p50, p90 = zip(
-        *(_quantiles([o.wait_s for o in slots[m]], 0.5, 0.9) for m in moments), strict=True
-    )
+            states[name] = number
+            counts += [
+                {"name": name, "from": 1000 * m, "to": 1000 * (m + 0.9 * width), "over": below,
+                 "up_to": below + n, "tip": f"{at} UTC\n{name}: {n}"}
+                for m, at, below, n in zip(times, x, under, y, strict=True)
+            ]  # fmt: skip
+            under = [below + n for below, n in zip(under, y, strict=True)]
+    quantiles = [_quantiles([o.wait_s for o in slots[m]], 0.5, 0.9) for m in times]
+    for m, at, found in zip(times, x, quantiles, strict=True):
+        for name, wait in zip(_WAITED, found, strict=True):
+            tip = f"{at} UTC\n{name} {_time(wait)}"
+            waits.append({"name": name, "at": 1000 * m, "wait": max(wait or 0.0, 1.0), "tip": tip})
     every = duration(width)
-    axis: Layout = {"xaxis": {"type": "date"}}
-    floor = [[max(v or 0.0, 1.0) for v in q] for q in (p50, p90)]
+    whole = {"x2": {"field": "to"}, "y2": {"field": "up_to"}}
+    looks = coloured(_WAITED, [paint(0), paint(1)], "", "dash")
+    dots = [
+        mark("point", TIP, rows=[w for w in waits if w["name"] == name], color=paint(k), **DOT)
+        for k, name in enumerate(_WAITED)
+    ]
     return [
         Chart(
             name="ended",
             title="Jobs ended",
             label=f"Jobs ended every {every}, by how they ended",
-            data=data,
-            layout={**axis, "barmode": "stack", "yaxis": {"title": {"text": f"jobs per {every}"}}},
+            spec=drawn(
+                counts,
+                moments("from"),
+                numbers("over", f"jobs per {every}", zero=True),
+                mark("rect", whole, coloured([*states], [*map(paint, states.values())]), TIP),
+            ),
             head=("from", "completed", "failed", "cancelled", "other"),
             rows=[[at, *(str(y[i]) for y in totals)] for i, at in enumerate(x)],
         ),
@@ -269,13 +286,15 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
             name="waited",
             title="How long they had waited",
             label=f"Median and 90 % wait of jobs ended every {every}",
-            data=[
-                line(x, floor[0], "half at most", 0, mode="lines+markers"),
-                line(x, floor[1], "9 of 10 at most", 1, mode="lines+markers", dash="dash"),
-            ],
-            layout={**axis, "yaxis": duration_axis("")},
+            spec=drawn(
+                waits,
+                moments("at"),
+                duration_axis("wait"),
+                mark("line", looks),
+                *dots,
+            ),
             head=("from", "half at most", "9 of 10 at most"),
-            rows=[[at, _time(a), _time(b)] for at, a, b in zip(x, p50, p90, strict=True)],
+            rows=[[at, *map(_time, found)] for at, found in zip(x, quantiles, strict=True)],
         ),
     ]
 
@@ -392,27 +411,22 @@ def _promise(text: str, among: str, aim: float, held: Sequence[Sequence[bool]]) 
 def _promised(errors: Sequence[tuple[float, float, float]]) -> list[Chart]:
     if len(errors) < 3:
         return []
-    p90s = [max(p90, 1.0) for _, p90, _ in errors]
-    true = [max(t, 1.0) for *_, t in errors]
-    ends = [1.0, max(*p90s, *true)]
-    points: Trace = {
-        "type": "scatter", "mode": "markers", "x": p90s, "y": true, "name": "job",
-        "marker": {"color": "--s0", "size": 5, "opacity": 0.55},
-        "hovertemplate": "promised at most %{x:.0f} s, waited %{y:.0f} s",
-        "showlegend": False,
-    }  # fmt: skip
-    diagonal = line(ends, ends, "as promised", 7, dash="dot", width=1, hoverinfo="skip")
+    rows = [
+        {"x": max(p90, 1.0), "y": max(true, 1.0),
+         "tip": f"promised at most {duration(p90)}, waited {duration(true)}"}
+        for _, p90, true in errors
+    ]  # fmt: skip
     early = sum(t <= p + GRACE_S for _, p, t in errors)
     return [
         Chart(
             name="promised",
             title="Promised and true waits",
             label=f"Of {len(errors)} jobs {early} started by their p90 forecast",
-            data=[diagonal, points],
-            layout={
-                "xaxis": duration_axis("p90 forecast at submission"),
-                "yaxis": duration_axis("true wait"),
-            },
+            spec=against(
+                rows,
+                duration_axis("x", "p90 forecast at submission"),
+                duration_axis("y", "true wait"),
+            ),
             head=("jobs", "started by p90"),
             rows=[[str(len(errors)), percent(early / len(errors))]],
             note="Below the line: started earlier than the p90 forecast. The latest jobs.",

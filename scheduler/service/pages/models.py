@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from features.watch import Alarm
 from models.bundle import AdditiveModel, Bundle, Term
-from scheduler.charts.chart import Chart, duration_axis
+from scheduler.charts.chart import Chart, against, duration_axis
 from scheduler.charts.drift import Drift, drift
 from scheduler.charts.importance import Bar, importance, ranked
 from scheduler.charts.shapes import heat, shape
 from scheduler.charts.trees import Drawing, trees
-from scheduler.explain.words import factor, number
+from scheduler.explain.words import duration, factor, number
 from scheduler.service.pages.queries import Outcome
 
 Floats = NDArray[np.float64]
@@ -149,37 +149,20 @@ def _accuracy(ended: Sequence[Outcome]) -> Chart | None:
         return None
     ratios = np.array([ran / estimate for estimate, ran in seen])
     low, mid, high = (float(v) for v in np.quantile(ratios, (0.1, 0.5, 0.9)))
-    ends = [min(min(a, b) for a, b in seen), max(max(a, b) for a, b in seen)]
     return Chart(
         name="accuracy",
         title="Predicted and true durations",
         label=f"Predicted against true durations of {len(seen)} jobs: the true one "
         f"is {factor(mid)} of the predicted in the middle, {factor(low)} to {factor(high)} "
         "for 8 of 10",
-        data=[
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": ends,
-                "y": ends,
-                "hoverinfo": "skip",
-                "line": {"color": "--muted", "dash": "dot", "width": 1},
-                "showlegend": False,
-            },
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": [a for a, _ in seen],
-                "y": [b for _, b in seen],
-                "showlegend": False,
-                "marker": {"color": "--s0", "size": 5, "opacity": 0.55},
-                "hovertemplate": "predicted %{x:.3g} s, took %{y:.3g} s",
-            },
-        ],
-        layout={
-            "xaxis": duration_axis("predicted"),
-            "yaxis": duration_axis("on GPUs"),
-        },
+        spec=against(
+            [
+                {"x": a, "y": b, "tip": f"predicted {duration(a)}, took {duration(b)}"}
+                for a, b in seen
+            ],
+            duration_axis("x", "predicted"),
+            duration_axis("y", "on GPUs"),
+        ),
         head=("jobs", "true / predicted: 10 %", "50 %", "90 %"),
         rows=[[str(len(seen)), factor(low), factor(mid), factor(high)]],
         note=f"The last {len(seen)} jobs that ended by themselves. A slowdown by sharing "

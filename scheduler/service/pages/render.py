@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -32,7 +33,7 @@ MENU = (
 )
 _OWN = (
     "style.css", "app.js", "times.js", "watch.js", "charts.js", "edit.js", "icon.svg",
-    "vendor/htmx.min.js",
+    "vendor/htmx.min.js", "vendor/vega.min.js",
 )  # fmt: skip
 _MACROS = {
     "parts": "_parts.html", "drawn": "_timeline.html", "of": "_job.html", "grouped": "_groups.html"
@@ -153,13 +154,18 @@ def silent(frame: Frame, *, of_part: bool = False) -> Markup:
 def assets() -> dict[str, Asset]:
     """Return every file that pages load, by name. No other name is ever looked up on disk."""
     own = files("scheduler.service.pages").joinpath("static")
-    return {name: _asset(name, own.joinpath(name).read_bytes()) for name in _OWN}
+    return {name: _asset(name, own) for name in _OWN}
 
 
-def _asset(name: str, content: bytes) -> Asset:
+def _asset(name: str, folder: Traversable) -> Asset:
+    packed = folder.joinpath(f"{name}.gz")
+    zipped = packed.read_bytes() if packed.is_file() else b""
+    content = gzip.decompress(zipped) if zipped else folder.joinpath(name).read_bytes()
     kind = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
     mark = hashlib.sha256(content).hexdigest()[:10]
-    return Asset(content, gzip.compress(content, 6, mtime=0), f"{kind}; charset=utf-8", mark)
+    return Asset(
+        content, zipped or gzip.compress(content, 6, mtime=0), f"{kind}; charset=utf-8", mark
+    )
 
 
 @cache

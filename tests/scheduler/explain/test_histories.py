@@ -55,7 +55,7 @@ def test_a_falsified_history_has_another_picture_and_another_prediction() -> Non
     assert first < other
     charts = [picture(of(one)["user"], "h") for one in (true, false)]
     assert charts[0].rows != charts[1].rows
-    assert charts[0].data != charts[1].data
+    assert charts[0].spec != charts[1].spec
     assert charts[0].label != charts[1].label
     # another user's jobs move the wider groups alone
     assert of(lived(5000.0, "bob"))["user"].ended == (0.0,) * 17
@@ -66,8 +66,8 @@ def test_bars_are_the_jobs_that_ended_there() -> None:
     history = of(lived(5000.0))["user"]
     (stretch,) = [i for i, jobs in enumerate(history.ended) if jobs]
     assert EDGES_S[stretch - 1] < 5000.0 <= EDGES_S[stretch]
-    bars = picture(history, "h").data[0]
-    assert list(bars["y"]) == list(history.ended)
+    bars = picture(history, "h").spec["layer"][0]["data"]["values"]
+    assert [bar["jobs"] for bar in bars] == list(history.ended)
     assert picture(history, "h").rows[stretch][1] == f"{history.ended[stretch]:.1f}"
 
 
@@ -82,8 +82,9 @@ def test_a_running_job_is_in_it_and_its_own_place_is_marked() -> None:
     assert history.reached[10] > 0.0
     assert "that still run" in known_words(known(history))
     marked = picture(history, "h", 40_000.0)
-    (place,) = [trace for trace in marked.data if trace.get("name") == "this job now"]
-    assert list(place["x"]) == [40_000.0, 40_000.0]
+    lines = marked.spec["layer"][1]["data"]["values"]
+    place = [point["lasted"] for point in lines if point["name"] == "this job now"]
+    assert place == [40_000.0, 40_000.0]
 
 
 def test_what_was_outlived_is_certain() -> None:

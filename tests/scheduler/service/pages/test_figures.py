@@ -213,6 +213,11 @@ def test_every_part_of_the_history_obeys_every_filter(busy: Lived) -> None:
                 drawn = [c for c in page.charts if c.name == "ended"]
                 counts = sum(int(n) for c in drawn for _, *row in c.rows for n in row)
                 assert counts == (len(wanted) if len(wanted) > 1 else 0)
+                tops = dict[float, int]()
+                for bar in (bar for c in drawn for bar in c.spec["data"]["values"]):
+                    assert bar["over"] == tops.get(bar["from"], 0), "it stands on the one before"
+                    tops[bar["from"]] = bar["up_to"]
+                assert sum(tops.values()) == counts
                 rows = [job for job in page.page.items if job.started_at is not None]
                 assert len(rows) == min(len(wanted), 50)
                 assert all(job.state == state and vc in ("", job.vc) for job in rows)

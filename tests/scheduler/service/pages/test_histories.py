@@ -64,12 +64,12 @@ def test_each_term_is_drawn_with_the_job_s_own_place() -> None:
         assert charts
         added = dict(zip(model.term_names, terms, strict=True))
         for chart in charts:
-            place = chart.data[-1]
+            (place,) = chart.spec["layer"][-1]["layer"][-1]["data"]["values"]
             assert place["name"] == "this job"
-            assert list(place["y"]) == pytest.approx([math.exp(added[chart.code])])
+            assert place["factor"] == pytest.approx(math.exp(added[chart.code]))
             far = falsified is not row
             assert ("beyond the data" in chart.note) == far
             if not far:
-                assert list(place["x"]) == [1.0]
+                assert place["from"] == 1.0
     unknown = Score(value, intercept, terms, bundle.digest, ())
     assert all("not known of this job" in chart.note for chart in placed(model, unknown))

@@ -240,10 +240,18 @@ def test_a_part_is_the_same_as_in_the_page(busy: Lived) -> None:
 def test_files_are_ours_and_kept(busy: Lived) -> None:
     browser = busy.browser("")
     names = assets()
-    assert sum(len(one.content) for one in names.values()) < 200_000  # also from a slow cluster
+    library = "vendor/vega.min.js"
+    own = [one for name, one in names.items() if name != library]
+    assert sum(len(one.content) for one in own) < 200_000  # also from a slow cluster
+    assert len(names[library].zipped) < 300_000
+    for path, draws in (("/", False), ("/list", False), ("/nodes", False), ("/models", True)):
+        shown = busy.browser("olga").get(path).text
+        assert (f"/static/{library}" in shown) is ("data-chart" in shown) is draws, path
     page = busy.browser("ada.byron").get("/models").text
     for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page):
         answer = browser.get(address)
+        assert answer.headers.get("content-encoding") == "gzip"
+        assert names[address.removeprefix("/static/").partition("?")[0]].mark in address
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]
         name = address.removeprefix("/static/").partition("?")[0]
