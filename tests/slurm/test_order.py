@@ -159,11 +159,9 @@ def test_who_answers_people_has_no_right_and_who_has_it_answers_nobody(
                 "scontrol", "update", f"jobid={changed}", "priority=1", user=ANSWERS, check=False
             )
             assert tried.returncode != 0
-        except BaseException:
-            print(*(one.log.read_text() for one in (ordering, answering)), sep="\n")
-            raise
         finally:
             codes = [one.end() for one in (answering, ordering)]
+            print(*(one.log.read_text() for one in (ordering, answering)), sep="\n")
     assert codes == [0, 0]
     assert not ordered(), "it takes back what it gave"
     after = slurm.jobs()
