@@ -7,9 +7,11 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -39,20 +41,27 @@ AIMS = (  # a share, at least so much, in words, of those counted as
     ("held", 0.85, "intervals that hold the daemons' difference", "compared"),
     ("sign_right", 0.95, "signs that are right", "signed"),
 )
-LOOK_S, STILL, PATIENCE_S = 5.0, 18, 720.0  # a run is over after so many looks at which none runs
+# of each job, every second, slurmstepd looks through all processes of the host
+SELDOM = {"JobAcctGatherFrequency": "task=30"}
+LOOK_S, STILL, PATIENCE_S = 5.0, 18, 1080.0  # a run is over after so many looks at which none runs
 
 
 def held(seed: int, keep: Path | None, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Run the site of a seed on daemons as it is set, and with one of `SETTINGS` (by turns of the
-    seeds). Return what the replay of the first run states of that setting, and by how many seconds
-    a job waited less in the second.
+    """Run the site of a seed on daemons as it is set and, at the same time, with one of `SETTINGS`
+    (by turns of the seeds). Return what the replay of the first run states of that setting, and by
+    how many seconds a job waited less in the second.
 
     Args:
         keep: folder that keeps the runs; those there are not made again. None: nothing is kept.
         tell: called with each line of progress.
     """
     name = list(SETTINGS)[seed % len(SETTINGS)]
-    once, other = (_kept(keep, seed, of, tell) for of in (OWN, name))
+    over = Event()
+    with ThreadPoolExecutor(2) as both:  # it is mostly waited
+        try:
+            once, other = both.map(lambda of: _kept(keep, seed, of, tell, over), (OWN, name))
+        finally:
+            over.set()
     row = compared(once, other, name)
     tell(f"seed {seed}: {row}")
     return row
@@ -60,8 +69,9 @@ def held(seed: int, keep: Path | None, tell: Callable[[str], None]) -> dict[str,
 
 def compared(once: Kept, other: Kept, name: str) -> dict[str, Any]:
     """Return what the replay of a site's own run states of the setting `name`, and how much less a
-    job waited in the run with that setting, in seconds. That is left empty where too many jobs did
-    not start in it.
+    job waited in the run with that setting, in seconds. Jobs that it did not take are not compared:
+    without backfill, Slurm takes no heterogeneous ones. The difference is left empty where too many
+    others did not start.
     """
     row: dict[str, Any] = {"site": "daemons", "seed": once.seed, "setting": name}
     with TemporaryDirectory() as one, TemporaryDirectory() as two:
@@ -76,7 +86,8 @@ def compared(once: Kept, other: Kept, name: str) -> dict[str, Any]:
     stated = None if whole is None else whole["savings"].get("changed")
     shut = {claim["name"] for claim in found["changed"] if claim["by"] == "vc" and claim["refused"]}
     renamed, after = renames(once, other), _waits(after_it.recorded)
-    before = _waits(site.replayable.filter(pc.invert(_among(site.replayable["vc"], shut))))
+    every = _waits(site.replayable.filter(pc.invert(_among(site.replayable["vc"], shut))))
+    before = {j: wait for j, wait in every.items() if renamed(j)[:1].isdigit()}
     waits = [(wait, after[renamed(j)]) for j, wait in before.items() if renamed(j) in after]
     many, left = max(1, len(waits)), len(before) - len(waits)
     known = waits and left <= MOST_LEFT * len(before)  # those that start late are not there
@@ -84,6 +95,7 @@ def compared(once: Kept, other: Kept, name: str) -> dict[str, Any]:
         **row,
         "jobs": len(waits),
         "left": left,
+        "not_taken": len(every) - len(before),
         "recorded_s": sum(wait for wait, _ in waits) / many,
         "saved_s": [sum(wait - then for wait, then in waits) / many] if known else [],
         "stated": stated,
@@ -125,24 +137,34 @@ def _waits(table: pa.Table) -> dict[str, float]:
     return {row["job_id"]: row["wait_s"] for row in rows}
 
 
-def _kept(keep: Path | None, seed: int, name: str, tell: Callable[[str], None]) -> Kept:
+def _kept(
+    keep: Path | None, seed: int, name: str, tell: Callable[[str], None], over: Event
+) -> Kept:
     if keep is None:
-        return run(seed, name, tell)
+        return run(seed, name, tell, over)
     file = keep / f"claims{seed}{name.replace(' ', '_')}.pickle"
     if not file.exists():
         keep.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(pickle.dumps(run(seed, name, tell)))
+        file.write_bytes(pickle.dumps(run(seed, name, tell, over)))
     found = pickle.loads(file.read_bytes())
     assert isinstance(found, Kept)
     return found
 
 
-def run(seed: int, name: str, tell: Callable[[str], None]) -> Kept:
+def run(seed: int, name: str, tell: Callable[[str], None], over: Event) -> Kept:
     """Run the submissions of a seed's site on daemons, with the setting `name` (`OWN`: none), until
     none of its jobs runs and the rest cannot start. Return what was recorded.
+
+    Raises InterruptedError as soon as `over` is set.
     """
+
+    def rest(seconds: float) -> None:
+        if over.wait(max(0.0, seconds)):
+            raise InterruptedError(f"seed {seed}: stopped")
+
     made = generate(seed)
-    with SlurmCluster(accounting=True, own=changed(made.own, SETTINGS.get(name, {}))) as slurm:
+    own = changed(made.own, {**SELDOM, **SETTINGS.get(name, {})})
+    with SlurmCluster(accounting=True, own=own) as slurm:
         slurm.account(*made.accounting)
         if made.weighed:
             slurm.shared(USERS)
@@ -150,17 +172,17 @@ def run(seed: int, name: str, tell: Callable[[str], None]) -> Kept:
             slurm.run("scontrol", *words.split(), check=False)  # two may overlap
         kept, began, still = Kept(seed), time.time(), 0
         for place, order in enumerate(made.orders):
-            time.sleep(max(0.0, began + order.at - time.time()))
+            rest(began + order.at - time.time())
             after = "0" if order.after is None else kept.ids.get(order.after, "1")
             done = slurm.run(*order.command(after=after), user=order.user, check=False)
             if not done.returncode:
                 kept.ids[place] = done.stdout.strip().partition(";")[0]
         while still < STILL and time.time() < began + PATIENCE_S:
-            time.sleep(LOOK_S)
+            rest(LOOK_S)
             still = 0 if slurm.run("squeue", "-h", "-t", "R,CG").stdout.strip() else still + 1
         left = len(slurm.run("squeue", "-h", "-r").stdout.splitlines())
         tell(f"seed {seed} {name or 'as it is'}: {time.time() - began:.0f} s, {left} jobs left")
-        time.sleep(LOOK_S)  # until slurmdbd knows the last end
+        rest(LOOK_S)  # until slurmdbd knows the last end
         kept.sacct, kept.at = slurm.run(*SACCT).stdout, time.time()
         kept.site = "\n".join(slurm.run(*words).stdout for words in SITE)
         kept.conf = (slurm.folder / "slurm.conf").read_text()

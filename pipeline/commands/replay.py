@@ -386,7 +386,8 @@ def _claims(found: Mapping[str, Any]) -> Iterator[str]:
         f"Against {titles[found['against']]}, mean wait ({COVERED:.0%} intervals, over chance and "
         "what a replay may have wrong):"
     )
-    yield from _savings(found["claims"], titles)
+    played = {key: title for key, title in titles.items() if key != found["against"]}
+    yield from _savings(found["claims"], played)
 
 
 def _savings(stated: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> Iterator[str]:
@@ -403,6 +404,9 @@ def _savings(stated: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> 
             f"  {titles[key]}: {words[saving['which']]}; shorter in {saving['shorter']} of "
             f"{saving['draws']} replays"
         )
+    for key, title in titles.items():
+        if key not in stated[0]["savings"]:
+            yield f"  {title}: nothing is stated; more than one in ten jobs never start in a replay"
     for claim in stated:
         if claim["by"] == "vc" and claim["refused"]:
             yield f"Partition {claim['name']} is left out: {claim['refused']}."

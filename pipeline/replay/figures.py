@@ -17,6 +17,7 @@ from scheduler.explain.words import duration
 
 Figures = dict[str, Any]
 
+PARTS = "vc", "gpus", "user"
 WAITED_S = 60.0
 NEAR_S = 600.0
 # A replay of Slurm's own schedule that is further off is doubted aloud: averages more than FIT_MEAN
@@ -78,14 +79,18 @@ def of_replay(replayed: pa.Table, record: pa.Table) -> Figures:
     Args:
         replayed: table with job_id, wait_s and jct_s of every job that ended in the replay.
         record: the recorded jobs that are compared; others are left out of every figure.
+
+    `ended_by_user` and its like are the shares of jobs that ended, of which the means are.
     """
     found = of_jobs(replayed, record["job_id"])
     ended = found["job_id"].is_valid()
+    shares = {f"ended_by_{name}": _ended(record, ended, name) for name in PARTS}
     record, found = record.filter(ended), found.filter(ended)
     return {
+        **shares,
         **_waits(floats(found["wait_s"]), floats(found["jct_s"])),
         "unfinished": len(ended) - len(found),
-        **{f"by_{name}": means(record[name], found["wait_s"]) for name in ("user", "vc", "gpus")},
+        **{f"by_{name}": means(record[name], found["wait_s"]) for name in PARTS},
     }
 
 
@@ -222,6 +227,12 @@ COUNTED_IN = (
     "Savings are counted where jobs that waited for limits and the like come when they started, as "
     "no other policy knows those; and so replayed, Slurm's own schedule is far from the record."
 )
+
+
+def _ended(record: pa.Table, ended: pa.ChunkedArray, name: str) -> dict[Any, float]:
+    """Return the share of the recorded jobs that ended in a replay, by user, say (`name`)."""
+    there = floats(ended)
+    return {group: float(there[rows].mean()) for group, rows in groups(record[name]).items()}
 
 
 _MEANS = ("avg_wait_s", "p99_wait_s", "avg_jct_s", "longest_wait_s")

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from features.job import Profile
 from pipeline.cluster import HERE, Keep, mapped
@@ -47,6 +48,7 @@ from scheduler.core.settings import ProfilingPartition, flat
 from scheduler.policies import POLICIES
 from scheduler.simulation.contention import SimulatedContention
 from scheduler.simulation.work import Workload
+from scheduler.slurm.twin.passes import het_job
 
 SEEDS = 16
 # Chance, of which replays differ: submissions move by as much as a record does not tell (s), and in
@@ -64,6 +66,7 @@ MOST_SLURM = 5_000
 # What savings are counted against: Slurm's own schedule, or else the rule of its backfill.
 BASES = ("slurm", "easy")
 ALONE = frozenset((CAPACITY,))
+BACKFILL = "sched/backfill"  # SchedulerType by default; others refuse heterogeneous jobs
 # Replays of Slurm's own schedule that are compared with the first of them (`ceiling`).
 COMPARED = 3
 
@@ -246,16 +249,19 @@ class Cell:
         limits: whether jobs may also wait for limits of the site's own Slurm. If not, a job that
             waited for a limit is submitted at its recorded start, as are jobs that waited for
             causes that are not modelled.
+        whole: whether parts of heterogeneous jobs are in the figures.
     """
 
     variant: Variant | None
     seed: int = 0
     limits: bool = False
+    whole: bool = True
 
     def __str__(self) -> str:
         if self.variant is None:
             return "known"
-        return f"{self.variant.key}-{self.seed}{'-limits' * self.limits}"
+        plain = "-limits" * self.limits + "-whole" * (not self.whole)
+        return f"{self.variant.key}-{self.seed}{plain}"
 
 
 def cell(site: Site, wanted: Cell) -> Figures | None:
@@ -266,7 +272,8 @@ def cell(site: Site, wanted: Cell) -> Figures | None:
     if variant is None:
         return duration_knowledge(site)
     if wanted.limits:
-        return of_replay(one(site, variant, wanted.seed, site.modelled), site.replayable)
+        record = _compared(site, whole=wanted.whole)
+        return of_replay(one(site, variant, wanted.seed, site.modelled), record)
     frame = one(site, variant, wanted.seed)
     figures = of_replay(frame, site.judged)
     if wanted.seed == 0 or (variant.key in BASES and wanted.seed <= COMPARED):
@@ -277,6 +284,21 @@ def cell(site: Site, wanted: Cell) -> Figures | None:
             figures["counted"] = figures["backtest"]
             figures["backtest"] = backtest(one(site, variant, 0, site.modelled), site.replayable)
     return figures
+
+
+def _compared(site: Site, *, whole: bool) -> pa.Table:
+    """Return the recorded jobs on which Slurm with other settings is compared; without parts of
+    heterogeneous jobs unless `whole`."""
+    if whole or site.twin is None:
+        return site.replayable
+    parts = [bool(het_job(site.twin.asks[one])) for one in site.replayable["job_id"].to_pylist()]
+    return site.replayable.filter(pc.invert(pa.array(parts, pa.bool_())))
+
+
+def _takes_all(variants: Sequence[Variant]) -> bool:
+    """Return whether Slurm takes heterogeneous jobs under the changed settings of each variant."""
+    types = [variant.changed.get("SchedulerType", BACKFILL) for variant in variants]
+    return all(one.endswith("backfill") for one in types)
 
 
 def seeds_for(site: Site, asked: int | None) -> int:
@@ -292,10 +314,11 @@ def cells_of(variants: Sequence[Variant], seeds: int) -> list[Cell]:
     replays in which jobs also wait for limits."""
     plain = [variant for variant in variants if not variant.changed]
     twins = [variant for variant in variants if variant.twin] if plain != list(variants) else []
+    whole = _takes_all(variants)
     return [
         Cell(None),
         *(Cell(variant, seed) for seed in range(seeds) for variant in plain),
-        *(Cell(variant, seed, limits=True) for seed in range(seeds) for variant in twins),
+        *(Cell(variant, seed, True, whole) for seed in range(seeds) for variant in twins),
     ]
 
 
@@ -364,7 +387,10 @@ def replay(
         "misfit": doubted,
         "refused": refused,
         "claims": [] if refused else [claim.plain() for claim in stated],
-        "changed": [claim.plain() for claim in claims(site.replayable, limited, base)]
+        "changed": [
+            claim.plain()
+            for claim in claims(_compared(site, whole=_takes_all(variants)), limited, base)
+        ]
         if limited
         else [],
         "recorded": of_record(record),

@@ -18,6 +18,7 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
 from scheduler.simulation.work import Workload
 from scheduler.slurm.read.site import site_node
+from scheduler.slurm.twin.passes import het_job
 from scheduler.slurm.twin.site import Ask, Assoc, Limits, Partition, Site
 from scheduler.slurm.twin.twin import twin_in
 from scheduler.slurm.twin.unmodelled import unmodelled, unmodelled_words
@@ -65,6 +66,14 @@ class Twin:
         )
         return replace(self, site=replace(self.site, config=config))
 
+    @property
+    def refuses(self) -> frozenset[str]:
+        """Return the ids of the jobs that this Slurm refuses at submission: without backfill, the
+        parts of heterogeneous jobs (https://slurm.schedmd.com/heterogeneous_jobs.html)."""
+        if self.site.backfills:
+            return frozenset()
+        return frozenset(job_id for job_id, ask in self.asks.items() if het_job(ask))
+
     def choosing_otherwise(self, seed: int) -> Twin:
         """Return the same Slurm with a random order of preference among nodes of equal weight.
         Records do not show which of these Slurm prefers."""
@@ -79,13 +88,15 @@ class Twin:
 
     def workload(self, others: Workload, beside: Workload | None = None) -> Workload:
         """Return the jobs of `others`, and those of `beside` (jobs without GPUs), for the cluster
-        of this twin. Each job with GPUs moves to its virtual cluster here; its GPU type is part of
-        its request."""
+        of this twin, without those that it refuses. Each job with GPUs moves to its virtual cluster
+        here; its GPU type is part of its request."""
         jobs = [replace(job, vc=self.pools[job.vc], gpu_type=None) for job in others.jobs]
         work = others.work
         if beside is not None:
             jobs = sorted([*jobs, *beside.jobs], key=lambda job: job.submit_time)
             work = {**work, **beside.work}
+        if refused := self.refuses:
+            jobs = [job for job in jobs if job.job_id not in refused]
         return replace(others, jobs=jobs, work=work, cluster=self.spec)
 
     def shown(self, jobs: Sequence[Job]) -> Callable[[Policy], None]:

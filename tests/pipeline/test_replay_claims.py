@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from benchmarks.sites import SITES, BatchSystem, settings, tasks, written
 from pipeline.app import app
 from pipeline.replay.claims import FACTOR, WRONG, Claim, claims, refusals
 from pipeline.replay.figures import FIT_RANK, ceiling, misfit
-from pipeline.replay.runs import VARIANTS, cells_of, replay
+from pipeline.replay.runs import VARIANTS, cells_of, replay, scenario
 from pipeline.replay.site import DumpOptions, Site, read_site
 
 JOBS = 40
@@ -35,13 +37,18 @@ def record(waits: Mapping[str, float]) -> pa.Table:
     )
 
 
-def draws(*of: Mapping[str, float]) -> list[dict[str, Any]]:
-    """What replays give: mean waits by partition, of all, and by user."""
+def draws(
+    *of: Mapping[str, float], ended: Mapping[str, float] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """What replays give: mean waits by partition, of all, and by user, of the jobs that ended."""
     return [
         {
             "by_vc": dict(waits),
             "by_gpus": {1: float(np.mean(list(waits.values())))},
             "by_user": {"ada": float(np.mean(list(waits.values())))},
+            "ended_by_vc": {vc: ended.get(vc, 1.0) for vc in waits},
+            "ended_by_gpus": {1: float(np.mean([ended.get(vc, 1.0) for vc in waits]))},
+            "ended_by_user": {"ada": float(np.mean([ended.get(vc, 1.0) for vc in waits]))},
         }
         for waits in of
     ]
@@ -152,6 +159,26 @@ def test_slurm_without_backfill_is_said_to_make_people_wait_as_it_did(tmp_path: 
     assert "Your Slurm with SchedulerType=sched/builtin" in page
 
 
+def test_slurm_without_backfill_takes_no_heterogeneous_job_and_so_none_is_compared(
+    tmp_path: Path,
+) -> None:
+    """Played all the same, one would wait for a backfill that never comes, and all behind it."""
+    site("small", 4, tmp_path)
+    dump, both = tmp_path / "dump.txt", {"9001+0", "9001+1"}
+    head, one, other, *rest = dump.read_text().splitlines()
+    parts = [f"9001+{n}|{line.partition('|')[2]}" for n, line in enumerate((one, other))]
+    dump.write_text("\n".join([head, *parts, *rest]) + "\n")
+    read = read_site(dump, tmp_path / "again", DumpOptions(printed=[tmp_path / "site.txt"]))
+    slurm = next(variant for variant in VARIANTS if variant.key == "slurm")
+    setting = {"SchedulerType": "sched/builtin"}
+    changed = replace(slurm, key="changed", title="no backfill", changed=setting)
+    assert both <= {job.job_id for job in scenario(read, slurm, 0).workload.jobs}
+    assert not both & {job.job_id for job in scenario(read, changed, 0).workload.jobs}
+    stated = replay(read, 2, variants=[slurm, changed])["changed"][0]
+    assert stated["jobs"] == read.replayable.num_rows - len(both)
+    assert stated["savings"]["changed"]["shorter"] == 0
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [("bf_interval", "give NAME=VALUE"), ("nonsense=1", "does not have this setting")],
@@ -170,3 +197,22 @@ def test_replays_of_another_setting_are_made_only_where_it_was_asked_for(tmp_pat
     assert len(cells_of(twin, 3)) == 1 + 2 * 3
     found = replay(site("small", 0, tmp_path), 1, variants=twin)
     assert found["changed"] == []
+
+
+def test_nothing_is_stated_of_a_policy_in_whose_replays_jobs_never_start() -> None:
+    """Those that never start waited longest, and are in no mean: the others would seem to gain."""
+    waits = {"a": 1000.0, "b": 1000.0}
+    own, after = draws(waits, waits), draws({"a": 10.0, "b": 1000.0}, {"a": 10.0, "b": 1000.0})
+    stated = claims(record(waits), {"slurm": own, "own": after}, "slurm")
+    assert whole(stated).savings["own"].which == "less"
+    some = {"a": 0.5}
+    starved = draws({"a": 10.0, "b": 1000.0}, {"a": 10.0, "b": 1000.0}, ended=some)
+    stated = claims(record(waits), {"slurm": own, "own": starved}, "slurm")
+    found = {(claim.by, claim.name): dict(claim.savings) for claim in stated}
+    assert found["", ""] == {}
+    assert found["vc", "a"] == {}
+    assert found["vc", "b"]["own"].which == "unclear"
+    stated = claims(record(waits), {"slurm": starved, "own": own}, "slurm")
+    refused = {(claim.by, claim.name): claim.refused for claim in stated}
+    assert "never started" in refused["vc", "a"]
+    assert not refused["vc", "b"]
