@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
+from typing import TypeGuard
 
 from features.amounts import bare, number_of, unit_of
 
@@ -75,10 +76,15 @@ def of_hydra(text: str) -> tuple[str, str]:
         warnings.simplefilter("ignore")
         tree = ast.parse(text)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("hydra.main", "hydra_main"):
+        of = node.func.value if isinstance(node, ast.Call) and _is_main(node.func) else None
+        if isinstance(node, ast.Call) and isinstance(of, ast.Name) and of.id == "hydra":
             settings = {one.arg: _text(one.value) for one in node.keywords}
             return settings.get("config_path", ""), settings.get("config_name", "")
     return "", ""
+
+
+def _is_main(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and node.attr == "main"
 
 
 class _Program:

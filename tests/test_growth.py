@@ -13,7 +13,6 @@ from features.amounts import Work, of_command, of_settings, printed
 from features.clock import read_seconds
 from features.names import normalise
 from features.options import with_options
-from features.programs import of_hydra, of_program
 from features.recipes import of_target
 from features.shell import of_script
 from pipeline.replay.causes import cause_of
@@ -100,8 +99,6 @@ READERS: dict[str, Read] = {
     ),
     "targets of make": lambda text: of_target(text, "make", [text]),
     "targets of just": lambda text: of_target(text, "just", [text]),
-    "a program": lambda text: of_program(text, {}),
-    "a program's settings": lambda text: of_hydra(f"hydra{text}"),
     "settings": lambda text: of_settings({"epochs": text, text: 3}),
     "a printed setting": printed,
     "a time": read_seconds,
