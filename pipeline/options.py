@@ -92,7 +92,7 @@ SET = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Setting of the policy, e.g. borrowing.lend_s=3600. May be repeated.",
+        help="Setting of the policy, e.g. ageing=0.1. May be repeated.",
     ),
 ]
 KEEP_HELP = (
@@ -108,7 +108,7 @@ DATABASE = Annotated[
     str | None,
     typer.Option(
         help="Database of the service: sqlite:///PATH or postgresql://USER@HOST/NAME. Left out: "
-        "that of PELLUCID_DATABASE, otherwise sqlite:///data/service/pellucid.db."
+        "that of PELLUCID_DATABASE, otherwise the file data/service/pellucid.db."
     ),
 ]
 CONFIG = Annotated[
@@ -185,7 +185,7 @@ class World:
     readable_commands: Annotated[
         bool,
         typer.Option(
-            "--readable-commands/--no-readable-commands",
+            "--readable-commands",
             help=(
                 "With --readable: the commands of the jobs that report also state their number of "
                 "epochs, from which a duration is predicted at submission once a job of the same "
@@ -212,9 +212,10 @@ class World:
         datetime | None,
         typer.Option(
             formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
+            metavar="TIME",
             help=(
-                "Simulate only jobs submitted from this time on (UTC). Earlier jobs only serve to "
-                "learn durations."
+                "Simulate only jobs submitted from this time on (UTC): a date, 2026-01-31, or a "
+                "date and a time, 2026-01-31T08:00:00. Earlier jobs only serve to learn durations."
             ),
         ),
     ] = None

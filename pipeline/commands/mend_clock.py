@@ -40,10 +40,11 @@ def mend_clock(
     began: Annotated[
         datetime | None,
         typer.Option(
+            metavar="TIME",
             help=(
-                "When the first event with a wrong time truly happened (UTC). Default: right "
-                "after the event before it."
-            )
+                "When the first event with a wrong time truly happened (UTC), e.g. "
+                "2026-11-26T14:00:00. Default: right after the event before it."
+            ),
         ),
     ] = None,
     reason: Annotated[

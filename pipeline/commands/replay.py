@@ -122,7 +122,7 @@ class Asked:
         typer.Option(
             help=(
                 "Also replay your Slurm with this setting changed: one of SchedulerParameters, "
-                "e.g. bf_max_job_test=500, or of slurm.conf, e.g. PriorityWeightAge=1000. Repeat "
+                "e.g. bf_max_job_test=500, or of slurm.conf, e.g. PriorityMaxAge=7-0. Repeat "
                 "the option to change several together."
             ),
             metavar="NAME=VALUE",

@@ -59,7 +59,7 @@ def simulate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to write decisions.parquet, jobs.parquet and summary.json to. Left out: "
+            help="Folder to write decisions, jobs (Parquet) and a summary (JSON) to. Left out: "
             "nothing is written."
         ),
     ] = None,
