@@ -144,7 +144,7 @@ def form(by: Drawn) -> str:
 def output(by: Drawn) -> str:
     """Submit a job that prints what was drawn, and reports it as its progress."""
     time.sleep(0.2)
-    with urlopen(f"{by.address}/api/v1/jobs?state=running", timeout=30) as answer:
+    with urlopen(f"{by.address}/api/v1/jobs?phase=running", timeout=30) as answer:
         if answer.read().count(b'"job_id"') >= JOBS:
             return "full"
     code = "import sys,time\nfor _ in range(40): print(sys.argv[1]); sys.stdout.flush(); "
