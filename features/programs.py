@@ -42,7 +42,7 @@ _HANDED = re.compile(r"(?:Fire|run|cli|auto_cli|CLI|defopt)$")
 _HUGGING = re.compile(r"(?:Seq2Seq)?TrainingArguments$")
 _HUGGING_EPOCHS = 3.0  # of one that names neither epochs nor steps
 _ASIDE = re.compile(
-    r"-*(?:do_?|only_?)?(?:eval(?:uate|uation)?|test|predict|infer(?:ence)?|val)(?:_?only)?$"
+    r"(?:do_?|only_?)?(?:eval(?:uate|uation)?|test|predict|infer(?:ence)?|val)(?:_?only)?$"
 )
 
 
