@@ -29,12 +29,12 @@ _RUN = re.compile(
     r"_?(?:i_|k_|cv_)?(?:fold|seed|run|trial|rep|repeat|split)(?:_(?:i|idx|num|id))?$"
 )
 _TRAINER = re.compile(
-    r"(?:\w*(?:Trainer|Arguments|Args|Config)|(?:fit|learn|train|run)(?:_\w{1,40})?"
-    r"|(?:LGBM|XGB|CatBoost|MLP|\w{0,4}GradientBoosting|RandomForest|ExtraTrees)\w*)$"
+    r"(?:\w{0,60}(?:Trainer|Arguments|Args|Config)|(?:fit|learn|train|run)(?:_\w{1,40})?"
+    r"|(?:LGBM|XGB|CatBoost|MLP|\w{0,4}GradientBoosting|RandomForest|ExtraTrees)\w{0,60})$"
 )
 _OPTIONS = "add_argument", "add_arg", "option", "Option"
 _FLAGS = re.compile(r"DEFINE_(?:integer|float|string|multi_integer)$")
-_SETTINGS = re.compile(r"\w*(?:dataclass|define|attrs|s|chz|wrap|store)$")
+_SETTINGS = re.compile(r"\w{0,60}(?:dataclass|define|attrs|s|chz|wrap|store)$")
 _PARSED = re.compile(r"(?:Base(?:Model|Settings)|Tap|TypedArgs|Serializable)$")
 _COMMANDS = re.compile(r"(?:command|config|automain|main|run|entrypoint|cli|Fire)$")
 _SACRED = re.compile(r"config$")  # what such a function assigns are settings
@@ -42,7 +42,7 @@ _HANDED = re.compile(r"(?:Fire|run|cli|auto_cli|CLI|defopt)$")
 _HUGGING = re.compile(r"(?:Seq2Seq)?TrainingArguments$")
 _HUGGING_EPOCHS = 3.0  # of one that names neither epochs nor steps
 _ASIDE = re.compile(
-    r"-*(?:do_?|only_?)?(?:eval(?:uate|uation)?|test|predict|infer(?:ence)?|val)(?:_?only)?$"
+    r"(?:do_?|only_?)?(?:eval(?:uate|uation)?|test|predict|infer(?:ence)?|val)(?:_?only)?$"
 )
 
 
