@@ -58,6 +58,12 @@ def test_so_many_run_at_once_and_the_array_is_held_changed_and_released(
     assert phases() == ["running"] * 2 + ["submitted"] * 4
     why = run("alice", "why", f"{array}_2").output
     assert f"lets only so many tasks run at once: starts once job {array}_0 has ended" in why
+    assert "array limit" in run("alice", "ps").output
+    assert "dependency" not in why + run("alice", "ps").output
+    page = service.by("alice").get(f"/jobs/{array}_2", headers={"Accept": "text/html"}).text
+    assert "Starts at the latest" not in page, "it waits for a task whose end nothing bounds"
+    assert "other jobs have to end before it may start" in page
+    assert "has waited" not in page
     held = run("alice", "hold", array).output.splitlines()
     assert held == [f"{array}_{n} is held until it is released" for n in range(2, 6)]
     service.turn(2)
