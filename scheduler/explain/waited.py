@@ -120,8 +120,8 @@ def waited(
 
 def _by_its_array(reason: str, own: Sequence[Decision]) -> bool:
     """Return whether only tasks of a job's own array were awaited, for a reason to be kept back."""
-    said = [d for d in own if d.reason == reason]
-    return reason == Reason.DEPENDENCY_NOT_MET and bool(said) and all(map(in_one_array, said))
+    such = [d for d in own if d.reason == reason]
+    return reason == Reason.DEPENDENCY_NOT_MET and bool(such) and all(map(in_one_array, such))
 
 
 def wait_words(
