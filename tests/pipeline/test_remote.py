@@ -101,3 +101,13 @@ def test_a_list_without_a_job_says_how_those_that_ended_are_seen(
 ) -> None:
     assert "pellucid ps --all" in said(monkeypatch, "ps")
     assert "pellucid ps --all" not in said(monkeypatch, "ps", "--all")
+
+
+def test_a_list_that_nothing_fits_does_not_say_that_nothing_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    live = [{"job_id": "a", "name": "train", "submitted_at": 0.0}]
+    monkeypatch.setattr(Known, "jobs", lambda self, **_: iter(live))
+    told = said(monkeypatch, "ps", "--name", "zzz")
+    assert "No job is like that. Of all you may see, 1 wait or run: pellucid ps." in told
+    assert "No job is known to wait or run" not in told
