@@ -96,6 +96,15 @@ def test_a_job_is_submitted_again_but_for_what_is_given(monkeypatch: pytest.Monk
     assert kept in said(monkeypatch, *bare, "--", "python")
 
 
+@pytest.mark.parametrize("gpus", ["0", "-5"])
+def test_what_would_be_refused_is_not_printed_either(
+    monkeypatch: pytest.MonkeyPatch, gpus: str
+) -> None:
+    told = said(monkeypatch, "submit", "--gpus", gpus, "--print", "--", "python")
+    assert f"gpus is {gpus}; give 1 or more" in told
+    assert "command:" not in told
+
+
 def test_a_list_without_a_job_says_how_those_that_ended_are_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
