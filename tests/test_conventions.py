@@ -225,7 +225,7 @@ SENTENCES_LEFT = {
     "scheduler/service/analyst/": 0,
     "scheduler/service/api/": 49,  # problems of a request, and of the service itself
     "scheduler/charts/": 5,
-    "scheduler/service/pages/": 49,
+    "scheduler/service/pages/": 44,
     "scheduler/slurm/twin/": 6,  # of the table that `slurm modelled` prints
     "pipeline/printed/": 0,
     "pipeline/report/": 75,

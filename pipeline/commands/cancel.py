@@ -97,7 +97,7 @@ def _each(client: Client, jobs: list[str], *, as_json: bool) -> None:
             if tasks := _tasks(client, job_id) if error.status == 404 else []:
                 asked += tasks
             else:
-                failed.append(f"{job_id}: {error}")
+                failed.append(str(error) if job_id in str(error) else f"{job_id}: {error}")
     if as_json:
         print_json(asked)
     else:

@@ -26,6 +26,8 @@ def change(jobs: JOBS, service: Service, preview: PREVIEW = False, **asked: Any)
       pellucid change 7njjr7qk87fm --gpus 2 --preview
 
       pellucid change 7njjr7qk87fm --share --time-limit 1:00:00
+
+      pellucid change 'ARRAY_[0-4]' --gpus 2
     """
     wanted = {name: value for name, value in asked.items() if value is not None}
     if not wanted:

@@ -92,7 +92,7 @@ def act(
                 try:
                     answers.append(ask(client, one))
                 except ServiceError as error:
-                    failed.append(f"{one}: {error}")
+                    failed.append(str(error) if one in str(error) else f"{one}: {error}")
     if service.as_json:
         print_json(answers)
     for answer in () if service.as_json else answers:

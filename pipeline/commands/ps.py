@@ -25,6 +25,7 @@ STATES = {
     "held": ("held",),
     "running": ("profiling", "starting", "running"),
 }
+MOST_COUNTED = 1000
 ENDED = ("completed", "failed", "timeout", "node_fail", "out_of_memory")  # states of an end
 NAMED = Annotated[
     str | None,
@@ -84,6 +85,13 @@ def ps(
         found = list(islice(chosen(client, name=name, state=state, since=first, **asked), limit))
     if service.as_json:
         print_json(found)
+        return
+    if not found and any((name, state, since, vc, owner)):
+        with service.client() as client:
+            rest = sum(1 for _ in islice(client.jobs(over=False), MOST_COUNTED))
+        more = " or more" if rest == MOST_COUNTED else ""
+        live = f"Of all you may see, {rest}{more} wait or run: pellucid ps."
+        typer.echo(f"No job is like that. {live} With those that ended: --all.", err=True)
         return
     if not found and over is False:
         typer.echo("No job is known to wait or run. Those that ended: pellucid ps --all", err=True)

@@ -133,6 +133,7 @@ def submit(
     if again and not whole["environment"]:
         typer.echo(f"{again}'s --env, if it had any, is not kept: give it again.", err=True)
     if show:
+        _refuse_misfits(words, whole)
         typer.echo(written(words, whole, array), nl=False)
         return
     if whole["progress"]:
@@ -149,6 +150,20 @@ def submit(
         print_json(job)
     else:
         typer.echo(job["array_id" if array else "job_id"])
+
+
+def _refuse_misfits(words: list[str], whole: Mapping[str, Any]) -> None:
+    """Raise UserError for a value that the service would refuse whatever its cluster is."""
+    from pydantic import ValidationError
+
+    from scheduler.service.api.problems import misfit
+    from scheduler.service.api.schemas import SubmitRequest
+
+    try:
+        SubmitRequest.model_validate({"command": words, **whole})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(misfit({**first, "loc": ("body", *first["loc"])})) from None
 
 
 def _preview(service: Service, words: list[str], whole: Mapping[str, Any]) -> None:

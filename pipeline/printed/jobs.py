@@ -24,7 +24,7 @@ def _cells(job: JobRow, now: float) -> list[str]:
 
     waited = between(0.0, job.waited_s(now))
     ran = between(job.started_at, job.ended_at or now)
-    why = phrase((job.state if job.phase == "ended" else job.reason) or "")
+    why = phrase((job.state if job.phase == "ended" else job.why) or "")
     if job.hold:
         why = f"{hold_words(job.hold, job.held_by)} since {clock_time(job.held_at or now, now)}"
     words = [job.job_id, job.name, job.owner, job.vc]

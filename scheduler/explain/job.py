@@ -6,8 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from features.codec import Json
+from scheduler.core.decisions import Reason
 from scheduler.core.request import JobRequest
 from scheduler.slurm.reason import SlurmReason
+
+ARRAY_LIMIT = "ArrayLimit"  # its array lets only so many tasks run at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,17 @@ class JobRow(JobRequest):
     start_p10: float | None = None
     estimate: str | None = None
     slurm: SlurmReason | None = None
+
+    @property
+    def why(self) -> str:
+        """Reason code of its latest decision; `ARRAY_LIMIT` where it waits for tasks of its own
+        array only (--array 0-9%2), which are no dependency that its owner stated."""
+        if self.reason != Reason.DEPENDENCY_NOT_MET:
+            return self.reason
+        array = f"{self.job_id.rpartition('_')[0]}_"
+        ahead = [one for one in f"{self.after},{self.after_any}".split(",") if one]
+        own = array != "_" and all(one.startswith(array) for one in ahead)
+        return ARRAY_LIMIT if own and ahead else self.reason
 
     def waited_s(self, now: float) -> float | None:
         """Return the seconds that the job has waited by `now`, or had waited when it started. The

@@ -67,7 +67,7 @@ def summary(d: Decision, *, blocker: str = "", partner: str = "") -> str:
 def _template(d: Decision, *, is_named: bool) -> str:
     template = _NAMELESS.get(d.reason) if d.blocker is None else None
     template = _WITHOUT_GPUS.get(d.reason, template) if d.need == 0 else template
-    if d.reason is Reason.DEPENDENCY_NOT_MET and is_named and _in_one_array(d):
+    if d.reason is Reason.DEPENDENCY_NOT_MET and is_named and in_one_array(d):
         template = _BEHIND_ITS_ARRAY
     return template or _SUMMARY[d.reason]
 
@@ -97,7 +97,7 @@ def _closed_gpus(d: Decision) -> int | None:
     return None if closed is None else round(float(closed))
 
 
-def _in_one_array(d: Decision) -> bool:
+def in_one_array(d: Decision) -> bool:
     """Return whether a job and its blocker are tasks of one array."""
     array = d.job_id.rpartition("_")[0]
     return bool(array) and (d.blocker or "").startswith(f"{array}_")

@@ -751,7 +751,8 @@ def closed_node(node: ShutNode, at: float) -> str:
     silent = [(one.gpu, one.since, one.why) for one in node.silent]
     parts = [drained_words(node.actor, node.why) if node.drained else ""]
     parts.append(closed_words(silent, node.gpus, at))
-    return f"node {node.name}, {'; '.join(filter(None, parts))}"
+    named = node.name if node.name.startswith("node") else f"node {node.name}"
+    return f"{named}, {'; '.join(filter(None, parts))}"
 
 
 def _who(group: Group) -> str:

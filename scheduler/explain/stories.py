@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from scheduler.core.capacity import Capacity, NodeNow, counted
-from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.decisions import DEPENDS, Action, Decision, Reason
 from scheduler.core.estimates import COLD_START, OF_HISTORIES, Description
 from scheduler.core.obstacles import Obstacle
 from scheduler.core.phase import Phase
@@ -62,6 +62,8 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
     if job.hold:
         held = duration(max(0.0, now - (job.held_at or now)))
         return f"is {hold_words(job.hold, job.held_by)}, for {held} now"
+    if job.reason in DEPENDS and job.phase == Phase.SUBMITTED:
+        return "is in no queue until other jobs have ended"
     return _STANDS[Phase(job.phase)].format(waited=waited, ran=duration(ran))
 
 

@@ -417,6 +417,13 @@ def phrase(code: str) -> str:
     return re.sub(r"\bgpus?\b", lambda gpu: gpu[0].upper().replace("S", "s"), words)
 
 
+def busy_words(whom: str, patience_s: float) -> str:
+    """Return why a question has no answer yet, and what to do. `whom`: who was asked; "": the
+    analyst, which computes forecasts."""
+    who = f"the {whom}" if whom else "the process that computes forecasts"
+    return f"{who} is busy: no answer within {patience_s:g} s; ask again"
+
+
 YEAR_DAYS = 365
 
 

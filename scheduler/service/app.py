@@ -11,6 +11,7 @@ import psutil
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
@@ -35,7 +36,7 @@ from scheduler.service.api.lives import Lives
 from scheduler.service.api.problems import Problem, ProblemDetails
 from scheduler.service.api.proxied import NO_ROLE
 from scheduler.service.api.questions import Questions
-from scheduler.service.api.refusals import Refusals
+from scheduler.service.api.refusals import Refusals, not_there
 from scheduler.service.api.request_guard import LOOPBACK_NAMES, RequestGuard
 from scheduler.service.api.tokens import guard
 from scheduler.service.api.turns import Turns
@@ -193,12 +194,23 @@ def _answer_our_errors(app: FastAPI, *, pages: bool) -> None:
 
     async def unknown_job(request: Request, error: Exception) -> Response:
         await run_in_threadpool(app.state.refusals.missed, request, str(error))
-        return problems.answer(Problem(404, "not-found", "there is no such job of yours"))
+        return problems.answer(
+            Problem(404, "not-found", await run_in_threadpool(not_there, request, str(error)))
+        )
 
     async def bad_cursor(_: Request, error: Exception) -> JSONResponse:
         return problems.answer(Problem(422, "invalid-request", str(error)))
 
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code == 404 and pages and _is_a_person(request):
+            from scheduler.service.pages.routes import refused_page
+
+            return refused_page(request, "There is no page at this address.", 404)
+        return problems.of_http(error)
+
     app.add_exception_handler(Problem, refused)
+    app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(UnknownJob, unknown_job)
     app.add_exception_handler(BadCursor, bad_cursor)
 

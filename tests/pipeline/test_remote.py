@@ -96,8 +96,27 @@ def test_a_job_is_submitted_again_but_for_what_is_given(monkeypatch: pytest.Monk
     assert kept in said(monkeypatch, *bare, "--", "python")
 
 
+@pytest.mark.parametrize("gpus", ["0", "-5"])
+def test_what_would_be_refused_is_not_printed_either(
+    monkeypatch: pytest.MonkeyPatch, gpus: str
+) -> None:
+    told = said(monkeypatch, "submit", "--gpus", gpus, "--print", "--", "python")
+    assert f"gpus is {gpus}; give 1 or more" in told
+    assert "command:" not in told
+
+
 def test_a_list_without_a_job_says_how_those_that_ended_are_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert "pellucid ps --all" in said(monkeypatch, "ps")
     assert "pellucid ps --all" not in said(monkeypatch, "ps", "--all")
+
+
+def test_a_list_that_nothing_fits_does_not_say_that_nothing_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    live = [{"job_id": "a", "name": "train", "submitted_at": 0.0}]
+    monkeypatch.setattr(Known, "jobs", lambda self, **_: iter(live))
+    told = said(monkeypatch, "ps", "--name", "zzz")
+    assert "No job is like that. Of all you may see, 1 wait or run: pellucid ps." in told
+    assert "No job is known to wait or run" not in told

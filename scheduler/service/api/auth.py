@@ -91,7 +91,7 @@ class Authenticator:
         Raise Problem (401, 403, 429) where the request is refused.
         """
         viewer, by_header = self._identify(request)
-        request.state.actor = viewer.name
+        request.state.actor, request.state.viewer = viewer.name, viewer
         wait = self._rate.take(viewer.name, self._cost(request))
         if wait:
             raise Problem(

@@ -153,13 +153,7 @@ def install(app: FastAPI) -> None:
 
     async def http(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        status = error.status_code
-        kind = _title(status).lower().replace(" ", "-")
-        message = str(error.detail)
-        detail = _DETAIL.get(status, message) if message == _title(status) else message
-        return JSONResponse(
-            problem_body(status, kind, detail), status, dict(error.headers or {}), MEDIA_TYPE
-        )
+        return of_http(error)
 
     async def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -179,6 +173,17 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Problem, ours)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, invalid)
+
+
+def of_http(error: HTTPException) -> JSONResponse:
+    """Return the response for an error of the framework, such as an address that is not there."""
+    status = error.status_code
+    kind = _title(status).lower().replace(" ", "-")
+    message = str(error.detail)
+    detail = _DETAIL.get(status, message) if message == _title(status) else message
+    return JSONResponse(
+        problem_body(status, kind, detail), status, dict(error.headers or {}), MEDIA_TYPE
+    )
 
 
 def misfit(error: Mapping[str, Any]) -> str:

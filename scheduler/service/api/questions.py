@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from features.codec import Json
 from scheduler.backends.events import canonical
+from scheduler.explain.words import busy_words
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.turns import rest
 from scheduler.service.log.store.store import Store
@@ -64,7 +65,7 @@ class Questions:
             if answer is not None:
                 return answer
         await run_in_threadpool(self._withdraw, question)
-        return {"unavailable": f"the {whom} did not answer within {patience_s:g} s"}
+        return {"unavailable": busy_words("" if whom == ANALYST else whom, patience_s)}
 
     def _put(self, kind: str, body: Json, actor: str) -> str:
         question, now = str(uuid.uuid4()), self._store.clock.now()

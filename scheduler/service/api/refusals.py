@@ -59,3 +59,13 @@ class Refusals:
             address=request.client.host if request.client else "",
             unwritten=unwritten,
         )
+
+
+def not_there(request: Request, job_id: str) -> str:
+    """Return that there is no such job for whoever asks, as text, with what may have been meant."""
+    reads: Reads = request.app.state.reads
+    viewer = getattr(request.state, "viewer", None)
+    if viewer is None:
+        return "there is no such job"
+    of_slurm = request.app.state.settings.backend == "slurm"
+    return reads.seen_by(viewer).not_there(job_id, of_slurm=of_slurm)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby
 from math import inf
 
 import numpy as np
@@ -32,7 +31,7 @@ from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.log.store.rows import JobRow, Page
 from scheduler.service.log.store.short import FIGURES
 from scheduler.service.pages.efficiency import Efficiency, efficiency
-from scheduler.service.pages.queries import Kept, Outcome, PageQueries
+from scheduler.service.pages.queries import Kept, Outcome, PageQueries, Used
 
 PERIODS = (
     ("day", "24 hours", DAY_S),
@@ -63,8 +62,8 @@ class Portion:
     """What a virtual cluster, or one user of it, used: figures of jobs that ended in the period.
 
     `share`: part of all GPU-time of the period. `stretch`: median of JCT over time on GPUs: 1 =
-    never waited. `used`: how much a user's jobs used of what they asked for, over all virtual
-    clusters; None in a row of a virtual cluster.
+    never waited. `used`: how much a user's jobs in the virtual cluster used of what they asked
+    for; None in a row of a virtual cluster.
     """
 
     vc: str
@@ -101,8 +100,10 @@ def fairness(view: PageQueries, start: float, least: str = "") -> Fairness:
     ended = view.outcomes(start)
     rows = view.fairness(start)
     whole = sum(r.gpu_time_s for r in rows if not r.user) or 1.0
-    used = groupby(sorted(view.used(start), key=lambda one: one.owner), lambda one: one.owner)
-    used_by = {owner: efficiency(theirs) for owner, theirs in used}
+    by: dict[tuple[str, str], list[Used]] = {}
+    for one in view.used(start):
+        by.setdefault((one.owner, one.vc), []).append(one)
+    used_by = {whose: efficiency(theirs) for whose, theirs in by.items()}
     portions = []
     for r in rows:
         own = [o for o in ended if o.vc == r.vc and (not r.user or o.user == r.user)]
@@ -121,7 +122,7 @@ def fairness(view: PageQueries, start: float, least: str = "") -> Fairness:
                 wait_p90_s=p90,
                 wait_max_s=r.max_wait_s,
                 stretch=stretch,
-                used=used_by.get(r.user),
+                used=used_by.get((r.user, r.vc)),
             )
         )
     vcs = sorted((p for p in portions if not p.user), key=lambda p: -p.gpu_time_s)

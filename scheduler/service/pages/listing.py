@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 from scheduler.core.plural import count
 from scheduler.explain.stories import counting, sentence_now
-from scheduler.explain.words import duration, percent
+from scheduler.explain.words import duration, number, percent
 from scheduler.service.log.store.short import HOLDING, WAITING, Key, Own, Short
 from scheduler.service.pages.efficiency import efficiency
 from scheduler.service.pages.queries import DAY_S, PageQueries
@@ -235,7 +235,7 @@ def _tiles(view: PageQueries, wanted: Wanted) -> list[tuple[str, str, str]]:
         hours = sum(job.gpus * job.ran_s for job in over) / 3600
         lost = sum(job.gpus * job.ran_s for job in over if job.state != "completed") / 3600
         tiles += [
-            (f"{hours:,.0f} h", "GPU-hours in seven days", count(len(over), "job")),
+            (f"{number(hours)} h", "GPU-hours in seven days", count(len(over), "job")),
             (percent(lost / hours) if hours else "–", "of them in jobs that did not complete", ""),
             (duration(median(waited)), "median wait in seven days",
              f"one in ten waited over {duration(waited[int(0.9 * (len(waited) - 1))])}"),

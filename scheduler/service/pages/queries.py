@@ -148,6 +148,7 @@ class Used:
     """
 
     owner: str
+    vc: str
     account: str
     gpu_s: float
     ran_s: float
@@ -369,7 +370,7 @@ class PageQueries(VisibleQueries):
         """Return what the viewer's jobs used that ran and ended after `since`, latest first, at
         most `FIGURES`; for an operator, everybody's. Only the latest `FIGURES` measurements are
         counted."""
-        names = "job_id", "owner", "gpus", "started_at", "ended_at", "spec", "slurm"
+        names = "job_id", "owner", "vc", "gpus", "started_at", "ended_at", "spec", "slurm"
         ended = jobs.c.ended_at >= since, jobs.c.started_at.is_not(None), self._mine()
         query = select(*(jobs.c[n] for n in names)).where(*ended)
         rows = self._all(query.order_by(jobs.c.ended_at.desc()).limit(FIGURES))
@@ -391,6 +392,7 @@ class PageQueries(VisibleQueries):
             found.append(
                 Used(
                     owner=row["owner"],
+                    vc=row["vc"],
                     account=(json.loads(row["slurm"]) if row["slurm"] else {}).get("account", ""),
                     gpu_s=row["gpus"] * ran_s,
                     ran_s=ran_s,

@@ -116,3 +116,14 @@ def test_what_is_evaluated_at_once_has_not_waited_for_that(
     job = JobFacts("j", 4, 0.0, 0.0, start_time=started)
     told = build_story(job, decisions, until=20.0 if started else 9.25)
     assert told.wait == f"Job j (4 GPUs) {words}"
+
+
+def test_what_its_array_keeps_back_depends_on_nothing() -> None:
+    """Of --array 0-9%1 a task waits for the one before, which its owner did not ask for."""
+    behind = Decision(
+        0, 0.25, Action.WAIT, Reason.DEPENDENCY_NOT_MET, job_id="a_1", vc="vc", blocker="a_0"
+    )
+    told = build_story(JobFacts("a_1", 4, 0.0, 0.0), [behind], until=9.25)
+    assert "kept back for 9 s (array limit)" in told.wait
+    other = build_story(JobFacts("a_1", 4, 0.0, 0.0), [replace(behind, blocker="b")], until=9.25)
+    assert "(dependency not met)" in other.wait

@@ -39,7 +39,7 @@ from features.states import State
 from scheduler.backends.events import Kind
 from scheduler.core.capacity import NodeNow
 from scheduler.core.cluster import suits
-from scheduler.core.decisions import ANOTHER, STARTS, Action, Reason
+from scheduler.core.decisions import ANOTHER, DEPENDS, STARTS, Action, Reason
 from scheduler.core.plural import count
 from scheduler.core.receipts import Receipt
 from scheduler.explain.bound import MOST, Ahead, Bound, bound
@@ -501,6 +501,8 @@ class VisibleQueries(ShortRows):
         if standing is not None and standing.position - 1 > MOST:
             return _too_many(standing.position - 1)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
+        if row["reason"] in DEPENDS:
+            return Bound(missing="other jobs have to end before it may start")
         ahead = jobs.c.submitted_seq != row["submitted_seq"]
         if row["phase"] == QUEUED:
             ahead = and_(ahead, _before(_place(row)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from scheduler.service.log.store.visibility import (
 )
 
 MAX_PAGE = 500
+MOST_NEAR = 1000  # of the latest jobs, among whose ids a similar one is looked for
 
 
 class VisibleRows:
@@ -52,6 +54,30 @@ class VisibleRows:
         if self.viewer.only:
             return and_(jobs.c.owner == self.viewer.name, jobs.c.job_id == self.viewer.only)
         return jobs.c.owner == self.viewer.name
+
+    def not_there(self, job_id: str, *, of_slurm: bool = False) -> str:
+        """Return that the viewer may see no such job, as text, with what may have been meant: a
+        similar id among the viewer's latest jobs. No other job is hinted at.
+
+        Args:
+            of_slurm: whether the jobs are those of a Slurm, whose ids are numbers.
+        """
+        shown, latest = job_id[:64], self._latest_ids()
+        text = f"there is no such job{'' if self.viewer.sees_all else ' of yours'}: {shown}"
+        array, _, number = shown.rpartition("_")
+        if array and number.isdecimal() and any(one.rpartition("_")[0] == array for one in latest):
+            return f"{text}; array {array} has no task {number}"
+        near = get_close_matches(shown, latest, n=1, cutoff=0.8)
+        if near:
+            return f"{text}; did you mean {near[0]}?"
+        if shown.isdecimal() and not of_slurm:
+            such = f", such as {latest[0]}" if latest else ""
+            return f"{text}; ids here are no numbers{such}: no Slurm is behind this service"
+        return text
+
+    def _latest_ids(self) -> list[str]:
+        query = select(jobs.c.job_id).where(self._mine()).order_by(jobs.c.submitted_seq.desc())
+        return [row["job_id"] for row in self._all(query.limit(MOST_NEAR))]
 
     def _sees(self, row: RowMapping) -> bool:
         """Return whether the viewer may see the job of a row (`owner`, `job_id`)."""

@@ -58,6 +58,12 @@ def test_so_many_run_at_once_and_the_array_is_held_changed_and_released(
     assert phases() == ["running"] * 2 + ["submitted"] * 4
     why = run("alice", "why", f"{array}_2").output
     assert f"lets only so many tasks run at once: starts once job {array}_0 has ended" in why
+    assert "array limit" in run("alice", "ps").output
+    assert "dependency" not in why + run("alice", "ps").output
+    page = service.by("alice").get(f"/jobs/{array}_2", headers={"Accept": "text/html"}).text
+    assert "Starts at the latest" not in page, "it waits for a task whose end nothing bounds"
+    assert "other jobs have to end before it may start" in page
+    assert "has waited" not in page
     held = run("alice", "hold", array).output.splitlines()
     assert held == [f"{array}_{n} is held until it is released" for n in range(2, 6)]
     service.turn(2)
@@ -139,3 +145,33 @@ def test_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, why: str) -> N
         read_job(file)
     file.write_text("time-limit: 1:30:00\ncommand: echo 'a b'\narray: 0-3\n")
     assert read_job(file) == {"time_limit_s": 5400, "command": ["echo", "a b"], "array": "0-3"}
+
+
+def test_what_is_not_there_says_what_may_have_been_meant(service: Service) -> None:
+    job, theirs = service.submit("alice"), service.submit("bob.noyce")
+
+    def said(who: str, wrong: str) -> str:
+        return str(service.by(who).get(f"/api/v1/jobs/{wrong}").json()["detail"])
+
+    wrong = job[:-1] + ("2" if job[-1] != "2" else "3")
+    assert said("alice", wrong) == f"there is no such job of yours: {wrong}; did you mean {job}?"
+    near = theirs[:-1] + ("2" if theirs[-1] != "2" else "3")
+    for hidden in (near, theirs):
+        assert said("alice", hidden) == f"there is no such job of yours: {hidden}", "nothing leaks"
+    assert said("olga", near) == f"there is no such job: {near}; did you mean {theirs}?"
+    digits = said("olga", "123456")
+    assert digits.startswith("there is no such job: 123456; ids here are no numbers, such as ")
+    assert "no Slurm is behind this service" in digits
+    body = {"command": ["train", "1", "1"], "vc": "vision", "array": "0-8:2"}
+    array = service.by("alice").post("/api/v1/jobs/array", json=body).json()["array_id"]
+    assert said("alice", f"{array}_1").endswith(f"; array {array} has no task 1")
+
+
+def test_an_address_that_is_not_there_is_a_page_for_a_browser(service: Service) -> None:
+    alice = service.by("alice")
+    page = alice.get("/nope", headers={"Accept": "text/html"})
+    assert (page.status_code, page.headers["content-type"].split(";")[0]) == (404, "text/html")
+    assert "There is no page at this address." in page.text
+    for path, accept in (("/api/v1/nope", "text/html"), ("/nope", "application/json")):
+        told = alice.get(path, headers={"Accept": accept})
+        assert (told.status_code, told.json()["status"]) == (404, 404)

@@ -166,7 +166,7 @@ def test_jobs_are_chosen_previewed_counted_and_cancelled(service: Service, run: 
     service.turn(2)
     some = run("alice", "cancel", first, "nobody")
     assert some.output == f"{first} is cancelled\n"
-    assert str(some.exception) == "not cancelled: nobody: there is no such job of yours"
+    assert str(some.exception) == "not cancelled: there is no such job of yours: nobody"
     service.turn(2)
     assert run("alice", "cancel", "--all-mine", "-y").output == "1 cancelled\n"
     service.turn(3)

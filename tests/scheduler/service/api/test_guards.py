@@ -58,7 +58,8 @@ def test_two_services_never_share_a_name() -> None:
 def test_who_waits_no_longer_has_asked_nothing(store: Store, kind: str, seconds: str) -> None:
     assert store.take(ANALYST, "one", 60.0) is not None
     told = asyncio.run(Questions(store, 0.1).ask(kind, {"job_id": "j"}, "ann"))
-    assert told == {"unavailable": f"the analyst did not answer within {seconds} s"}
+    busy = f"the process that computes forecasts is busy: no answer within {seconds} s; ask again"
+    assert told == {"unavailable": busy}
     with store.reading() as connection:
         assert connection.execute(select(questions)).all() == []
 

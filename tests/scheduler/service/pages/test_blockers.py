@@ -79,7 +79,7 @@ def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyP
         in lived.browser("olga").get(f"/jobs/{job}/blockers").text
     )
     strange = lived.browser("grace.hopper").get(f"/jobs/{job}/blockers").text
-    assert "There is no such job of yours." in strange
+    assert f"There is no such job of yours: {job}." in strange
     assert "does not wait" in lived.browser("grace.hopper").get(f"/jobs/{runs}/blockers").text
 
     async def many(kind: str, body: dict[str, Any], *_: object) -> dict[str, Any]:

@@ -257,7 +257,11 @@ def test_what_was_measured_is_read_from_the_archive_too(
 
 
 def test_nobody_measured_is_no_use_of_nothing() -> None:
-    one = Used("ada", "", gpu_s=100.0, ran_s=50.0, limit_s=None, util_pct=None, mem_mib=None)
+    one = Used(
+        "ada", "vision", "", gpu_s=100.0, ran_s=50.0, limit_s=None, util_pct=None, mem_mib=None
+    )
     assert efficiency([one]) == Efficiency(util=None, measured=0.0, mem_mib=None, time=None)
-    half = Used("ada", "", gpu_s=300.0, ran_s=50.0, limit_s=100.0, util_pct=40.0, mem_mib=9.0)
+    half = Used(
+        "ada", "vision", "", gpu_s=300.0, ran_s=50.0, limit_s=100.0, util_pct=40.0, mem_mib=9.0
+    )
     assert efficiency([one, half]) == Efficiency(util=0.4, measured=0.75, mem_mib=9.0, time=0.5)

@@ -43,6 +43,7 @@ def test_an_operator_drains_a_node_after_a_preview_and_opens_it_again(lived: Liv
     preview = olga.get(PREVIEW)
     assert preview.status_code == 200
     assert "No preview: no analyst is running." in preview.text
+    assert "Nothing runs there." in preview.text
     assert "fan &lt;b&gt;broken&lt;/b&gt;" in preview.text
     assert lived.store.last_seq() == seq, "a preview changes nothing"
     sent = fields(preview.text)
@@ -182,3 +183,13 @@ def test_gpus_that_do_not_answer_are_named_on_the_pages_and_counted(lived: Lived
     api = TestClient(lived.app).get("/api/v1/nodes", headers=asked).json()[1]
     assert (api["name"], api["gpus"][2]["closed"]) == (name, "the GPU is lost")
     assert api["gpus"][1]["closed"] == ""
+
+
+def test_a_preview_of_a_drain_names_who_runs_there(lived: Lived) -> None:
+    job = lived.submit("ada.byron", gpus=4, vc="vision")
+    lived.settle(1)
+    view = lived.see("olga")
+    [name] = [n.name for n in view.cluster() if any(job in gpu.jobs for gpu in n.gpus)]
+    page = lived.browser("olga").get(f"/nodes/change?node={name}").text
+    assert "Runs there:" in page
+    assert re.search(rf">{job}</a> of ada.byron, until", page)
