@@ -21,6 +21,7 @@ from scheduler.explain.words import percent
 from scheduler.service.log.store import archive, short
 from scheduler.service.pages import listing
 from scheduler.service.pages.efficiency import Efficiency, efficiency
+from scheduler.service.pages.figures import fairness
 from scheduler.service.pages.listing import COLUMNS, ROWS, Wanted, _plain
 from scheduler.service.pages.queries import PageQueries, Used
 from scheduler.simulation.work import Work
@@ -241,6 +242,12 @@ def test_what_people_used_of_what_they_asked_for_stands_beside_their_waits(lived
     mine = PageQueries(lived.store, lived.viewer("grace.hopper")).used()
     assert {one.owner for one in mine} == {"grace.hopper"}
     assert "ada.byron" not in lived.browser("grace.hopper").get("/fairness?period=all").text
+    submit_many(lived, "grace.hopper", [{"name": "two", "gpus": 1, "vc": "speech"}])
+    lived.settle(30_000)
+    view = PageQueries(lived.store, lived.viewer("olga"))
+    for row in fairness(view, 0.0).users:
+        own = (one for one in view.used() if (one.owner, one.vc) == (row.user, row.vc))
+        assert row.used == efficiency(own), "of that virtual cluster alone"
 
 
 def test_what_was_measured_is_read_from_the_archive_too(

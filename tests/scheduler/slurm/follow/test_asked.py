@@ -67,7 +67,7 @@ def test_other_ids_are_of_themselves(environment: dict[str, str]) -> None:
         assert "array" not in told
     for named in ("14", "14_[1]", "3"):  # of somebody else, and of nobody
         done = CliRunner().invoke(app, ["why", named], env=environment)
-        assert str(done.exception) == "there is no such job of yours"
+        assert str(done.exception).startswith("there is no such job of yours: ")
 
 
 def test_a_heterogeneous_job_is_answered_for_by_all_of_its_components(store: Store) -> None:
