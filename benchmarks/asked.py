@@ -587,7 +587,8 @@ COMMANDS = (*SHELLS, *LAUNCHERS, *OPTIONS, *FILES, *KEPT, *CLUSTERS)
 
 
 def found(asked: Asked) -> Amount:
-    """Return what is read of a command, among its files."""
+    """Return the amount of training that is read from a command, run in a folder that holds the
+    files of its case."""
     with TemporaryDirectory() as folder:
         for name, text in asked.files:
             path = Path(folder, name)

@@ -53,8 +53,9 @@ def only_tests(words: Sequence[str]) -> bool:
 
 
 def of_program(text: str, given: Mapping[str, str]) -> dict[str, float]:
-    """Return the amount that a program asks for, {name: number}, names as of `features.amounts`.
-    Return {} if it says none, or several.
+    """Return the amount of training that a program asks for, such as {"epochs": 30.0}; its names
+    are those of `features.amounts`. Return {} if it states none, or amounts that contradict each
+    other.
 
     Args:
         text: the program's text.

@@ -68,7 +68,8 @@ def one_bar(
 
 
 def nested(outer: str, inner: str) -> Shape:
-    """Return a shape with a bar of epochs, and one of the steps within each."""
+    """Return a shape with a bar over the epochs, labelled `outer`, and within each epoch one over
+    its steps, labelled `inner`."""
 
     def run(t: Run) -> None:
         t.begin()

@@ -228,7 +228,11 @@ def profiling(site: Site) -> ProfilingPartition:
 
 def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> pa.Table:
     """Run one replay. Return a table (job_id, wait_s, jct_s, start) with one row per job that ended
-    in it."""
+    in it. `start` is in seconds since the epoch.
+
+    Args:
+        modelled: causes of waiting that the replay models; see `scenario`.
+    """
     outcome, _ = scenario(site, variant, seed, modelled).simulate(variant.policy)
     done = [result for result in outcome.jobs if result.end_time is not None]
     return pa.table(

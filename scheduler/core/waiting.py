@@ -404,8 +404,8 @@ class Waiting:
         return waiting
 
     def _step_aside(self, queued: QueuedJob, now: float) -> bool:
-        """Remove a waiting job for a while from its queue, or from the jobs that wait for others.
-        Return whether it had joined its queue."""
+        """Take a waiting job out of its queue, or out of the jobs that wait for a dependency, until
+        `_wait_again`. Return whether it has ever been in its queue."""
         dependent = self._dependent.pop(queued.job.job_id, None)
         if dependent is not None:  # the time counts as no waiting
             queued.submit_time += now - dependent.since

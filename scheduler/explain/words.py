@@ -371,12 +371,12 @@ def gain_words(of: Gains) -> str:
 
 
 def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str:
-    """Return one step through a decision tree (of a pair of jobs) as text: "GPU utilisation 14 %,
-    at most 43.6 %".
+    """Return one step of the decision tree for a pair of jobs as text: "GPU utilisation 14 %, not
+    above the limit of 43.6 %".
 
     Args:
-        own, partner: prefix of the text: for a step about the new job, and for one about its
-            partner.
+        own: put before the text of a step about the new job.
+        partner: put before the text of a step about its partner.
     """
     whose = partner if step.of_partner else own
     if step.speed is not None:

@@ -106,8 +106,9 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> Summary:
     submission and last end in which a GPU held at least one job. `packed_jobs` counts jobs started
     on GPUs already in use, `over_memory` how many of these took, together with their partner, more
     memory than their GPUs have (the simulation lets them run); `mean_slowdown_packed` is wall time
-    over exclusive time of jobs that ever shared. Finish-time fairness is JCT / duration, per user
-    the sum of both; None where the trace does not name two users. `max_queue_large_s` is the
+    over exclusive time of jobs that ever shared. `ftf_user_p50` and `ftf_user_p99` are percentiles
+    over users of finish-time fairness: the sum of a user's JCTs / the sum of the durations; None
+    where the trace does not name two users. `max_queue_large_s` is the
     longest wait of a job of more than 8 GPUs; None where there is none.
     """
     ended = [r for r in outcome.jobs if r.end_time is not None]

@@ -79,7 +79,7 @@ class _Refusal:
 
 
 class Pairing:
-    """Searches running jobs with which waiting jobs share GPUs. Within a turn (one round of
+    """Finds, for waiting jobs, running jobs to share GPUs with. Within a turn (one round of
     decisions on a queue) it keeps what it has computed."""
 
     def __init__(

@@ -1,5 +1,5 @@
-"""The state of a job of a followed Slurm, by a snapshot. The rows of the tables, and answers
-without tables, are made from it."""
+"""Derives the state of each job of a followed Slurm from a snapshot. The service writes it to the
+tables of its database; `scheduler.slurm.look` answers from it without a database."""
 
 from __future__ import annotations
 
