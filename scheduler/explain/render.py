@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, auto
 
-from features.states import MENDABLE
+from features.states import MENDABLE, State
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import NodesLookedAt
 from scheduler.core.phase import OVER, Phase
@@ -497,11 +497,14 @@ def _could(about: _About) -> _Rows:
 
 
 def _again(job: Explanation) -> str:
-    """Return how a failed job is run again: alone, where it shared its GPUs at its end."""
+    """Return how a failed job is run again: alone, where it shared its GPUs at its end; with more
+    memory, where it ran out of it."""
     how, alone = "Run it again", ""
     if job.crowded_out:
         how += " on GPUs of its own, as it failed beside another job"
         alone = " --no-share"
+    if job.state == State.OUT_OF_MEMORY:
+        how += ", with more host memory (--memory MIB) or with less need of GPU memory"
     return f"{how}: pellucid submit --again {job.job_id}{alone} -- COMMAND"
 
 

@@ -244,6 +244,9 @@ def test_a_job_that_failed_is_told_how_it_is_run_again(crowded_out: bool) -> Non
     alone = " --no-share" * crowded_out
     assert rows["suggestions"].endswith(f": pellucid submit --again a{alone} -- COMMAND")
     assert ("as it failed beside another job" in rows["suggestions"]) is crowded_out
+    assert "--memory MIB" in rows["suggestions"], "it ran out of memory"
+    by_itself = render(replace(failed, state="failed"), Depth.WHOLE, Reader.TERMINAL, 100.0)
+    assert "--memory" not in str(by_itself)
     never = replace(failed, times=replace(ran, started_at=None))
     assert "--again" not in str(render(never, Depth.WHOLE, Reader.TERMINAL, 100.0))
     done = replace(failed, state="completed", crowded_out=False)
