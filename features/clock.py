@@ -54,14 +54,14 @@ def read_seconds(text: str) -> float:
     """Return the seconds of a time that a person typed: in sbatch's format (`1:30:00`), with a unit
     (`6h`), or as plain seconds.
 
-    Raises ValueError if the text is no time.
+    Raises ValueError if the text is no time, or one below 0.
     """
     given = text.strip()
     seconds = parse_elapsed(given)
     if seconds is None:
         number = given.rstrip("smindh")
         seconds = float(number) * _UNITS.get(given[len(number) :], nan)
-    if not isfinite(seconds):
+    if not (isfinite(seconds) and seconds >= 0):
         raise ValueError(f"{text} is no time")
     return seconds
 

@@ -140,8 +140,9 @@ def pinball(promised: float, true: float, level: float) -> float:
 
 
 def _losses(scored: Sequence[Foretold]) -> Mapping[str, Any]:
-    """Return mean pinball losses in seconds: of the forecasts at p50 and p90, of a moving average
-    of waits, and of the crude rule. Only starts for which all of these exist count.
+    """Return mean pinball losses in seconds at p50 and p90: of the forecasts, of recent waits
+    (`average`), and of the work ahead over the GPUs (`roughly`, one value for both levels). Only
+    starts for which all of these exist count.
     """
     rows = [(one, one.p50, one.p90, one.average, one.roughly) for one in scored]
     full = [

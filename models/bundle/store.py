@@ -71,8 +71,8 @@ class Bundle:
     """Models as exported: what the scheduler reads. Any of them may be absent.
 
     Args:
-        duration: order of jobs, score = ln(1 + seconds).
-        packing: sharing scores.
+        duration: predicts a job's duration; its score is ln(1 + seconds).
+        packing: a tree that classes a job by its profile (0 tiny, 1 medium, 2 jumbo), for sharing.
         pair_speed: speeds of two jobs on the same GPUs, a tree.
         arrivals: jobs and GPUs about to be asked for.
         gpu_types: speeds on other types of GPU.

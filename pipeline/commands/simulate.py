@@ -40,8 +40,9 @@ def simulate(
         list[Path] | None,
         typer.Option(
             help=(
-                "Read --trace as output of sacct, from the cluster that these files describe "
-                "(as --site of pellucid replay). May be repeated."
+                "File of what Slurm prints of its nodes and settings (see pellucid replay "
+                "--help). Makes --trace be read as output of sacct from that cluster. May be "
+                "repeated."
             )
         ),
     ] = None,

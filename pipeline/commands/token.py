@@ -141,8 +141,9 @@ def rotate(
         float, typer.Option(min=0, help="Days for which the older tokens still work.")
     ] = 1.0,
 ) -> None:
-    """Make a new token for a user, with the rights of the latest one. The older ones of these
-    rights expire after --overlap-days.
+    """Make a new token for a user, with the role, virtual clusters and Unix user of the latest
+    valid one. All older tokens of that user and role expire after --overlap-days, also those for
+    other virtual clusters.
 
     Example:
 

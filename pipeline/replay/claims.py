@@ -184,7 +184,7 @@ def _refused(recorded: float, replayed: float) -> str:
     """Return why nothing is stated about a part, given its mean waits (seconds) as recorded and as
     replayed; "" if something is."""
     if not np.isfinite(replayed):
-        return "in a replay of Slurm's own schedule more than one in ten of its jobs never started"
+        return "in a replay of Slurm's own schedule more than one in ten of its jobs did not end"
     low, high = sorted((recorded, replayed))
     if high > FACTOR * max(low, SHORT_S):
         return (

@@ -39,8 +39,9 @@ class FreeProfiling:
 
     Attributes:
         ended: results of the jobs that ended while being profiled.
-        waited_s: seconds that every profiled job waited to be profiled.
-        loans: (time, lend or return, virtual cluster).
+        waited_s: seconds from submission to profiling, by job id.
+        loans: when a virtual cluster lent a node for profiling or got it back, in order: (time,
+            LEND or RETURN, virtual cluster).
         decisions: decisions that were made in this simulation.
         busy_gpu_s: GPU-seconds that jobs ran in it.
     """

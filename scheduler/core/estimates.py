@@ -41,10 +41,22 @@ OUTLIVED = FeatureSpec(
     name="own_outlived", kind="nominal", family="progress", unit="", text="what it has outlived"
 )
 REPEATS = FeatureSpec(
-    name="own_repeats", kind="nominal", family="progress", unit="", text="how its last runs agree"
+    name="own_repeats",
+    kind="nominal",
+    family="progress",
+    unit="",
+    text="how alike its last runs lasted",
 )
 EXPECTED = FeatureSpec(
     name="own_expected", kind="nominal", family="progress", unit="", text="what its owner expects"
+)
+# stands for any of these where a record holds no inputs, by which they are told apart
+UNRECORDED = FeatureSpec(
+    name="own_unrecorded",
+    kind="nominal",
+    family="progress",
+    unit="",
+    text="its own facts (unrecorded)",
 )
 # as begins what a command says, what was outlived, what a time limit cuts off, what its last runs
 # claim, and what its owner does
@@ -450,6 +462,8 @@ _BEGINS = {ASKS: COMMAND, RAN: OUTLIVED, STOPS: LIMIT, LAST: REPEATS, EXPECTS: E
 
 
 def _about(text: str) -> FeatureSpec:
+    if not text:
+        return UNRECORDED
     return next((spec for begins, spec in _BEGINS.items() if text.startswith(begins)), OWN)
 
 

@@ -403,7 +403,11 @@ def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span
 
 def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
     """Return a decision as an event for readers, with its sentence, its numbers and what would
-    help."""
+    help.
+
+    Args:
+        free_pass: whether it was taken in the free profiling pass; see `split_free_pass`.
+    """
     names = ("need", "free", "limit", "position", "blocker", "partner")
     evidence: Json = {n: getattr(d, n) for n in names if getattr(d, n) is not None}
     if d.action is Action.ENQUEUE:

@@ -129,8 +129,8 @@ def _plain(name: str) -> str:
 
 
 def _gain(seconds: float) -> str:
-    sooner = "sooner" if seconds > 0 else "later"
-    return f"if they share, their ends, added up, come {duration(abs(seconds))} {sooner}"
+    how = "shorter" if seconds > 0 else "longer"
+    return f"if they share, the sum of their times to the end is {duration(abs(seconds))} {how}"
 
 
 _IN_WORDS = (

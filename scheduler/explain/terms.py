@@ -20,6 +20,7 @@ from scheduler.core.estimates import (
     OUTLIVED,
     OWN,
     REPEATS,
+    UNRECORDED,
     Description,
     own_terms,
 )
@@ -60,6 +61,7 @@ _THOUGHTS = {spec.name: _BY_FAMILY[spec.family] for spec in features_of(FAMILIES
     OUTLIVED.name: OUTLIVED.text,
     LIMIT.name: _SIZE,
     REPEATS.name: REPEATS.text,
+    UNRECORDED.name: UNRECORDED.text,
     EXPECTED.name: EXPECTED.text,
     "like_user": _USER,
     "like_limit": _SIZE,
@@ -291,7 +293,7 @@ def _term(
         if value is None:
             continue
         shown.append(_shown(value, units.get(feature, ""), feature))
-    own = OWN, COMMAND, OUTLIVED, LIMIT, REPEATS, EXPECTED
+    own = OWN, COMMAND, OUTLIVED, LIMIT, REPEATS, EXPECTED, UNRECORDED
     texts = {spec.name: spec.text for spec in own} | dict(texts) | _COMPARED
     text = ", combined with ".join(texts.get(feature) or feature for feature in features)
     outside = [one for feature in features if (one := _outside(feature, values, described))]

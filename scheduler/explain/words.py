@@ -341,14 +341,14 @@ class Gains(Protocol):
 
 
 MEANS = (
-    "Sharing is decided by these means. They are longer than the predicted duration, as a few such "
-    "jobs last very long: the mean counts them fully, the predicted duration hardly."
+    "Sharing is decided by these means, not by the predicted duration: a few such jobs last very "
+    "long, and the mean counts them fully, the predicted duration hardly."
 )
 
 
 ON_THE_MEAN = "on the mean"  # of a term of the order: see `policies.pellucid.policy.order_terms`
 ONE_CURVE = (
-    "The mean is longer than the time that half of such jobs run, as the few that last very long "
+    "The mean may be longer than the time that half of such jobs run: the few that last very long "
     "lift it."
 )
 
@@ -361,11 +361,11 @@ def gain_words(of: Gains) -> str:
         return ""
     own, other = duration(of.left_s), duration(of.partner_left_s)
     price = f" In return, other jobs wait {duration(of.costs_s)} longer, added up."
-    how = "sooner" if of.gain_s >= 0 else "later"
+    how = "shorter" if of.gain_s >= 0 else "longer"
     return (
         f"With GPUs to itself, this job would run for another {own} (the mean of what is "
-        f"predicted), and the other job for another {other}. If the two share GPUs, their ends, "
-        f"added up, come {duration(abs(of.gain_s))} {how} than without sharing."
+        f"predicted), and the other job for another {other}. If the two share GPUs, the sum "
+        f"of their times to the end is {duration(abs(of.gain_s))} {how} than without sharing."
         f"{price if of.costs_s else ''} {MEANS}"
     )
 

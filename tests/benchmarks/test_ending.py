@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,16 @@ import pytest
 from benchmarks.ending import taken_down
 from benchmarks.postgres import found_bin
 from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def by_default() -> Iterator[None]:
+    """Neither signal is ignored, though whoever runs the tests (nohup) may have it so."""
+    told = signal.SIGTERM, signal.SIGHUP
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in told}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -69,3 +69,9 @@ def not_there(request: Request, job_id: str) -> str:
         return "there is no such job"
     of_slurm = request.app.state.settings.backend == "slurm"
     return reads.seen_by(viewer).not_there(job_id, of_slurm=of_slurm)
+
+
+def not_there_sentence(request: Request, job_id: str) -> str:
+    """Return `not_there` as a sentence, for a page."""
+    text = not_there(request, job_id)
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"

@@ -32,7 +32,7 @@ from scheduler.service.api.cluster import shares_of
 from scheduler.service.api.output import JobOutput, may_read, output_of
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.questions import Questions
-from scheduler.service.api.refusals import not_there
+from scheduler.service.api.refusals import not_there_sentence
 from scheduler.service.api.session import local_path
 from scheduler.service.log.beside import standing
 from scheduler.service.log.record import Phase
@@ -264,7 +264,7 @@ async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
         why_not = problem.detail
     except UnknownJob:
         await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
-        why_not = f"T{(await run_in_threadpool(not_there, request, job_id))[1:]}."
+        why_not = await run_in_threadpool(not_there_sentence, request, job_id)
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         words = says(analysis) if analysis and not analysis.unavailable else {}
@@ -286,7 +286,7 @@ async def blockers(request: Request, viewer: Asking, job_id: str) -> Response:
             in_the_way = blockers_page(await api.analysis(job_id, request, view, helps=False))
     except UnknownJob:
         await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
-        why_not = f"T{(await run_in_threadpool(not_there, request, job_id))[1:]}."
+        why_not = await run_in_threadpool(not_there_sentence, request, job_id)
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         return {"job_id": job_id, "now": queries.now(), "found": in_the_way, "problem": why_not}
@@ -307,7 +307,7 @@ async def histories_of(request: Request, viewer: Asking, job_id: str) -> Respons
         why_not = str(answer.get("unavailable", ""))
     except UnknownJob:
         await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
-        why_not = f"T{(await run_in_threadpool(not_there, request, job_id))[1:]}."
+        why_not = await run_in_threadpool(not_there_sentence, request, job_id)
     found = {**_drawn(answer), "job_id": job_id, "problem": why_not}
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
@@ -575,7 +575,7 @@ def show(
         return _page(render(template, frame, part, here_url=_again(request), **values), status)
     except UnknownJob as unknown:
         request.app.state.refusals.missed(request, str(unknown))
-        what = f"T{not_there(request, str(unknown))[1:]}."
+        what = not_there_sentence(request, str(unknown))
         return _page(render("missing.html", frame, what=what, csrf=csrf), 404)
     except BadCursor:
         what = "This page of the list is not there: start again from its beginning."

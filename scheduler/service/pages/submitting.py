@@ -22,7 +22,7 @@ from scheduler.service.api.auth import Asking, form, only_asks
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.jobs import eta
 from scheduler.service.api.problems import Problem, misfit
-from scheduler.service.api.refusals import not_there
+from scheduler.service.api.refusals import not_there_sentence
 from scheduler.service.api.schemas import ArrayRequest, SubmitRequest, tasks_of
 from scheduler.service.log.store.reads import UnknownJob
 from scheduler.service.log.store.rows import JobRow
@@ -52,7 +52,7 @@ def empty(request: Request, viewer: Asking, again: Word = "", alone: bool = Fals
         job = view.job(again)
     except UnknownJob:
         request.app.state.refusals.missed(request, again)
-        why_not = f"T{not_there(request, again)[1:]}."
+        why_not = not_there_sentence(request, again)
         return _form(request, viewer, given={}, why_not=why_not, status=404)
     given = asked_by(job)
     given |= {"share": "no"} if alone else {}

@@ -175,10 +175,11 @@ def test_sentences_beside_whose_values_they_would_stand_are_made_when_they_are_s
     )
     assert (
         "With GPUs to itself, this job would run for another 1 h (the mean of what is predicted), "
-        "and the other job for another 30 min. If the two share GPUs, their ends, added up, come "
-        "10 min sooner than without sharing. In return, other jobs wait 2 min longer, added up. "
-        "Sharing is decided by these means. They are longer than the predicted duration, as a few "
-        "such jobs last very long: the mean counts them fully, the predicted duration hardly."
+        "and the other job for another 30 min. If the two share GPUs, the sum of their "
+        "times to the end is 10 min shorter than without sharing. In return, other jobs wait "
+        "2 min longer, added up. "
+        "Sharing is decided by these means, not by the predicted duration: a few such jobs last "
+        "very long, and the mean counts them fully, the predicted duration hardly."
     ) in texts
 
 

@@ -124,6 +124,6 @@ def test_what_its_array_keeps_back_depends_on_nothing() -> None:
         0, 0.25, Action.WAIT, Reason.DEPENDENCY_NOT_MET, job_id="a_1", vc="vc", blocker="a_0"
     )
     told = build_story(JobFacts("a_1", 4, 0.0, 0.0), [behind], until=9.25)
-    assert "kept back for 9 s (array limit)" in told.wait
+    assert "kept from starting for 9 s (array limit)" in told.wait
     other = build_story(JobFacts("a_1", 4, 0.0, 0.0), [replace(behind, blocker="b")], until=9.25)
-    assert "(dependency not met)" in other.wait
+    assert "(waits for a job that it depends on)" in other.wait

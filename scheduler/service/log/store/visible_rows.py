@@ -65,14 +65,20 @@ class VisibleRows:
         shown, latest = job_id[:64], self._latest_ids()
         text = f"there is no such job{'' if self.viewer.sees_all else ' of yours'}: {shown}"
         array, _, number = shown.rpartition("_")
-        if array and number.isdecimal() and any(one.rpartition("_")[0] == array for one in latest):
+        numbered = number.isascii() and number.isdecimal()
+        if (
+            not self.viewer.only
+            and array
+            and numbered
+            and any(one.rpartition("_")[0] == array for one in latest)
+        ):
             return f"{text}; array {array} has no task {number}"
         near = get_close_matches(shown, latest, n=1, cutoff=0.8)
         if near:
             return f"{text}; did you mean {near[0]}?"
         if shown.isdecimal() and not of_slurm:
-            such = f", such as {latest[0]}" if latest else ""
-            return f"{text}; ids here are no numbers{such}: no Slurm is behind this service"
+            such = f": ids here look like {latest[0]}" if latest else ""
+            return f"{text}; no Slurm is behind this service{such}"
         return text
 
     def _latest_ids(self) -> list[str]:
