@@ -22,7 +22,7 @@ SOURCES = (
     "PyTorch ImageNet", "PyTorch MNIST", "PyTorch language model", "PyTorch seq2seq", "RetinaFace",
     "RLlib", "Sample Factory", "Stable-Baselines3", "StyleGAN", "Swin", "Tacotron", "Ultralytics",
     "faceswap", "fairseq", "fastText", "fastai", "gensim", "growth", "key and value", "nanoGPT",
-    "nerfstudio", "rl_games", "timm", "tqdm", TABLE,
+    "nerfstudio", "rich", "rl_games", "timm", "tqdm", TABLE,
 )  # fmt: skip
 COMPLAINTS = (
     "",

@@ -98,8 +98,8 @@ def test_it_is_said_where_a_value_lies_outside(of_histories: FittedDuration) -> 
         (found,) = breakdowns([decision], {bundle.digest: describe(bundle)})
         return next(term.value for term in found.terms if term.name == "like_user")
 
-    assert "training saw" not in value_of(high)
-    assert "training saw" in value_of(high + 1.0)
+    assert "the model learned from" not in value_of(high)
+    assert "the model learned from" in value_of(high + 1.0)
     assert "at most" in value_of(high + 1.0)
 
 

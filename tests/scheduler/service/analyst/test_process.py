@@ -423,7 +423,7 @@ def test_why_names_the_drained_node_who_drained_it_and_why(service: Service) -> 
     service.add("waits", 600)
     service.decide()
     told = service.ask("why", job_id="waits", names=True)
-    said = "It would start without node node000, drained by olga: fan broken (tried on a copy)."
+    said = "It would start without node000, drained by olga: fan broken (tried on a copy)."
     assert said in in_the_way(decode(Analysis, told))
     assert told["holders"][0]["closed"]["actor"] == "olga"
     with service.store.writing() as connection:
@@ -440,7 +440,7 @@ def test_why_names_the_gpu_that_does_not_answer_and_since_when(service: Service)
     service.decide()
     told = service.ask("why", job_id="waits")
     node = f"3 of 4 GPUs answer; GPU 3 does not since {clock_time(0.0, service.wall)}"
-    said = f"It would start without node node000, {node}: the GPU is lost (tried on a copy)."
+    said = f"It would start without node000, {node}: the GPU is lost (tried on a copy)."
     assert told["reason"] == "NodeDrained"
     found = decode(Analysis, told)
     assert dominant(found).startswith("needs 4 GPUs; 1 of 4 is closed to new jobs")
