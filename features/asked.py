@@ -72,7 +72,7 @@ def of_files(command: Sequence[str], workdir: Path) -> dict[str, float]:
     cannot be read."""
     try:
         return _of(one_of(command), workdir, 0, _Files())
-    except SLIPS:
+    except (*SLIPS, OSError):
         return {}
 
 
@@ -313,7 +313,7 @@ def _program_path(words: Sequence[str], workdir: Path) -> Path | None:
         return None
     module = workdir / Path(*program.split("."))
     inner = module / "__main__.py"
-    return inner if inner.exists() else module.with_name(f"{module.name}.py")
+    return inner if os.path.exists(inner) else module.with_name(f"{module.name}.py")
 
 
 def _read(path: Path, files: _Files) -> dict[str, float]:
@@ -336,8 +336,10 @@ def _parsed(path: Path, text: str, files: _Files) -> dict[str, float]:
             return _of_python(ast.parse(text).body, path, files, {Path(os.path.normpath(path))})
         import yaml  # takes its time
 
+        from features.yamls import loaded
+
         try:
-            return of_settings(yaml.safe_load(text))
+            return of_settings(loaded(text))
         except yaml.YAMLError:
             return {}
     except SLIPS:

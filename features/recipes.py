@@ -62,8 +62,10 @@ def _service(text: str, plain: Sequence[str]) -> str:
     """Return the shell line of a service of `docker compose`, or the one that the command gives."""
     import yaml  # takes its time
 
+    from features.yamls import loaded
+
     try:
-        found = yaml.safe_load(text)["services"][plain[0]].get("command", "")
+        found = loaded(text)["services"][plain[0]].get("command", "")
     except yaml.YAMLError:
         return ""
     listed = [found] if isinstance(found, str) else found

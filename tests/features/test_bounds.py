@@ -155,6 +155,20 @@ def test_mappings_that_references_repeat_are_searched_once() -> None:
     assert of_settings(yaml.safe_load(text)) == {"epochs": 3}
 
 
+def test_merges_of_merges_are_refused(tmp_path: Path) -> None:
+    lines = [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, 12)]
+    text = "\n".join(["a0: &a0 {x: 1}", *lines, "epochs: 3"])
+    (tmp_path / "a.yaml").write_text(text)
+    (tmp_path / "b.yaml").write_text("a: &a {epochs: 3}\nb:\n  <<: *a\n  batch_size: 4\n")
+    assert of_files(["python", "t.py", "a.yaml"], tmp_path) == {}
+    assert of_files(["python", "t.py", "b.yaml"], tmp_path) == {"epochs": 3, "batch_size": 4}
+    assert of_task(text + "\nservices: {}", ["docker", "run", "t"]) == ""
+
+
+def test_a_module_of_a_name_too_long_is_none(tmp_path: Path) -> None:
+    assert of_files(["python", "-m", "a" * 300, "x"], tmp_path) == {}
+
+
 def test_a_target_that_others_need_is_made_once() -> None:
     text = "\n".join(f"a{i}: {f'a{i + 1} ' * 20}\n\trun {i}" for i in range(4))
     assert of_target(text, "make", ["a0"]).splitlines() == ["run 3", "run 2", "run 1", "run 0"]
