@@ -322,7 +322,9 @@ def _runs_script(words: Sequence[str]) -> bool:
     return _SCRIPT.search(" ".join(words)) is not None
 
 
-def of_settings(settings: object, whole: object = None) -> dict[str, float]:
+def of_settings(
+    settings: object, whole: object = None, searched: set[int] | None = None
+) -> dict[str, float]:
     """Return the settings that state an amount of work or a batch size: {name: number}. Nested
     settings are searched, too.
 
@@ -330,14 +332,18 @@ def of_settings(settings: object, whole: object = None) -> dict[str, float]:
         settings: a parsed file of settings, usually a mapping.
         whole: the file, where `settings` is a part of it. Settings may name others of the file,
             `${train.epochs}`.
+        searched: identities of the mappings that were searched already, and are not searched again:
+            those that references of YAML repeat.
     """
     found: dict[str, float] = {}
+    searched = set() if searched is None else searched
     whole = settings if whole is None else whole
-    if isinstance(settings, Mapping):
+    if isinstance(settings, Mapping) and id(settings) not in searched:
+        searched.add(id(settings))
         for name, value in settings.items():
-            plain = bare(str(name))
+            plain = bare(str(name)) if isinstance(name, str | int | float) else ""
             if isinstance(value, Mapping):
-                found |= {} if _BESIDE.match(f"{plain}.") else of_settings(value, whole)
+                found |= {} if _BESIDE.match(f"{plain}.") else of_settings(value, whole, searched)
             elif unit_of(plain) or _BATCH.match(plain) or plain in _MORE:
                 value = _named_by(value, whole)
                 known = isinstance(value, int | float | str) and not isinstance(value, bool)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from math import inf
 from pathlib import Path
 
@@ -28,10 +29,14 @@ from features.amounts import (
 from features.given import read_text
 from features.programs import of_hydra, of_program, only_tests
 from features.recipes import FILES, TASKS, of_target, of_task
-from features.shell import Simple, of_script, one_of
+from features.shell import MOST_CHARACTERS, MOST_COMMANDS, SLIPS, Simple, of_script, one_of
 
 MOST_BYTES = 2**20
-MOST_FILES = 64
+MOST_FILES = 64  # of settings of one command; that are sourced; programs that are worked out
+MOST_READ = 16 * MOST_BYTES  # of all files that one command leads to
+MOST_PARSED = 2 * MOST_BYTES  # characters of them, a file as often as it is parsed
+LEAST_PARSED = 2**12  # a short file counts as so many
+MOST_FOLLOWED = 10 * MOST_COMMANDS  # commands of scripts, after which no other is read
 DEPTH = 3  # scripts that call scripts
 _SETTINGS = ".yaml", ".yml", ".json", ".toml"
 _SCRIPTS = (
@@ -47,11 +52,6 @@ _SOURCES = re.compile(
     r"(?m)^[ \t]{0,40}(?:source|\.)[ \t]{1,4}[\"']?([\w./-]{1,200})[\"']?[ \t]{0,4}$"
 )
 _GROUPS = "conf", "configs", "config"  # where Hydra's settings are kept
-# what reading a file of somebody else's writing raises, the slips of the library included
-_NO_SETTINGS = (
-    ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError,
-    SyntaxError, MemoryError,
-)  # fmt: skip
 
 
 def amount_of(command: Sequence[str], workdir: Path) -> Amount:
@@ -68,40 +68,84 @@ def amount_of(command: Sequence[str], workdir: Path) -> Amount:
 
 def of_files(command: Sequence[str], workdir: Path) -> dict[str, float]:
     """Return the amounts of training and the batch size, {name: number}, found in the settings and
-    scripts that a command names. If a setting is repeated, the last one counts."""
-    return _of(one_of(command), workdir, 0)
+    scripts that a command names. If a setting is repeated, the last one counts. Return {} if they
+    cannot be read."""
+    try:
+        return _of(one_of(command), workdir, 0, _Files())
+    except (*SLIPS, OSError):
+        return {}
 
 
-def _of(
-    commands: Sequence[Simple], workdir: Path, depth: int, written: dict[Path, str] | None = None
-) -> dict[str, float]:
-    """Return the amounts and the batch size of the files that commands name.
+class _Files:
+    """The files that one command leads to. Each is read once. How much of them is read and parsed
+    is limited in all, because files that name each other could multiply without end.
 
-    Args:
-        written: files that they have written, by here documents; those of `commands` are added.
+    Attributes:
+        written: files that the commands have written, by here documents.
+        programs: what the programs ask for, by path, text and the options given.
+        settings: what the files of settings state, by path and text.
+        sourced: how many files may still be sourced.
+        commands: how many commands of scripts may still be followed.
     """
+
+    def __init__(self) -> None:
+        self.written = dict[Path, str]()
+        self.programs = dict[tuple[Path, str, frozenset[tuple[str, str]]], dict[str, float]]()
+        self.settings = dict[tuple[Path, str], dict[str, float]]()
+        self.sourced, self.commands = MOST_FILES, MOST_FOLLOWED
+        self._hydra = dict[str, tuple[str, str]]()
+        self._texts = dict[Path, str | None]()
+        self._unread, self._unparsed = MOST_READ, MOST_PARSED
+
+    def text(self, path: Path) -> str | None:
+        """Return the text of a file, None if it cannot be read."""
+        if path in self.written:
+            return self.written[path]
+        if path not in self._texts:
+            try:
+                text = read_text(path, min(MOST_BYTES, self._unread), errors="replace")
+            except OSError:
+                text = None
+            self._unread -= len(text or "")
+            self._texts[path] = text
+        return self._texts[path]
+
+    def parses(self, text: str) -> bool:
+        """Return whether a text may still be parsed, and count it."""
+        self._unparsed -= max(len(text), LEAST_PARSED)
+        return self._unparsed >= 0
+
+    def of_hydra(self, text: str) -> tuple[str, str]:
+        """Return what `features.programs.of_hydra` does."""
+        if text not in self._hydra:
+            self._hydra[text] = "", ""
+            if "hydra" in text and self.parses(text):
+                self._hydra[text] = of_hydra(text)
+        return self._hydra[text]
+
+
+def _of(commands: Sequence[Simple], workdir: Path, depth: int, files: _Files) -> dict[str, float]:
+    """Return the amounts and the batch size of the files that commands name. What they write is
+    added to `files`."""
     found: dict[str, float] = {}
     by_itself = list[dict[str, float]]()
-    written = {} if written is None else written
     for one in commands:
         if one.words[:1] == ["cd"] and len(one.words) == 2 and "$" not in one.words[1]:
             workdir = workdir / one.words[1]
         if one.written is not None:
-            written |= {workdir / name: one.written for name in _written_to(one.words)}
+            files.written |= {workdir / name: one.written for name in _written_to(one.words)}
             continue
         settings = dict[str, float]()
-        for path in [*_settings(one.words, workdir, written)][:MOST_FILES]:
-            settings |= _read(path, written)
+        for path in islice(_settings(one.words, workdir, files), MOST_FILES):
+            settings |= _read(path, files)
         for at, word in enumerate(one.words):
             if depth < DEPTH and (at or len(one.words) == 1) and Path(word).suffix in _SCRIPTS:
                 path, rest = workdir / word, one.words[at + 1 :]
-                settings |= _of_script(
-                    path, rest, workdir=workdir, depth=depth + 1, written=written
-                )
-        settings |= _of_recipe(one.words, workdir=workdir, depth=depth + 1, written=written)
+                settings |= _of_script(path, rest, workdir=workdir, depth=depth + 1, files=files)
+        settings |= _of_recipe(one.words, workdir=workdir, depth=depth + 1, files=files)
         found |= settings
         if not any(of_command([f"{name}={of}" for name, of in settings.items()])[:2]):
-            by_itself += [of] if (of := _of_its_program(one.words, workdir, written)) else []
+            by_itself += [of] if (of := _of_its_program(one.words, workdir, files)) else []
     if by_itself and all(one == by_itself[0] for one in by_itself):
         found |= by_itself[0]
     return found
@@ -116,9 +160,7 @@ def _written_to(words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _of_its_program(
-    words: Sequence[str], workdir: Path, written: Mapping[Path, str]
-) -> dict[str, float]:
+def _of_its_program(words: Sequence[str], workdir: Path, files: _Files) -> dict[str, float]:
     """Return what the Python program of a command asks for by itself, where the command states no
     amount."""
     if any(of_command(words)[:2]):
@@ -128,36 +170,40 @@ def _of_its_program(
         return {}
     at = [*words].index(program_of(words)) + 1
     given = {name: value for name, value, _ in settings_of(words[at:])}
+    text = files.text(path) or ""
+    key = path, text, frozenset(given.items())
+    if key not in files.programs:
+        if len(files.programs) >= MOST_FILES or not files.parses(text):
+            return {}
+        files.programs[key] = _of_text_of_a_program(text, given)
+    return files.programs[key]
+
+
+def _of_text_of_a_program(text: str, given: dict[str, str]) -> dict[str, float]:
     try:
-        found = of_program(_text(path, written) or "", given)
-    except _NO_SETTINGS:
+        found = of_program(text, given)
+    except SLIPS:
         return {}
     frames = found.pop("frames", None)
     return found if frames is None else found | {"total_timesteps": frames}
 
 
-def _of_recipe(
-    words: Sequence[str], workdir: Path, depth: int, written: dict[Path, str]
-) -> dict[str, float]:
+def _of_recipe(words: Sequence[str], workdir: Path, depth: int, files: _Files) -> dict[str, float]:
     """Return the amounts that a target of `make` or `just` asks for."""
     program = words[0].rpartition("/")[2] if words else ""
     if depth > DEPTH:
         return {}
     for name in TASKS.get(program, ()):
-        if (text := _text(workdir / name, written)) is not None:
-            return _of_text(of_task(text, words), (), workdir=workdir, depth=depth, written=written)
+        if (text := files.text(workdir / name)) is not None:
+            line = of_task(text, words) if files.parses(text) else ""
+            return _of_text(line, (), workdir=workdir, depth=depth, files=files)
     if program not in FILES:
         return {}
     given = [of for option, of in pairwise(words) if option in ("-f", "--file", "--justfile")]
     for name in given or FILES[program]:
-        if (text := _text(workdir / name, written)) is not None:
-            return _of_text(
-                of_target(text, program, words[1:]),
-                (),
-                workdir=workdir,
-                depth=depth,
-                written=written,
-            )
+        if (text := files.text(workdir / name)) is not None:
+            lines = of_target(text, program, words[1:]) if files.parses(text) else ""
+            return _of_text(lines, (), workdir=workdir, depth=depth, files=files)
     return {}
 
 
@@ -166,25 +212,45 @@ def _of_script(
     arguments: Sequence[str],
     workdir: Path,
     depth: int,
-    written: dict[Path, str],
+    files: _Files,
 ) -> dict[str, float]:
-    text = _text(path, written)
+    text = files.text(path)
     if text is None:
         return {}
-    return _of_text(text, arguments, workdir=workdir, depth=depth, written=written)
+    return _of_text(text, arguments, workdir=workdir, depth=depth, files=files)
 
 
 def _of_text(
-    text: str, arguments: Sequence[str], workdir: Path, depth: int, written: dict[Path, str]
+    text: str, arguments: Sequence[str], workdir: Path, depth: int, files: _Files
 ) -> dict[str, float]:
-    text = _SOURCES.sub(lambda found: _text(workdir / found[1], written) or "", text[:MOST_BYTES])
+    text = _with_sourced(text[:MOST_CHARACTERS], workdir, files)
+    if files.commands <= 0 or not files.parses(text):
+        return {}
     commands = of_script(text, arguments)
+    files.commands -= len(commands)
     amount = of_commands(commands)
     known = {name: value for name, value in amount._asdict().items() if value is not None}
-    return _of(commands, workdir, depth, written) | known
+    return _of(commands, workdir, depth, files) | known
 
 
-def _settings(words: Sequence[str], workdir: Path, written: Mapping[Path, str]) -> Iterator[Path]:
+def _with_sourced(text: str, workdir: Path, files: _Files) -> str:
+    """Return a script with the files that it sources in their places, as long as something of them
+    would be read."""
+    room = MOST_CHARACTERS
+
+    def sourced(found: re.Match[str]) -> str:
+        nonlocal room
+        if room <= 0 or files.sourced <= 0:
+            return ""
+        files.sourced -= 1
+        pasted = (files.text(workdir / found[1]) or "")[:room]
+        room -= len(pasted)
+        return pasted
+
+    return _SOURCES.sub(sourced, text)
+
+
+def _settings(words: Sequence[str], workdir: Path, files: _Files) -> Iterator[Path]:
     """Yield the paths of the settings files that a command names, whether they exist or not. Files
     of Hydra are named by configuration and group, and searched for in the usual folders."""
     options = dict(pairwise(words))
@@ -200,16 +266,16 @@ def _settings(words: Sequence[str], workdir: Path, written: Mapping[Path, str]) 
     at = _program_path(words, workdir)
     folders = [workdir / one for one in ((folder,) if folder else _GROUPS)]
     if at is not None:
-        text = _text(at, written) or ""
+        text = files.text(at) or ""
         try:
-            own, own_name = of_hydra(text)
-        except _NO_SETTINGS:
+            own, own_name = files.of_hydra(text)
+        except SLIPS:
             own, own_name = "", ""
         name = name or own_name
         folders = [at.parent / (folder or own), *folders] if folder or own else folders
         folders += [at.parent / one for one in _GROUPS]
     if name:
-        yield from _of_hydra(words, name.removesuffix(".yaml"), folders, written)
+        yield from _of_hydra(words, name.removesuffix(".yaml"), folders, files)
     for i, word in enumerate(words):
         path = workdir / word.rpartition("=")[2].lstrip("@")
         if path.suffix in _SETTINGS or (path.suffix == ".py" and i > program):
@@ -217,12 +283,12 @@ def _settings(words: Sequence[str], workdir: Path, written: Mapping[Path, str]) 
 
 
 def _of_hydra(
-    words: Sequence[str], name: str, folders: Sequence[Path], written: Mapping[Path, str]
+    words: Sequence[str], name: str, folders: Sequence[Path], files: _Files
 ) -> Iterator[Path]:
     """Yield the files of a configuration of Hydra: those of the groups in its list of defaults, its
     own, and those of the groups that the command names."""
     groups = dict[str, str]()
-    own = (_text(one / f"{name}.yaml", written) for one in folders)
+    own = (files.text(one / f"{name}.yaml") for one in folders)
     for group, value in _GROUP.findall(next((text for text in own if text), "")[:MOST_LISTED]):
         groups[group] = value
     named = dict[str, str]()
@@ -247,34 +313,47 @@ def _program_path(words: Sequence[str], workdir: Path) -> Path | None:
         return None
     module = workdir / Path(*program.split("."))
     inner = module / "__main__.py"
-    return inner if inner.exists() else module.with_name(f"{module.name}.py")
+    return inner if os.path.exists(inner) else module.with_name(f"{module.name}.py")
 
 
-def _read(path: Path, written: Mapping[Path, str]) -> dict[str, float]:
-    text = _text(path, written)
+def _read(path: Path, files: _Files) -> dict[str, float]:
+    text = files.text(path)
     if text is None:
         return {}
+    if (path, text) not in files.settings:
+        files.settings[path, text] = _parsed(path, text, files) if files.parses(text) else {}
+    return files.settings[path, text]
+
+
+def _parsed(path: Path, text: str, files: _Files) -> dict[str, float]:
+    """Return the settings of a file with this text; {} if it cannot be read."""
     try:
         if path.suffix == ".toml":
             return of_settings(tomllib.loads(text))
         if path.suffix == ".json":
             return of_settings(json.loads(text))
         if path.suffix == ".py":
-            return _of_python(ast.parse(text).body, path, written, 0)
+            return _of_python(ast.parse(text).body, path, files, {Path(os.path.normpath(path))})
         import yaml  # takes its time
 
+        from features.yamls import loaded
+
         try:
-            return of_settings(yaml.safe_load(text))
+            return of_settings(loaded(text))
         except yaml.YAMLError:
             return {}
-    except _NO_SETTINGS:
+    except SLIPS:
         return {}
 
 
 def _of_python(
-    body: Sequence[ast.AST], path: Path, written: Mapping[Path, str], depth: int
+    body: Sequence[ast.AST], path: Path, files: _Files, seen: set[Path], depth: int = 0
 ) -> dict[str, float]:
-    """Return the settings of a parsed file of settings, those of its `_base_` files before them."""
+    """Return the settings of a parsed file of settings, those of its `_base_` files before them.
+
+    Args:
+        seen: files that were read already, and are not read again; the `_base_` files are added.
+    """
     found = dict[str, float]()
     for one in body:
         if (
@@ -284,9 +363,11 @@ def _of_python(
         ):
             texts = [node.value for node in ast.walk(one.value) if isinstance(node, ast.Constant)]
             for base in [text for text in texts if isinstance(text, str)][:MOST_FILES]:
-                inner = path.parent / base
-                text = _text(inner, written) or ""
-                found |= _of_python(ast.parse(text).body, inner, written, depth + 1)
+                inner = Path(os.path.normpath(path.parent / base))
+                text = "" if inner in seen else files.text(inner) or ""
+                seen.add(inner)
+                if text and files.parses(text):
+                    found |= _of_python(ast.parse(text).body, inner, files, seen, depth=depth + 1)
     return found | of_settings(_assigned(body))
 
 
@@ -327,12 +408,3 @@ def _value(node: ast.AST) -> object:
         pairs = zip(node.keys, node.values, strict=True)
         return {one.value: _value(of) for one, of in pairs if isinstance(one, ast.Constant)}
     return None
-
-
-def _text(path: Path, written: Mapping[Path, str]) -> str | None:
-    if path in written:
-        return written[path]
-    try:
-        return read_text(path, MOST_BYTES, errors="replace")
-    except OSError:
-        return None

@@ -11,6 +11,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from math import inf
 from typing import TypeGuard
 
@@ -60,6 +61,8 @@ def of_program(text: str, given: Mapping[str, str]) -> dict[str, float]:
     Args:
         text: the program's text.
         given: values of its options in its command.
+
+    Raises one of `features.shell.SLIPS` if the text is no program.
     """
     if len(text) > MOST_CHARACTERS:
         return {}
@@ -228,10 +231,12 @@ class _Program:
             number = self._number(end) if end is not None else None
             if isinstance(node.iter, ast.List | ast.Tuple):
                 number = float(len(node.iter.elts))
-            runs *= number or self._splits() or inf
+            runs *= number or self._splits or inf
         return runs
 
+    @cached_property
     def _splits(self) -> float | None:
+        """The number of folds that the program splits its data into, if it names one."""
         folds = {
             self._number(one.value)
             for node in self.nodes

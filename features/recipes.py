@@ -7,6 +7,8 @@ import re
 import tomllib
 from collections.abc import Sequence
 
+from features.shell import LONGEST, SLIPS
+
 FILES = {"make": ("GNUmakefile", "makefile", "Makefile"), "just": ("justfile", "Justfile")}
 MOST_CHARACTERS = 2**18  # of a file of tasks are read
 TASKS = {
@@ -25,8 +27,6 @@ _PLACES = {
     "hatch": ("tool.hatch.envs.default.scripts",),
     "rye": ("tool.rye.scripts",),
 }
-# what reading a file of somebody else's writing raises, the slips of the library included
-_NO_TASKS = ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError
 DEPTH = 4  # targets that need targets
 _ASSIGNED = re.compile(
     r"(?:export\s{1,4})?([A-Za-z_][\w-]{0,63})\s{0,8}(?:[?:]{0,2}=)\s{0,8}(.{0,400})$"
@@ -53,7 +53,7 @@ def of_task(text: str, words: Sequence[str]) -> str:
             if words[0].startswith("docker")
             else _task(tomllib.loads(text), program, plain)
         )
-    except _NO_TASKS:
+    except SLIPS:
         return ""
     return found
 
@@ -62,11 +62,16 @@ def _service(text: str, plain: Sequence[str]) -> str:
     """Return the shell line of a service of `docker compose`, or the one that the command gives."""
     import yaml  # takes its time
 
+    from features.yamls import loaded
+
     try:
-        found = yaml.safe_load(text)["services"][plain[0]].get("command", "")
+        found = loaded(text)["services"][plain[0]].get("command", "")
     except yaml.YAMLError:
         return ""
-    return " ".join(plain[1:] or ([found] if isinstance(found, str) else map(str, found)))
+    listed = [found] if isinstance(found, str) else found
+    # a list in it may be one of references, and too long to be written out
+    words = [str(one) for one in listed if isinstance(one, str | int | float)]
+    return " ".join(plain[1:] or words)
 
 
 def _task(settings: object, program: str, plain: Sequence[str]) -> str:
@@ -79,7 +84,7 @@ def _task(settings: object, program: str, plain: Sequence[str]) -> str:
         if isinstance(here, dict):
             here = here.get("cmd") or here.get("shell") or here.get("command")
         if isinstance(here, list):
-            here = " ".join(map(str, here))
+            here = " ".join(str(one) for one in here if isinstance(one, str | int | float))
         if isinstance(here, str):
             return " ".join([here, *plain[1:]])
     return ""
@@ -106,7 +111,8 @@ def of_target(text: str, program: str, words: Sequence[str]) -> str:
             given |= {name: targets[i + 1]} if i + 1 < len(targets) else {}
         targets = targets[:1]
     values |= given
-    lines = [line for one in targets for line in _lines(one, rules, values, 0)]
+    made = set[str]()
+    lines = [line for one in targets for line in _lines(one, rules, values, 0, made=made)]
     return "\n".join(lines)
 
 
@@ -133,13 +139,32 @@ def _read(text: str) -> tuple[dict[str, str], _Rules, str]:
     return values, rules, first
 
 
-def _lines(target: str, rules: _Rules, values: dict[str, str], depth: int) -> list[str]:
-    """Return the lines of a target's recipe, those of the targets that it needs first."""
-    if target not in rules or depth > DEPTH:
+def _lines(
+    target: str, rules: _Rules, values: dict[str, str], depth: int, made: set[str]
+) -> list[str]:
+    """Return the lines of a target's recipe, those of the targets that it needs first.
+
+    Args:
+        made: targets that were made already, and are not made again; this one is added.
+    """
+    if target not in rules or target in made or depth > DEPTH:
         return []
+    made.add(target)
     _, needs, own = rules[target]
-    before = [line for one in needs.split()[:20] for line in _lines(one, rules, values, depth + 1)]
-    return [*before, *(_NAMED.sub(lambda found: _value(found, values), one) for one in own)][:1000]
+    before = [
+        line
+        for one in needs.split()[:20]
+        for line in _lines(one, rules, values, depth + 1, made=made)
+    ]
+    return [*before, *(_filled(one, values) for one in own[:1000])][:1000]
+
+
+def _filled(line: str, values: dict[str, str]) -> str:
+    """Return a line with its variables filled in. One that is too long to be read as a command is
+    cut, or left as it is."""
+    if len(line) > LONGEST:
+        return line
+    return _NAMED.sub(lambda found: _value(found, values), line)[: LONGEST + 1]
 
 
 def _value(found: re.Match[str], values: dict[str, str]) -> str:

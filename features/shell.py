@@ -21,6 +21,11 @@ MOST_CHARACTERS = 50_000  # of a script are read
 MOST_COMMANDS = 500  # that are read, however deep
 MOST_FILLED = 32  # variables in a word
 LONGEST = 4096  # characters of a line that is split, and of a word once it is filled in
+# what reading a text of somebody else's writing raises, the slips of the library included
+SLIPS = (
+    ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError,
+    SyntaxError, MemoryError,
+)  # fmt: skip
 DEPTH = 4  # shells within shells
 _TO_LEXER, _FROM_LEXER = str.maketrans("()", "<>"), str.maketrans("<>", "()")
 _MOST_SUM = 10**15
@@ -42,7 +47,12 @@ _FUNCTION = re.compile(
 _OF_A_LIST = re.compile(r"\w{1,64}\[@\]=")
 _WITHIN_A_LINE = re.compile(r"(?<=;)\s{1,4}(?=[A-Za-z_]\w{0,63}\s{0,4}\(\)\s{0,4}\{)")
 _ENDS_HERE = re.compile(r"[;\s]\}\s{0,4}(?:[;&|]{1,2}|$)")
-_DOCUMENT = re.compile(r"(?<!<)<<(?!<)-?\s{0,4}(['\"\\]?)(\w{1,40})['\"]?")
+# the mark of a here document, or what may hold something like it: a quotation, a comment, a sum
+_DOCUMENT = re.compile(
+    r"(?<!<)<<(?!<)-?\s{0,4}(['\"\\]?)(\w{1,40})['\"]?"
+    r"|\\.|'[^']*+'|\"(?:[^\"\\]|\\.)*+\"|(?<![^\s;])#[^\n]*+|\(\([^()]{0,200}\)\)",
+    re.DOTALL,
+)
 _RANGE = re.compile(r"\{(-?\d{1,6})\.\.(-?\d{1,6})\}")
 _SEQ = re.compile(
     r"(?:\$\(|`|(?<=in )\()\s{0,4}seq(?:\s{1,4}-w)?\s{1,4}(\$?\{?\w{1,20}\}?)"
@@ -60,6 +70,12 @@ _COUNTS_UP = re.compile(
     r"|(?:\(\(|let )\s{0,4}([A-Za-z_]\w{0,40})\s{0,4}(?:\+\+|\+=\s{0,4}1)"
 )
 _SUBSTITUTED = re.compile(r"\$\([^()]{0,500}\)")  # what a command prints is not known
+_TAKES = re.compile(  # options of those, with what they are given
+    r"-[0rtpxokqu]{0,6}([nNLlIiPjsEdaSC])(.*)|--(max-args|max-replace-args|max-lines|replace"
+    r"|max-procs|max-chars|delimiter|arg-file|jobs|delay|joblog|retries|timeout|results|colsep|load"
+    r"|memfree|halt|sshlogin|workdir|wd|tmpdir|env|tagstring)(?:=(.*))?",
+    re.DOTALL,
+)
 _REPEATS = "xargs", "parallel"  # run a command for each of what they are given
 _DECLARES = "export", "declare", "local", "readonly", "typeset"
 _ALL = "$@", "$*", "${@}", "${*}"
@@ -94,18 +110,23 @@ class Simple(NamedTuple):
 
 def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
     """Return the commands that a command runs: those of the shell line that it hands to a shell
-    (`srun bash -c '...'`), otherwise the command itself without its launcher.
+    (`srun bash -c '...'`), otherwise the command itself without its launcher. If that line cannot
+    be read, return the command itself.
 
     Args:
         variables: values of shell variables that are known.
     """
-    return _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS])
+    try:
+        return _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS])
+    except SLIPS:
+        return [Simple(list(command))]
 
 
 def of_script(
     text: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
 ) -> list[Simple]:
-    """Return the commands of a shell script, with known variables filled in.
+    """Return the commands of a shell script, with known variables filled in; [] if it cannot be
+    read.
 
     Args:
         text: content of the script.
@@ -115,8 +136,11 @@ def of_script(
     known = {str(i): word for i, word in enumerate(arguments, 1)} | dict(variables or {})
     if "shift" not in text and "set --" not in text:
         known[_FIXED] = ""
-    text = with_options(text[:MOST_CHARACTERS], arguments)
-    return _script(text, known, 1, [MOST_COMMANDS])
+    try:
+        text = with_options(text[:MOST_CHARACTERS], arguments)
+        return _script(text, known, 1, [MOST_COMMANDS])
+    except SLIPS:
+        return []
 
 
 def _unwrapped(
@@ -266,6 +290,8 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
         before, piped = piped if sign == "|" else [], plain
         if plain and plain[0] not in _SAY:
             around = loops[:-1] if condition else loops
+            if 0 in around:
+                continue
             times = inf if inf in around else prod(around)
             times *= _repeated(plain, before, known)
             inner = _unwrapped(plain, known, depth, budget)
@@ -483,7 +509,8 @@ def _times(words: Sequence[str], known: dict[str, str]) -> float:
     if words[0] == "while" and len(words) > 5 and words[1] in ("[", "[["):
         name, sign, end = words[2].strip("${}"), words[3], _filled(words[4], known)
         begin = known.pop(name, "")
-        if f"{name}++" in known and sign in ("-lt", "-le") and f"{begin}{end}".isdigit():
+        known_ends = end.isdecimal() and (begin or "0").isdecimal()
+        if f"{name}++" in known and sign in ("-lt", "-le") and known_ends:
             return float(max(1, int(end[:9]) - int(begin[:9] or 0) + (sign == "-le")))
     listed = [_filled(word, known) for word in words[3:]]
     if words[0] != "for" or words[2:3] != ["in"] or any(set(one) & set("$`*?") for one in listed):
@@ -510,6 +537,9 @@ def _repeated(words: Sequence[str], before: Sequence[str], known: Mapping[str, s
     """
     if words[0] not in _REPEATS:
         return 1.0
+    together = _together(words)
+    if together not in ("", "1", "line"):
+        return inf
     if ":::" in words:
         lists, linked = list[list[str]](), "--link" in words or "--xapply" in words
         for word in words[words.index(":::") :]:
@@ -520,15 +550,38 @@ def _repeated(words: Sequence[str], before: Sequence[str], known: Mapping[str, s
                 lists[-1].append(word)
         counts = [_length(one, known) for one in lists]
         return max(1.0, max(counts) if linked else prod(counts))
-    if words[0] == "xargs" and not any(re.match(r"-(?:n|I|i|L)|--max-args", one) for one in words):
+    if words[0] == "xargs" and not together:
         return 1.0 if before[:1] in (["seq"], ["echo"]) else inf
-    if before[:1] == ["seq"] and all(one.isdigit() for one in before[1:]):
+    if before[:1] == ["seq"] and all(one.isdecimal() for one in before[1:]):
         ends = [1, *map(int, before[1:])][-2:] if len(before) < 4 else [0]
         return float(max(1, ends[-1] - ends[0] + 1)) if len(ends) == 2 else inf
     if before[:1] in (["echo"], ["printf"]) and not any(set(one) & set("$`*?") for one in before):
+        if together == "line" and before[0] == "echo":
+            return inf if any("\\" in one or "\n" in one for one in before) else 1.0
         items = [one for one in before[1:] if not one.startswith("-") and "%" not in one]
         return max(1.0, _length(items, known))
     return inf
+
+
+def _together(words: Sequence[str]) -> str:
+    """Return how many items `xargs` or `parallel` hands to each command, as its options say: a
+    number, "line" for those of one line, "" if they do not say."""
+    found, at = "", 1
+    while at < len(words) and words[at].startswith("-"):
+        word, at = words[at], at + 1
+        option = _TAKES.fullmatch(word)
+        if option is None:
+            continue
+        letter, value = option[1] or option[3], option[2] or option[4]
+        if not value and letter not in ("i", "l", "replace", "max-lines"):
+            value, at = "".join(words[at : at + 1]), at + 1
+        if letter in ("n", "N", "max-args", "max-replace-args"):
+            found = value
+        elif letter in ("L", "l", "max-lines"):
+            found = "line" if value in ("", "1") else value
+        elif letter in ("I", "i", "replace") and not found:
+            found = "line"
+    return found
 
 
 def _filled_all(word: str, known: Mapping[str, str]) -> list[str]:
@@ -576,8 +629,8 @@ def _filled(word: str, known: Mapping[str, str]) -> str:
 
 def _item(items: Sequence[str], at: str) -> str | None:
     """Return the item of a list with an index, or that of a table with a key, `[key]=item`."""
-    if at.isdigit() and not items[0].startswith("["):
-        return items[int(at)] if int(at[:9]) < len(items) else None
+    if items and at.isdecimal() and not items[0].startswith("["):
+        return items[int(at)] if len(at) < 10 and int(at) < len(items) else None
     return next((one.partition("]=")[2] for one in items if one.startswith(f"[{at}]=")), None)
 
 
@@ -659,13 +712,18 @@ def _sum_of(found: re.Match[str]) -> str:
 
 
 def _sequence(found: re.Match[str]) -> str:
-    """Return what `seq` counts as a range, `{1..8}`, or by its items if it counts in steps."""
+    """Return what `seq` counts as a range, `{1..8}`, or by its items if it counts in steps.
+    If they are too many, return `$_`, not known."""
     first, second, third = found.groups()
     if third is None:
-        return f"{{{first if second else 1}..{second or first}}}"
-    if not (first.isdigit() and second.isdigit()) or int(second) < 1:
+        begin, end = (first, second) if second else ("1", first)
+        if begin.isdecimal() and end.isdecimal() and int(end) < int(begin):
+            return ""
+        return f"{{{begin}..{end}}}"
+    if not (first.isdecimal() and second.isdecimal()) or int(second) < 1:
         return "$_"
-    return " ".join(map(str, [*range(int(first), int(third) + 1, int(second))][:_MOST_ITEMS]))
+    items = range(int(first), int(third) + 1, int(second))[: _MOST_ITEMS + 1]
+    return "$_" if len(items) > _MOST_ITEMS else " ".join(map(str, items))
 
 
 def _joined(found: re.Match[str]) -> str:
@@ -692,30 +750,35 @@ def _counted(found: re.Match[str]) -> str:
 
 def _whole_lines(text: str) -> Iterable[tuple[str, str | None]]:
     """Yield the lines of a script, and the here document (`<<EOF`) that a line is given, its mark
-    before it. Lines within one quotation are joined; comments and empty lines are left out."""
-    held, until, odd = "", "", 0
-    document = list[str]()
-    for line in text.splitlines():
-        if until:
-            if line.strip() != until:
-                document.append(line)
-                continue
-            yield held, "\n".join(document)
-            held, until, document = "", "", []
-            continue
+    before it. Of several documents that is the last. Lines within one quotation are joined;
+    comments and empty lines are left out."""
+    lines = text.splitlines()
+    last = {line.strip(): i for i, line in enumerate(lines)}
+    held, odd, at = "", 0, 0
+    while at < len(lines):
+        line, at = lines[at], at + 1
         if not held and (line.lstrip().startswith("#") or not line.strip()):
             continue
         held = f"{held}\n{line}" if held else line
         odd ^= line.count("'") % 2 | 2 * (line.count('"') % 2)
         if odd and len(held) < LONGEST:
             continue
-        odd = 0
-        if begins := _DOCUMENT.search(held):
-            until = begins[2]
-            document = [begins[1] + begins[2]]
-            held = held[: begins.start()] + " " + held[begins.end() :]
-            continue
-        yield held, None
+        odd, document, marks = 0, None, set[int]()
+        for mark in _DOCUMENT.finditer(held):
+            if mark[2] is None or last.get(mark[2], -1) < at:  # it would never end: it is none
+                continue
+            begin = at
+            while lines[at].strip() != mark[2]:
+                at += 1
+            document = "\n".join([mark[1] + mark[2], *lines[begin:at]])
+            at += 1
+            marks.add(mark.start())
+        yield _without(held, marks), document
         held = ""
     if held:
-        yield held, "\n".join(document) if document else None
+        yield held, None
+
+
+def _without(line: str, marks: Collection[int]) -> str:
+    """Return a line without the marks of its here documents, which begin at these places."""
+    return _DOCUMENT.sub(lambda one: " " if one.start() in marks else one[0], line)

@@ -11,6 +11,7 @@ import yaml
 _SLIPS = LookupError, AttributeError, TypeError, ArithmeticError, RecursionError
 NOT_YAML = (yaml.YAMLError, ValueError, *_SLIPS)
 
+MOST_PAIRS = 10**6  # of the mappings of a text, those that it merges counted each time
 _SHOWN = Repr()
 _SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxlong, _SHOWN.maxother = 3, 200, 200, 200
 
@@ -22,3 +23,25 @@ def printable(value: Any) -> str:
         return _SHOWN.repr(value)
     except ValueError:
         return "a number of thousands of digits"
+
+
+class _Loader(yaml.SafeLoader):
+    pairs = 0
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        self.pairs += len(node.value)
+        if self.pairs > MOST_PAIRS:
+            raise yaml.YAMLError("merges too many settings")
+
+
+def loaded(text: str) -> Any:
+    """Return what a text of YAML holds. Merges (`<<: *a`) that multiply are refused.
+
+    Raises one of NOT_YAML.
+    """
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()

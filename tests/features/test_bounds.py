@@ -1,0 +1,248 @@
+"""What a command costs to be read does not multiply, whatever the files say that it names."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections.abc import Callable, Iterable
+from math import inf
+from pathlib import Path
+
+import pytest
+import yaml
+
+from features import asked, programs
+from features.amounts import Amount, Work, of_command, of_settings
+from features.asked import MOST_FILES, MOST_FOLLOWED, MOST_PARSED, amount_of, of_files
+from features.given import read_text
+from features.programs import of_program
+from features.recipes import of_target, of_task
+from features.shell import MOST_CHARACTERS, Simple, of_script, one_of
+
+NONE = Amount()
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of Python that are parsed."""
+    texts, parse = list[str](), ast.parse
+
+    def counted(text: str) -> ast.Module:
+        texts.append(text)
+        return parse(text)
+
+    monkeypatch.setattr("features.asked.ast.parse", counted)
+    return texts
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files that are read."""
+    paths, plain = list[Path](), read_text
+
+    def counted(path: Path, most: int, errors: str) -> str:
+        paths.append(path)
+        return plain(path, most, errors=errors)
+
+    monkeypatch.setattr(asked, "read_text", counted)
+    return paths
+
+
+def test_folds_are_counted_once_for_all_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, plain = list[str](), programs._name
+
+    def name(node: ast.AST) -> str:
+        counted.append(plain(node))
+        return counted[-1]
+
+    monkeypatch.setattr(programs, "_name", name)
+    loops = "for epoch in range(3): pass\nk = KFold(n_splits=2)\n" + "for fold in x: pass\n" * 90
+    assert of_program(loops, {}) == {"epochs": 3, "runs": 2**90}
+    assert counted.count("KFold") < 10  # not by each loop
+
+
+def test_of_a_sequence_no_more_is_made_than_is_kept() -> None:
+    command = "for i in $(seq 0 1 999999); do python t.py --epochs 3; done"
+    assert of_command(["bash", "-c", command]) == Amount(3, runs=inf)
+    nines = "9" * 20
+    assert one_of(["bash", "-c", f"for i in $(seq 0 {nines} 9); do a; done"])[0].times == 1
+
+
+def test_what_is_sourced_is_read_once_and_pasted_up_to_a_limit(
+    tmp_path: Path, read: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = list[int]()
+
+    def script(text: str, arguments: list[str]) -> list[Simple]:
+        lengths.append(len(text))
+        return of_script(text, arguments)
+
+    monkeypatch.setattr(asked, "of_script", script)
+    (tmp_path / "a.sh").write_text("E=3\n" + ". b.sh\n" * 3000 + "python t.py --epochs $E\n")
+    for size in (10, MOST_CHARACTERS):
+        read.clear()
+        (tmp_path / "b.sh").write_text("#" * size + "\n")
+        of_files(["bash", "a.sh"], tmp_path)
+        assert [path.name for path in read].count("b.sh") == 1
+    assert max(lengths) <= 2 * MOST_CHARACTERS + 1
+    (tmp_path / "b.sh").write_text("E=4\n")
+    assert of_files(["bash", "a.sh"], tmp_path) == {"epochs": 4}
+
+
+def test_settings_that_name_themselves_are_parsed_once(tmp_path: Path, parsed: list[str]) -> None:
+    bases = ", ".join(["'c.py', './c.py', 'd.py'"] * 60)
+    (tmp_path / "c.py").write_text(f"_base_ = [{bases}]\nmax_epochs = 3\n")
+    (tmp_path / "d.py").write_text(f"_base_ = [{bases}]\nmax_epochs = 9\n")
+    assert of_files(["python", "t.py", "c.py"], tmp_path) == {"max_epochs": 3}
+    assert len(parsed) == 2
+
+
+def test_a_program_is_worked_out_once_for_all_its_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = list[dict[str, str]]()
+
+    def counted(text: str, options: dict[str, str]) -> dict[str, float]:
+        given.append(options)
+        return of_program(text, options)
+
+    monkeypatch.setattr(asked, "of_program", counted)
+    (tmp_path / "t.py").write_text("for epoch in range(7): ...\n")
+    assert of_files(["bash", "-c", "python t.py --lr 1\n" * 50], tmp_path) == {"epochs": 7}
+    assert len(given) == 1
+    each = "\n".join(f"python t.py --lr {i}" for i in range(300))
+    assert of_files(["bash", "-c", each], tmp_path) == {"epochs": 7}
+    assert len(given) <= 1 + MOST_FILES
+
+
+def test_scripts_that_call_scripts_do_not_multiply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = list[int]()
+
+    def script(text: str, arguments: list[str]) -> list[Simple]:
+        taken.append(len(text))
+        return of_script(text, arguments)
+
+    monkeypatch.setattr(asked, "of_script", script)
+    (tmp_path / "a.sh").write_text("bash a.sh\n" * 400)
+    assert of_files(["bash", "a.sh"], tmp_path) == {}
+    assert 0 < len(taken) <= MOST_FOLLOWED / 400 + 1
+    taken.clear()
+    (tmp_path / "a.sh").write_text("bash a.sh\n" * 9 + "#" * MOST_CHARACTERS)
+    assert of_files(["bash", "a.sh"], tmp_path) == {}
+    assert 0 < sum(taken) <= MOST_PARSED
+
+
+def _references(levels: int, begin: str, end: str) -> str:
+    """Nine references to nine references to nine and so on, in YAML."""
+    lines = [f"a0: &a0 {begin}x: 1{end}" if begin == "{" else "a0: &a0 [x]"]
+    for i in range(1, levels):
+        items = (f"k{n}: *a{i - 1}" if begin == "{" else f"*a{i - 1}" for n in range(9))
+        lines.append(f"a{i}: &a{i} {begin}{', '.join(items)}{end}")
+    return "\n".join(lines)
+
+
+def test_references_of_references_are_not_written_out() -> None:
+    text = _references(20, "[", "]")
+    text += "\nservices: {t: {command: *a19}, u: {command: [python, 3, *a19, 0.5]}}\n"
+    assert of_task(text, ["docker", "compose", "run", "t"]) == ""
+    assert of_task(text, ["docker", "compose", "run", "u"]) == "python 3 0.5"
+
+
+def test_mappings_that_references_repeat_are_searched_once() -> None:
+    text = _references(20, "{", "}") + "\ntrain: {epochs: 3}\n"
+    assert of_settings(yaml.safe_load(text)) == {"epochs": 3}
+
+
+def test_merges_of_merges_are_refused(tmp_path: Path) -> None:
+    lines = [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, 12)]
+    text = "\n".join(["a0: &a0 {x: 1}", *lines, "epochs: 3"])
+    (tmp_path / "a.yaml").write_text(text)
+    (tmp_path / "b.yaml").write_text("a: &a {epochs: 3}\nb:\n  <<: *a\n  batch_size: 4\n")
+    assert of_files(["python", "t.py", "a.yaml"], tmp_path) == {}
+    assert of_files(["python", "t.py", "b.yaml"], tmp_path) == {"epochs": 3, "batch_size": 4}
+    assert of_task(text + "\nservices: {}", ["docker", "run", "t"]) == ""
+
+
+def test_a_module_of_a_name_too_long_is_none(tmp_path: Path) -> None:
+    assert of_files(["python", "-m", "a" * 300, "x"], tmp_path) == {}
+
+
+def test_a_target_that_others_need_is_made_once() -> None:
+    text = "\n".join(f"a{i}: {f'a{i + 1} ' * 20}\n\trun {i}" for i in range(4))
+    assert of_target(text, "make", ["a0"]).splitlines() == ["run 3", "run 2", "run 1", "run 0"]
+    text = f"X={'$(Y)' * 90}\nY={'y' * 400}\na:\n\trun {'$(X)' * 900}\n"
+    assert len(of_target(text, "make", ["a"])) < 5000
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "for i in $(seq ² 1 5); do python t.py --epochs 3; done",
+        "for i in $(seq 1 ² 5); do python t.py --epochs 3; done",
+        "A[@]=' '; python ${A[0]} --epochs 3",
+        "A=(1 2); python ${A[²]} --epochs 3",
+        "A=(1 2); python ${A[000000000999]} --epochs 3",
+        "i=²; while [ $i -lt 3 ]; do python t.py --epochs 3; i=$((i+1)); done",
+        "i=1; while [ $i -lt '' ]; do python t.py --epochs 3; i=$((i+1)); done",
+        "seq ² | xargs -n1 python t.py --epochs 3",
+    ],
+)
+def test_what_only_looks_like_a_number_is_none(script: str, tmp_path: Path) -> None:
+    assert of_command(["bash", "-c", script]).epochs in (3, None)
+    assert of_files(["bash", "-c", script], tmp_path) == {}
+
+
+def _raises(*_: object) -> None:
+    raise OverflowError
+
+
+READERS: list[Callable[[Path], Iterable[object] | None]] = [
+    lambda path: of_files(["bash", "-c", "python t.py; bash a.sh"], path),
+    lambda path: amount_of(["bash", "-c", "python t.py"], path),
+    lambda _: of_command(["bash", "-c", "python t.py"]),
+    lambda _: [Work.of(["bash", "-c", "python t.py"])],
+]
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("place", ["features.shell._commands", "features.asked._of"])
+def test_a_slip_in_reading_a_command_is_nobodys_error(
+    reader: Callable[[Path], Iterable[object] | None],
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "a.sh").write_text("python t.py --epochs 3")
+    monkeypatch.setattr(place, _raises)
+    assert not any(reader(tmp_path) or ())
+    assert of_script("python t.py") in ([], [Simple(["python", "t.py"])])
+
+
+@pytest.mark.parametrize(
+    ("script", "amount"),
+    [
+        ("seq 5 | xargs -n2 python t.py --epochs 3", Amount(3, runs=inf)),
+        ("seq 5 | xargs -n 1 python t.py --epochs 3", Amount(3, runs=5)),
+        ("seq 5 | xargs -P 4 -r --max-args=1 python t.py --epochs 3", Amount(3, runs=5)),
+        ("seq 5 | xargs -P4 -I{} python t.py -n 2 --epochs 3", Amount(3, runs=5)),
+        ("seq 5 | xargs python t.py -n 1 --epochs 3", Amount(3)),
+        ("seq 10 | parallel -N 5 python t.py --epochs 3", Amount(3, runs=inf)),
+        ("parallel -j 2 -N2 python t.py --epochs 3 ::: a b c d", Amount(3, runs=inf)),
+        ("parallel -j 2 python t.py --epochs 3 ::: a b c d", Amount(3, runs=4)),
+        ("echo 1 2 3 | xargs -L1 python t.py --epochs 3", Amount(3)),
+        ("seq 4 | xargs -L2 python t.py --epochs 3", Amount(3, runs=inf)),
+        ("for i in $(seq 1 0); do python t.py --epochs 9; done; python t.py --epochs 3", Amount(3)),
+        ("for i in $(seq 1 0); do python t.py --epochs 9; done", NONE),
+        ("bash <<A <<B\npython t.py --epochs 9\nA\npython t.py --epochs 3\nB\n", Amount(3)),
+        ("x=$((1<<EOF))\npython t.py --epochs 3", Amount(3)),
+        ("python a.py # <<EOF\npython t.py --epochs 3\nEOF", Amount(3)),
+        ("echo '<<EOF' \"<<EOF\" \\<<EOF\npython t.py --epochs 3\nEOF", Amount(3)),
+        ("cat <<EOF\npython t.py --epochs 3\n", Amount(3)),
+        ("bash <<'EOF'\npython t.py --epochs 3\nEOF\n", Amount(3)),
+        ("cat > x <<EOF\npython t.py --epochs 9\nEOF\npython t.py --epochs 3\n", Amount(3)),
+    ],
+)
+def test_runs_and_here_documents_are_counted_where_they_are(script: str, amount: Amount) -> None:
+    assert of_command(["bash", "-c", script]) == amount, shlex.split(script, comments=True)
