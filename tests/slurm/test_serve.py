@@ -103,7 +103,7 @@ def test_a_dry_run_of_each_mode_shows_its_commands_and_changes_nothing(
     assert " requeue" not in every
     assert standing(site) == was
     assert "submitted " in why
-    assert ", eligible " in why
+    assert " was allowed to start " in why
     for told in (why, in_order):
         assert f"{waiting} is queued: Slurm says " in told
     assert "7 is queued: Slurm says BeginTime: it may not begin before " in later
