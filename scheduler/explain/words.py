@@ -617,7 +617,7 @@ def stated_words(stated: float | None, now: float) -> str:
 
 
 UNSURE = "(not guaranteed)"
-CRUDE = "a crude estimate: work ahead over GPUs"
+CRUDE = "crude: work ahead over GPUs"
 LIMITS = "if all jobs ahead of it run to their time limits and none behind it starts first"
 NEVER = "it cannot start: its virtual cluster has too few GPUs"
 

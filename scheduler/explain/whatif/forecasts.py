@@ -37,7 +37,7 @@ class WhyNot(StrEnum):
     """Reasons why there is no forecast, with the sentences that say so."""
 
     NO_TIME = "there was no time to simulate enough possible futures"
-    NOT_YET = "its start has not been simulated yet"
+    NOT_YET = "it has not been simulated yet"
     HELD = "it is held, and does not start until it is released"
     DEPENDS = "it depends on a job that has not ended"
     UNMET = "it cannot start: a job it depends on did not succeed"

@@ -101,7 +101,7 @@ def test_nothing_is_expected_beyond_the_bound_and_before_a_forecast_there_is_one
     early = forecast_of(replace(of, forecast=None))
     assert early is not None
     assert (early.start_p50, early.latest) == (None, 700.0)
-    assert early.why_not == "its start has not been simulated yet"
+    assert early.why_not == "it has not been simulated yet"
     assert forecast_of(replace(of, forecast=None, bound=None)) is None
 
 
