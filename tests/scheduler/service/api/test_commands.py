@@ -74,9 +74,7 @@ def test_a_waiting_job_is_told_why(service: Service, run: Run) -> None:
     told = run("alice", "why", job).output
     assert "needs 4 GPUs, 0 of 8 are free" in told
     assert re.search(r"^Place +It is number 1 of 1 in line\.$", told, re.MULTILINE)
-    assert (
-        "Its start is unknown: it has not been simulated yet; 1 job before it has no" in told
-    )
+    assert "Its start is unknown: it has not been simulated yet; 1 job before it has no" in told
     assert "GpusBusy" not in told
     assert "[GpusBusy]" in run("alice", "why", job, "--codes").output
     assert "bob.noyce" not in told
