@@ -45,10 +45,13 @@ from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
 from pipeline.report.interactive import ROOM, PolicyResult, columns
 from pipeline.report.models import error_table, learning_facts, meaning, read_models
 from pipeline.report.paired import paired
-from pipeline.report.samples import samples
+from pipeline.report.samples import _because, samples
 from pipeline.report.schedule import Gantt, read_schedule
 from pipeline.tables import of_jobs
 from pipeline.worlds import open_scenario
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.explain.life import JobFacts
+from scheduler.explain.story import build_story
 from scheduler.explain.words import duration, roughly
 
 CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "worlds" / "clusters" / "small.yaml"
@@ -727,3 +730,25 @@ def test_the_command(inputs: Inputs, tmp_path: Path) -> None:
         "policies": True, "trace": True, "models": False, "errors": False, "stories": True,
     }  # fmt: skip
     assert [p.name for p in out.parent.iterdir()] == ["report.html"]
+
+
+def test_what_a_job_waited_for_stands_beside_its_bar() -> None:
+    """Profiling is named where it is a tenth of the wait or more; reasons by their shares of it."""
+    told = [
+        (Action.PROFILE, Reason.PROFILING_SLOT, 0.0),
+        (Action.ENQUEUE, Reason.PROFILE_COMPLETE, 200.0),
+        (Action.WAIT, Reason.GPUS_BUSY, 200.0),
+        (Action.WAIT, Reason.GPUS_FRAGMENTED, 800.0),
+        (Action.START, Reason.EXCLUSIVE_GPUS, 1000.0),
+    ]
+    decisions = [
+        Decision(i, at, action, reason, job_id="a", vc="vc")
+        for i, (action, reason, at) in enumerate(told)
+    ]
+    job = JobFacts("a", 4, 0.0, 50.0, end_time=1050.0, jct_s=1050.0, queue_s=1000.0)
+    said = _because(build_story(job, decisions))
+    assert said == (
+        "3 min 20 s to profile; then 75 % too few GPUs free and 25 % free GPUs on too many nodes"
+    )
+    long = replace(job, queue_s=10_000.0)
+    assert _because(build_story(long, decisions)).startswith("75 % ")
