@@ -228,7 +228,7 @@ SENTENCES_LEFT = {
     "scheduler/service/pages/": 44,
     "scheduler/slurm/twin/": 6,  # of the table that `slurm modelled` prints
     "pipeline/printed/": 0,
-    "pipeline/report/": 75,
+    "pipeline/report/": 74,
     "pipeline/replay/": 60,
 }
 _PHRASE = re.compile(r"[A-Za-z][a-z']*(?:[,:;]? [a-z']+){3}")  # four words in a row

@@ -243,8 +243,8 @@ def _line(outcome: Outcome, at: float) -> str:
     else:
         assert outcome.gain_s is not None
         text += (
-            f"the forecast of that moment starts it {duration(outcome.gain_s)} earlier "
-            f"(in {outcome.earlier} of {outcome.futures} simulated futures)"
+            f"the forecast of that moment starts it {_after(outcome, at)} "
+            f"({outcome.earlier} of {outcome.futures} simulated futures start it earlier)"
         )
     if outcome.beside:
         speed = "an unknown speed"
@@ -264,6 +264,15 @@ def _line(outcome: Outcome, at: float) -> str:
         text += f" instead of {duration(end - outcome.costs_s - at)}"
     assumed = f" Assumed: {'; '.join(outcome.assumed)}." if outcome.assumed else ""
     return f"{text}.{assumed}"
+
+
+def _after(outcome: Outcome, at: float) -> str:
+    """Return when a job would start with a change, instead of when without, in words. `at` is the
+    time asked about, seconds since the epoch."""
+    now, then = outcome.now.start_p50, outcome.then.start_p50
+    if then is None or now is None:
+        return f"{duration(outcome.gain_s)} earlier"
+    return f"after {duration(then - at)} instead of {duration(now - at)}"
 
 
 def plain(found: Counterfactuals) -> Json:

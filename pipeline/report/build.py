@@ -278,7 +278,7 @@ def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | 
         return ""
     span = duration(schedule.last - schedule.first)
     jobs = count(len(c.own.jobs), "job")
-    text = f"Below, simulated: {span} of a cluster under {c.own.name}, with {jobs} "
+    text = f"Below, simulated: {span} of {c.own.name}, {jobs} "
     text += f"on {c.own.gpus:,} GPUs" if c.own.gpus else "on all GPUs"
     if stories and len(stories[0].lives) > 1:
         text += f"; why {stories[0].sentence}"

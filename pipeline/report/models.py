@@ -101,7 +101,7 @@ def meaning(axis: Axis, term: Term) -> str:
     if ordered and (ups.min(initial=0.0) >= -0.02 or ups.max(initial=0.0) <= 0.02):
         how = "longer" if top > low else "shorter"
         first, last = factor_text(scores[held[0]]), factor_text(scores[held[-1]])
-        return f"The higher, the {how}: from {first} to {last}."
+        return f"More (to the right): predicted to run {how}, from {first} to {last}."
     return (
         f"Taken to run longest at {span(axis, [top])} ({factor_text(scores[top])}), shortest at "
         f"{span(axis, [low])} ({factor_text(scores[low])})."

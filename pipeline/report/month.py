@@ -41,5 +41,11 @@ ROWS = (
     Row(policy="tiresias", what="stops running jobs", jct_s=14_691, queue_s=2_908, longest_h=202),
     Row(policy="lucid", what="ASPLOS'23, rebuilt here", jct_s=13_535, queue_s=1_173, longest_h=139),
     Row(policy="pellucid", what="", jct_s=12_717, queue_s=659, longest_h=90),
-    Row(policy="srtf", what="knows the future", jct_s=12_622, queue_s=837, longest_h=234),
+    Row(
+        policy="srtf",
+        what="knows the future, never shares",
+        jct_s=12_622,
+        queue_s=837,
+        longest_h=234,
+    ),
 )

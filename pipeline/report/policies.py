@@ -15,18 +15,28 @@ from numpy.typing import NDArray
 
 from pipeline.report.comparison import Comparison, PolicyRun
 from pipeline.report.interactive import GPU_GROUPS, PolicyResult, colours, gpu_group
+from pipeline.report.month import ROWS
 from pipeline.report.paired import AHEAD, BEHIND, LEVEL, SURE, Paired, change, paired
 from pipeline.tables import Floats, floats, means, of_jobs, sizes
 from pipeline.worlds import TRACKS
 from scheduler.charts.chart import TIP, Chart, Spec, drawn, mark, names, numbers, paint, painted
 from scheduler.core.plural import count
-from scheduler.explain.words import HOUR_S, duration, listed, number, percent, roughly
+from scheduler.explain.words import (
+    HOUR_S,
+    beyond_chance_words,
+    duration,
+    listed,
+    number,
+    percent,
+    shares_words,
+)
 
 SHOWN_VCS = 12
 SHOWN_GROUPS = 2  # that gain or lose, in words
 RIVALS = ("lucid", "fifo-skip", "fifo")  # whom the sentences are about, where they are there
 GAINS = 2  # of them, for which the jobs that gain and lose are shown
-JCT, SPENT = "avg_jct_s", "time from submission to end"
+JCT, SPENT = "avg_jct_s", "mean time from submission to end"
+WHAT = {row.policy: f" ({row.what})" for row in ROWS}  # a rival is
 LEAST_SHARE = 0.01  # of all jobs: a smaller group is not named
 MOVED_S = 1.0  # of a job's end, from which on it is sooner or later
 RATIOS = (
@@ -146,9 +156,6 @@ def headline(c: Comparison) -> list[str]:
         return [took, *_where(c)]
     sentences = [compared(c, rival, first=not i) for i, rival in enumerate(against)]
     sentences += _behind(c)
-    oracles = [r for r in c.ranked(oracle=True) if r is not own]
-    if oracles:
-        sentences.append(_bound(c, oracles[0]))
     return [*sentences, *_where(c)]
 
 
@@ -161,7 +168,7 @@ def compared(c: Comparison, rival: PolicyRun, *, first: bool = True) -> str:
     """
     found = c.paired(rival, JCT)
     a, b = c.own.mean(JCT), rival.mean(JCT)
-    who = f"Against {rival.name}, {c.own.name} is"
+    who = f"Against {rival.name}{WHAT.get(rival.name, '')}, {c.own.name} is"
     if found is None or a is None or b is None:
         return f"{who} not compared: no job ended, or not on the same draws."
     if len(found.ratios) == 1:
@@ -205,7 +212,7 @@ def _behind(c: Comparison) -> list[str]:
             ratio, name = max(worse)
             lost.append(f"{figure.heading} ({figure.meaning}: {change(ratio)} against {name})")
     if lost:
-        return [f"It is behind, beyond the 95 % interval, in {listed(lost)}."]
+        return [f"It is behind beyond chance (the 95 % interval) in {listed(lost)}."]
     if c.coming or len(c.seeds) < SURE:
         return []
     return ["In no figure below is it behind another policy beyond the 95 % interval."]
@@ -246,6 +253,9 @@ def abstract(c: Comparison) -> list[str]:
         "“ahead” and “behind” are beyond it, “level” is within."
     )
     oracles = [r.name for r in c.runs if r.oracle]
+    best = [r for r in c.ranked(oracle=True) if r is not c.own]
+    if best and c.own.mean(JCT) is not None:
+        text += f" {_bound(c, best[0])}"
     if oracles:
         text += (
             f" {listed(oracles)} {'know' if len(oracles) > 1 else 'knows'} how long each job will "
@@ -367,12 +377,11 @@ class Gains:
     def sentences(self) -> list[str]:
         """Return sentences: which shares of the jobs end sooner and later, then which groups gain
         or lose beyond chance."""
-        text = [
-            f"Against {self.rival}, {percent(self.sooner)} of the jobs end sooner and "
-            f"{percent(self.later)} later{self._who}."
-        ]
+        text = [shares_words(self.rival, self.sooner, self.later, self.later_s)]
         groups = [*self.by_size, *self.by_vc]
-        for verdict, how in ((AHEAD, "sooner"), (BEHIND, "later")):
+        if not any(g.found is not None and g.found.verdict for g in groups):
+            return text
+        for verdict, how in ((AHEAD, "shorter"), (BEHIND, "longer")):
             names = [
                 f"{g.name} ({g.found.change})"
                 for g in sorted(groups, key=lambda one: -one.far)
@@ -381,20 +390,14 @@ class Gains:
             if len(names) > SHOWN_GROUPS:
                 more = count(len(names) - SHOWN_GROUPS, "other group")
                 names = [*names[:SHOWN_GROUPS], more]
-            if names:
-                text.append(f"Beyond chance {how} on the mean: {listed(names)}.")
-        if len(text) == 1 and any(g.found is not None and g.found.verdict for g in groups):
-            text.append("No size and no virtual cluster gains or loses beyond chance.")
+            whose = listed(names) if names else "no group"
+            text.append(beyond_chance_words(how, whose))
         return text
 
     @property
-    def _who(self) -> str:
-        """The jobs that end later, and by how much, in words; "" if there are none."""
-        if not self.most_later:
-            return ""
-        by = roughly(self.later_s)
-        most = ", and ".join(self.most_later)
-        return f" (half by over {by}; most often {most})"
+    def most(self) -> str:
+        """Return a sentence on which jobs end later most often; "" if none does."""
+        return f"Most often later: {listed([*self.most_later])}." if self.most_later else ""
 
 
 def gains(c: Comparison) -> list[Gains]:
@@ -423,19 +426,24 @@ def _gains(c: Comparison, rival: PolicyRun) -> Gains:
         sooner=moved[0],
         later=moved[1],
         later_s=float(np.median(-gap[late])) if late.any() else 0.0,
-        most_later=[_most(of, late) for of in labels] if late.any() else [],
+        most_later=[
+            _most(of, late, where) for of, where in zip(labels, ("with", "in"), strict=True)
+        ]
+        if late.any()
+        else [],
         by_size=list(_groups(c, rival, _size, [gpu_group(low, high) for low, high in GPU_GROUPS])),
         by_vc=list(_groups(c, rival, _vc, list(shown))),
     )
 
 
-def _most(labels: NDArray[np.object_], late: NDArray[np.bool_]) -> str:
+def _most(labels: NDArray[np.object_], late: NDArray[np.bool_], where: str) -> str:
     """Return the group with the largest share of late jobs, with that share, in words. Groups of
     few jobs are left out.
 
     Args:
         labels: name of each job's group.
         late: whether each job is late.
+        where: the word between "those" and a name.
     """
     jobs = Counter(labels.tolist())
     least = min(LEAST_SHARE * len(labels), max(jobs.values()))
@@ -443,7 +451,7 @@ def _most(labels: NDArray[np.object_], late: NDArray[np.bool_]) -> str:
         str(name): float(late[labels == name].mean()) for name, n in jobs.items() if n >= least
     }
     name = max(shares, key=lambda one: shares[one])
-    return f"{name}, {percent(shares[name])} of them"
+    return f"those {where} {name} ({percent(shares[name])} of them)"
 
 
 def _vc(draw: pa.Table) -> pa.ChunkedArray:
@@ -542,7 +550,14 @@ def dots(c: Comparison) -> Chart | None:
             dots,
             numbers("ratio", at=marks, log=True),
             names("name", among=[name for name, *_ in rows]),
-            mark("rule", {"x2": {"field": "to"}}, rows=bars, color="var(--grid)", strokeWidth=9),
+            mark(
+                "rule",
+                {"x2": {"field": "to"}},
+                rows=bars,
+                color="var(--muted)",
+                strokeWidth=14,
+                opacity=0.4,
+            ),
             mark("point", painted("colour"), TIP, filled=True, opacity=0.75, size=80),
         ),
         head=("against", "draws", "mean JCT", "95 % interval", "verdict"),

@@ -22,21 +22,23 @@ from scheduler.charts.trees import Drawing, lit_by
 from scheduler.core.decisions import Action
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.life import Phase
-from scheduler.explain.story import Story
+from scheduler.explain.remarks import expected_words
+from scheduler.explain.story import Story, started_words
 from scheduler.explain.terms import Step, drawn, thought_waterfall
 from scheduler.explain.words import duration, listed, moment, number, percent, phrase
 
 EVENTS = 8
 BESIDE, MOST_BESIDE = (
     ("lucid", "fifo-skip", "fifo"),
-    2,
+    1,
 )  # whom a job is shown under beside the policy explained
 LEAST_S = 60.0  # of a wait that is worth a story
 HOLDERS = 3  # as many as are named
 TRIED = 3  # changes,
 FUTURES, ENOUGH_S = 16, 120.0  # each in all of these: the same inputs give the same page
 ROOM = 0.25  # of a wait, that is drawn before and after it
-LABEL = 0.12  # of a picture's width, that the name of a moment takes
+LABEL = 0.18  # of a picture's width, that the name of a moment takes
+RECORD_S = 0.002  # times of a record are to milliseconds
 REASONS, LEAST_SHARE = 2, 0.1  # of a wait: the longest, if they make up as much of it
 
 
@@ -48,6 +50,8 @@ class Lived:
         wait_s, jct_s: wait and JCT in seconds.
         wait, whole: the same in percent of the job's longest JCT under any policy.
         because: what it waited for, in words; "" if it did not wait.
+        profiled_s, ran_s: seconds on GPUs: in its profiling run, and afterwards.
+        shared: with how many jobs it shared its GPUs, one after the other.
     """
 
     policy: str
@@ -57,6 +61,9 @@ class Lived:
     wait: float
     whole: float
     because: str
+    profiled_s: float = 0.0
+    ran_s: float | None = None
+    shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,8 @@ class Sample:
             if it never did.
         tried: sentences about the changes tried, and which would have started the job; empty if
             none was tried.
+        started: a sentence on what ended as the job started; "" if nothing did.
+        spread: a sentence on the predictions of such jobs; "" where none is recorded.
     """
 
     view: StoryView
@@ -83,6 +92,8 @@ class Sample:
     terms: Sequence[Step]
     tree: Drawing | None
     tried: Sequence[str] = ()
+    started: str = ""
+    spread: str = ""
 
     @property
     def sentence(self) -> str:
@@ -133,6 +144,8 @@ def samples(
                 terms=_terms(story),
                 tree=_tree(run, story, bundle),
                 tried=asked.get(job_id, ()),
+                started=_started(story, schedule),
+                spread=expected_words(story.events, story.job.time_limit_s),
             )
         )
     return found
@@ -166,12 +179,16 @@ def _chosen(run: PolicyRun, rivals: Sequence[PolicyRun]) -> Iterator[tuple[str, 
         )
         if telling is not None:
             i = int(np.argmax(np.where(telling, less, -np.inf)))
-            yield "best", (ids[i].as_py(), _differs("shared GPUs, and", less[i], name))
+            group = "Of the jobs that shared, the one" if packed.any() else "The job"
+            yield "best", (ids[i].as_py(), _differs(f"{group} that gained most", less[i], name))
         i = int(np.argmin(less))
         if less[i] < 0:
-            yield "lost", (ids[i].as_py(), _differs("lost most:", less[i], name))
+            yield "lost", (ids[i].as_py(), _differs("Who lost most", less[i], name))
     i = int(np.argmax(waits))
-    yield "longest", (ids[i].as_py(), f"The longest wait of all: {duration(float(waits[i]))}")
+    yield (
+        "longest",
+        (ids[i].as_py(), f"The longest wait under {run.name}: {duration(float(waits[i]))}"),
+    )
     if (worst := _worst_estimate(run)) is not None:
         yield "wrong", worst
 
@@ -179,8 +196,8 @@ def _chosen(run: PolicyRun, rivals: Sequence[PolicyRun]) -> Iterator[tuple[str, 
 def _differs(what: str, less_s: float, rival: str) -> str:
     how = "less" if less_s > 0 else "more"
     if abs(less_s) < 1:
-        return f"The job that {what} waited as long as under {rival}"
-    return f"The job that {what} waited {duration(abs(less_s))} {how} than under {rival}"
+        return f"{what}: waited as long as under {rival}"
+    return f"{what}: waited {duration(abs(less_s))} {how} than under {rival}"
 
 
 def _worst_estimate(run: PolicyRun) -> Choice | None:
@@ -195,8 +212,9 @@ def _worst_estimate(run: PolicyRun) -> Choice | None:
     off: Floats = np.log1p(floats(known["duration_s"])) - np.log1p(estimates)
     i = int(np.argmax(np.abs(off)))
     how = "too short" if off[i] > 0 else "too long"
-    times = number(float(np.exp(abs(off[i]))))
-    return known["job_id"][i].as_py(), f"The estimate that was most wrong: {times} times {how}"
+    times, typical = (number(float(np.exp(x))) for x in (abs(off[i]), np.median(abs(off))))
+    title = f"The worst prediction: {times} times {how} (half are off by ×{typical} at most)"
+    return known["job_id"][i].as_py(), title
 
 
 def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iterator[Lived]:
@@ -205,7 +223,7 @@ def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iter
     longest = max((jct for _, jct in spent if np.isfinite(jct)), default=1.0) or 1.0
     for r, (wait_s, jct_s) in zip(runs, spent, strict=True):
         if np.isfinite(jct_s):
-            waited = wait_s >= LEAST_S
+            story = read_story(r.folder, job_id)
             yield Lived(
                 policy=r.name,
                 colour=look[r.name],
@@ -213,30 +231,49 @@ def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iter
                 jct_s=jct_s,
                 wait=100 * wait_s / longest,
                 whole=100 * jct_s / longest,
-                because=_because(read_story(r.folder, job_id)) if waited else "",
+                because=_because(story) if wait_s >= LEAST_S else "",
+                profiled_s=story.job.profile_s or 0.0,
+                ran_s=story.job.ran_s,
+                shared=len({pair.partner for pair in story.sharing}),
             )
 
 
 def _because(story: Story) -> str:
-    """Return how long a job was profiled, and the reasons for which it waited longest, with their
-    shares of its wait for GPUs, in words."""
-    profiled = sum((s.end or s.start) - s.start for s in story.spans if s.phase is Phase.PROFILING)
+    """Return the reasons for which a job waited longest, with their shares of its wait for GPUs, in
+    words. The shares add up to the whole."""
     longest = sorted(story.waits, key=lambda wait: -wait.seconds)[:REASONS]
-    reasons = listed(
-        [
-            phrase(wait.reason)
-            if wait.share > 1 - LEAST_SHARE
-            else f"{percent(wait.share)} {phrase(wait.reason)}"
-            for wait in longest
-            if wait.share >= LEAST_SHARE
-        ]
+    named = [wait for wait in longest if wait.share >= LEAST_SHARE]
+    if named and named[0].share > 1 - LEAST_SHARE:
+        return phrase(named[0].reason)
+    reasons = [f"{percent(wait.share)} {phrase(wait.reason)}" for wait in named]
+    rest = 1 - sum(wait.share for wait in named)
+    return listed([*reasons, f"{percent(rest)} other reasons"] if rest > 0.005 else reasons)
+
+
+def _started(story: Story, schedule: Schedule | None) -> str:
+    """Return a sentence on which job ended as this one started, and had its GPUs until then, alone
+    or beside another; "" if none did."""
+    began = story.job.start_time
+    if schedule is None or began is None:
+        return ""
+    found = schedule.spells
+    now, then = (
+        np.flatnonzero(np.abs(at - began) < RECORD_S).tolist() for at in (found.start, found.end)
     )
-    first = (
-        f"{duration(profiled)} to profile"
-        if profiled > LEAST_SHARE * (story.job.queue_s or 0.0)
-        else ""
-    )
-    return "; then ".join(filter(None, (first, reasons)))
+    mine = next((i for i in now if found.job[i] == story.job.job_id), None)
+    if mine is None:
+        return ""
+    its = dict(zip(found.nodes[mine], found.masks[mine], strict=True))
+    gone = [
+        str(found.job[i])
+        for i in then
+        if found.job[i] != story.job.job_id
+        and any(
+            its.get(node, 0) & mask
+            for node, mask in zip(found.nodes[i], found.masks[i], strict=True)
+        )
+    ]
+    return started_words(gone, began) if gone else ""
 
 
 def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
@@ -253,9 +290,11 @@ def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
     room = ROOM * (until - since)
     left, right = since - room, until + 2 * room
     marks = [(since, "it waits"), (until, "it starts")]
-    profiled = [s for s in story.spans if s.phase is Phase.PROFILING]
-    if profiled and since - max(profiled[0].start, left) > LABEL * (right - left):
-        marks.insert(0, (max(profiled[0].start, left), "profiled"))
+    profiled = [s.start for s in story.spans if s.phase is Phase.PROFILING and s.start < since]
+    if profiled:
+        left = min(left, max(profiled[0] - 0.1 * room, since - 4 * room))
+        if since - max(profiled[0], left) > LABEL * (right - left):
+            marks.insert(0, (max(profiled[0], left), "profiled"))
     return schedule.drawn(
         left,
         right,

@@ -28,6 +28,7 @@ from scheduler.charts.chart import (
     shaded,
 )
 from scheduler.core.decisions import Score
+from scheduler.explain.terms import COMPARED
 from scheduler.explain.words import duration, factor, number, percent
 
 Floats = NDArray[np.float64]
@@ -42,7 +43,7 @@ _FACTORS = (
 
 
 def feature_text(axis: Axis) -> str:
-    return axis.spec.text or axis.spec.name
+    return COMPARED.get(axis.spec.name) or axis.spec.text or axis.spec.name
 
 
 def factor_text(value: float) -> str:
@@ -106,7 +107,7 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
         rows.insert(0, ["missing", factor_text(float(term.scores[0])), share])
     draw = _bars_of if nominal else _steps_of
     low, high = (factor_text(float(f)) for f in (scores.min(), scores.max()))
-    origin = "" if term.origin == "fit" else f" ({term.origin})"
+    origin = "" if term.origin == "fit" else f" (made {term.origin})"
     return Chart(
         name=name,
         title=feature_text(axis) + origin,

@@ -33,9 +33,9 @@ def remarks(
             continue
         lines = [_numbers(event)]
         ordered = [predicted[d.seq]] if d.seq in predicted else []
-        if (spread := _spread(d, limit_s)) and spread != shown:
-            ordered.append(spread)
-        shown = spread
+        if (wide := spread(d, limit_s)) and wide != shown:
+            ordered.append(wide)
+        shown = wide
         lines.append("; ".join(ordered))
         if codes:
             lines.append(recorded(d))
@@ -166,7 +166,22 @@ def _side(excess: float) -> str:
     return "more than" if excess > 0 else "less than"
 
 
-def _spread(d: Decision, limit_s: float | None) -> str:
+def expected_words(events: Sequence[Event], limit_s: float | None) -> str:
+    """Return a sentence on a job's prediction as it last joined its queue, with how long such jobs
+    run; "" where none is recorded.
+
+    Args:
+        limit_s: the job's time limit, seconds; None: none.
+    """
+    for event in reversed(events):
+        made = event.decision
+        if made.estimate_s is not None and made.action is Action.ENQUEUE and not event.free_pass:
+            how = spread(made, limit_s)
+            return f"When it joined the queue: {duration(made.estimate_s)}; {how}." if how else ""
+    return ""
+
+
+def spread(d: Decision, limit_s: float | None) -> str:
     """Return the predicted duration of a job as text, median and 90th percentile: "half of such
     jobs run at most 2 h, nine in ten at most 9 h".
     Return "" if the decision does not record them.

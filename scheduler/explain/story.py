@@ -160,6 +160,13 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
         yield gain_words(sharing)
 
 
+def started_words(left: list[str], at: float) -> str:
+    """Return a sentence on which jobs left a job's GPUs as it started, at the time `at` (seconds
+    since the epoch)."""
+    jobs = listed([f"job {one}" for one in left])
+    return f"It started as {jobs}, which had these GPUs until then, ended at {moment(at)}."
+
+
 STEPS = "why, as comparisons that were made one after the other:"
 
 

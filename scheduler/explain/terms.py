@@ -108,7 +108,7 @@ def thoughts(terms: Iterable[tuple[str, float]]) -> list[Thought]:
 
 
 # Each level of the histories is compared with the wider one, which a row of its own has to name.
-_COMPARED = {
+COMPARED = {
     "like_all_log_s": "how long all jobs here last",
     "like_vc_gpus": "how long jobs of as many GPUs in this virtual cluster last, against all jobs",
     "like_user": "how long this user's jobs last, against others of as many GPUs there",
@@ -294,7 +294,7 @@ def _term(
             continue
         shown.append(_shown(value, units.get(feature, ""), feature))
     own = OWN, COMMAND, OUTLIVED, LIMIT, REPEATS, EXPECTED, UNRECORDED
-    texts = {spec.name: spec.text for spec in own} | dict(texts) | _COMPARED
+    texts = {spec.name: spec.text for spec in own} | dict(texts) | COMPARED
     text = ", combined with ".join(texts.get(feature) or feature for feature in features)
     outside = [one for feature in features if (one := _outside(feature, values, described))]
     value = " and ".join(shown) + (f" ({'; '.join(outside)})" if outside else "")

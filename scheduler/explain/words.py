@@ -341,8 +341,7 @@ class Gains(Protocol):
 
 
 MEANS = (
-    "Sharing is decided by these means, not by the predicted duration: a few such jobs last very "
-    "long, and the mean counts them fully, the predicted duration hardly."
+    "These means decide, not the predicted durations: they count the few jobs that last very long."
 )
 
 
@@ -353,6 +352,25 @@ ONE_CURVE = (
 )
 
 
+def shares_words(rival: str, sooner: float, later: float, later_s: float) -> str:
+    """Return as text which shares of jobs end sooner and later than under a rival policy.
+
+    Args:
+        later_s: seconds that half of the later ones lose at least.
+    """
+    lost = f" Of the later ones half lose over {roughly(later_s)}." if later else ""
+    return (
+        f"Against {rival}, {percent(sooner)} of the jobs end sooner, {percent(later)} later, the "
+        f"others at the same time.{lost}"
+    )
+
+
+def beyond_chance_words(how: str, whose: str) -> str:
+    """Return as text for which groups of jobs (`whose`) the mean time to the end is `how` (shorter
+    or longer) than under a rival policy, beyond chance."""
+    return f"Beyond chance the mean time to the end is {how} for {whose}."
+
+
 def gain_words(of: Gains) -> str:
     """Return as text the expected gain of sharing GPUs, and the two predicted times left that the
     gain is computed from. Return "" without a gain.
@@ -360,13 +378,13 @@ def gain_words(of: Gains) -> str:
     if of.gain_s is None:
         return ""
     own, other = duration(of.left_s), duration(of.partner_left_s)
-    price = f" In return, other jobs wait {duration(of.costs_s)} longer, added up."
+    price = f"; other jobs wait {duration(of.costs_s)} longer, added up" if of.costs_s else ""
     how = "shorter" if of.gain_s >= 0 else "longer"
     return (
-        f"With GPUs to itself, this job would run for another {own} (the mean of what is "
-        f"predicted), and the other job for another {other}. If the two share GPUs, the sum "
-        f"of their times to the end is {duration(abs(of.gain_s))} {how} than without sharing."
-        f"{price if of.costs_s else ''} {MEANS}"
+        f"With GPUs to themselves, this job would run for another {own} and the other for another "
+        f"{other} (means of what is predicted). Sharing makes the sum of their times to the end "
+        f"{duration(abs(of.gain_s))} {how} than if the later one waited for the other to end"
+        f"{price}. {MEANS}"
     )
 
 

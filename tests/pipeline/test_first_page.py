@@ -141,14 +141,15 @@ def test_a_planted_contradiction_is_found(
 
 
 AGAINST = re.compile(
-    r"Against ([\w-]+), pellucid is (so far )?ahead in (\d+) of (\d+) draws(?:, the same in \d+)?"
-    r"(?:; (ahead|behind|level) on the mean)?: (?:time from submission to end )?([^ ]+) %"
+    r"Against ([\w-]+)(?: \([^)]*\))?, pellucid is (so far )?ahead in (\d+) of (\d+) draws"
+    r"(?:, the same in \d+)?(?:; (ahead|behind|level) on the mean)?: "
+    r"(?:mean time from submission to end )?([^ ]+) %"
     r"(?:, 95 % interval | \()([^ ]+) % to ([^ ]+) %"
 )
 SHARED = (
     r"job (\S+) waited (\S.*?) under pellucid and (\S.*?) under fifo",
     r"(Every GPU under \w+)", r"(23,859 jobs on 1,080 GPUs)",
-    r"tried\) (At .*?: It needs.*?) Why it was expected",
+    r"asked then (At .*?: It needs.*?) Why it was predicted",
 )  # fmt: skip
 
 

@@ -39,13 +39,14 @@ from models.bundle import (
 from pipeline import runs
 from pipeline.commands.report import report
 from pipeline.explain import RunError
+from pipeline.explain.run import read_story
 from pipeline.report import policies, trace
 from pipeline.report.build import Inputs, Report, ReportError, build, check_scores
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
 from pipeline.report.interactive import ROOM, PolicyResult, columns
 from pipeline.report.models import error_table, learning_facts, meaning, read_models
 from pipeline.report.paired import paired
-from pipeline.report.samples import _because, samples
+from pipeline.report.samples import _because, _started, samples
 from pipeline.report.schedule import Gantt, read_schedule
 from pipeline.tables import of_jobs
 from pipeline.worlds import open_scenario
@@ -425,15 +426,18 @@ def test_the_headline_names_rivals_oracle_and_what_was_run() -> None:
         drawn_of("srtf", [1800.0] * 4, oracle=True),
     ]
     said = policies.headline(Comparison("published", [0, 1, 2, 3], made))
-    assert said[0].startswith("Against lucid, pellucid is so far ahead in 2 of 4 draws")
-    assert said[1].startswith("Against fifo, pellucid is so far ahead in 4 of 4 draws")
-    assert said[2] == (
-        "On average a job takes 1 h under pellucid, waiting included; under srtf, an oracle that "
-        "knows every duration and preempts, 30 min."
+    assert said[0].startswith(
+        "Against lucid (ASPLOS'23, rebuilt here), pellucid is so far ahead in 2 of 4"
     )
-    assert said[3] == (
+    assert said[1].startswith("Against fifo (in order), pellucid is so far ahead in 4 of 4")
+    assert said[2] == (
         "Simulated: 8 jobs in 4 draws on 16 GPUs in 1 virtual cluster, track published."
     )
+    (words,) = policies.abstract(Comparison("published", [0, 1, 2, 3], made))
+    assert (
+        "On average a job takes 1 h under pellucid, waiting included; under srtf, an oracle that "
+        "knows every duration and preempts, 30 min."
+    ) in words
 
 
 def test_the_headline_says_where_it_is_behind() -> None:
@@ -449,8 +453,8 @@ def test_the_headline_says_where_it_is_behind() -> None:
         )
     said = policies.headline(Comparison("", [*range(5)], made))
     assert (
-        "It is behind, beyond the 95 % interval, in longest wait, wide (more than 8 GPUs: +150 % "
-        "against fifo)." in said
+        "It is behind beyond chance (the 95 % interval) in longest wait, wide (more than 8 GPUs: "
+        "+150 % against fifo)." in said
     )
     fine = policies.headline(
         Comparison("", [*range(5)], [made[0], drawn_of("pellucid", [9.0] * 5)])
@@ -492,24 +496,32 @@ def test_who_gains_and_who_loses_is_counted_job_by_job(comparison: Comparison) -
     late = [-gap for gap in gaps if gap < -1]
     if late:
         half = roughly(float(np.median(late)))
-        assert f"later (half by over {half}; most often " in found.sentences[0]
+        assert f"Of the later ones half lose over {half}." in found.sentences[0]
 
 
 def test_who_ends_later_is_the_group_of_the_largest_share_and_no_small_one() -> None:
     labels = np.array(["a"] * 120 + ["b"] * 80 + ["c"], object)
     late = np.zeros(201, bool)
     late[:30] = late[120:160] = late[200] = True
-    assert policies._most(labels, late) == "b, 50 % of them"  # of c, all; but it is one job of 201
-    assert policies._most(labels[120:160], late[120:160]) == "b, 100 % of them"
+    most = policies._most(labels, late, "in")  # of c, all; but it is one job of 201
+    assert most == "those in b (50 % of them)"
+    alone = policies._most(labels[120:160], late[120:160], "with")
+    assert alone == "those with b (100 % of them)"
     gains = policies.Gains(
-        rival="lucid", sooner=0.3, later=0.1, later_s=600.0, most_later=["1 GPU, 9 %", "b, 50 %"],
-        by_size=[], by_vc=[],
-    )  # fmt: skip
+        rival="lucid",
+        sooner=0.3,
+        later=0.1,
+        later_s=600.0,
+        most_later=["those in b (50 % of them)"],
+        by_size=[],
+        by_vc=[],
+    )
     assert gains.sentences == [
-        "Against lucid, 30 % of the jobs end sooner and 10 % later (half by over 10 min; most "
-        "often 1 GPU, 9 %, and b, 50 %)."
+        "Against lucid, 30 % of the jobs end sooner, 10 % later, the others at the same time. Of "
+        "the later ones half lose over 10 min."
     ]
-    assert replace(gains, most_later=[]).sentences[0].endswith("10 % later.")
+    assert gains.most == "Most often later: those in b (50 % of them)."
+    assert replace(gains, later=0.0).sentences[0].endswith("the same time.")
 
 
 def test_curves_say_what_they_mean() -> None:
@@ -520,7 +532,7 @@ def test_curves_say_what_they_mean() -> None:
         weights = np.array([1.0] * (1 + len(scores)) + [0.0] * bool(names))
         return meaning(axis, Term((0,), held, weights, held * 0))
 
-    rising = "The higher, the longer: from ×0.50 to ×2.00."
+    rising = "More (to the right): predicted to run longer, from ×0.50 to ×2.00."
     assert of([-0.693, 0.0, 0.693], (60.0, 3600.0)) == rising
     assert "shorter" in of([0.693, 0.0, -0.693], (60.0, 3600.0))
     assert of([0.01, 0.02, -0.01], (60.0, 3600.0)).startswith("It hardly matters")
@@ -603,7 +615,7 @@ def test_models_are_those_of_the_bundle(inputs: Inputs) -> None:
         assert bar.text == " and ".join(texts[part] for part in name.split(" & "))
     singles = [term for term in model.terms if len(term.features) == 1]
     assert len(facts.shapes) == len([term for term in singles if term.importance() > 0])
-    assert any(chart.title.endswith("(monotone)") for chart in facts.shapes)
+    assert any(chart.title.endswith("(made monotone)") for chart in facts.shapes)
     assert {chart.code for chart in facts.shapes} <= set(texts), "what an edits file calls them"
     pair = model.terms[-1]
     (drawn,) = facts.pairs
@@ -733,7 +745,7 @@ def test_the_command(inputs: Inputs, tmp_path: Path) -> None:
 
 
 def test_what_a_job_waited_for_stands_beside_its_bar() -> None:
-    """Profiling is named where it is a tenth of the wait or more; reasons by their shares of it."""
+    """Reasons by their shares of the wait; profiling is no part of it."""
     told = [
         (Action.PROFILE, Reason.PROFILING_SLOT, 0.0),
         (Action.ENQUEUE, Reason.PROFILE_COMPLETE, 200.0),
@@ -747,8 +759,39 @@ def test_what_a_job_waited_for_stands_beside_its_bar() -> None:
     ]
     job = JobFacts("a", 4, 0.0, 50.0, end_time=1050.0, jct_s=1050.0, queue_s=1000.0)
     said = _because(build_story(job, decisions))
-    assert said == (
-        "3 min 20 s to profile; then 75 % too few GPUs free and 25 % free GPUs on too many nodes"
-    )
-    long = replace(job, queue_s=10_000.0)
-    assert _because(build_story(long, decisions)).startswith("75 % ")
+    assert said == ("75 % too few GPUs free and 25 % free GPUs on too many nodes")
+    assert _because(build_story(job, [*decisions[:3], decisions[-1]])) == "too few GPUs free"
+
+
+def test_what_started_a_job_is_who_left_its_gpus_then(comparison: Comparison) -> None:
+    """Brute force over the record: who ended in that moment, on one of its GPUs."""
+    run = comparison.own
+    schedule = read_schedule(run)
+    rows = run.decisions(
+        ["seq", "time", "action", "job_id", "nodes", "gpus"], ["start", "pack"]
+    ).to_pylist()
+    got = {
+        row["job_id"]: {
+            (node, gpu)
+            for node, mask in zip(row["nodes"], row["gpus"], strict=True)
+            for gpu in range(64)
+            if mask >> gpu & 1
+        }
+        for row in rows
+    }
+    ends = {row["job_id"]: row["end_time"] for row in run.jobs.to_pylist()}
+    named = 0
+    for job in list(got)[:400]:
+        story = read_story(run.folder, job)
+        began = story.job.start_time
+        assert began is not None
+        left = {
+            other
+            for other, at in ends.items()
+            if other != job and at and abs(at - began) < 0.002 and got.get(other, set()) & got[job]
+        }
+        said = _started(story, schedule)
+        assert bool(said) == bool(left)
+        assert all(f"job {other}" in said for other in left)
+        named += bool(left)
+    assert named >= 5

@@ -76,7 +76,7 @@ if (source && chooser) {
       const plot = make("td", "", { className: "bar", ariaHidden: "true" });
       plot.append(bar("waited", "", `${(100 * waited) / longest}%`), bar("ran", "", `${(100 * (whole - waited)) / longest}%`, `background:var(--s${result.colour})`));
       const words = make("td", "waited ");
-      words.append(make("strong", duration(waited)), `, then ran ${duration(whole - waited)}`);
+      words.append(make("strong", duration(waited)), ` of ${duration(whole)} from submission to end`);
       row.append(make("th", result.name, { scope: "row" }), plot, words);
       return row;
     });
@@ -108,7 +108,7 @@ if (source && chooser) {
     tried.querySelector("p span").textContent = D.id[i];
     const terms = part("terms");
     terms.hidden = !steps.length;
-    terms.querySelector("h4").textContent = `Why it was expected to run ${steps.at(-1)?.[2]} (it ran ${duration(ran)})`;
+    terms.querySelector("h4").textContent = `Why it was predicted to run ${steps.at(-1)?.[2]}, when submitted (it ran ${duration(ran)})`;
     terms.querySelector("tbody").replaceChildren(...waterfall(steps));
     const shared = part("pair");
     shared.hidden = !pair;

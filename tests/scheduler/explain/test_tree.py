@@ -174,12 +174,11 @@ def test_sentences_beside_whose_values_they_would_stand_are_made_when_they_are_s
         texts
     )
     assert (
-        "With GPUs to itself, this job would run for another 1 h (the mean of what is predicted), "
-        "and the other job for another 30 min. If the two share GPUs, the sum of their "
-        "times to the end is 10 min shorter than without sharing. In return, other jobs wait "
-        "2 min longer, added up. "
-        "Sharing is decided by these means, not by the predicted duration: a few such jobs last "
-        "very long, and the mean counts them fully, the predicted duration hardly."
+        "With GPUs to themselves, this job would run for another 1 h and the other for another "
+        "30 min (means of what is predicted). Sharing makes the sum of their times to the end "
+        "10 min shorter than if the later one waited for the other to end; other jobs wait 2 min "
+        "longer, added up. These means decide, not the predicted durations: they count the few "
+        "jobs that last very long."
     ) in texts
 
 

@@ -116,11 +116,11 @@ def test_the_gain_is_printed_with_what_it_is_worked_out_from() -> None:
     assert mine.partner_left_s is not None
     shared_s = min(mine.left_s, mine.partner_left_s) / 0.6
     assert mine.gain_s == pytest.approx(mine.partner_left_s - shared_s * 0.8)
-    assert "shorter than without sharing" in gain_words(mine)
-    assert "other jobs then wait" not in gain_words(mine), "nobody is kept out"
+    assert "shorter than if the later one waited" in gain_words(mine)
+    assert "other jobs wait" not in gain_words(mine), "nobody is kept out"
     paid = replace(packed, evidence=(*packed.evidence, ("hold_costs_s", 600.0)))
     (mine,) = build_story(JobFacts("new", 1, 2.0, 0.0), [paid]).sharing
-    assert "In return, other jobs wait 10 min longer, added up." in gain_words(mine)
+    assert "; other jobs wait 10 min longer, added up." in gain_words(mine)
 
 
 @pytest.mark.parametrize("step", ["{} 95 <= 101.56", "{} missing, taken as > 20"])
