@@ -46,6 +46,8 @@ class JobColumns(TypedDict, total=False):
     hold: str
     held_by: str
     held_at: float | None
+    waited_s: float | None
+    waits_since: float | None
     updated_seq: int
 
 

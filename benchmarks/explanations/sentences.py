@@ -323,7 +323,7 @@ def order(a: Asked) -> str:
         return f"the model says {models}, recorded {counts_s}"
     if wrong := counted(a.moment, a.job_id):
         return wrong
-    alone = re.search(r"The model alone would say (.+?):", (a.told["belief"] or {}).get("text", ""))
+    alone = re.search(r"[Tt]he model predicts (.+?):", (a.told["belief"] or {}).get("text", ""))
     if alone and not near(times(alone[1])[0], predicted):
         return f"{alone[0]!r} beside {predicted:.1f} s in its place"
     for what, seconds in terms.items():

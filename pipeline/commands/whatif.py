@@ -10,11 +10,14 @@ from features.codec import decode
 from pipeline.errors import UserError
 from pipeline.options import JOB, takes
 from pipeline.remote import Service, effect_lines, print_json
-from scheduler.core.request import TRIED
+from scheduler.core.request import OF_JOB, TRIED
 from scheduler.explain.effect import WhatIfAnswer
 
+# a message or a note moves no start
+MOVES = {name: one for name, one in TRIED.items() if name in {*OF_JOB, "priority"}}
 
-@takes(TRIED, different=True)
+
+@takes(MOVES, different=True)
 def whatif(
     job: JOB,
     service: Service,

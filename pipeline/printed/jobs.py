@@ -22,9 +22,9 @@ _RIGHT = [_HEADINGS.index(heading) for heading in ("GPUS", "WAITED", "RAN")]
 def _cells(job: JobRow, now: float) -> list[str]:
     from scheduler.explain.words import clock_time, hold_words, phrase
 
-    waited = between(0.0, job.waited_s(now))
+    waited = between(0.0, job.waited(now))
     ran = between(job.started_at, job.ended_at or now)
-    why = phrase((job.state if job.phase == "ended" else job.why) or "")
+    why = phrase((job.state if job.phase == "ended" else job.reason) or "")
     if job.hold:
         why = f"{hold_words(job.hold, job.held_by)} since {clock_time(job.held_at or now, now)}"
     words = [job.job_id, job.name, job.owner, job.vc]

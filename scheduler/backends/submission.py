@@ -23,6 +23,7 @@ class Submission(JobRequest):
         environment: variables added to the environment it runs in. Never shown.
         work: how much work the command asks for, where its owner lets that be read; None: unknown.
         like: digest of the command and its folder, where its owner lets that be read; "" = unknown.
+        at_once: how many tasks of its array may run at once; None: all, or it is no such task.
         sealed: whether `command` is only the program and `environment` empty, because both are
             stored apart.
     """
@@ -35,6 +36,7 @@ class Submission(JobRequest):
     work: Work | None = None
     like: str = ""
     sealed: bool = False
+    at_once: int | None = None
 
     def sealing(self) -> Submission:
         """Return the submission without its arguments and environment, which are stored apart from
@@ -67,6 +69,8 @@ class Submission(JobRequest):
             del found["work"]
         if not self.like:
             del found["like"]
+        if self.at_once is None:
+            del found["at_once"]
         return found
 
     @classmethod

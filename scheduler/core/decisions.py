@@ -53,6 +53,7 @@ class Reason(StrEnum):
     HELD_BY_OPERATOR = "HeldByOperator"
     DEPENDENCY_NEVER_MET = "DependencyNeverMet"
     DEPENDENCY_NOT_MET = "DependencyNotMet"
+    ARRAY_LIMIT = "ArrayLimit"
     VC_TOO_SMALL = "VcTooSmall"
     AWAITING_PROFILE = "AwaitingProfile"
     GPUS_BUSY = "GpusBusy"
@@ -108,7 +109,8 @@ class Reason(StrEnum):
     NO_STATISTICS = "NoStatistics"
 
 
-DEPENDS = (Reason.DEPENDENCY_NOT_MET, Reason.DEPENDENCY_NEVER_MET)  # of a job on others' ends
+# of a job on others' ends
+DEPENDS = (Reason.DEPENDENCY_NOT_MET, Reason.DEPENDENCY_NEVER_MET, Reason.ARRAY_LIMIT)
 
 Evidence = tuple[tuple[str, float | str], ...]  # (name, value); text names other jobs
 

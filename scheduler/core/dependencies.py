@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from features.job import Job
+from scheduler.core.decisions import Reason
 
 RECENT_S = 3600.0
 MOST = 16  # jobs that one may name
@@ -32,6 +33,17 @@ class Blocked:
 
     by: str
     never: bool = False
+
+    def reason(self, job: Job) -> Reason:
+        """Return why the job waits. For a task of an array behind another task, whose end it was
+        given to wait for, that is the array's limit.
+        """
+        if self.never:
+            return Reason.DEPENDENCY_NEVER_MET
+        array = job.job_id.rpartition("_")[0]
+        own = bool(array) and self.by.rpartition("_")[0] == array
+        stated = self.by not in named(job.after_any)
+        return Reason.DEPENDENCY_NOT_MET if stated or not own else Reason.ARRAY_LIMIT
 
 
 @dataclass(slots=True, kw_only=True)

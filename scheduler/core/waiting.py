@@ -450,7 +450,7 @@ class Waiting:
     def _keep_back(self, queued: QueuedJob, dependent: _Dependent, now: float) -> None:
         job, blocked = queued.job, dependent.blocked
         self._dependent[job.job_id] = dependent
-        queued.reason = Reason.DEPENDENCY_NEVER_MET if blocked.never else Reason.DEPENDENCY_NOT_MET
+        queued.reason = blocked.reason(job)
         self._core.record(
             now,
             action=Action.WAIT,

@@ -1,5 +1,6 @@
 """How long a job should run: the distribution that decides, cut at the job's time limit, and what
-it rests on. All places that say so use these words.
+it rests on. All places that say so use these words. What is "predicted" is another figure, wherever
+it is named: the one number of the model (`estimate_s`) that the distribution is made from.
 """
 
 from __future__ import annotations
@@ -195,9 +196,12 @@ def belief_words(
     sentences += [f"{alike_words(found.alike)}."] if found.alike is not None else []
     sentences += [f"{COMMAND.text.capitalize()} {command}."] if command else []
     if found.model_s is not None and found.base_s is not None and made_of:
-        who = "From that the model predicts" if command else "The model alone would say"
+        who = "From that the model predicts" if command else "The model predicts"
         terms = made_of_words(found.base_s, made_of, values.get(OWN.name, ""))
         sentences.append(f"{who} {duration(found.model_s)}: {terms}.")
+        if found.p90_s is not None and found.ran_s is None:
+            half = duration(found.p50_s)
+            sentences += [f"Half of the jobs that it predicts so run at most {half}."]
     return " ".join(filter(None, sentences))
 
 
@@ -271,10 +275,10 @@ def _has_run(ran_s: float, p50_s: float, p90_s: float | None) -> str:
     """
     text = f"It has run {duration(ran_s)}"
     if p90_s is not None and ran_s > p90_s:
-        return f"{text}, longer than predicted for nine of ten such jobs ({duration(p90_s)})."
+        return f"{text}, longer than nine of ten such jobs should ({duration(p90_s)})."
     if ran_s > p50_s:
         most = "" if p90_s is None else f"; nine of ten should end within {duration(p90_s)}"
-        return f"{text}, longer than predicted for half of such jobs ({duration(p50_s)}){most}."
+        return f"{text}, longer than half of such jobs should ({duration(p50_s)}){most}."
     return f"{text}; it should run {words(p50_s, p90_s)} in all."
 
 

@@ -64,6 +64,7 @@ class DecisionValues:
         blocker, partner: the job in the way, and the job with which GPUs are shared.
         held_by: the jobs for whose end it waited.
         gone_in_s: seconds within which all of those should have ended, nine times in ten.
+        at_once: how many tasks of its array may run at once.
     """
 
     reason: str
@@ -77,6 +78,7 @@ class DecisionValues:
     partner: str | None = None
     held_by: list[str] = field(default_factory=list)
     gone_in_s: float | None = None
+    at_once: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from features.codec import Json
-from scheduler.core.decisions import Reason
 from scheduler.core.request import JobRequest
 from scheduler.slurm.reason import SlurmReason
-
-ARRAY_LIMIT = "ArrayLimit"  # its array lets only so many tasks run at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +22,14 @@ class JobRow(JobRequest):
         state, exit_code, detail: how it ended.
         hold: "owner" or "operator": who may release it; "": it is not held.
         held_by, held_at: who holds it, and since when.
+        waited_s, waits_since: seconds that it waited in earlier spans, and when its present wait
+            began; None: not counted, and not waiting. See `waited`.
         start_p10, start_p50, start_p90: for a waiting job, quantiles of its start in the last
             forecast; None: unknown, because of `why_not`.
         estimate: "crude" (work ahead over GPUs); "impossible": it cannot start; None: neither.
         slurm: for a job of a followed Slurm: why Slurm keeps it waiting, or did until it started
             it.
+        at_once: how many tasks of its array may run at once; None: all, or it is no such task.
     """
 
     job_id: str
@@ -52,33 +52,33 @@ class JobRow(JobRequest):
     hold: str = ""
     held_by: str = ""
     held_at: float | None = None
+    waited_s: float | None = None
+    waits_since: float | None = None
     start_p50: float | None = None
     start_p90: float | None = None
     why_not: str = ""
     start_p10: float | None = None
     estimate: str | None = None
     slurm: SlurmReason | None = None
+    at_once: int | None = None
 
-    @property
-    def why(self) -> str:
-        """Reason code of its latest decision; `ARRAY_LIMIT` where it waits for tasks of its own
-        array only (--array 0-9%2), which are no dependency that its owner stated."""
-        if self.reason != Reason.DEPENDENCY_NOT_MET:
-            return self.reason
-        array = f"{self.job_id.rpartition('_')[0]}_"
-        ahead = [one for one in f"{self.after},{self.after_any}".split(",") if one]
-        own = array != "_" and all(one.startswith(array) for one in ahead)
-        return ARRAY_LIMIT if own and ahead else self.reason
+    def waited(self, now: float) -> float | None:
+        """Return the seconds that the job has waited by `now`: had no GPUs, though it could have
+        started. The time does not count for which it was held, other jobs had to end first, it was
+        profiled, or its node started it. Return None while other jobs have to end first.
 
-    def waited_s(self, now: float) -> float | None:
-        """Return the seconds that the job has waited by `now`, or had waited when it started. The
-        wait begins when no other job has to end first, and ends when the job is held. Return None
-        while other jobs have to end first.
+        Of a job of Slurm, and of one that an older release recorded, that is the time from when it
+        could start to its start, or until it is held.
         """
         depends = self.slurm is not None or self.after or self.after_any
         since = self.queued_at if depends else self.submitted_at
-        until = self.started_at or self.ended_at or self.held_at or now
-        return None if since is None else max(0.0, until - since)
+        if self.waited_s is None:
+            until = self.started_at or self.ended_at or self.held_at or now
+            return None if since is None else max(0.0, until - since)
+        if since is None and self.started_at is None and self.ended_at is None:
+            return None
+        waits = 0.0 if self.waits_since is None else max(0.0, now - self.waits_since)
+        return self.waited_s + waits
 
 
 @dataclass(frozen=True, slots=True)

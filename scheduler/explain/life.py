@@ -204,6 +204,13 @@ def split_free_pass(own: Sequence[Decision]) -> tuple[list[Decision], list[Decis
     return list(own[:last]), list(own[last:])
 
 
+def opened_by(d: Decision) -> Phase | None:
+    """Return what a job does from a decision on; None: the decision does not change that."""
+    if d.action is Action.ENQUEUE:
+        return Phase.WAITING
+    return Phase.HELD if d.action in _OPENS and d.reason in _HELD else _OPENS.get(d.action)
+
+
 def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = None) -> list[Span]:
     """Return the spans of a job's life from submission to end, or until now (`until`). If both are
     None, the last span has no end.
@@ -215,12 +222,10 @@ def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = Non
     end = until if job.end_time is None else job.end_time
     limit = float("inf") if end is None else end
     for d in decisions:
-        if d.action is Action.ENQUEUE:
-            opened, why = Phase.WAITING, Reason.NOT_YET_EVALUATED
-        elif d.action in _OPENS:
-            opened, why = Phase.HELD if d.reason in _HELD else _OPENS[d.action], d.reason
-        else:
+        opened = opened_by(d)
+        if opened is None:
             continue
+        why = Reason.NOT_YET_EVALUATED if d.action is Action.ENQUEUE else d.reason
         if opened is phase is Phase.WAITING and why is reason:
             continue  # recorded again, of the same wait
         at = min(max(d.time, since), limit)

@@ -14,6 +14,8 @@ from scheduler.core.findings import NotExamined
 from scheduler.core.obstacles import Obstacle
 from scheduler.core.plural import are, count, were
 
+AT_ONCE = "at_once"  # evidence: how many tasks of its array may run at once
+
 
 def sentence(d: Decision, visible: Collection[str] | None = None) -> str:
     """Return a decision as a sentence. If `visible` (ids of the jobs that the reader may see) is
@@ -37,7 +39,7 @@ def fields_in_sentence(d: Decision, visible: Collection[str] | None = None) -> f
     is_named = visible is None or (d.blocker is not None and d.blocker in visible)
     if d.reason is Reason.BEHIND_HIGHER_PRIORITY and d.position and not is_named:
         return frozenset(("position", "blocker"))
-    parts = Formatter().parse(_template(d, is_named=is_named))
+    parts = Formatter().parse(_template(d))
     return frozenset(name for _, name, _, _ in parts if name)
 
 
@@ -51,24 +53,23 @@ def summary(d: Decision, *, blocker: str = "", partner: str = "") -> str:
         name: "(not recorded)" if (value := getattr(d, name)) is None else value
         for name in ("free", "limit", "position")
     }
-    return _template(d, is_named=not blocker).format(
+    return _template(d).format(
         gpus="(not recorded) GPUs" if d.need is None else count(d.need, "GPU"),
         are=are(d.need),
         were=were(d.need),
         free_are=are(d.free),
         closed=_closed(d),
         closed_are=are(_closed_gpus(d)),
+        at_once=_at_once(d),
         blocker=blocker or f"job {d.blocker}",
         partner=partner or f"job {d.partner}",
         **numbers,
     )
 
 
-def _template(d: Decision, *, is_named: bool) -> str:
+def _template(d: Decision) -> str:
     template = _NAMELESS.get(d.reason) if d.blocker is None else None
     template = _WITHOUT_GPUS.get(d.reason, template) if d.need == 0 else template
-    if d.reason is Reason.DEPENDENCY_NOT_MET and is_named and in_one_array(d):
-        template = _BEHIND_ITS_ARRAY
     return template or _SUMMARY[d.reason]
 
 
@@ -97,10 +98,10 @@ def _closed_gpus(d: Decision) -> int | None:
     return None if closed is None else round(float(closed))
 
 
-def in_one_array(d: Decision) -> bool:
-    """Return whether a job and its blocker are tasks of one array."""
-    array = d.job_id.rpartition("_")[0]
-    return bool(array) and (d.blocker or "").startswith(f"{array}_")
+def _at_once(d: Decision) -> str:
+    """Return as text how many tasks of an array may run at once."""
+    most = dict(d.evidence).get(AT_ONCE)
+    return "only so many" if most is None else f"{round(float(most))}"
 
 
 _SUMMARY: dict[Reason, str] = {
@@ -112,6 +113,9 @@ _SUMMARY: dict[Reason, str] = {
         "cannot start: {blocker}, whose success it depends on, did not end successfully"
     ),
     Reason.DEPENDENCY_NOT_MET: "starts only after {blocker} has ended, as its owner asked",
+    Reason.ARRAY_LIMIT: (
+        "its array lets {at_once} of its tasks run at once: starts once {blocker} has ended"
+    ),
     Reason.VC_TOO_SMALL: (
         "cannot start: it needs {gpus}, and its virtual cluster, without the nodes that are taken "
         "out, has {limit}"
@@ -232,6 +236,7 @@ _SHORT: dict[str, str] = {
     Reason.HELD_BY_OPERATOR: "held by an operator",
     Reason.DEPENDENCY_NEVER_MET: "a job that it depends on did not succeed",
     Reason.DEPENDENCY_NOT_MET: "waits for a job that it depends on",
+    Reason.ARRAY_LIMIT: "array limit: as many of its tasks run as may",
     Reason.VC_TOO_SMALL: "its virtual cluster is too small",
     Reason.AWAITING_PROFILE: "waiting to be profiled",
     Reason.GPUS_BUSY: "too few GPUs free",
@@ -278,9 +283,6 @@ _NAMELESS: dict[Reason, str] = {
         "longer than the bound on waiting"
     ),
 }
-
-# of a task of an array that may have so many running (--array 0-9%2)
-_BEHIND_ITS_ARRAY = "its array lets only so many tasks run at once: starts once {blocker} has ended"
 
 # used of a job that asks for none
 _WITHOUT_GPUS: dict[Reason, str] = {

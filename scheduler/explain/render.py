@@ -46,7 +46,7 @@ from scheduler.explain.explanation import (
     StartForecastRow,
     Waited,
 )
-from scheduler.explain.reasons import SHARING, next_step, sentence
+from scheduler.explain.reasons import AT_ONCE, SHARING, next_step, sentence
 from scheduler.explain.waited import wait_words
 from scheduler.explain.words import (
     AT_ONCE_S,
@@ -270,7 +270,7 @@ def _times(about: _About) -> _Rows:
     elif times.ended_at is None and started is None:
         words.append("is not allowed to start yet")
     if started is not None:
-        words.append(f"started {_after(eligible or submitted, started, 'after that')}")
+        words.append(f"began to run {_after(eligible or submitted, started, 'after that')}")
     yield "", f"{listed(words)}."
 
 
@@ -401,7 +401,9 @@ def decision_words(one: DecisionValues, job_id: str) -> str:
     action = one.action or Action.WAIT  # an older service tells none
     if one.reason not in {*Reason} or action not in {*Action}:
         return phrase(one.reason)
-    evidence = (("closed_gpus", one.closed), ("gone_in_s", one.gone_in_s))
+    evidence = (
+        ("closed_gpus", one.closed), ("gone_in_s", one.gone_in_s), (AT_ONCE, one.at_once)
+    )  # fmt: skip
     decided = Decision(
         seq=0,
         time=0.0,

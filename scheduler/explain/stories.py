@@ -14,7 +14,7 @@ from scheduler.core.obstacles import Obstacle
 from scheduler.core.phase import Phase
 from scheduler.explain.dossier import Dossier, decision_of
 from scheduler.explain.job import JobRow, Line
-from scheduler.explain.reasons import next_step, sentence
+from scheduler.explain.reasons import AT_ONCE, next_step, sentence
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
 from scheduler.explain.words import CANCELLED, LOST, duration, hold_words, how_it_ended
@@ -68,12 +68,12 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
 
 
 def waited_s(job: JobRow, story: Story) -> float:
-    """Return the seconds that a job waited. For a job that Slurm started, count from the time when
-    it became eligible.
+    """Return the seconds that a job waited, or has so far: those of the reasons in its story. For
+    a job that Slurm started, count from the time when it became eligible.
     """
     if job.started_at is None or job.slurm is None:
         return story.waited_s
-    return max(0.0, job.started_at - (job.queued_at or job.submitted_at))
+    return job.waited(job.started_at) or 0.0
 
 
 _STANDS = {
@@ -152,6 +152,8 @@ def _with_counts(
     """Return the last decision about a waiting job with the present numbers, and the reason whose
     remedy would help its owner. The reason is None unless closed GPUs block the job.
     """
+    if last.reason is Reason.ARRAY_LIMIT and job.at_once is not None:
+        return replace(last, evidence=(*last.evidence, (AT_ONCE, float(job.at_once)))), None
     if last.reason is Reason.BEHIND_HIGHER_PRIORITY:
         if position in (None, last.position):
             return last, None

@@ -464,7 +464,7 @@ def _steps(breakdown: Breakdown, moves: Sequence[tuple[str, str, float]]) -> Wat
                 width=right - left,
             )
         )
-    steps.append(_mark("the estimate", breakdown.score, at(breakdown.score)))
+    steps.append(_mark("predicted", breakdown.score, at(breakdown.score)))
     return Waterfall(breakdown, tuple(steps))
 
 

@@ -9,9 +9,7 @@ from scheduler.core.decisions import AHEAD, ANOTHER, STARTS, Action, Decision, R
 from scheduler.core.plural import count
 from scheduler.explain.dossier import Recorded
 from scheduler.explain.explanation import PassedBound, Waited
-from scheduler.explain.job import ARRAY_LIMIT
 from scheduler.explain.life import Held, JobFacts, Phase, Span, Wait
-from scheduler.explain.reasons import in_one_array
 from scheduler.explain.words import (
     AT_ONCE_S,
     duration,
@@ -103,8 +101,7 @@ def waited(
     held: dict[str, float] = {}
     for span in spans:
         if span.phase is Phase.HELD and span.seconds:
-            code = ARRAY_LIMIT if _by_its_array(span.reason, own) else span.reason
-            held[code] = held.get(code, 0.0) + span.seconds
+            held[span.reason] = held.get(span.reason, 0.0) + span.seconds
     named = [one for one in recorded.held if one.job_id != ANOTHER][:NAMED]
     rest = [one for one in recorded.held if one not in named]
     return Waited(
@@ -123,12 +120,6 @@ def waited(
         held=held,
         bound=passed_bound(job, own),
     )
-
-
-def _by_its_array(reason: str, own: Sequence[Decision]) -> bool:
-    """Return whether only tasks of a job's own array were awaited, for a reason to be kept back."""
-    such = [d for d in own if d.reason == reason]
-    return reason == Reason.DEPENDENCY_NOT_MET and bool(such) and all(map(in_one_array, such))
 
 
 def wait_words(

@@ -30,6 +30,7 @@ from scheduler.explain.explanation import (
 )
 from scheduler.explain.job import JobRow
 from scheduler.explain.life import Event
+from scheduler.explain.reasons import AT_ONCE
 from scheduler.explain.stories import story_of, waited_s
 from scheduler.explain.story import PRINCIPAL_REASONS, Story
 from scheduler.explain.terms import factor_of, seconds_of
@@ -283,19 +284,19 @@ def values_of(d: Decision | None) -> Mapping[str, Any]:
     `DecisionValues`; empty where no decision is recorded."""
     if d is None:
         return {}
+    names = {"closed": "closed_gpus", "gone_in_s": "gone_in_s", "at_once": AT_ONCE}
     evidence = dict(d.evidence)
-    closed, gone_in_s = evidence.get("closed_gpus"), evidence.get("gone_in_s")
+    found = {name: evidence.get(recorded) for name, recorded in names.items()}
     return {
         "action": d.action.value,
         "need": d.need,
         "free": d.free,
         "limit": d.limit,
-        "closed": None if closed is None else float(closed),
         "position": d.position,
         "blocker": d.blocker,
         "partner": d.partner,
         "held_by": list(d.held_by),
-        "gone_in_s": None if gone_in_s is None else float(gone_in_s),
+        **{name: None if value is None else float(value) for name, value in found.items()},
     }
 
 

@@ -155,6 +155,7 @@ def _routes(pages: bool) -> list[BaseRoute]:
     if pages:
         from scheduler.service.pages import acting as acting_pages
         from scheduler.service.pages import (
+            arrays,
             comparing,
             editing,
             operations,
@@ -171,6 +172,7 @@ def _routes(pages: bool) -> list[BaseRoute]:
             proposing,
             operations,
             acting_pages,
+            arrays,
             sharing,
             submitting,
         ):

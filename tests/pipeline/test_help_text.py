@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from pipeline.app import COMMANDS, app
 from pipeline.help_text import reflow
+from scheduler.core.request import FIELDS, OF_JOB, TRIED
 
 WIDTHS = (80, 120)
 
@@ -63,6 +64,22 @@ def examples(words: tuple[str, ...]) -> list[str]:
     text = inspect.cleandoc(command.callback.__doc__ or "")
     parts = (one for one in re.split(r"\n\s*\n", text) if one.startswith("  "))
     return [" ".join(one.replace("\\\n", " ").split()) for one in parts]
+
+
+@pytest.mark.parametrize("words", every(), ids=" ".join)
+def test_every_option_is_explained(words: tuple[str, ...]) -> None:
+    command: Any = get_command(app).get_command(None, words[0])  # type: ignore[attr-defined]
+    for word in words[1:]:
+        command = command.commands[word]
+    helps = {one.name: one.help or "" for one in command.params if one.name != "help"}
+    assert not [name for name, text in helps.items() if len(text.split()) < 3], helps
+
+
+def test_a_trial_takes_only_what_may_move_a_start() -> None:
+    command: Any = get_command(app).get_command(None, "whatif")  # type: ignore[attr-defined]
+    asked = {one.name for one in command.params if one.name in FIELDS}
+    assert asked == {*TRIED} - {"notify", "comment"}
+    assert asked <= {*OF_JOB, "priority"}
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -60,12 +60,13 @@ class Wish:
 
 class Task(NamedTuple):
     """A task of an array of jobs. `array`: the array's id; `behind`: number of the task for the end
-    of which it waits, or None.
+    of which it waits, or None; `at_once`: how many of the array may run at once, or None.
     """
 
     array: str
     number: int
     behind: int | None = None
+    at_once: int | None = None
 
 
 class Changes:
@@ -158,6 +159,7 @@ class Changes:
             like = digest_of(asked.command, asked.workdir)
         depends = bool(fields["after"] or fields["after_any"])
         if task is not None and task.behind is not None:
+            fields["at_once"] = task.at_once
             behind = f"{task.array}_{task.behind}"
             fields["after_any"] = ",".join([*named(fields["after_any"]), behind])
         submission = Submission(
@@ -192,8 +194,9 @@ class Changes:
             ids.append(first.job_id)
             array_id = first.job_id.rpartition("_")[0]
             more = [
-                self.submit(viewer, asked, keys[i], Task(array_id, numbers[i], behind[i]))
-                for i in range(1, len(numbers))
+                self.submit(viewer, asked, keys[i], Task(array_id, *one, at_once or None))
+                for i, one in enumerate(zip(numbers, behind, strict=False))
+                if i
             ]
             ids += [done.result().job_id for done in more]
         except Problem as problem:

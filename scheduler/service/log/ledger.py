@@ -18,6 +18,8 @@ from scheduler.backends.base import Purpose
 from scheduler.backends.events import ABOUT_NODES, Event, Kind
 from scheduler.core.decisions import DEPENDS, GIVES_GPUS, Action, Decision, Reason
 from scheduler.core.transitions import IllegalTransition, Step
+from scheduler.explain.life import Phase as Does
+from scheduler.explain.life import opened_by
 from scheduler.explain.reasons import sentence
 from scheduler.service.log.nodes import NodeRecord, NodeTable
 from scheduler.service.log.record import (
@@ -133,6 +135,8 @@ class Ledger:
                 failed = d.blocker if d.reason is Reason.DEPENDENCY_NEVER_MET else None
                 since = record.depends.since if record.depends else d.time
                 record.depends = Depends(since, failed or "")
+            if (does := opened_by(d)) is not None:
+                record.count_wait(d.time, waits=does is Does.WAITING)
             if d.action in STAYS:
                 continue
             _depends_no_more(record, d.time)
@@ -281,6 +285,7 @@ class Ledger:
 
     def _over(self, record: Record, phase: Phase, end: End) -> None:
         self._give_up_gpus(record)
+        record.count_wait(end.at, waits=False)
         record.phase, record.end, record.hold = phase, end, None
 
     def _give_up_gpus(self, record: Record) -> None:

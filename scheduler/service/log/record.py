@@ -102,6 +102,9 @@ class Record:
             held.
         held_s: seconds that it was held, or waited for other jobs to end, in earlier spans.
         depends: its wait for other jobs to end; None: it does not wait for any.
+        waited_s: seconds that it has waited in earlier spans: without GPUs, though neither held nor
+            kept back by other jobs; None: not counted, since an older release wrote its record.
+        waits_since: when its present wait began; None: it does not wait.
         changed: whether it asks for something else than at its submission.
         end: how it ended; None: it is not over.
         steps: what happened to it, in order, without decisions that leave it waiting.
@@ -129,6 +132,8 @@ class Record:
     hold: Hold | None = None
     held_s: float = 0.0
     depends: Depends | None = None
+    waited_s: float | None = None
+    waits_since: float | None = None
     changed: bool = False
     end: End | None = None
     updated_seq: int = 0
@@ -139,7 +144,20 @@ class Record:
         """Return a new record from a SUBMITTED event."""
         asked = Submission.from_body(event.body)
         step = Step(event.at, event.kind, Phase.SUBMITTED, event.seq)
-        return cls(asked, event.seq, priority=asked.priority, updated_seq=event.seq, steps=[step])
+        record = cls(asked, event.seq, priority=asked.priority, updated_seq=event.seq, steps=[step])
+        record.waited_s, record.waits_since = 0.0, asked.submitted_at
+        return record
+
+    def count_wait(self, at: float, *, waits: bool) -> None:
+        """Count the time that the job has waited until `at`. `waits`: whether it waits from then
+        on.
+        """
+        if self.waited_s is None or self.end is not None:
+            return
+        if self.waits_since is not None:
+            at = max(at, self.waits_since)
+            self.waited_s += at - self.waits_since
+        self.waits_since = at if waits else None
 
     @property
     def job_id(self) -> str:
@@ -200,6 +218,8 @@ class Record:
             "hold": "" if hold is None else hold.by.value,
             "held_by": "" if hold is None else hold.actor,
             "held_at": None if hold is None else hold.since,
+            "waited_s": self.waited_s,
+            "waits_since": self.waits_since,
             "updated_seq": self.updated_seq,
         }
 

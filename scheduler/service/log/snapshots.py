@@ -41,9 +41,15 @@ from scheduler.service.log.store.store import Store
 
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 11
+VERSION = 12
 OLDEST = 5  # of those before it a core decided with objects of its own, which no other can read
 MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
+    12: Migration(
+        new={
+            "scheduler.service.log.record:Record": {"waited_s": None, "waits_since": None},
+            "scheduler.backends.submission:Submission": {"at_once": None},
+        }
+    ),
     11: Migration(
         new={"scheduler.policies.pellucid.learned:PellucidMemory": {"ordered_by": "predicted"}}
     ),
@@ -116,7 +122,7 @@ FIELDS = {
     "features.templates:TemplateBook": "_owners",
     "scheduler.backends.events:Event": "actor at body cause job_id kind seq",
     "scheduler.backends.submission:Submission": (
-        "after after_any command comment cpus environment expect gpu_type gpus job_id like "
+        "after after_any at_once command comment cpus environment expect gpu_type gpus job_id like "
         "memory_mib name notify owner priority profile progress sealed share submitted_at "
         "time_limit_s user vc work workdir"
     ),
@@ -161,7 +167,7 @@ FIELDS = {
     "scheduler.service.log.record:Record": (
         "attempt cancel_asked changed depends end estimate_s grant granted held_s hold key phase "
         "priority profile profiled progress queued_at reason seq silent started_at steps "
-        "submission unread updated_seq"
+        "submission unread updated_seq waited_s waits_since"
     ),
 }
 SCHEMA = {kind: tuple(names.split()) for kind, names in FIELDS.items()}

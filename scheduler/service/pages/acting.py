@@ -57,7 +57,7 @@ def preview_of_group(request: Request, viewer: Asking, which: Alike, do: Word = 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         found = queries.members(**which)
         ids = found[:MOST_CANCELLED]
-        those, left = _many(request, view, do, ids, preview=True)
+        those, left = act_on(request, view, {"do": do}, ids, preview=True)
         return {**of, "ids": those, "left": left, "more": len(found) - len(ids), "problem": ""}
 
     try:
@@ -77,19 +77,30 @@ def act_on_group(request: Request, viewer: Asking) -> Response:
     """
     view: VisibleQueries = request.app.state.reads.seen_by(viewer)
     given = form(request, lists=("jobs",))
-    _many(request, view, given.get("do", ""), given.get("jobs", "").split(), preview=False)
+    what = {"do": given.get("do", "")}
+    act_on(request, view, what, given.get("jobs", "").split(), preview=False)
     return RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
 
 
-def _many(
-    request: Request, view: VisibleQueries, deed: str, ids: Sequence[str], *, preview: bool
+def act_on(
+    request: Request,
+    view: VisibleQueries,
+    given: Mapping[str, str],
+    ids: Sequence[str],
+    *,
+    preview: bool,
 ) -> tuple[list[str], int]:
-    """Hold, release or cancel several jobs (`deed`), or only preview that. Return the ids of the
+    """Hold, release, cancel or change several jobs, or only preview that. Return the ids of the
     jobs for which it is done, and the number of the other jobs. Raise Problem where it can be done
     for none.
+
+    Args:
+        given: `do`; for a change also the values of the form. Without those nothing is changed.
     """
-    if deed not in DEEDS[1:]:
+    deed = given["do"]
+    if deed not in (DEEDS if len(given) > 1 else DEEDS[1:]):
         raise Problem(422, "invalid-request", "jobs can be held, released or cancelled")
+    changed = wanted(given) if deed == "change" else None
     ids = [job_id for job_id in ids if JOB_ID.fullmatch(job_id)][:MOST_CANCELLED]
     if not ids:
         return [], 0
@@ -100,9 +111,13 @@ def _many(
     work = api.Acting(changes, view.viewer)
     events = []
     refused: Problem | None = None
-    for job in view.those(ids):
+    rows = {job.job_id: job for job in view.those(ids)}
+    for job in (rows[job_id] for job_id in dict.fromkeys(ids) if job_id in rows):
         try:
-            asked = work.hold(job) if deed == "hold" else work.release(job)
+            if changed is not None:
+                asked = work.change(job, changed)
+            else:
+                asked = work.hold(job) if deed == "hold" else work.release(job)
         except Problem as problem:
             refused = problem
             continue

@@ -255,11 +255,13 @@ def _tiles(view: PageQueries, wanted: Wanted) -> list[tuple[str, str, str]]:
 
 
 def _waiting_since(now: float, waits: Sequence[Own]) -> str:
-    """Return in words how long the waiting jobs have waited; "" where none waits."""
-    waited = sorted(now - job.since for job in waits if job.since is not None)
-    if not waited:
-        return ""
-    return f"half of them over {duration(median(waited))}, one for {duration(waited[-1])}"
+    """Return in words how long ago the waiting jobs were submitted, or held; "" where none
+    waits.
+    """
+    ago = sorted(now - job.since for job in waits if job.since is not None)
+    if len(ago) < 2:
+        return f"submitted or held {duration(ago[0])} ago" if ago else ""
+    return f"submitted or held: half over {duration(median(ago))} ago, one {duration(ago[-1])} ago"
 
 
 # --- as CSV --------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from scheduler.service.log.store.tables import (
     leases,
     live,
     on_gpus,
+    waited,
 )
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.log.unread import silent
@@ -126,11 +127,8 @@ class Outcome:
     ended_at: float
     state: str
     estimate_s: float | None
+    wait_s: float
     account: str = ""
-
-    @property
-    def wait_s(self) -> float:
-        return self.started_at - self.submitted_at
 
     @property
     def ran_s(self) -> float:
@@ -352,7 +350,8 @@ class PageQueries(VisibleQueries):
         """
         names = [n for n in Outcome.__slots__ if n not in ("user", "account")]
         query = (
-            select(*(jobs.c[n] for n in names), jobs.c.owner, *([jobs.c.slurm] * accounts))
+            select(*(waited.label(n) if n == "wait_s" else jobs.c[n] for n in names), jobs.c.owner)
+            .add_columns(*([jobs.c.slurm] * accounts))
             .where(jobs.c.ended_at >= since, jobs.c.started_at.is_not(None))
             .where(jobs.c.state.is_not(None))
             .order_by(jobs.c.ended_at.desc())

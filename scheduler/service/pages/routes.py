@@ -91,7 +91,7 @@ def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Resp
             "b": board(queries, vc, after),
             "others": others,
             "groups": GROUPS,
-            "submits": _acts(request, viewer),
+            "submits": may_act(request, viewer),
         },
     )
 
@@ -122,7 +122,7 @@ def group(request: Request, viewer: Asking, which: Alike, first: int = 0) -> Res
         build=lambda queries: {
             "g": group_page(queries, which, first),
             "now": queries.now(),
-            "acts": _acts(request, viewer),
+            "acts": may_act(request, viewer),
         },
     )
 
@@ -194,7 +194,7 @@ async def why_they_wait(request: Request, viewer: Asking) -> Response:
     )
 
 
-def _acts(request: Request, viewer: Viewer) -> bool:
+def may_act(request: Request, viewer: Viewer) -> bool:
     return viewer.role is not Role.VIEWER and not request.app.state.settings.follows
 
 
@@ -210,7 +210,7 @@ def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None)
             "s": found,
             "codes": codes is not None,
             "policy": queries.policy(),
-            "acts": _acts(request, viewer),
+            "acts": may_act(request, viewer),
             "output": _output(request, viewer, found.job),
             "usage": _usage(request, found.job),
             "inputs": inputs(queries.vcs() if viewer.sees_all else viewer.vcs, found.job),

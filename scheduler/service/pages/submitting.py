@@ -84,14 +84,15 @@ async def submit(request: Request, viewer: Asking) -> Response:
         if isinstance(asked, ArrayRequest):
             request.app.state.authenticator.spend(viewer, len(tasks_of(asked.array).numbers) - 1)
             many = await run_in_threadpool(changes.submit_array, viewer, asked, key_of(given))
-            job_id = many.jobs[0]
+            where = f"arrays/{many.array_id}"
         else:
-            job_id = (await wrap_future(changes.submit(viewer, asked, key_of(given)))).job_id
+            done = await wrap_future(changes.submit(viewer, asked, key_of(given)))
+            where = f"jobs/{done.job_id}"
     except Problem as problem:
         return await run_in_threadpool(
             _form, request, viewer, given, problem.sentence, problem.status
         )
-    return RedirectResponse(f"{request.scope.get('root_path', '')}/jobs/{job_id}", 303)
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/{where}", 303)
 
 
 @router.post("/submit/eta")

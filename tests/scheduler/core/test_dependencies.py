@@ -29,9 +29,6 @@ def test_it_starts_once_the_other_has_ended_and_that_time_is_no_waiting() -> Non
         Action.WAIT, Reason.DEPENDENCY_NOT_MET, "first",
     )  # fmt: skip
     assert sentence(wait) == "starts only after job first has ended, as its owner asked"
-    held = replace(wait, job_id="a1_2", blocker="a1_0")
-    most = "its array lets only so many tasks run at once: starts once job a1_0 has ended"
-    assert (sentence(held), sentence(held, ["a1_0"])) == (most, most)
     assert sentence(wait, []) == "starts only after another job has ended, as its owner asked"
     assert desk.wake(20.0) == [], "GPUs are free, and it does not start"
     assert actions(desk.end("first", now=50.0)) == [
@@ -92,6 +89,25 @@ def test_of_several_each_has_to_end() -> None:
         (Reason.DEPENDENCY_NOT_MET, "b")
     ]
     assert (Action.START, "c") in actions(desk.end("b", now=3.0))
+
+
+@pytest.mark.parametrize(
+    ("job_id", "success", "ended", "reason"),
+    [
+        ("a_2", "", "a_0", Reason.ARRAY_LIMIT),
+        ("a_2", "a_0", "", Reason.DEPENDENCY_NOT_MET),
+        ("a_2", "b", "a_0", Reason.DEPENDENCY_NOT_MET),
+        ("c_2", "", "a_0", Reason.DEPENDENCY_NOT_MET),
+        ("c", "", "a_0", Reason.DEPENDENCY_NOT_MET),
+    ],
+)
+def test_only_what_waits_for_the_end_of_a_task_of_its_array_is_at_its_limit(
+    job_id: str, success: str, ended: str, reason: Reason
+) -> None:
+    desk = Desk(Fifo(), cluster_of())
+    desk.submit(a_job("a_0"), a_job("b"))
+    queued = after(job_id, success=success, any_end=ended)
+    assert [d.reason for d in desk.submit(queued, now=1.0)] == [reason]
 
 
 def test_held_meanwhile_it_starts_only_when_it_is_released_too() -> None:

@@ -37,8 +37,9 @@ def test_the_distribution_is_said_and_not_the_score() -> None:
     made_of = [PredictionReason("how long this user's jobs last", 0.47, ["user"])]
     assert belief_words(found, {}, made_of) == (
         "It should run about 26 s; at most 76 s nine times in ten. Its owner's last 2 jobs of "
-        "this name ran 18 s to 40 s. The model alone would say 6 min 8 s: 13 min as for every job, "
-        "then \u00d70.47 (how long this user's jobs last)."
+        "this name ran 18 s to 40 s. The model predicts 6 min 8 s: 13 min as for every job, "
+        "then \u00d70.47 (how long this user's jobs last). Half of the jobs that it predicts so "
+        "run at most 26 s."
     )
 
 
@@ -116,9 +117,9 @@ def test_what_is_said_of_a_run_is_so_at_its_age(ran_s: float, limit_s: float | N
             assert found.p90_s is None or found.p90_s >= ran_s
             assert limit_s is None or max(found.p50_s, found.p90_s or 0.0) <= max(limit_s, ran_s)
         elif ran_s > 76.0 and limit_s is None:
-            assert "longer than predicted for nine of ten such jobs (76 s)" in belief_words(found)
+            assert "longer than nine of ten such jobs should (76 s)" in belief_words(found)
         elif 26.0 < ran_s < 76.0:
-            assert "longer than predicted for half of such jobs (26 s)" in belief_words(found)
+            assert "longer than half of such jobs should (26 s)" in belief_words(found)
         assert "It should run" not in belief_words(found)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
-from scheduler.explain.reasons import next_step, sentence, summary
+from scheduler.explain.reasons import AT_ONCE, next_step, sentence, summary
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reasons.md").read_text()
 ENTRIES = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -47,8 +48,9 @@ def test_the_page_has_no_other_and_their_order() -> None:
 
 
 def test_who_may_not_see_the_other_task_is_not_told_of_its_array() -> None:
-    d = Decision(0, 0.0, Action.WAIT, Reason.DEPENDENCY_NOT_MET, "5_2", "", blocker="5_1", need=1)
-    assert sentence(d).startswith("its array lets only so many tasks run at once")
+    d = Decision(0, 0.0, Action.WAIT, Reason.ARRAY_LIMIT, "5_2", "", blocker="5_1", need=1)
+    assert sentence(d).startswith("its array lets only so many of its tasks run at once")
+    two = sentence(replace(d, evidence=((AT_ONCE, 2.0),)))
+    assert two == "its array lets 2 of its tasks run at once: starts once job 5_1 has ended"
     for visible, other in ((("5_1",), "job 5_1"), ((), ANOTHER)):
         assert other in sentence(d, visible)
-    assert sentence(d, ()) == f"starts only after {ANOTHER} has ended, as its owner asked"

@@ -217,7 +217,7 @@ def test_a_start_is_counted_from_when_the_job_could_have_started() -> None:
     times = Times(0.0, 3600.0, 3660.0, None)
     rows = render(replace(JOB, phase="running", times=times), Depth.WHOLE, Reader.PAGE, 7200.0)
     assert next(row.text for row in rows if row.kind == "times") == (
-        "It was submitted 2 h ago, was allowed to start 1 h later and started 60 s after that."
+        "It was submitted 2 h ago, was allowed to start 1 h later and began to run 60 s after that."
     )
 
 

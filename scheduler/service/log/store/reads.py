@@ -77,6 +77,7 @@ from scheduler.service.log.store.tables import (
     live,
     nodes,
     on_gpus,
+    waited,
 )
 from scheduler.service.log.store.visibility import (
     Viewer,
@@ -557,12 +558,11 @@ class VisibleQueries(ShortRows):
     def fairness(self, since: float = 0.0) -> list[Share]:
         """Return GPU-time and waits of jobs that ended at or after `since`, for each virtual
         cluster as a whole (user "") and for the users the viewer may see."""
-        wait = jobs.c.started_at - jobs.c.submitted_at
         figures = (
             func.count().label("jobs"),
             func.sum(jobs.c.gpus * (jobs.c.ended_at - jobs.c.started_at)).label("gpu_time_s"),
-            func.avg(wait).label("mean_wait_s"),
-            func.max(wait).label("max_wait_s"),
+            func.avg(waited).label("mean_wait_s"),
+            func.max(waited).label("max_wait_s"),
         )
         ended = and_(jobs.c.ended_at >= since, jobs.c.started_at.is_not(None))
         whole = select(jobs.c.vc, *figures).where(ended).group_by(jobs.c.vc)
@@ -584,7 +584,7 @@ class VisibleQueries(ShortRows):
             func.count().label("jobs"),
             func.count().filter(jobs.c.state == State.FAILED.value).label("failed"),
             func.sum(jobs.c.gpus * (jobs.c.ended_at - jobs.c.started_at)).label("gpu_time_s"),
-            func.avg(jobs.c.started_at - jobs.c.submitted_at).label("mean_wait_s"),
+            func.avg(waited).label("mean_wait_s"),
             func.avg(jobs.c.ended_at - jobs.c.submitted_at).label("mean_jct_s"),
         ).where(jobs.c.ended_at >= since, jobs.c.started_at.is_not(None))
         if vc is not None:

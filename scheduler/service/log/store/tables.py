@@ -19,7 +19,9 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    case,
     false,
+    func,
     text,
     true,
 )
@@ -114,6 +116,8 @@ jobs = Table(
     Column("hold", String(16), nullable=False, server_default=""),  # who may release it,
     Column("held_by", String(128), nullable=False, server_default=""),  # who held it,
     Column("held_at", Float(53)),  # and when
+    Column("waited_s", Float(53)),  # before `waits_since`; NULL: not counted when it was written
+    Column("waits_since", Float(53)),  # NULL: it does not wait
     Column("updated_seq", BigInteger, nullable=False),  # of the last event that changed the row
     Index("jobs_by_phase", "phase", "vc", "submitted_at", "gpus"),
     # its place in line (`store.reads`): as it stands there, for it is found by the same expression
@@ -144,6 +148,15 @@ jobs = Table(
 # Those that are not over, and of them those on GPUs: by their phase, of which there is an index.
 live = jobs.c.phase.in_([phase.value for phase in (*WAITS, *HOLDS)])
 on_gpus = jobs.c.phase.in_([phase.value for phase in HOLDS]) & (jobs.c.nodes != "[]")
+# Seconds that a job waited which has started, as `JobRow.waited` says.
+waited = func.coalesce(
+    jobs.c.waited_s,
+    jobs.c.started_at
+    - case(
+        (jobs.c.slurm.is_not(None), func.coalesce(jobs.c.queued_at, jobs.c.submitted_at)),
+        else_=jobs.c.submitted_at,
+    ),
+)
 
 # Forecasts: the one made at submission is kept and scored, the latest is replaced.
 forecasts = Table(

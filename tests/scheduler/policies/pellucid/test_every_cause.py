@@ -91,6 +91,11 @@ def depends(turned: bool) -> list[Decision]:
     return desk.submit(a_job("first"), asking(a_job("j"), after="" if turned else "first"))
 
 
+def array_limit(turned: bool) -> list[Decision]:
+    desk = Desk(pellucid(), cluster_of(gpus=2))
+    return desk.submit(a_job("j_0"), asking(a_job("j_1"), after_any="" if turned else "j_0"))
+
+
 def never_met(turned: bool) -> list[Decision]:
     desk = Desk(pellucid(), cluster_of(gpus=2))
     found = desk.submit(a_job("first"), asking(a_job("j"), after="first"))
@@ -344,6 +349,7 @@ SCENES: dict[Reason, Scene] = {
     Reason.HELD_BY_OPERATOR: held(Reason.HELD_BY_OPERATOR),
     Reason.DEPENDENCY_NEVER_MET: never_met,
     Reason.DEPENDENCY_NOT_MET: depends,
+    Reason.ARRAY_LIMIT: array_limit,
     Reason.VC_TOO_SMALL: nodes_left,
     Reason.AWAITING_PROFILE: no_slot,
     Reason.GPUS_BUSY: busy,
@@ -394,7 +400,7 @@ def test_a_printed_cause_turned_round_changes_the_decision(reason: Reason) -> No
 
 def _of_j(found: list[Decision]) -> list[Decision]:
     """Return the decisions about the job of a scene, and about nodes."""
-    return [d for d in found if d.job_id in ("j", "")]
+    return [d for d in found if d.job_id in ("j", "j_1", "")]
 
 
 def test_every_reason_that_the_policy_names_has_a_scene() -> None:

@@ -120,7 +120,7 @@ def test_a_held_job_does_not_start_and_says_by_whom_it_is_held(
     assert len([e for e in service.events() if e.kind is Kind.HELD]) == 1
     shown = row(service, waiting)
     assert (shown["phase"], shown["hold"], shown["held_by"]) == ("held", "owner", "alice")
-    assert decode(JobRow, shown).waited_s(1e12) == shown["held_at"] - shown["submitted_at"]
+    assert decode(JobRow, shown).waited(1e12) == shown["held_at"] - shown["submitted_at"]
     service.turn(5, 2000.0)
     assert row(service, waiting)["phase"] == "held"
     told = alice.get(f"{JOBS}/{waiting}/explain", params={"analyse": True}).json()

@@ -57,10 +57,18 @@ def test_so_many_run_at_once_and_the_array_is_held_changed_and_released(
     service.turn(2)
     assert phases() == ["running"] * 2 + ["submitted"] * 4
     why = run("alice", "why", f"{array}_2").output
-    assert f"lets only so many tasks run at once: starts once job {array}_0 has ended" in why
+    limit = f"its array lets 2 of its tasks run at once: starts once job {array}_0 has ended"
+    assert limit in why
     assert "array limit" in run("alice", "ps").output
     assert "dependency" not in why + run("alice", "ps").output
-    page = service.by("alice").get(f"/jobs/{array}_2", headers={"Accept": "text/html"}).text
+    alice, html = service.by("alice"), {"Accept": "text/html"}
+    assert alice.get(f"/api/v1/jobs/{array}_2").json()["reason"] == "ArrayLimit"
+    for shows in ("/causes", "/", "/list"):
+        text = alice.get(shows, headers=html).text
+        assert "array limit" in text or limit in text, shows
+        assert "depend" not in text, shows
+    page = alice.get(f"/jobs/{array}_2", headers=html).text
+    assert limit in " ".join(page.split())
     assert "Starts at the latest" not in page, "it waits for a task whose end nothing bounds"
     assert "other jobs have to end before it may start" in page
     assert "has waited" not in page

@@ -45,7 +45,7 @@ def test_it_waits_says_for_whom_and_starts_when_that_one_has_ended(service: Serv
     sentence = f"starts only after job {first} has ended, as its owner asked"
     assert first_words(decode(Explanation, told)) == sentence
     assert sentence in "\n".join(why.lines_of(decode(Explanation, told), 0.0, full=True))
-    assert decode(JobRow, shown).waited_s(1e9) is None
+    assert decode(JobRow, shown).waited(1e9) is None
     assert "waits for a job that it depends on" in ps.lines([decode(JobRow, shown)], 0.0)[1]
     page = alice.get(f"/jobs/{second}", headers={"Accept": "text/html"}).text
     assert sentence in page.replace("\n", " ")
@@ -59,7 +59,7 @@ def test_it_waits_says_for_whom_and_starts_when_that_one_has_ended(service: Serv
     assert ran.started_at > ran.submitted_at + 900.0
     explained = decode(Explanation, alice.get(f"{JOBS}/{second}/explain").json())
     whole = sum(wait.seconds for wait in explained.waits)
-    assert ran.waited_s(1e9) == pytest.approx(whole, abs=1.0), "ps shows what why does"
+    assert ran.waited(1e9) == pytest.approx(whole, abs=1.0), "ps shows what why does"
     assert audit(service.store, service.decider.bundle_store.find, decide_again=True).clean
 
 

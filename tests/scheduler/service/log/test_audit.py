@@ -64,6 +64,16 @@ def test_a_database_that_was_left_alone_is_clean(desk: Desk) -> None:
     assert divergences(desk) == decided_again(desk) == []
 
 
+def test_rows_of_before_waits_were_counted_are_no_divergence(desk: Desk) -> None:
+    """The log counts them again; the row of an older release does not, and is shown as before."""
+    row = desk.row("job4")
+    assert 0.0 < row.waited_s <= row.started_at - row.submitted_at
+    change(desk, update(jobs).values(waited_s=None, waits_since=None))
+    assert divergences(desk) == []
+    change(desk, update(jobs).where(jobs.c.job_id == "job4").values(waited_s=1.0))
+    assert [(one.where, one.what) for one in divergences(desk)] == [("jobs", "job4.waited_s")]
+
+
 OWN_POLICY = """
 from scheduler.policies.fifo import Fifo
 

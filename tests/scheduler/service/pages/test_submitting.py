@@ -68,12 +68,12 @@ def test_the_form_says_when_a_job_would_start_and_keeps_what_was_filled_in(busy:
 def test_an_array_is_submitted_and_its_id_shows_a_task(lived: Lived) -> None:
     ada = lived.browser("ada.byron")
     sent = fields(ada.get("/submit").text) | {"command": "train", "array": "0-4%2"}
-    first = ada.post("/submit", data=sent).headers["location"].removeprefix("/jobs/")
-    array = first.removesuffix("_0")
+    where = ada.post("/submit", data=sent).headers["location"]
+    array = where.removeprefix("/arrays/")
     assert [job.job_id for job in lived.see("ada.byron").tasks(array)] == [
         f"{array}_{number}" for number in range(5)
     ]
-    assert ada.post("/submit", data=sent).headers["location"] == f"/jobs/{first}"
+    assert ada.post("/submit", data=sent).headers["location"] == where
     assert f"{array}_" in ada.get(f"/jobs/{array}").text
     assert ada.get(f"/jobs/{array}x").status_code == 404
 
