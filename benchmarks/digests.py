@@ -5,7 +5,8 @@
 Plays each run below and hashes the record of its decisions in three ways:
 
 - `record`: every decision with all that is kept of it, in order: reason, priority, estimate, terms,
-  evidence, ... as `decisions.parquet` holds them; but for what `holders` tells.
+  evidence, ... as `decisions.parquet` holds them; but for what `holders` tells, and for the inputs
+  of a score that changed after the job was queued (its terms count).
 - `effects`: only what was done, without the waits: time, action, job, nodes, GPUs, partner.
 - `holders`: whom each wait names as in its way, and in how many seconds they are expected to be
   gone. Compared where it is expected.
@@ -155,6 +156,8 @@ class Digests:
         for row in _rows(self._buffer):
             if "bundle" in row:  # how a model is stored is not what it decided
                 row["bundle"] = self._models.setdefault(row["bundle"], len(self._models))
+            if row["action"] != "enqueue":  # a later change of inputs shows in the terms
+                row.pop("inputs", None)
             if holders := _holders(row):
                 self.holders.add(_line({"job_id": row["job_id"], **holders}))
             self.record.add(_line(row))

@@ -202,11 +202,15 @@ def make_tokens(folder: Path) -> list[str]:
     prepare(store)
     made = [
         tokens.create(
-            store, f"user-of-{vc}", Role.SUBMITTER, vcs=[vc], os_user=service_user(),
+            store,
+            f"user-of-{vc}",
+            Role.SUBMITTER,
+            vcs=[vc],
+            os_user=service_user(),
             now=time.time(),
         )[1]
         for vc in VCS
-    ]  # fmt: skip
+    ]
     store.close()
     return made
 

@@ -17,15 +17,8 @@ from itertools import islice, pairwise
 from math import inf
 from pathlib import Path
 
-from features.amounts import (
-    Amount,
-    of_command,
-    of_commands,
-    of_settings,
-    program_of,
-    settings_of,
-    trains,
-)
+from features.amounts import Amount
+from features.commands import of_command, of_commands, of_settings, program_of, settings_of, trains
 from features.given import read_text
 from features.programs import of_hydra, of_program, only_tests
 from features.recipes import FILES, TASKS, of_target, of_task

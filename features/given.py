@@ -19,11 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from features.files import KINDS
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
+KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
 MIB = 2**20
 SMALL = 4 * MIB  # what a person writes: settings, scripts, tokens
 LARGE = 256 * MIB  # what a program writes to be read at once: metrics, Slurm's answers

@@ -15,7 +15,7 @@ from functools import cached_property
 from math import inf
 from typing import TypeGuard
 
-from features.amounts import bare, number_of, unit_of
+from features.commands import bare, number_of, unit_of
 
 MOST_CHARACTERS = 2**18  # of a program are read; a longer one is not
 MOST_EXPRESSIONS = 20_000  # of a program are worked out
@@ -55,7 +55,7 @@ def only_tests(words: Sequence[str]) -> bool:
 
 def of_program(text: str, given: Mapping[str, str]) -> dict[str, float]:
     """Return the amount of training that a program asks for, such as {"epochs": 30.0}; its names
-    are those of `features.amounts`. Return {} if it states none, or amounts that contradict each
+    are those of `features.commands`. Return {} if it states none, or amounts that contradict each
     other.
 
     Args:

@@ -43,9 +43,12 @@ def plot(result: ProfileResult, folder: Path, form: str = "svg") -> Path:
     for axis, (title, keys) in zip(axes, panels, strict=False):
         label = "steady window" if window.steady else "window (not steady)"
         axis.axvspan(
-            window.start_s, window.end_s, color="#2a9d8f" if window.steady else "#e9c46a",
-            alpha=0.18, label=label,
-        )  # fmt: skip
+            window.start_s,
+            window.end_s,
+            color="#2a9d8f" if window.steady else "#e9c46a",
+            alpha=0.18,
+            label=label,
+        )
         for boundary in window.boundaries_s:
             axis.axvline(boundary, color="0.6", linewidth=0.6, linestyle=":")
         for key in keys:

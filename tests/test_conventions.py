@@ -72,6 +72,55 @@ def test_long_calls_name_their_arguments() -> None:
     assert {room: count for room, count in more.items() if count > 0} == {}
 
 
+_LITERAL = ast.Tuple | ast.List | ast.Dict | ast.Set
+_COMPOUND = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.For | ast.With | ast.If
+
+
+def test_only_tables_keep_a_shape_of_their_own() -> None:
+    """`# fmt: skip` stands at a literal: no call, signature or search is squeezed with it."""
+    found = [
+        f"{file.relative_to(ROOT)}:{line}"
+        for package in PACKAGES
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for line in _squeezed(file.read_text())
+    ]
+    assert found == []
+
+
+def _squeezed(text: str) -> Iterator[int]:
+    """Yield the numbers of the lines where the formatter is told to keep what is no table."""
+    kept = [n for n, line in enumerate(text.splitlines(), 1) if re.search(r"# fmt: skip$", line)]
+    nodes = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.stmt)] if kept else []
+    for line in kept:
+        here = max((n for n in nodes if n.lineno <= line <= _head(n)), key=lambda n: n.lineno)
+        if not _is_table(getattr(here, "iter" if isinstance(here, ast.For) else "value", None)):
+            yield line
+
+
+def _head(node: ast.stmt) -> int:
+    """Return the last line of a statement, without the block below it."""
+    return node.body[0].lineno - 1 if isinstance(node, _COMPOUND) else node.end_lineno or 0
+
+
+def _is_table(value: object) -> bool:
+    if isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:
+        value = value.args[0]
+    return isinstance(value, _LITERAL)
+
+
+@pytest.mark.parametrize(
+    ("text", "squeezed"),
+    [
+        ("x = (\n    1, 2,\n)  # fmt: skip", []),
+        ("x = frozenset((\n    1, 2,\n))  # fmt: skip", []),
+        ("x = f(\n    1, 2,\n)  # fmt: skip", [3]),
+        ("def f(\n    a, b,\n) -> None:  # fmt: skip\n    pass", [3]),
+    ],
+)
+def test_what_is_a_table(text: str, squeezed: list[int]) -> None:
+    assert [*_squeezed(text)] == squeezed
+
+
 MOST_METHODS, MOST_PARAMETERS = 31, 8
 
 

@@ -9,8 +9,8 @@ from functools import cache
 
 import pytest
 
-from features.amounts import Work, of_command, of_settings, printed
 from features.clock import read_seconds
+from features.commands import of_command, of_settings, printed, work_of
 from features.names import normalise
 from features.options import with_options
 from features.recipes import of_target
@@ -25,7 +25,7 @@ from tests.growth import EXPONENT, PACKAGES, Found, Read, growth, patterns, text
 
 # put together while the program runs, from what the program itself says
 MADE = {
-    "features.amounts:f\"(?:{'|'.join(names.split())})$\"": "held in a variable, so it is measured",
+    "features.commands:f\"(?:{'|'.join(names.split())})$\"": "held in a variable: it is measured",
     "profiler.progress.table:pattern": "rows of FORMATS, each measured",
     "profiler.progress.table:made": "of lines with places: tests/profiler/test_formats_of_ones_own",
     "pipeline.traces.elements:',\\\\s*(?=\\\\{\\\\s*\"(?:' + keys + ')\"\\\\s*:)'": "",
@@ -91,8 +91,8 @@ READERS: dict[str, Read] = {
     "output": lambda text: Reader().feed(text.encode(), 1.0),
     "a progress file": lambda text: Reader().words(text, 1.0),
     "a command": lambda text: of_command(["python", text, "--epochs", text, f"--steps={text}"]),
-    "a command's work": lambda text: Work.of(["python", f"--epochs=3{text}", "--epochs=3", text]),
-    "a shell's work": lambda text: Work.of(["bash", "-c", text]),
+    "a command's work": lambda text: work_of(["python", f"--epochs=3{text}", "--epochs=3", text]),
+    "a shell's work": lambda text: work_of(["bash", "-c", text]),
     "a shell script": lambda text: of_script(text, [text]),
     "options of a script": lambda text: with_options(
         f"while getopts e: o; do\ncase $o in\n{text}\nesac\ndone", [text]

@@ -244,15 +244,22 @@ def _watch_appends(patches: system.Patches) -> None:
         def tables_too(connection: Connection, numbered: list[Event]) -> None:
             now = None if lease is None else leases.lease_of(connection, lease.name)
             if lease is not None and now is not None and now.term != lease.term:
-                PLAYED[0].note("unfenced", lease=lease.name, holder=lease.holder, term=lease.term,
-                               by=now.holder, now=now.term)  # fmt: skip
+                PLAYED[0].note(
+                    "unfenced",
+                    lease=lease.name,
+                    holder=lease.holder,
+                    term=lease.term,
+                    by=now.holder,
+                    now=now.term,
+                )
             if also is not None:
                 also(connection, numbered)
 
         done = append(self, new, tables_too, lease=lease)
         if done and lease is not None:
-            PLAYED[0].note("wrote", seq=done[0].seq, lease=lease.name, holder=lease.holder,
-                           term=lease.term)  # fmt: skip
+            PLAYED[0].note(
+                "wrote", seq=done[0].seq, lease=lease.name, holder=lease.holder, term=lease.term
+            )
         for event in done:
             if event.kind is Kind.ORDERED and "priority" in event.body:
                 PLAYED[0].note("ordered", job=event.job_id, priority=event.body["priority"])
@@ -285,8 +292,14 @@ def _watch_leases(patches: system.Patches) -> None:
             at = PLAYED[0].renewed.get((name, was.term, was.beats))
             if at is not None:
                 silent_s = PLAYED[0].kernel.clock - at
-                PLAYED[0].note("took", lease=name, holder=holder, term=done.term,
-                               for_s=was.for_s, silent_s=silent_s)  # fmt: skip
+                PLAYED[0].note(
+                    "took",
+                    lease=name,
+                    holder=holder,
+                    term=done.term,
+                    for_s=was.for_s,
+                    silent_s=silent_s,
+                )
         return done
 
     patches.put(leases, "renew", renewed)

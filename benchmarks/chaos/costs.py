@@ -42,10 +42,16 @@ def submitted(store: Store) -> int:
     """
     now = store.clock.now()
     asked = [
-        Submission(job_id=f"{NAMED}{n}", submitted_at=now, command=("train",), owner="crowd",
-                   vc="left", gpus=64)
+        Submission(
+            job_id=f"{NAMED}{n}",
+            submitted_at=now,
+            command=("train",),
+            owner="crowd",
+            vc="left",
+            gpus=64,
+        )
         for n in range(PLAYED)
-    ]  # fmt: skip
+    ]
 
     def rows(connection: Connection, appended: list[Event]) -> None:
         connection.execute(insert(jobs), [first_row(event) for event in appended])

@@ -282,16 +282,28 @@ class Simulation:
     def _direct(self) -> None:
         kernel = self.kernel
         self.note(
-            "begins", nodes=_nodes(), lease_s=LEASE_S, hangs_s=HANGS_S, watchdog_s=WATCHDOG_S,
-            most_waiting=MOST_WAITING, folds_s=costs.folded_s(self.plan.backlog),
-        )  # fmt: skip
+            "begins",
+            nodes=_nodes(),
+            lease_s=LEASE_S,
+            hangs_s=HANGS_S,
+            watchdog_s=WATCHDOG_S,
+            most_waiting=MOST_WAITING,
+            folds_s=costs.folded_s(self.plan.backlog),
+        )
         self.serve("one")
         self.serve("two")
         people = [
-            Person(self.door, self.note, name, self.secrets[name], self.plan.seed,
-                   operator=role is Role.OPERATOR, calm=self.plan.calm)
+            Person(
+                self.door,
+                self.note,
+                name,
+                self.secrets[name],
+                self.plan.seed,
+                operator=role is Role.OPERATOR,
+                calm=self.plan.calm,
+            )
             for name, role in PEOPLE.items()
-        ]  # fmt: skip
+        ]
         for person in people:
             self.working += 1
             kernel.spawn(kernel.me, partial(self._work, person), person.name)
@@ -357,10 +369,19 @@ class Simulation:
     def _one(self, draw: random.Random) -> None:
         there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
         what = draw.choices(
-            [self._kill, self._freeze, self._set_clock, self._fill_disk, self._ask_to_stop,
-             self._upgrade, self._promote, self._lose_power, self._lie_in_wait],
+            [
+                self._kill,
+                self._freeze,
+                self._set_clock,
+                self._fill_disk,
+                self._ask_to_stop,
+                self._upgrade,
+                self._promote,
+                self._lose_power,
+                self._lie_in_wait,
+            ],
             [10, 6, 2, 2, 2, 1, 3, 1, 6],
-        )[0]  # fmt: skip
+        )[0]
         for host in self.hosts:
             host.disk_full = False
         if there:
@@ -486,15 +507,28 @@ class Simulation:
                 if not job.startswith(costs.NAMED):  # nobody's whose answers are judged
                     logged = {k: v for k, v in json.loads(body).items() if k in LOGGED}
                     self.run.history.append(
-                        {"what": "log", "seq": seq, "at": at, "kind": kind, "job": job,
-                         "actor": actor, "cause": cause, "body": logged}
-                    )  # fmt: skip
+                        {
+                            "what": "log",
+                            "seq": seq,
+                            "at": at,
+                            "kind": kind,
+                            "job": job,
+                            "actor": actor,
+                            "cause": cause,
+                            "body": logged,
+                        }
+                    )
             for event, job, action, body in connection.execute(text(DECISIONS)):
                 if not job.startswith(costs.NAMED):
                     self.run.history.append(
-                        {"what": "decision", "event": event, "job": job, "action": action,
-                         "nodes": list(json.loads(body).get("nodes") or ())}
-                    )  # fmt: skip
+                        {
+                            "what": "decision",
+                            "event": event,
+                            "job": job,
+                            "action": action,
+                            "nodes": list(json.loads(body).get("nodes") or ()),
+                        }
+                    )
             if left := costs.undecided(connection):
                 self.run.wrong.append(f"{left} jobs of the backlog were never decided on")
         engine.dispose()

@@ -52,12 +52,23 @@ class Batch:
         submit, start, end = times
         assert submit is not None
         return SlurmJob(
-            self.id, self.state, f"u{int(self.id) % 3}", "a", "main", submit,
-            eligible=submit, start=start, end=end, priority=self.priority, gpus=self.gpus,
-            reason="Priority" if self.priority else "JobHeldUser", nodes=where,
+            self.id,
+            self.state,
+            f"u{int(self.id) % 3}",
+            "a",
+            "main",
+            submit,
+            eligible=submit,
+            start=start,
+            end=end,
+            priority=self.priority,
+            gpus=self.gpus,
+            reason="Priority" if self.priority else "JobHeldUser",
+            nodes=where,
             held_gpus=(self.held,) if where else (),
-            admin_comment=self.comment, time_limit_s=600.0,
-        )  # fmt: skip
+            admin_comment=self.comment,
+            time_limit_s=600.0,
+        )
 
 
 class Controller:
@@ -141,8 +152,14 @@ class Controller:
         if job.state != "PENDING":
             return "Job is no longer pending execution"
         marked = "AdminComment" in line
-        self.note("update", job=job.id, priority=priority and int(priority), mark=comment,
-                  was=job.priority, there=job.comment)  # fmt: skip
+        self.note(
+            "update",
+            job=job.id,
+            priority=priority and int(priority),
+            mark=comment,
+            was=job.priority,
+            there=job.comment,
+        )
         if priority is not None:
             job.priority = int(priority)
         if marked:
@@ -217,11 +234,17 @@ class InFront(Simulation):
             self.kernel, self.note, random.Random(f"slurm {self.plan.seed}")
         )
         self.shape = Shape.followed(list(NODES))
-        self.settings = Settings(**{
-            **self.settings.model_dump(exclude={"cluster"}), "backend": "slurm", "fake_gpus": False,
-            "slurm_mode": "order", "slurm_interval_s": 1.0, "bundle": None,
-            "policy": draw.choice(["pellucid", "fifo"]),
-        })  # fmt: skip
+        self.settings = Settings(
+            **{
+                **self.settings.model_dump(exclude={"cluster"}),
+                "backend": "slurm",
+                "fake_gpus": False,
+                "slurm_mode": "order",
+                "slurm_interval_s": 1.0,
+                "bundle": None,
+                "policy": draw.choice(["pellucid", "fifo"]),
+            }
+        )
         assert self.settings.policy is not None
         self.spec, self.names = CoreSpec.of(self.shape.spec, self.settings.policy), self.shape.names
 
@@ -249,9 +272,16 @@ class InFront(Simulation):
             self.note("row", job=row["job_id"], phase=row["phase"])
         self._let_end()
         for job in controller.jobs.values():
-            self.note("batch_is", job=job.id, state=job.state, priority=job.priority, own=job.own,
-                      comment=job.comment, submitted=job.submit,
-                      since=max(job.submit, job.start or 0.0, job.end or 0.0))  # fmt: skip
+            self.note(
+                "batch_is",
+                job=job.id,
+                state=job.state,
+                priority=job.priority,
+                own=job.own,
+                comment=job.comment,
+                submitted=job.submit,
+                since=max(job.submit, job.start or 0.0, job.end or 0.0),
+            )
         kernel.stop()
 
     def _let_end(self) -> None:

@@ -274,11 +274,18 @@ class Judge:
         queued = core.jobs[job_id]
         profiling = queued.reason is Reason.AWAITING_PROFILE
         vc = None if core.policy.capabilities.borrows or profiling else queued.job.vc
-        runs = [r.job.job_id for r in core.cluster.runs.values()
-                if r.profiling == profiling and vc in (None, r.vc)]  # fmt: skip
-        waiting = [other for other in core.jobs
-                   if other != job_id and other not in core.cluster.runs
-                   and vc in (None, core.jobs[other].job.vc)]  # fmt: skip
+        runs = [
+            r.job.job_id
+            for r in core.cluster.runs.values()
+            if r.profiling == profiling and vc in (None, r.vc)
+        ]
+        waiting = [
+            other
+            for other in core.jobs
+            if other != job_id
+            and other not in core.cluster.runs
+            and vc in (None, core.jobs[other].job.vc)
+        ]
         pools = list(core.cluster.pools.values()) if vc is None else [core.cluster.pools[vc]]
         pools = [core.cluster.profiling] if profiling else pools
         nodes = [node for pool in pools for node in pool.nodes() if pool.closed_on(node)]

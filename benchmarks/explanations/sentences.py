@@ -530,12 +530,41 @@ def way(a: Asked) -> str:
 CHECKS: dict[str, Callable[[Asked], str]] = {
     check.__name__: check
     for check in (
-        phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, begun, waits, wait,
-        promise, sharing, belief, evidence, prediction, forecast, after_end, promised,
-        changed, lines, printed, page, page_wait, page_numbers, way, tried, fewest, otherwise,
-        helps, sooner,
+        phase,
+        place,
+        numbers,
+        age,
+        alive,
+        whole,
+        ran,
+        ends,
+        order,
+        overtaken,
+        begun,
+        waits,
+        wait,
+        promise,
+        sharing,
+        belief,
+        evidence,
+        prediction,
+        forecast,
+        after_end,
+        promised,
+        changed,
+        lines,
+        printed,
+        page,
+        page_wait,
+        page_numbers,
+        way,
+        tried,
+        fewest,
+        otherwise,
+        helps,
+        sooner,
     )
-}  # fmt: skip
+}
 for moving in (place, numbers, overtaken, alive):
     CHECKS[f"printed_{moving.__name__}"] = _printed(moving)
 

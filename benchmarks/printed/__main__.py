@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 from benchmarks.calibration import program
 from benchmarks.printed import field, kept, more, pasted, public, shapes
 from benchmarks.printed.case import Case
-from features.amounts import Amount, of_command
+from features.amounts import Amount
+from features.commands import of_command
 from features.progress import Progress
 from profiler.progress.news import Follower
 from profiler.progress.tail import Tail

@@ -26,7 +26,8 @@ from typing import Any
 
 from benchmarks.printed.__main__ import play
 from benchmarks.printed.trainings import AMOUNTS, EPOCHS, TRAININGS
-from features.amounts import Ran, Work, of_command
+from features.amounts import Ran
+from features.commands import of_command, work_of
 from features.throughput import asked as at_submission
 
 NEAR, NEAR_AGAIN = 1.1, 1.15  # what counts as right: of a run seen, of one at its submission
@@ -100,7 +101,7 @@ def row(wanted: argparse.Namespace, name: str) -> dict[str, Any]:
     played = play(parts, took_s, of_command(command))
     bare = play(parts, took_s, None)
     seen, unasked = played.at(SEEN), bare.at(SEEN)
-    first, second = Work.of(command), Work.of(again)
+    first, second = work_of(command), work_of(again)
     assert first is not None
     assert second is not None
     foreseen = at_submission(second, 1, (Ran(first, 1, took_s),))

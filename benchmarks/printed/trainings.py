@@ -42,7 +42,9 @@ def _rows(rows: int) -> tuple[Any, Any]:
 def _net() -> Any:
     from torch import nn
 
-    return nn.Sequential(nn.Linear(WIDTH, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 2))  # fmt: skip
+    return nn.Sequential(
+        nn.Linear(WIDTH, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 2)
+    )
 
 
 def _loader(rows: int) -> Any:
@@ -115,17 +117,28 @@ def transformers(epochs: int, rows: int) -> None:
     )
 
     model = BertForSequenceClassification(
-        BertConfig(vocab_size=500, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128)
-    )  # fmt: skip
+        BertConfig(
+            vocab_size=500,
+            hidden_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=128,
+        )
+    )
     source = torch.Generator().manual_seed(0)
     data = [
         {"input_ids": torch.randint(5, 500, (32,), generator=source), "labels": i % 2}
         for i in range(rows // 4)
     ]
     asked = TrainingArguments(
-        mkdtemp(), num_train_epochs=epochs, per_device_train_batch_size=16, logging_steps=20,
-        save_strategy="no", report_to=[], use_cpu=True,
-    )  # fmt: skip
+        mkdtemp(),
+        num_train_epochs=epochs,
+        per_device_train_batch_size=16,
+        logging_steps=20,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+    )
     Trainer(model, asked, train_dataset=data).train()
 
 
@@ -149,9 +162,12 @@ def lightning(epochs: int, rows: int) -> None:
             return torch.optim.Adam(self.parameters())
 
     pl.Trainer(
-        max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False,
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
         callbacks=[TQDMProgressBar()],
-    ).fit(Module(), _loader(rows))  # fmt: skip
+    ).fit(Module(), _loader(rows))
 
 
 def keras(epochs: int, rows: int) -> None:
@@ -173,9 +189,18 @@ def lightgbm(rounds: int, rows: int) -> None:
     x, y = _rows(rows * 4)
     data = library.Dataset(x, y)
     library.train(
-        {"objective": "binary", "num_threads": 1, "num_leaves": 255, "verbose": -1, "metric": "auc"},
-        data, num_boost_round=rounds, valid_sets=[data], callbacks=[library.log_evaluation(10)],
-    )  # fmt: skip
+        {
+            "objective": "binary",
+            "num_threads": 1,
+            "num_leaves": 255,
+            "verbose": -1,
+            "metric": "auc",
+        },
+        data,
+        num_boost_round=rounds,
+        valid_sets=[data],
+        callbacks=[library.log_evaluation(10)],
+    )
 
 
 def xgboost(rounds: int, rows: int) -> None:
@@ -186,8 +211,10 @@ def xgboost(rounds: int, rows: int) -> None:
     data = library.DMatrix(x, y)
     library.train(
         {"objective": "binary:logistic", "nthread": 1, "max_depth": 8},
-        data, num_boost_round=rounds, evals=[(data, "train")],
-    )  # fmt: skip
+        data,
+        num_boost_round=rounds,
+        evals=[(data, "train")],
+    )
 
 
 def catboost(iterations: int, rows: int) -> None:
@@ -195,18 +222,21 @@ def catboost(iterations: int, rows: int) -> None:
     from catboost import CatBoostClassifier
 
     CatBoostClassifier(
-        iterations=iterations, thread_count=1, depth=8, verbose=10,
+        iterations=iterations,
+        thread_count=1,
+        depth=8,
+        verbose=10,
         train_dir=mkdtemp(),
-    ).fit(*_rows(rows * 2))  # fmt: skip
+    ).fit(*_rows(rows * 2))
 
 
 def sklearn(epochs: int, rows: int) -> None:
     """Train a perceptron of scikit-learn, verbose."""
     from sklearn.neural_network import MLPClassifier
 
-    MLPClassifier(
-        (256, 256), max_iter=epochs, verbose=True, n_iter_no_change=10**6, tol=0.0
-    ).fit(*_rows(rows))  # fmt: skip
+    MLPClassifier((256, 256), max_iter=epochs, verbose=True, n_iter_no_change=10**6, tol=0.0).fit(
+        *_rows(rows)
+    )
 
 
 def boosting(trees: int, rows: int) -> None:
@@ -240,7 +270,10 @@ def ignite(epochs: int, rows: int) -> None:
     def _(engine: Any) -> None:
         state = engine.state
         done = (state.iteration - 1) % state.epoch_length + 1
-        print(f"Epoch[{state.epoch}/{state.max_epochs}] Iteration[{done}/{state.epoch_length}] Loss: {state.output:.2f}", flush=True)  # fmt: skip
+        print(
+            f"Epoch[{state.epoch}/{state.max_epochs}] Iteration[{done}/{state.epoch_length}] Loss: {state.output:.2f}",
+            flush=True,
+        )
 
     trainer.run(_loader(rows), max_epochs=epochs)
 
@@ -252,7 +285,7 @@ def skorch(epochs: int, rows: int) -> None:
 
     NeuralNetClassifier(
         _net(), max_epochs=epochs, criterion=torch.nn.CrossEntropyLoss, batch_size=64, lr=0.01
-    ).fit(*_rows(rows))  # fmt: skip
+    ).fit(*_rows(rows))
 
 
 def gensim(epochs: int, rows: int) -> None:
@@ -268,10 +301,23 @@ def gensim(epochs: int, rows: int) -> None:
 TRAININGS: dict[str, Training] = {
     one.__name__: one
     for one in (
-        torch_plain, torch_tqdm, accelerate, transformers, lightning, keras, lightgbm, xgboost,
-        catboost, sklearn, boosting, stable_baselines3, ignite, skorch, gensim,
+        torch_plain,
+        torch_tqdm,
+        accelerate,
+        transformers,
+        lightning,
+        keras,
+        lightgbm,
+        xgboost,
+        catboost,
+        sklearn,
+        boosting,
+        stable_baselines3,
+        ignite,
+        skorch,
+        gensim,
     )
-}  # fmt: skip
+}
 
 
 def main() -> None:

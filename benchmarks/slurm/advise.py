@@ -216,9 +216,16 @@ def advise(
 
 def _submit(cluster: SlurmCluster, gpus: int, script: str) -> str:
     return cluster.run(
-        "sbatch", "--parsable", f"--gpus={gpus}", "--time=600", "--output=/dev/null",
-        "--chdir=/tmp", "--wrap", script, user=USER,
-    ).stdout.strip()  # fmt: skip
+        "sbatch",
+        "--parsable",
+        f"--gpus={gpus}",
+        "--time=600",
+        "--output=/dev/null",
+        "--chdir=/tmp",
+        "--wrap",
+        script,
+        user=USER,
+    ).stdout.strip()
 
 
 def _fill(cluster: SlurmCluster, count: int, source: random.Random) -> None:

@@ -291,9 +291,16 @@ class Played:
         self.slurm.kill_node("n7")
         until(lambda: "down" in self.slurm.node_states()["n7"], "n7 to be down", WAIT_S)
         self.slurm.run(
-            "scontrol", "create", "reservation", "reservationname=upkeep", "starttime=now+2hours",
-            "duration=120", "nodes=n12", "users=root", "flags=maint,ignore_jobs",
-        )  # fmt: skip
+            "scontrol",
+            "create",
+            "reservation",
+            "reservationname=upkeep",
+            "starttime=now+2hours",
+            "duration=120",
+            "nodes=n12",
+            "users=root",
+            "flags=maint,ignore_jobs",
+        )
         hogs = {one.source: [self._submit(hog) for hog in one.hogs] for one in complaints}
         time.sleep(SETTLE_S)
         asked = [Asked(one) for one in complaints]

@@ -555,9 +555,16 @@ class Suite:
         self._accounts()
         self.slurm.mark("n2", "drain", "vendor case")
         self.slurm.run(
-            "scontrol", "create", "reservation", "reservationname=later", "starttime=now+2hours",
-            "duration=60", "nodes=n1", f"users={USER}", "flags=ignore_jobs",
-        )  # fmt: skip
+            "scontrol",
+            "create",
+            "reservation",
+            "reservationname=later",
+            "starttime=now+2hours",
+            "duration=60",
+            "nodes=n1",
+            f"users={USER}",
+            "flags=ignore_jobs",
+        )
         hogs = {i: self._hog(i, case) for i, case in enumerate(self.cases) if case.hog}
         self._until_begun(list(hogs.values()))
         asked = []
@@ -578,11 +585,12 @@ class Suite:
         own = [(f"a{i}", case.account) for i, case in enumerate(self.cases) if case.account]
         accounts = ",".join(["plain", *(name for name, _ in own)])
         self.slurm.account(
-            "add account plain", *(f"add account {name} {limit}" for name, limit in own),
+            "add account plain",
+            *(f"add account {name} {limit}" for name, limit in own),
             f"add user {USER} Account={accounts} DefaultAccount=plain",
             *(f"add qos {name} {limit}" for name, limit in qos),
             f"modify user {USER} set qos+={','.join(name for name, _ in qos)}",
-        )  # fmt: skip
+        )
 
     def _submit(self, i: int, case: Case, asked: str, command: str = "sleep 3000") -> str:
         of = [f"--qos=q{i}"] if case.qos else [f"--account=a{i}"] if case.account else []

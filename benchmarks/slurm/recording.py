@@ -121,10 +121,16 @@ class _Recorder:
         self.slurm.run("scontrol", "setdebug", "debug2")
         self.slurm.run("scontrol", "setdebugflags", "+backfill")
         self.slurm.run(
-            "scontrol", "create", "reservation", "reservationname=maintenance", "users=root",
-            f"starttime=now+{MAINTENANCE_S}", f"duration={MAINTENANCE_S // 60}", "nodes=n3",
+            "scontrol",
+            "create",
+            "reservation",
+            "reservationname=maintenance",
+            "users=root",
+            f"starttime=now+{MAINTENANCE_S}",
+            f"duration={MAINTENANCE_S // 60}",
+            "nodes=n3",
             "flags=maint",
-        )  # fmt: skip
+        )
         left, last = list(asked), began
         next_look = began + LOOK_S
         while left or not self._over():

@@ -199,14 +199,25 @@ def _past(made: Generated) -> Iterator[dict[str, str | int]]:
         gpus = int(next(counts, "0")) * int(options.get("--nodes", 1))
         start = int(now - PAST_S + number * (PAST_S - 1800.0) / len(made.past))
         yield {
-            "user": order.user, "job_name": "wrap", "id_job": PAST + number, "state": 3,
-            "id_user": pwd.getpwnam(order.user).pw_uid, "id_group": 0, "nodelist": "n1",
-            "partition": options.get("--partition", "main").partition(",")[0], "nodes_alloc": 1,
-            "cpus_req": 1, "priority": 1, "timelimit": options["--time"], "time_submit": start - 30,
-            "time_eligible": start - 30, "time_start": start,
-            "time_end": int(start + order.runs_s), "tres_alloc": f"1=1,4=1,1001={gpus}",
+            "user": order.user,
+            "job_name": "wrap",
+            "id_job": PAST + number,
+            "state": 3,
+            "id_user": pwd.getpwnam(order.user).pw_uid,
+            "id_group": 0,
+            "nodelist": "n1",
+            "partition": options.get("--partition", "main").partition(",")[0],
+            "nodes_alloc": 1,
+            "cpus_req": 1,
+            "priority": 1,
+            "timelimit": options["--time"],
+            "time_submit": start - 30,
+            "time_eligible": start - 30,
+            "time_start": start,
+            "time_end": int(start + order.runs_s),
+            "tres_alloc": f"1=1,4=1,1001={gpus}",
             "tres_req": f"1=1,4=1,1001={gpus}",
-        }  # fmt: skip
+        }
 
 
 class OneLook(Slurm):

@@ -48,9 +48,15 @@ def links(
         typer.echo("no active links; a job's page makes one: /jobs/JOB/share")
         return
     rows = [
-        [link.id, link.job_id, link.job_name, link.made_by,
-         f"{between(link.made_at, now)} ago", f"in {between(now, link.until)}"]
+        [
+            link.id,
+            link.job_id,
+            link.job_name,
+            link.made_by,
+            f"{between(link.made_at, now)} ago",
+            f"in {between(now, link.until)}",
+        ]
         for link in decode(list[Link], found)
-    ]  # fmt: skip
+    ]
     for line in aligned([["ID", "JOB", "NAME", "MADE BY", "MADE", "ENDS"], *rows]):
         typer.echo(line)

@@ -97,9 +97,12 @@ def _parser() -> argparse.ArgumentParser:
         "--json", action="store_true", help="print the answer as JSON, not as sentences"
     )
     common.add_argument(
-        "--patience", type=_seconds, default=10.0, metavar="SECONDS",
+        "--patience",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
         help="longest wait for each of Slurm's commands, seconds (default: 10)",
-    )  # fmt: skip
+    )
     parser = argparse.ArgumentParser(PROGRAM, description=ABOUT)
     of = parser.add_subparsers(dest="question", required=True, metavar="why | eta | queue")
     why = of.add_parser("why", parents=[common], help="why a job waits, and when it starts")

@@ -33,8 +33,10 @@ _NAMES = (
     "SchedulerType", "SlurmUser", "Sockets", "SocketsPerBoard", "State", "ThreadsPerCore", "Weight",
 )  # fmt: skip
 _CALLED = {name.lower(): name for name in _NAMES} | {
-    "features": "Feature", "shared": "OverSubscribe", "procs": "CPUs",
-}  # fmt: skip
+    "features": "Feature",
+    "shared": "OverSubscribe",
+    "procs": "CPUs",
+}
 _OWN = re.compile(r"^\s*(ClusterName|ControlMachine|SlurmctldHost|SelectType)=", re.I | re.M)
 _DUMP = re.compile(r"^Cluster - '", re.M)
 _GRES = re.compile(r"^\s*(NodeName=\S+\s+)?(Name=gpu|AutoDetect=)", re.I | re.M)

@@ -118,22 +118,32 @@ def _jct(results: Results) -> Spec:
     tip = (
         "datum.name + ': ' + format(datum.share, '.0%') + ' ended within ' + duration(datum.value)"
     )
-    return _curves(results, duration_axis("at_least", "submission to end"), y, [
-        {"quantile": "jct", "groupby": ["name"], "step": 0.01, "as": ["share", "value"]},
-        *_steps(("max(datum.value, 1)", "at_least"), (tip, "tip")),
-    ])  # fmt: skip
+    return _curves(
+        results,
+        duration_axis("at_least", "submission to end"),
+        y,
+        [
+            {"quantile": "jct", "groupby": ["name"], "step": 0.01, "as": ["share", "value"]},
+            *_steps(("max(datum.value, 1)", "at_least"), (tip, "tip")),
+        ],
+    )
 
 
 def _tail(results: Results) -> Spec:
     ticks = [(10.0**-k, f"{100 * 10.0**-k:g} %") for k in range(6)]
     tip = "datum.name + ': ' + format(datum.share, '.2~%') + ' wait over ' + duration(datum.value)"
     x = duration_axis("at_least", "waits longer than")
-    return _curves(results, x, numbers("share", at=ticks, log=True), [
-        {"joinaggregate": [{"op": "count", "as": "n"}], "groupby": ["name"]},
-        {"quantile": "wait", "groupby": ["name", "n"], "probs": TAIL, "as": ["prob", "value"]},
-        *_steps(("1 - datum.prob", "share"), ("max(datum.value, 1)", "at_least"), (tip, "tip")),
-        {"filter": "datum.share * datum.n >= 0.999"},
-    ])  # fmt: skip
+    return _curves(
+        results,
+        x,
+        numbers("share", at=ticks, log=True),
+        [
+            {"joinaggregate": [{"op": "count", "as": "n"}], "groupby": ["name"]},
+            {"quantile": "wait", "groupby": ["name", "n"], "probs": TAIL, "as": ["prob", "value"]},
+            *_steps(("1 - datum.prob", "share"), ("max(datum.value, 1)", "at_least"), (tip, "tip")),
+            {"filter": "datum.share * datum.n >= 0.999"},
+        ],
+    )
 
 
 def _groups(results: Results, rows: int) -> Spec:

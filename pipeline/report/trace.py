@@ -255,7 +255,7 @@ def durations(t: TraceFacts) -> Chart:
         head=("duration", "jobs"),
         rows=[[text, f"{n:,}"] for text, n in zip(texts, jobs, strict=True)],
         note="The first bar holds 1 s or less.",
-    )  # fmt: skip
+    )
 
 
 def gpu_counts(t: TraceFacts) -> Chart:

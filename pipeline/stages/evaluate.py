@@ -180,9 +180,15 @@ def headline(found: Json) -> dict[str, float]:
 
 
 def roll(
-    trace: pa.Table, rows: Rows, cut: float, *, refit_days: float, preset: str, seed: int,
+    trace: pa.Table,
+    rows: Rows,
+    cut: float,
+    *,
+    refit_days: float,
+    preset: str,
+    seed: int,
     shown: Shown = unseen,
-) -> DurationEvaluation:  # fmt: skip
+) -> DurationEvaluation:
     """Run the rolling evaluation with baselines, with test jobs submitted from `cut` on (seconds
     since the epoch). Return its result."""
     ids, names = trace.column("job_id").to_pylist(), trace.column("user").to_pylist()

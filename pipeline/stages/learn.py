@@ -84,9 +84,13 @@ class Learner:
         jobs = submitted if known.jobs == EVERYTHING else known.jobs
         with TemporaryDirectory() as scratch:
             return point(
-                self.params, trace.slice(submitted - jobs), cut, known.seed,
-                exported=Bundle.load(self.bundle), folder=Path(scratch),
-            ) | {"jobs": jobs}  # fmt: skip
+                self.params,
+                trace.slice(submitted - jobs),
+                cut,
+                known.seed,
+                exported=Bundle.load(self.bundle),
+                folder=Path(scratch),
+            ) | {"jobs": jobs}
 
 
 def run(params: Params, shown: Shown = unseen) -> str:

@@ -211,9 +211,11 @@ class _AsLines:
         writer = csv.writer(text, delimiter=self._layout.delimiter, lineterminator="\n")
         for row in self._rows:
             # one that cannot be read has a column too many, and is refused as that
-            values = [""] * (len(self._layout.names) + 1) if row is None else [
-                _text(_at(row, name)) for name in self._layout.names
-            ]  # fmt: skip
+            values = (
+                [""] * (len(self._layout.names) + 1)
+                if row is None
+                else [_text(_at(row, name)) for name in self._layout.names]
+            )
             writer.writerow(values)
             if text.tell() >= size:
                 break
@@ -385,12 +387,15 @@ def _how(field: str, how: Any, where: str) -> Mapping[str, Any]:
         raise TraceError(f"{where}: columns: {field!r} is none of {', '.join(sorted(FIELDS))}")
     how = {str(k): v for k, v in how.items()} if isinstance(how, dict) else {"column": str(how)}
     if {*how} - _HOW or len({"column", "product", "value"} & {*how}) != 1:
-        raise TraceError(f"{where}: columns: {field}: give a column, a product or a value, and of "
-                         "unit, pattern and default what it needs")  # fmt: skip
+        raise TraceError(
+            f"{where}: columns: {field}: give a column, a product or a value, and of "
+            "unit, pattern and default what it needs"
+        )
     units = MEMORY if field == "memory_mib" else {**SCALES, "clock": 1.0}
     if "unit" in how and how["unit"] not in units:
-        raise TraceError(f"{where}: columns: {field}: unit is {how['unit']!r}; there are "
-                         f"{', '.join(units)}")  # fmt: skip
+        raise TraceError(
+            f"{where}: columns: {field}: unit is {how['unit']!r}; there are {', '.join(units)}"
+        )
     return dict(how)
 
 

@@ -43,11 +43,27 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
     columns: dict[str, list[Any]] = {
         f: table.column(f).to_pylist()
         for f in (
-            "job_id", "user", "vc", "name", "gpus", "cpus", "memory_mib", "gpu_type",
-            "time_limit_s", "state", "duration_s", "model", "dataset", "batch_size", "amp",
-            "gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib", *COUNTERS,
+            "job_id",
+            "user",
+            "vc",
+            "name",
+            "gpus",
+            "cpus",
+            "memory_mib",
+            "gpu_type",
+            "time_limit_s",
+            "state",
+            "duration_s",
+            "model",
+            "dataset",
+            "batch_size",
+            "amp",
+            "gpu_util_pct",
+            "gpu_mem_util_pct",
+            "gpu_mem_mib",
+            *COUNTERS,
         )
-    }  # fmt: skip
+    }
     submit = table.column("submit_time").cast(pa.int64()).to_pylist()
     ends = table.column("end_time").cast(pa.int64()).to_pylist()
     recorded: dict[str, float] = {}

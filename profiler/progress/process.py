@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from features.amounts import of_command, of_commands
+from features.commands import of_command, of_commands
 from features.shell import of_script
 from profiler.ends import last_lines, memory_complaint
 from profiler.progress.names import Terms

@@ -18,7 +18,8 @@ from itertools import islice, pairwise
 from math import ceil, inf, log, sqrt
 from typing import Literal, NamedTuple
 
-from features.amounts import MOST, Amount, patience, printed
+from features.amounts import Amount
+from features.commands import MOST, patience, printed
 from features.progress import CONTRADICTED, EARLY, GROWN, REPEATS, Progress, Z
 from profiler.progress.bars import WORK
 from profiler.progress.columns import Columns, heading, other
@@ -85,7 +86,7 @@ class Reader:
     """Takes in a job's output and predicts how long the job will run.
 
     Args:
-        amount: what the command asks for (`features.amounts.of_command`), where output says
+        amount: what the command asks for (`features.commands.of_command`), where output says
             only how fast.
     """
 

@@ -221,9 +221,12 @@ class AllocationCore:
                 if tuned != active.allocation:
                     self.assignment[job_id] = active.allocation = tuned
                     self._record(
-                        now, Action.RETUNE, Reason.BATCH_CHOICE, active,
+                        now,
+                        Action.RETUNE,
+                        Reason.BATCH_CHOICE,
+                        active,
                         evidence=self._tuning[job_id],
-                    )  # fmt: skip
+                    )
         self._got_on = []
 
     def _decide(self, active: ActiveJob, grant: Grant, now: float) -> None:
@@ -255,11 +258,17 @@ class AllocationCore:
         active.allocation = given
         active.reason = reason
         self._record(
-            now, action, reason, active,
-            evidence=evidence, blocker=grant.blocker, priority=grant.priority,
-            free=self.gpus - self.inventory.in_use, limit=self.gpus,
+            now,
+            action,
+            reason,
+            active,
+            evidence=evidence,
+            blocker=grant.blocker,
+            priority=grant.priority,
+            free=self.gpus - self.inventory.in_use,
+            limit=self.gpus,
             position=self._position.get(active.id),
-        )  # fmt: skip
+        )
 
     def _part(self, job_id: str) -> None:
         """Remove the job from its partner's allocation, so that the partner has the shared GPUs

@@ -202,9 +202,13 @@ class Bench:
     """Workers, a sampler and a journal on one device."""
 
     def __init__(
-        self, settings: Settings, folder: Path, *, note: Note = lambda text: None,
+        self,
+        settings: Settings,
+        folder: Path,
+        *,
+        note: Note = lambda text: None,
         nvml_module: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.settings, self.note = settings, note
         self.target = session.open_target(
             session.Options(device=settings.device, gpus=(settings.gpu,) if settings.gpu else ()),

@@ -32,9 +32,15 @@ from reproductions.colocation.workloads import WORKLOADS, Config, all_configs, p
 
 MACHINE_NAME = "machine.json"
 TINY = Settings(
-    device="cpu", size="tiny", solo_s=1.0, pair_s=1.0, settle_s=0.1, min_repeats=2, max_repeats=2,
+    device="cpu",
+    size="tiny",
+    solo_s=1.0,
+    pair_s=1.0,
+    settle_s=0.1,
+    min_repeats=2,
+    max_repeats=2,
     threads=1,
-)  # fmt: skip
+)
 
 
 def machine(devices: list[dict[str, object]]) -> dict[str, Any]:

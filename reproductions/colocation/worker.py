@@ -159,9 +159,13 @@ class Worker:
         """
         self.progress, self.training = [], True
         self._tell(
-            do="start", model=config.model, batch=config.batch, amp=config.amp, size=self.size,
+            do="start",
+            model=config.model,
+            batch=config.batch,
+            amp=config.amp,
+            size=self.size,
             report_every_s=report_every_s,
-        )  # fmt: skip
+        )
 
     def ready(self, timeout_s: float) -> None:
         message = self.await_event("ready", timeout_s=timeout_s)

@@ -48,9 +48,13 @@ class Submission(JobRequest):
         """Return the job in the form that the decision core takes."""
         asked = {name: getattr(self, name) for name in OF_JOB}
         return Job(
-            job_id=self.job_id, submit_time=self.submitted_at, user=self.owner, work=self.work,
-            like=self.like, **asked,
-        )  # fmt: skip
+            job_id=self.job_id,
+            submit_time=self.submitted_at,
+            user=self.owner,
+            work=self.work,
+            like=self.like,
+            **asked,
+        )
 
     def changed(self, to: Mapping[str, Any]) -> Submission:
         """Return the submission with the changes of a CHANGED event. `to`: the body of that

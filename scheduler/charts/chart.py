@@ -197,8 +197,10 @@ def names(name: str, title: str = "", *, among: Sequence[str] = (), most: int = 
 
 def shaded(cells: Iterable[tuple[str, str, float, str]], x: Spec, y: Spec) -> Spec:
     """Return a specification of a heat map. `cells`: (x, y, shade from -1 to 1, text) of each."""
-    rows = [{"x": a, "y": b, "shade": round(v, 3), "strength": round(abs(v), 3), "tip": tip}
-            for a, b, v, tip in cells]  # fmt: skip
+    rows = [
+        {"x": a, "y": b, "shade": round(v, 3), "strength": round(abs(v), 3), "tip": tip}
+        for a, b, v, tip in cells
+    ]
     warm = {"test": "datum.shade > 0", "value": "var(--heat)"}
     shade = {
         "color": {"condition": warm, "value": "var(--cold)"},
@@ -214,10 +216,12 @@ def against(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Spec:
     every = [row[side] for row in rows for side in "xy"]
     same = rows_of(x=(min(every), max(every)), y=(min(every), max(every)))
     return drawn(
-        rows, x, y,
+        rows,
+        x,
+        y,
         mark("line", rows=same, color="var(--muted)", strokeDash=DASHES["dot"], strokeWidth=1),
         mark("point", TIP, color=paint(0), filled=True, opacity=0.55, size=20),
-    )  # fmt: skip
+    )
 
 
 # --- whole charts --------------------------------------------------------------------------------
@@ -235,8 +239,10 @@ def lying(
     """Return a chart of horizontal bars with a text behind each. `items`: (name, value, text) of
     each bar; `limit`: the axis reaches at least to this value.
     """
-    rows = [{"name": one, "value": value, "text": text, "tip": f"{one}: {text}"}
-            for one, value, text in items]  # fmt: skip
+    rows = [
+        {"name": one, "value": value, "text": text, "tip": f"{one}: {text}"}
+        for one, value, text in items
+    ]
     most = max([limit, *(value for _, value, _ in items), 1e-12])
     spec = drawn(
         rows,

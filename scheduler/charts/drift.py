@@ -89,11 +89,14 @@ def drift_of(axis: Axis, weights: Floats, values: Sequence[str], sees_names: boo
     worst = int(np.argmax(parts))
     place = span(axis, groups[worst]) if continuous or sees_names else "one category"
     verdict = (
-        "too few jobs" if n < FEWEST
-        else "steady" if index < STEADY or index < 3 * noise
-        else "watch" if index < SHIFTED
+        "too few jobs"
+        if n < FEWEST
+        else "steady"
+        if index < STEADY or index < 3 * noise
+        else "watch"
+        if index < SHIFTED
         else "shifted"
-    )  # fmt: skip
+    )
     now_there, before_there = (
         float(there[groups[worst]].sum() / max(there.sum(), 1.0)) for there in (counts, weights)
     )

@@ -187,11 +187,17 @@ def _steps_of(axis: Axis, term: Term, order: Sequence[int]) -> Spec:
     for i, low, high in zip(order, edges[:-1], edges[1:], strict=True):
         score, spread = float(term.scores[i]), float(term.spread[i])
         factor_ = math.exp(score)
-        parts.append({
-            "from": low, "to": high, "factor": factor_, "low": math.exp(score - spread),
-            "high": math.exp(score + spread), "rows": float(term.weights[i]) / (high - low) ** 0.5,
-            "tip": f"{labels[i]}: {factor_:.3g}",
-        })  # fmt: skip
+        parts.append(
+            {
+                "from": low,
+                "to": high,
+                "factor": factor_,
+                "low": math.exp(score - spread),
+                "high": math.exp(score + spread),
+                "rows": float(term.weights[i]) / (high - low) ** 0.5,
+                "tip": f"{labels[i]}: {factor_:.3g}",
+            }
+        )
     ends = [*parts, {**parts[-1], "from": last}]  # the last step is as wide as its bin
     ticks = _factor_ticks(min(p["low"] for p in parts), max(p["high"] for p in parts))
     x = numbers("from", ends=(first, last), log=log, grid=False, **_unit_axis(axis))
@@ -249,8 +255,10 @@ def _bars_of(axis: Axis, term: Term, order: Sequence[int]) -> Spec:
 
 def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
     first, second = (model.axes[i] for i in term.features)
-    held = [[i for i in range(a.size) if term.weights.sum(axis=1 - k)[i] > 0]
-            for k, a in enumerate((first, second))]  # fmt: skip
+    held = [
+        [i for i in range(a.size) if term.weights.sum(axis=1 - k)[i] > 0]
+        for k, a in enumerate((first, second))
+    ]
     rows, columns = (
         [span(a, [i]) for i in own] for a, own in zip((first, second), held, strict=True)
     )

@@ -166,9 +166,16 @@ class Metrics(Collector):
         or earlier, which were counted then.
         """
         query = select(
-            jobs.c.job_id, jobs.c.vc, jobs.c.state, jobs.c.phase, jobs.c.gpus, jobs.c.submitted_at,
-            jobs.c.started_at, jobs.c.ended_at, jobs.c.updated_seq,
-        ).where(jobs.c.job_id.in_(ids), jobs.c.phase.in_(_OVER))  # fmt: skip
+            jobs.c.job_id,
+            jobs.c.vc,
+            jobs.c.state,
+            jobs.c.phase,
+            jobs.c.gpus,
+            jobs.c.submitted_at,
+            jobs.c.started_at,
+            jobs.c.ended_at,
+            jobs.c.updated_seq,
+        ).where(jobs.c.job_id.in_(ids), jobs.c.phase.in_(_OVER))
         for row in connection.execute(query):
             self._ending.discard(row.job_id)
             if row.updated_seq <= before:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from features.files import replacing
-from scheduler.core.decisions import Decision
+from scheduler.core.decisions import Action, Decision
 
 _LABEL = pa.dictionary(pa.int32(), pa.string())
 
@@ -64,6 +64,7 @@ class Recorder:
         self.path = path
         self.count = 0
         self._buffer: list[Decision] = []
+        self._inputs = Inputs()
         self._opened = ExitStack()
         self._writer: pq.ParquetWriter | None = None
 
@@ -95,14 +96,39 @@ class Recorder:
     def _flush(self) -> None:
         assert self._writer is not None
         if self._buffer:
-            self._writer.write_table(decision_table(self._buffer))
+            self._writer.write_table(decision_table(self._buffer, self._inputs))
             self.count += len(self._buffer)
             self._buffer = []
 
 
-def decision_table(decisions: list[Decision]) -> pa.Table:
-    """Return decisions as a table in `DECISION_SCHEMA`."""
+class Inputs:
+    """Chooses the decisions with which the inputs of a score are recorded: the one that queues a
+    job, and each later one whose score differs from the job's score before it.
+
+    All others have a score whose inputs are recorded already.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}  # by job: the hash of its last score, for little memory
+
+    def recorded_with(self, decision: Decision) -> tuple[str, ...] | None:
+        """Return the inputs to record with a decision; None: with this decision, none."""
+        score = decision.score
+        if score is None:
+            return None
+        now = hash((score.bundle, score.value, score.intercept, score.terms))
+        before, self._last[decision.job_id] = self._last.get(decision.job_id), now
+        return score.inputs if now != before or decision.action is Action.ENQUEUE else None
+
+
+def decision_table(decisions: list[Decision], inputs: Inputs | None = None) -> pa.Table:
+    """Return decisions as a table in `DECISION_SCHEMA`.
+
+    Args:
+        inputs: knows which scores were recorded in earlier tables; None: there is none.
+    """
     scores = [d.score for d in decisions]
+    inputs = inputs or Inputs()
     columns: dict[str, list[Any]] = {
         "seq": [d.seq for d in decisions],
         "time": [round(d.time * 1000) for d in decisions],
@@ -118,10 +144,7 @@ def decision_table(decisions: list[Decision]) -> pa.Table:
         "score": [s and s.value for s in scores],
         "intercept": [s and s.intercept for s in scores],
         "terms": [s and s.terms for s in scores],
-        # the same inputs stand behind every later decision on the job: kept once
-        "inputs": [
-            d.score.inputs if d.score and d.action == "enqueue" else None for d in decisions
-        ],
+        "inputs": [inputs.recorded_with(d) for d in decisions],
         "bundle": [s and s.bundle for s in scores],
         "tree_path": [d.tree_path or None for d in decisions],
         "speed": [d.speeds and d.speeds[0] for d in decisions],

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.printed import kept, shapes
 from benchmarks.printed.__main__ import HALVES, KNOWN, MOMENTS, Played, drawn, judged, play
 from benchmarks.printed.case import Case
-from features.amounts import of_command
+from features.commands import of_command
 from features.progress import Progress
 
 NAMES = [case.name for case in HALVES["reported"][1]]

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from features import asked, programs
-from features.amounts import Amount, Work, of_command, of_settings
+from features.amounts import Amount
 from features.asked import MOST_FILES, MOST_FOLLOWED, MOST_PARSED, amount_of, of_files
+from features.commands import of_command, of_settings, work_of
 from features.given import read_text
 from features.programs import of_program
 from features.recipes import of_target, of_task
@@ -202,7 +203,7 @@ READERS: list[Callable[[Path], Iterable[object] | None]] = [
     lambda path: of_files(["bash", "-c", "python t.py; bash a.sh"], path),
     lambda path: amount_of(["bash", "-c", "python t.py"], path),
     lambda _: of_command(["bash", "-c", "python t.py"]),
-    lambda _: [Work.of(["bash", "-c", "python t.py"])],
+    lambda _: [work_of(["bash", "-c", "python t.py"])],
 ]
 
 

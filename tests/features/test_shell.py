@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from features.amounts import Amount, Work, of_command
+from features.amounts import Amount
 from features.asked import amount_of, of_files
+from features.commands import of_command, work_of
 from features.shell import LONGEST, MOST_CHARACTERS, MOST_COMMANDS, of_script, one_of
 
 COMMANDS = [
@@ -247,14 +248,14 @@ def test_what_a_command_asks_for_behind_launchers_sweeps_and_shells(
 def test_what_a_command_asks_for(command: str, amount: Amount) -> None:
     found = of_command(shlex.split(command))
     assert found == amount
-    work = Work.of(shlex.split(command))  # at submission the same
+    work = work_of(shlex.split(command))  # at submission the same
     several = command.startswith("bash") and amount.runs  # together they are no run of that size
     assert (work and work.amount) == (None if several else amount.epochs or amount.steps)
 
 
 def test_a_shell_makes_no_other_script() -> None:
-    plain = Work.of(["python", "train.py", "--epochs", "3"])
-    assert Work.of(["bash", "-lc", "cd /a && module load x; python train.py --epochs 3"]) == plain
+    plain = work_of(["python", "train.py", "--epochs", "3"])
+    assert work_of(["bash", "-lc", "cd /a && module load x; python train.py --epochs 3"]) == plain
 
 
 FILES = {

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from features import posterior, throughput
-from features.amounts import Work, of_settings
+from features.amounts import Work
+from features.commands import of_settings, work_of
 from features.job import Job
 from features.schema import State
 from features.state import FeatureState
@@ -21,7 +22,7 @@ HOUR = 3600.0
 
 
 def work(command: str, **more: float) -> Work:
-    found = Work.of(command.split(), more)
+    found = work_of(command.split(), more)
     assert found is not None
     return found
 
@@ -51,7 +52,7 @@ def test_a_command_says_how_much(
 
 @pytest.mark.parametrize("much", ["0", "-3", "1e15", "many", "9223372036854775807"])
 def test_nonsense_is_no_amount(much: str) -> None:
-    assert Work.of(["python", "train.py", "--epochs", much]) is None
+    assert work_of(["python", "train.py", "--epochs", much]) is None
 
 
 def test_a_file_beside_the_command_counts_where_the_command_says_nothing() -> None:
@@ -71,7 +72,7 @@ def test_amounts_batch_and_gpus_make_no_other_script_and_other_words_do() -> Non
     other = work("torchrun --nproc_per_node 1 train.py --epochs 3 --lr 1e-3 --model vit")
     assert other.script == one.script
     assert other.words != one.words
-    shell = Work.of(["bash", "-c", "python train.py --epochs 3"])
+    shell = work_of(["bash", "-c", "python train.py --epochs 3"])
     assert shell == work("python train.py --epochs 3")
 
 

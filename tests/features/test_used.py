@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from features.amounts import Work
+from features.commands import work_of
 from features.job import Job
 from features.progress import EARLY, Progress, tempered
 from features.schema import State
@@ -40,7 +40,7 @@ def test_a_doubt_that_its_output_shows_is_not_doubled() -> None:
 
 
 def job(name: str, epochs: int, gpus: int = 1) -> Job:
-    work = Work.of(["python", "train.py", "--epochs", str(epochs)])
+    work = work_of(["python", "train.py", "--epochs", str(epochs)])
     return Job(job_id=name, submit_time=0.0, gpus=gpus, user="ada", vc="vc", work=work)
 
 

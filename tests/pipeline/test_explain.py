@@ -564,6 +564,24 @@ def test_reading_back_gives_the_decisions_that_were_taken(tmp_path: Path) -> Non
     assert run.decisions("p") == ([], [taken[1]])
 
 
+def test_a_later_predictions_terms_are_named_by_the_jobs_own_facts(tmp_path: Path) -> None:
+    """A job that was stopped is predicted again, with a term for the run that it outlived."""
+    first = a_score((0.1, 0.2, 0.3), inputs=("1", ""))
+    outlived = ("1", "", "ran for 7200 s and did not end")
+    again = a_score((0.1, 0.2, 0.3, 1.5), inputs=outlived)
+    taken = [
+        a_decision(0, 1000.0, Action.ENQUEUE, Reason.SUBMITTED, score=first),
+        a_decision(1, 1010.0, Action.WAIT, Reason.GPUS_BUSY, score=again),
+        a_decision(2, 1020.0, Action.START, Reason.EXCLUSIVE_GPUS, nodes=(0,), gpus=(1,),
+                   score=again),
+    ]  # fmt: skip
+    write_json(tmp_path / "bundles.json", BUNDLES)
+    story = read_story(a_run(tmp_path, taken, a_job(start_time=1020.0)), "j")
+    added = {term.name: term for term in story.scores[-1].terms}["own_outlived"]
+    assert (added.text, added.value) == ("what it has outlived", outlived[-1])
+    assert "unrecorded" not in told(story)
+
+
 def a_run(folder: Path, decisions: list[Decision], *jobs: JobFacts) -> RunFolder:
     """A run's folder as a simulation leaves it. Times in whole milliseconds."""
     with Recorder(folder / "decisions.parquet") as record:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from features.amounts import Amount, of_command
+from features.amounts import Amount
+from features.commands import of_command
 from features.progress import Progress
 from profiler.progress.columns import Columns, heading, other
 from profiler.progress.reader import Reader

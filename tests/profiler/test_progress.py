@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.amounts import Amount, of_command, printed
+from features.amounts import Amount
+from features.commands import of_command, printed
 from features.progress import Progress
 from profiler.progress.formats import FORMATS, read
 from profiler.progress.reader import COUNTERS, Reader

@@ -100,9 +100,11 @@ class SyntheticConfig:
         _check(0 < low <= high, "burst_jobs", self.burst_jobs, "0 < fewest <= most")
         expected = round(self.bursts_per_week * self.days / 7) * high
         _check(
-            expected <= self.jobs / 2, "bursts_per_week", self.bursts_per_week,
+            expected <= self.jobs / 2,
+            "bursts_per_week",
+            self.bursts_per_week,
             f"few enough that bursts (up to {expected} jobs) stay below half of {self.jobs} jobs",
-        )  # fmt: skip
+        )
 
 
 def _check(good: bool, field: str, value: object, accepted: str) -> None:
@@ -135,9 +137,16 @@ def default_config(scale: str = "demo", seed: int = 0) -> SyntheticConfig:
     if scale == "small":
         vcs = (Vc("research", 4, 0.55, 0.9), Vc("campus", 3, 0.45, 0.8))
         return replace(
-            demo, name=scale, jobs=600, days=5, users=25, vcs=vcs, burst_jobs=(20, 60),
-            jobs_per_template=6.0, max_duration_s=2.0 * DAY_S,
-        )  # fmt: skip
+            demo,
+            name=scale,
+            jobs=600,
+            days=5,
+            users=25,
+            vcs=vcs,
+            burst_jobs=(20, 60),
+            jobs_per_template=6.0,
+            max_duration_s=2.0 * DAY_S,
+        )
     if scale == "large":
         sizes = (80, 70, 60, 56, 50, 44, 40, 36, 30, 26, 22, 18, 16, 12, 10, 8, 5, 3)
         large = tuple(
@@ -145,7 +154,13 @@ def default_config(scale: str = "demo", seed: int = 0) -> SyntheticConfig:
             for i, nodes in enumerate(sizes, start=1)
         )
         return replace(
-            demo, name=scale, jobs=1_000_000, days=180, users=1_200, vcs=large,
-            bursts_per_week=40.0, max_duration_s=30.0 * DAY_S,
-        )  # fmt: skip
+            demo,
+            name=scale,
+            jobs=1_000_000,
+            days=180,
+            users=1_200,
+            vcs=large,
+            bursts_per_week=40.0,
+            max_duration_s=30.0 * DAY_S,
+        )
     raise SyntheticError(f"scale is {scale!r}; accepted: demo, small, large")

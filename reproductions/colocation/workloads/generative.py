@@ -111,10 +111,15 @@ class PointNet(nn.Module):
             shared(width, width, 2 * width, 16 * width),
         )
         self.head = nn.Sequential(
-            nn.Linear(16 * width, 8 * width), nn.BatchNorm1d(8 * width), nn.ReLU(True),
-            nn.Linear(8 * width, 4 * width), nn.BatchNorm1d(4 * width), nn.ReLU(True),
-            nn.Dropout(0.3), nn.Linear(4 * width, classes),
-        )  # fmt: skip
+            nn.Linear(16 * width, 8 * width),
+            nn.BatchNorm1d(8 * width),
+            nn.ReLU(True),
+            nn.Linear(8 * width, 4 * width),
+            nn.BatchNorm1d(4 * width),
+            nn.ReLU(True),
+            nn.Dropout(0.3),
+            nn.Linear(4 * width, classes),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         scores: Tensor = self.head(self.body(x).amax(2))

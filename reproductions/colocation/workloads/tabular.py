@@ -25,10 +25,13 @@ class NeuMF(nn.Module):
         wide = 4 * factors
         self.user_mlp, self.item_mlp = nn.Embedding(users, wide), nn.Embedding(items, wide)
         self.mlp = nn.Sequential(
-            nn.Linear(2 * wide, wide), nn.ReLU(True),
-            nn.Linear(wide, 2 * factors), nn.ReLU(True),
-            nn.Linear(2 * factors, factors), nn.ReLU(True),
-        )  # fmt: skip
+            nn.Linear(2 * wide, wide),
+            nn.ReLU(True),
+            nn.Linear(wide, 2 * factors),
+            nn.ReLU(True),
+            nn.Linear(2 * factors, factors),
+            nn.ReLU(True),
+        )
         self.score = nn.Linear(2 * factors, 1)
 
     def forward(self, users: Tensor, items: Tensor) -> Tensor:

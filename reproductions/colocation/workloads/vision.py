@@ -190,9 +190,13 @@ def efficientnet_b0(classes: int, depth: int) -> nn.Module:
             )
             inputs = outputs
     return nn.Sequential(
-        *layers, conv(inputs, 1280, 1, act="swish"), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-        nn.Dropout(0.2), nn.Linear(1280, classes),
-    )  # fmt: skip
+        *layers,
+        conv(inputs, 1280, 1, act="swish"),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(1280, classes),
+    )
 
 
 def vgg16(classes: int, width: int) -> nn.Module:

@@ -15,8 +15,9 @@ class Borrowing(Settings):
     lend_s: float | None = setting(
         None,
         "a job may borrow only if it is predicted to end within this time; null: no limit",
-        unit="s", ge=0,
-    )  # fmt: skip
+        unit="s",
+        ge=0,
+    )
     quantile: float = setting(
         0.9,
         "how sure it must be that a job which borrows ends within `lend_s`; 0.9: nine in ten such "
@@ -31,8 +32,9 @@ class Borrowing(Settings):
         0.05,
         "while more than this share of all GPUs of the cluster is free, GPUs do not count as "
         "scarce (see `busy_above`)",
-        ge=0, le=1,
-    )  # fmt: skip
+        ge=0,
+        le=1,
+    )
 
 
 class FairShare(Settings):

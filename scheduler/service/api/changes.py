@@ -16,7 +16,7 @@ from math import inf
 from time import monotonic
 from typing import Any, NamedTuple
 
-from features.amounts import Work, digest_of
+from features.commands import digest_of, work_of
 from features.states import State
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
@@ -155,7 +155,7 @@ class Changes:
             raise _unfit("memory_mib", f"{fields['memory_mib']:,.0f} MiB is more than the {has}")
         work, like = None, ""
         if fields["progress"] and self._reads_commands:
-            work = Work.of(asked.command, asked.amounts, asked.workdir)
+            work = work_of(asked.command, asked.amounts, asked.workdir)
             like = digest_of(asked.command, asked.workdir)
         depends = bool(fields["after"] or fields["after_any"])
         if task is not None and task.behind is not None:

@@ -76,9 +76,11 @@ else:
     _Job, _Difference, _Trial = (
         create_model(name, __base__=Request, **{k: _typed(v, different=d) for k, v in of.items()})
         for name, of, d in (
-            ("_Job", FIELDS, False), ("_Difference", CHANGEABLE, True), ("_Trial", TRIED, True)
+            ("_Job", FIELDS, False),
+            ("_Difference", CHANGEABLE, True),
+            ("_Trial", TRIED, True),
         )
-    )  # fmt: skip
+    )
 
 
 class SubmitRequest(_Job):

@@ -220,6 +220,12 @@ class Reader:
         self._objects: list[Any] = []
         self._classes: list[tuple[type, _Fill]] = []
         self._types: list[Any] = []
+        self._members: dict[bytes, Any] = {}  # of enumerations, by how a file holds them
+        self._how: dict[str, Any] = {
+            "ext_hook": self._value,
+            "strict_map_key": False,
+            "unicode_errors": "surrogatepass",
+        }
 
     def part(self, part: Mapping[str, Any]) -> Any:
         """Return the root object of one part. Raise GraphError where the part does not fit the
@@ -231,7 +237,7 @@ class Reader:
         new: list[Any] = [object.__new__(self._classes[number][0]) for number in kinds]
         self._objects += new
         fill = [fill for _, fill in self._classes]
-        rows = msgpack.Unpacker(max_buffer_size=len(part["rows"]), **self._options())
+        rows = msgpack.Unpacker(max_buffer_size=len(part["rows"]), **self._how)
         rows.feed(part["rows"])
         root = rows.unpack()
         for n, (obj, kind, row) in enumerate(zip(new, kinds, rows, strict=True)):
@@ -266,16 +272,11 @@ class Reader:
         kind = _class(path)
         return kind, _filler(kind, now, new)
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "ext_hook": self._value,
-            "strict_map_key": False,
-            "unicode_errors": "surrogatepass",
-        }
-
     def _value(self, code: int, data: bytes) -> Any:
         if code == _OBJECT:
             return self._objects[int.from_bytes(data, "little")]
+        if code == _ENUM and data in self._members:
+            return self._members[data]
         if code == _FLOATS:
             return tuple(array("d", data))
         if code == _WHOLE:
@@ -284,16 +285,16 @@ class Reader:
             return self._named(data.decode())
         if code == _UNSET:
             return _UNSET_VALUE
-        inside = msgpack.unpackb(data, **self._options())
-        return tuple(inside) if code == _TUPLE else self._typed(code, inside)
+        inside = msgpack.unpackb(data, **self._how)
+        return tuple(inside) if code == _TUPLE else self._typed(code, inside, data)
 
-    def _typed(self, code: int, inside: Sequence[Any]) -> Any:
+    def _typed(self, code: int, inside: Sequence[Any], data: bytes) -> Any:
         if code == _FIELDS:
             return tuple.__new__(self._types[inside[0]], inside[1])
         if code == _NUMBER:  # a float with fields, of a file written when there were such
             return inside[1][0]
         if code == _ENUM:
-            return self._types[inside[0]].__members__[inside[1]]
+            return self._members.setdefault(data, self._types[inside[0]].__members__[inside[1]])
         return self._container(_CONTAINERS[code], inside)
 
     def _container(self, kind: type, inside: Sequence[Any]) -> Any:

@@ -184,9 +184,12 @@ def _sent(program: str, notice: Notice, meanwhile: Callable[[], object] = lambda
         return "the owner's name would be read as an option, a command or a file"
     try:
         process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
-        )  # fmt: skip
+        )
     except (OSError, ValueError) as error:
         return str(error)
     text: bytes | None = notice.text.encode()

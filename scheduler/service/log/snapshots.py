@@ -23,6 +23,7 @@ import msgpack
 from sqlalchemy import Connection
 
 from features.files import write_whole
+from features.garbage import uncollected
 from features.given import LARGEST, read_given
 from features.job import COUNTERS
 from features.state import FAMILIES, FeatureState
@@ -217,6 +218,7 @@ class StateCheckpoints:
             old.unlink(missing_ok=True)
         return path
 
+    @uncollected()  # all that is read stays: collections would only look through it again
     def newest(self, connection: Connection, store: Store, upto: int) -> State | None:
         """Return the state of the newest usable snapshot, whatever release wrote it. Snapshots
         taken after event `upto` are ignored. Return None where none is usable.

@@ -252,10 +252,16 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
         if any(y):
             states[name] = number
             counts += [
-                {"name": name, "from": 1000 * m, "to": 1000 * (m + 0.9 * width), "over": below,
-                 "up_to": below + n, "tip": f"{at} UTC\n{name}: {n}"}
+                {
+                    "name": name,
+                    "from": 1000 * m,
+                    "to": 1000 * (m + 0.9 * width),
+                    "over": below,
+                    "up_to": below + n,
+                    "tip": f"{at} UTC\n{name}: {n}",
+                }
                 for m, at, below, n in zip(times, x, under, y, strict=True)
-            ]  # fmt: skip
+            ]
             under = [below + n for below, n in zip(under, y, strict=True)]
     quantiles = [_quantiles([o.wait_s for o in slots[m]], 0.5, 0.9) for m in times]
     for m, at, found in zip(times, x, quantiles, strict=True):
@@ -413,10 +419,13 @@ def _promised(errors: Sequence[tuple[float, float, float]]) -> list[Chart]:
     if len(errors) < 3:
         return []
     rows = [
-        {"x": max(p90, 1.0), "y": max(true, 1.0),
-         "tip": f"promised at most {duration(p90)}, waited {duration(true)}"}
+        {
+            "x": max(p90, 1.0),
+            "y": max(true, 1.0),
+            "tip": f"promised at most {duration(p90)}, waited {duration(true)}",
+        }
         for _, p90, true in errors
-    ]  # fmt: skip
+    ]
     early = sum(t <= p + GRACE_S for _, p, t in errors)
     return [
         Chart(

@@ -279,10 +279,21 @@ def as_csv(rows: Iterable[Listed]) -> str:
         writer.writerow(
             map(
                 _plain,
-                (job.job_id, job.name, job.owner, job.account, job.qos, job.partition,
-                 str(job.gpus), job.phase, row.reason, _iso(job.since), _iso(job.start_p50)),
+                (
+                    job.job_id,
+                    job.name,
+                    job.owner,
+                    job.account,
+                    job.qos,
+                    job.partition,
+                    str(job.gpus),
+                    job.phase,
+                    row.reason,
+                    _iso(job.since),
+                    _iso(job.start_p50),
+                ),
             )
-        )  # fmt: skip
+        )
     return out.getvalue()
 
 

@@ -176,8 +176,12 @@ class PageQueries(VisibleQueries):
         header = self._body(Kind.HEADER)
         if header.get("pace", 1.0) == 1.0 and header.get("backend") != "simulated":
             return self._store.clock.now()
-        rows = self._all(select(events.c.body).where(events.c.kind == Kind.DECIDED).order_by(
-            events.c.seq.desc()).limit(1))  # fmt: skip
+        rows = self._all(
+            select(events.c.body)
+            .where(events.c.kind == Kind.DECIDED)
+            .order_by(events.c.seq.desc())
+            .limit(1)
+        )
         return float(json.loads(rows[0]["body"])["now"]) if rows else header.get("start", 0.0)
 
     def undecided_since(self) -> float | None:
@@ -442,10 +446,10 @@ class PageQueries(VisibleQueries):
     def unforeseen(self) -> int:
         """Return the number of jobs for which no start was forecast at submission."""
         return self._count(
-            select(func.count()).select_from(forecasts).where(
-                forecasts.c.basis == "submission", forecasts.c.start_p50.is_(None)
-            )
-        )  # fmt: skip
+            select(func.count())
+            .select_from(forecasts)
+            .where(forecasts.c.basis == "submission", forecasts.c.start_p50.is_(None))
+        )
 
     def phases(self) -> dict[tuple[str, str], tuple[int, float]]:
         """Return the number of unended jobs and when the first was submitted (seconds since the

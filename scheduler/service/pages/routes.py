@@ -487,9 +487,11 @@ async def _room(request: Request, viewer: Asking) -> Tail:
         tail.admit(viewer.name)
     except TooManyListeners:
         raise Problem(
-            503, "too-many-streams", "too many pages are watching; this one looks now and then",
+            503,
+            "too-many-streams",
+            "too many pages are watching; this one looks now and then",
             retry_after_s=30,
-        ) from None  # fmt: skip
+        ) from None
     return tail
 
 

@@ -28,10 +28,27 @@ KEPT_S = 3600.0  # for so long a start that was to be in no future speaks for ot
 Records = Callable[[Kind], tuple[int, int]]  # how many claims of a kind held, of how many
 
 _ALIKE = attrgetter(
-    "user", "account", "qos", "partition", "gpus", "gpu_types", "gpus_per_node", "num_nodes",
-    "cpus", "min_cpus", "least_mib", "per", "time_limit_s", "features", "licences", "req_nodes",
-    "exc_nodes", "exclusive", "reservation", "gres",
-)  # fmt: skip
+    "user",
+    "account",
+    "qos",
+    "partition",
+    "gpus",
+    "gpu_types",
+    "gpus_per_node",
+    "num_nodes",
+    "cpus",
+    "min_cpus",
+    "least_mib",
+    "per",
+    "time_limit_s",
+    "features",
+    "licences",
+    "req_nodes",
+    "exc_nodes",
+    "exclusive",
+    "reservation",
+    "gres",
+)
 
 
 class Held:

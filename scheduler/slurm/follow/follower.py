@@ -357,9 +357,14 @@ class Follower:
         if kind == NODES and twin is not None:
             return asdict(Accounts(twin, snapshot.now).by_node(str(asked["job_id"])))
         means = Means(
-            planner.trial, planner.own, self._renew, self._promises.put_off,
-            against=self._against, asks=self.slurm.tried, **LESS.get(kind, {}),
-        )  # fmt: skip
+            planner.trial,
+            planner.own,
+            self._renew,
+            self._promises.put_off,
+            against=self._against,
+            asks=self.slurm.tried,
+            **LESS.get(kind, {}),
+        )
         jobs = nearby(snapshot, first)
         trials = Trials(
             site=planner.site,

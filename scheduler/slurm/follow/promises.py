@@ -110,10 +110,24 @@ def _bounded(late: Iterable[float]) -> Both:
 
 # What only a user or an administrator changes of a job that waits.
 _REQUEST = attrgetter(
-    "time_limit_s", "nice", "qos", "account", "features", "licences", "req_nodes", "exclusive",
-    "reservation", "gpu_types", "gpus_per_node", "least_mib", "per", "array_limit", "exc_nodes",
-    "deadline", "odd",
-)  # fmt: skip
+    "time_limit_s",
+    "nice",
+    "qos",
+    "account",
+    "features",
+    "licences",
+    "req_nodes",
+    "exclusive",
+    "reservation",
+    "gpu_types",
+    "gpus_per_node",
+    "least_mib",
+    "per",
+    "array_limit",
+    "exc_nodes",
+    "deadline",
+    "odd",
+)
 
 
 def changed(was: SlurmJob, job: SlurmJob) -> bool:

@@ -30,9 +30,17 @@ from scheduler.slurm.reason import SlurmReason
 
 # what a submission is made of: Slurm's priority of a job may change at every look, this does not
 _SHOWN = attrgetter(
-    "submit", "user", "name", "partition", "gpus", "gpu_type", "cpus", "memory_mib",
-    "time_limit_s", "comment",
-)  # fmt: skip
+    "submit",
+    "user",
+    "name",
+    "partition",
+    "gpus",
+    "gpu_type",
+    "cpus",
+    "memory_mib",
+    "time_limit_s",
+    "comment",
+)
 
 Rows = dict[str, JobColumns]
 

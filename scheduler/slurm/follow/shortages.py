@@ -101,9 +101,14 @@ class Accounts:
         otherwise the smallest part.
         """
         alone = replace(
-            ask, nodes=1, max_nodes=1, req_nodes=frozenset(), features="", gpus_per_node=False,
+            ask,
+            nodes=1,
+            max_nodes=1,
+            req_nodes=frozenset(),
+            features="",
+            gpus_per_node=False,
             cpus=max(ask.cpus, ask.min_cpus),
-        )  # fmt: skip
+        )
         if ask.nodes <= 1 and any(self._holds(alone, node) for node in there):
             return alone
         least = ask.gpus if ask.gpus_per_node else tuple((kind, 1) for kind, n in ask.gpus if n)

@@ -202,9 +202,15 @@ class Slurm:
         command = ("sbatch", "--test-only", *whose, *options, "--wrap", "true")
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, env=self._environment, capture_output=True,
-                encoding="utf-8", errors="replace", timeout=patience_s, check=False,
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                env=self._environment,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=patience_s,
+                check=False,
+            )
         except (subprocess.TimeoutExpired, OSError):
             return ""
         return f"{done.stdout}\n{done.stderr}"  # it answers as if that were an error

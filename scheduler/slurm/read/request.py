@@ -239,10 +239,26 @@ def array_of(options: Sequence[str]) -> str:
 
 
 _PLACES = attrgetter(
-    "partition", "account", "qos", "time_limit_s", "num_nodes", "cpus", "min_cpus", "least_mib",
-    "per", "gpus", "gpu_types", "gpus_per_node", "gres", "features", "licences", "req_nodes",
-    "exc_nodes", "exclusive", "reservation",
-)  # fmt: skip
+    "partition",
+    "account",
+    "qos",
+    "time_limit_s",
+    "num_nodes",
+    "cpus",
+    "min_cpus",
+    "least_mib",
+    "per",
+    "gpus",
+    "gpu_types",
+    "gpus_per_node",
+    "gres",
+    "features",
+    "licences",
+    "req_nodes",
+    "exc_nodes",
+    "exclusive",
+    "reservation",
+)
 
 
 def options_of(job: SlurmJob, site: Site, now: float) -> list[str] | None:

@@ -266,8 +266,9 @@ def _held_to(one: Qos | Assoc, ask: Ask, site: Site) -> bool:
         return one.name in (ask.qos, *_partition_qos(ask, site))
     if one.user:
         return site.key(ask.account, ask.user, next(iter(ask.partitions), "")) == (
-            one.account, one.user
-        )  # fmt: skip
+            one.account,
+            one.user,
+        )
     return one.account in accounts_of(site, ask.account)
 
 

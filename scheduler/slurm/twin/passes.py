@@ -545,10 +545,16 @@ class Passes:
         in_all = ask.max_nodes == 1 and not ask.gpus_per_node
         cpus = ask.cpus if ask.max_nodes == 1 else ask.min_cpus
         one = replace(
-            ask, nodes=1, max_nodes=1, cpus=cpus, min_cpus=min(ask.min_cpus, cpus),
-            req_nodes=frozenset(), gpus=ask.gpus if in_all else each, gpus_per_node=not in_all,
+            ask,
+            nodes=1,
+            max_nodes=1,
+            cpus=cpus,
+            min_cpus=min(ask.min_cpus, cpus),
+            req_nodes=frozenset(),
+            gpus=ask.gpus if in_all else each,
+            gpus_per_node=not in_all,
             features="",
-        )  # fmt: skip
+        )
         return choose(one, self._empty, [name], self.site) is not None
 
 
@@ -644,10 +650,13 @@ def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
     return sorted(
         ranked,
         key=lambda one: (
-            not one.ask.reservation, -one.partition.tier, -one.priority, int(one.ask.submit),
+            not one.ask.reservation,
+            -one.partition.tier,
+            -one.priority,
+            int(one.ask.submit),
             _number(one.ask.job_id),
         ),
-    )  # fmt: skip
+    )
 
 
 def _number(job_id: str) -> tuple[int, int]:

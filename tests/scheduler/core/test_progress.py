@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from features.amounts import Work
+from features.commands import work_of
 from features.job import Job, Profile
 from features.progress import Progress
 from features.repeats import Claim
@@ -54,7 +54,7 @@ def test_it_is_weighed_by_its_error_and_is_a_term_of_the_score() -> None:
 
 
 def test_what_its_command_says_is_weighed_by_its_error_and_ends_at_the_limit() -> None:
-    work = Work.of(["train.py", "--epochs", "90"])
+    work = work_of(["train.py", "--epochs", "90"])
     assert work is not None
     runs = tuple(Ran(replace(work, amount=n), 1, 100.0 * n) for n in (10.0, 20.0, 30.0))
     state: Any = SimpleNamespace(ran=lambda job: runs)
@@ -127,7 +127,7 @@ def test_of_a_job_that_runs_what_is_left_is_what_it_says() -> None:
 
 
 def test_a_script_that_stops_early_again_and_again_is_not_believed_to_go_to_its_end() -> None:
-    core, work = core_of(), Work.of(["train.py", "--epochs", "90"])
+    core, work = core_of(), work_of(["train.py", "--epochs", "90"])
     for i, name in enumerate(("a", "b", "c", "now")):
         at = i * 4 * HOUR
         core.submitted(Job(name, at, 2, user="ann", vc="vc", work=work), at)

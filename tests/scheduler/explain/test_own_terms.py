@@ -14,7 +14,7 @@ from scheduler.core.estimates import COMMAND, OUTLIVED, OWN, UNRECORDED, own_ter
         (("4", "ran for 200 s and did not end"), OUTLIVED),
         (("4", "asks for 90 epochs"), COMMAND),
         (("4", "90 epochs of 480 s"), OWN),
-        ((), UNRECORDED),  # a run keeps them with the decision that queued the job alone
+        ((), UNRECORDED),  # as in runs recorded before later predictions kept theirs
     ],
 )
 def test_a_term_is_named_by_what_was_recorded(inputs: tuple[str, ...], found: object) -> None:

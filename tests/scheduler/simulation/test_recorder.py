@@ -104,10 +104,37 @@ def test_a_full_row() -> None:
         "seq": 3, "action": "pack", "reason": "PartnerFound", "job_id": "mine", "vc": "vc",
         "nodes": [4, 5], "gpus": [255, 1],
         "score": 1.5, "intercept": 1.0, "terms": [0.25, 0.25], "bundle": "digest",
-        "inputs": None,  # they stand with the job's enqueue
+        "inputs": ["a", ""],
         "tree_path": ["memory < 5000"], "speed": 0.9, "partner_speed": 0.8, "held_by": None,
         "batch_per_gpu": 128, "accumulation": 1, "evidence": [("gain", "0.25"), ("type", "T4")],
     }  # fmt: skip
+
+
+def test_inputs_stand_with_each_score_that_differs_and_with_each_entry_to_a_queue(
+    tmp_path: Path,
+) -> None:
+    """So a later prediction's terms are named by what stood behind them; also over row groups."""
+    first = Score(1.5, 1.0, (0.5,), "digest", ("4",))
+    later = Score(1.75, 1.0, (0.5, 0.25), "digest", ("4", "ran for 200 s and did not end"))
+    other = {"reason": Reason.GPUS_BUSY, "vc": "vc"}
+    taken = [
+        Decision(seq, float(seq), action, job_id=job_id, score=score, **other)  # type: ignore[arg-type]
+        for seq, (job_id, action, score) in enumerate(
+            [
+                ("a", Action.ENQUEUE, first), ("b", Action.WAIT, first), ("a", Action.WAIT, None),
+                ("a", Action.WAIT, first), ("a", Action.WAIT, later), ("a", Action.START, later),
+                ("b", Action.START, first), ("a", Action.ENQUEUE, later), ("a", Action.WAIT, first),
+            ]
+        )
+    ]  # fmt: skip
+    path = tmp_path / "d.parquet"
+    with Recorder(path) as record:
+        for _ in range(40):  # every group after the first finds the last scores recorded
+            record(taken)
+    rows = pq.read_table(path, columns=["inputs"])["inputs"].to_pylist()
+    old, new = list(first.inputs), list(later.inputs)
+    assert rows[:9] == [old, old, None, None, new, None, None, new, old]
+    assert rows[9:] == [old, None, None, None, new, None, None, new, old] * 39
 
 
 def test_what_is_not_known_is_null_and_not_zero() -> None:

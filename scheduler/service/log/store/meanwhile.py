@@ -89,9 +89,10 @@ def _gpus_there(connection: Connection, vc: str, rows: Sequence[RowMapping]) -> 
         row["seq"]: 0 if row["action"] == Action.PREEMPT.value else row["gpus"] for row in rows
     }
     odd = [
-        row for row in rows
+        row
+        for row in rows
         if row["reason"] == Reason.BORROWED.value or row["action"] == Action.RESIZE.value
-    ]  # fmt: skip
+    ]
     if not odd:
         return gives
     own = set(connection.execute(select(nodes.c.node).where(nodes.c.vc == vc)).scalars())

@@ -210,8 +210,9 @@ class ShortRows(VisibleRows):
             return {}
         mine = self._visible(ids)
         last = select(func.max(decisions.c.seq)).where(decisions.c.job_id.in_(mine))
-        rows = self._all(select(decisions).where(
-            decisions.c.seq.in_(last.group_by(decisions.c.job_id))))  # fmt: skip
+        rows = self._all(
+            select(decisions).where(decisions.c.seq.in_(last.group_by(decisions.c.job_id)))
+        )
         return {
             row["job_id"]: line for row, line in zip(rows, self._decision_lines(rows), strict=True)
         }

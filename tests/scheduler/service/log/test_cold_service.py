@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from features.amounts import digest_of
+from features.commands import digest_of
 from scheduler.backends.base import Launch
 from scheduler.backends.simulated import JobOutcome
 from scheduler.core.decisions import Decision

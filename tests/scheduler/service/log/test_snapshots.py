@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from features.amounts import Work
+from features.commands import work_of
 from features.progress import Progress
 from scheduler.backends.events import Event, Kind
 from scheduler.core.durations import plain
@@ -220,7 +220,7 @@ def test_the_schema_names_every_field(desk: Kept) -> None:
     live(desk, Random(7), range(30))
     desk.ask(Kind.HELD, "j29", operator=True)
     desk.ask(Kind.SETTINGS_SET, settings={"ageing": 0.0})
-    desk.submit("after", after="j28", gpus=4, work=Work.of(["train.py", "--epochs=9"]))
+    desk.submit("after", after="j28", gpus=4, work=work_of(["train.py", "--epochs=9"]))
     desk.turn()
     desk.submit("pending")
     desk.decider.state.note(desk.store.read(desk.decider.state.seen)[0])

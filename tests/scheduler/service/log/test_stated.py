@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from features.amounts import Work
+from features.commands import work_of
 from features.progress import Progress
 from pipeline.printed.why import lines_of
 from scheduler.backends.base import Happened, Report
@@ -105,7 +106,7 @@ def test_of_a_report_the_numbers_alone_are_kept_and_its_owner_sees_them() -> Non
 
 
 def asking(epochs: int) -> Work | None:
-    return Work.of(["python", "train.py", "--epochs", str(epochs)])
+    return work_of(["python", "train.py", "--epochs", str(epochs)])
 
 
 def test_its_command_decides_at_submission_and_gives_way_to_progress(

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from benchmarks.printed.__main__ import MOMENTS, NEAR, Played, drawn, good, play
-from features.amounts import of_command
+from features.commands import of_command
 from features.progress import Progress
 from profiler.progress import apart
 from scheduler.service.log.store.store import Store

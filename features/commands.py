@@ -1,0 +1,399 @@
+"""The amount of training that a job asks for in its command or settings files: epochs or steps.
+
+>>> of_command(["python", "train.py", "--epochs", "90"])
+Amount(epochs=90.0, steps=None)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import inf
+
+from features.amounts import Amount, Work
+from features.shell import Simple, one_of
+
+MOST = 1e12  # what is above stands for "no end" (HF Trainer: 2^63 - 1 epochs)
+_COUNTED = {
+    "epochs": "epochs? epoches epoch_(num|size) (max|num)_epoch_num train(ing)?_epochs n_?epochs? "
+    "nb_epochs? (num|max|total|number_of|max_num)_epochs? (num|max|total)_train(ing)?_epochs? "
+    "scheduled_epochs end_epochs? after_epochs (n|num)?_?passes",
+    "steps": "steps it iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
+    "|num_training|total_train|total_training|total_optimization)_(steps?|iters?|iterations?)"
+    " (ts_max_steps|nsteps|numb_steps|num_server_rounds) max_updates? lr_anneal_steps"
+    " total_num_update (comm(unication)?_|global_)?rounds num_designs n_batches"
+    " num_boost_round n_estimators num_trees num_rounds? nrounds n_?rounds?"
+    " max_num_(steps|iterations) (max_)?number_of_(steps|iterations) nb_steps"
+    " (max|num|total|train)_batches"
+    " after_batches stop_iters kimg num_updates n_?gen (max_)?generations",
+    "frames": "total_timesteps total_env_steps num_env_steps max_env_steps total_frames "
+    "num_timesteps train_for_env_steps",
+    "patience": "patience (es|early_stop(ping)?)_(patience|rounds?) early_stopping_rounds?",
+    "runs": "n_?trials? (num|max)_trials? n_?folds? (num|k)_?folds? kfolds? n_splits? num_splits? "
+    "cv_folds? n_?seeds? num_seeds? n_?repeats? num_repeats? repeats n_runs? num_runs? runs",
+}
+_NAMES = {unit: re.compile(f"(?:{'|'.join(names.split())})$") for unit, names in _COUNTED.items()}
+_LISTED = re.compile(r"(?:seeds|folds)$")  # each of its values is a run
+# groups of settings of which none is the training's own
+_BESIDE = re.compile(
+    r"(?:^|[-+./])(?:eval(?:uation|uator)?|val(?:id(?:ation)?)?|test|predict(?:ion)?|sampl(?:er|ing)"
+    r"|warm_?up|scheduler|lr_scheduler|checkpoint|logging)(?:_?(?:cfg|config|args|loop))?[./]"
+)
+_MORE = "n_epochs_decay", "train_samples", "global_batch_size"  # say how much together with another
+_EARLY = re.compile(r"(?:use_)?early_?stop(?:ping)?$")
+_INTERPOLATED = re.compile(r"\$\{([\w.]{1,80})\}")  # OmegaConf
+_LASTS = re.compile(r"(\d{1,12})(ep|ba|)$")  # Composer: max_duration=3ep
+_SPANNED = re.compile(r"range\((?:(\d{1,6}),)?(\d{1,6})\)$")
+_YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)+$")  # SOLVER.MAX_ITER 90000
+# passes over what was just collected, within one of the steps that are the amount (PPO)
+_SWEPT = re.compile(r"[^,\s]+(?:,[^,\s]+)+$")
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+$")
+# what a program does by itself, where its command says nothing else
+_NNUNET = re.compile(r"nnUNetTrainer_(\d{1,6})epochs?")
+_BATCH = re.compile(
+    "bs|b|(train_|mini_?|global_|micro_|per_device_(train_)?|per_gpu_(train_)?)?batch_?(size)?$"
+)
+# their effect is learned by the GPUs that the job asks for
+_GPUS = re.compile("(n|num|number_of)?_?(gpus?|devices)(_per_node)?$|nproc_per_node|nproc$|nnodes$")
+_VALUE = re.compile(r"(\d[\d_,]*+(?:\.\d+)?(?:e\d+)?|\.\d+)([kKM]?)$")
+_SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
+# as settings are printed before a run: Namespace(max_update=50000, ...), "Num Epochs = 3"
+_PRINTED = re.compile(
+    r"\b((?:num|max|total|train|training|scheduled|n|nb)[ _][a-z_ ]{0,24}|epoche?s)"
+    r"['\"]?\s?[=:]\s?['\"]?(\d[\d_,]*+)(?!\d|[.:/]\d)",
+    re.IGNORECASE,
+)
+
+
+_DONE = "epochs", "steps", "frames"
+_OTHERS = re.compile(
+    r"(?:eval|test|infer|predict|sampl|generat|export|plot|pre_?proc|prepare|download|convert|merge"
+    r"|extract|embed|benchmark|serve|demo|visual|setup|tokeni|clean|make_|build_|summar|report)"
+)
+_SCRIPT = re.compile(r"\.(?:py|sh|R|jl|ipynb|lua|m)(?:\s|$)|(?:^|\s)-m\s")
+
+
+def of_command(command: Sequence[str]) -> Amount:
+    """Return the amount of training that a command states, by options such as `--epochs 90` or
+    `--max-steps=5000`. Commands inside a shell line and its loops are read, too. If an option is
+    repeated, the last one counts."""
+    return of_commands(one_of(command))
+
+
+def of_commands(commands: Sequence[Simple]) -> Amount:
+    """Return the amount of training that the commands of a script state. Commands that state the
+    same amount add up as runs, except alternatives (`||`, `else`). If commands state different
+    amounts, only the number of runs is returned.
+    """
+    each = [(_of_words(one.words), one) for one in commands]
+    states = [(found, one) for found, one in each if found.epochs or found.steps]
+    stated = _counted([(found, one) for found, one in states if trains(one.words)] or states)
+    stated = stated or _counted(
+        [(found, one) for found, one in each if found.runs or _runs_script(one.words)]
+    )
+    amount = stated[0][0] if stated else Amount()
+    if not (amount.epochs or amount.steps):
+        amount = next((found for found, _ in stated if any(found)), amount)
+        runs = max((times for _, times in stated), default=1.0) * (amount.runs or 1.0)
+        return amount._replace(runs=runs if runs > 1 else None)
+    runs = sum(times for _, times in stated) * (amount.runs or 1.0)
+    if any(other != amount for other, _ in stated):
+        amount = Amount()
+    return amount._replace(runs=runs if runs > 1 else None)
+
+
+def trains(words: Sequence[str]) -> bool:
+    """Return whether a command may train: the name of its program does not say that it does
+    something else (`evaluate.py`)."""
+    return not _OTHERS.match(program_of(words).rpartition("/")[2].rpartition(".py")[0].lower())
+
+
+def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, float]]:
+    """Return (stated amount, number of times that its command is run) for each command. A command
+    that runs only if an earlier one fails (`||`, `else`) counts 0 times, unless it is the first."""
+    return [
+        (found, 0.0 if i and one.otherwise else one.times) for i, (found, one) in enumerate(stated)
+    ]
+
+
+def _of_words(command: Sequence[str]) -> Amount:
+    """Return the amount of training that a command's own arguments state. Files that the command
+    names are not read."""
+    found = _stated(command)
+    runs = _swept(command) * _of_agent(command)
+    for i, word in enumerate(command):
+        if word.startswith("-") and _LISTED.search(bare(word.partition("=")[0])):
+            runs *= _listed(word, command[i + 1 :])
+    steps = found.pop("frames", None) or _of_zoo(command)
+    if steps is not None:  # epochs are passes over what a step collected
+        found.pop("epochs", None)
+        found["steps"] = steps
+    if "epochs" not in found and (known := _of_nnunet(command)) is not None:
+        found["epochs"] = known
+    runs *= found.pop("runs", 1.0)
+    return Amount(**found, runs=runs if runs > 1 else None)
+
+
+def _stated(command: Sequence[str]) -> dict[str, float]:
+    """Return what the settings among a command's arguments state, {unit: number}."""
+    found: dict[str, float] = {}
+    names, more = dict[str, str](), dict[str, float]()
+    for name, value, _ in settings_of(command):
+        plain = bare(name)
+        unit = None if _BESIDE.search(name.lower()) else unit_of(plain)
+        number = number_of(value) if unit or plain in _MORE else None
+        if unit and number is not None:
+            found[unit], names[unit] = number, plain
+        elif number is not None:
+            more[plain] = number
+        elif plain == "max_duration" and (lasts := _LASTS.match(value)):
+            found["epochs" if lasts[2] == "ep" else "steps"] = float(lasts[1])
+        elif _EARLY.match(plain) and value.lower() not in ("false", "0", "no", "none"):
+            waits = number_of(value) or 0.0
+            found.setdefault("patience", waits if waits > 1 else 0.0)
+    if names.get("epochs") == "num_train_epochs" and "steps" in found:
+        del found["epochs"]  # Hugging Face: a number of steps overrides it
+    if "epochs" in found:
+        found["epochs"] += more.get("n_epochs_decay", 0.0)
+    if "steps" not in found and "train_samples" in more and "global_batch_size" in more:
+        found["steps"] = more["train_samples"] / more["global_batch_size"]
+    return found
+
+
+def _swept(command: Sequence[str]) -> float:
+    """Return the number of runs that a parameter sweep of Hydra (`--multirun`) makes; 1 if the
+    command is no sweep."""
+    script = next((i for i, word in enumerate(command) if word.endswith(".py")), len(command))
+    if "--multirun" not in command and "-m" not in command[script:]:
+        return 1.0
+    runs = 1.0
+    for word in command:
+        name, equals, value = word.partition("=")
+        if not equals or name.startswith("-"):
+            continue
+        if spanned := _SPANNED.match(value):
+            runs *= max(1, int(spanned[2]) - int(spanned[1] or 0))
+        elif value.startswith("glob("):
+            runs = inf
+        elif _SWEPT.fullmatch(value):
+            runs *= 1 + value.count(",")
+    return runs
+
+
+def _of_agent(command: Sequence[str]) -> float:
+    """Return the number of runs that a `wandb agent` makes: its `--count`, or infinity; 1 for
+    any other command.
+    """
+    if list(command[:2]) != ["wandb", "agent"]:
+        return 1.0
+    options = dict(pairwise(command))
+    return number_of(options.get("--count", "")) or inf
+
+
+def _listed(word: str, rest: Sequence[str]) -> float:
+    value = word.partition("=")[2]
+    if value:
+        return 1.0 + value.count(",")
+    listed = next((i for i, one in enumerate(rest) if one.startswith("-")), len(rest))
+    return 1.0 + rest[0].count(",") if listed == 1 else max(1.0, float(listed))
+
+
+def _of_zoo(command: Sequence[str]) -> float | None:
+    """Return the steps that a command of RL Baselines3 Zoo asks for, its option `-n`; None for
+    other commands.
+    """
+    if "--algo" in command and "-n" in command[:-1]:
+        return number_of(command[command.index("-n") + 1])
+    return None
+
+
+def _of_nnunet(command: Sequence[str]) -> float | None:
+    """Return the number of epochs that a command of nnU-Net trains for: that of the trainer that it
+    names, otherwise 1,000. Return None for other commands."""
+    if not any(word.endswith(("nnUNetv2_train", "nnUNet_train")) for word in command):
+        return None
+    found = _NNUNET.search(" ".join(command))
+    return float(found[1]) if found else 1000.0
+
+
+def work_of(
+    command: Sequence[str], more: Mapping[str, float] | None = None, workdir: str = ""
+) -> Work | None:
+    """Return the amount of work of a command. Return None if the command does not state one
+    amount: it states none, several runs, or several different amounts.
+
+    Args:
+        more: settings found in files that the command names, as of `features.asked.of_files`.
+            Arguments of the command override them.
+        workdir: working directory of the command; it goes into the digest `rest`.
+    """
+    commands = one_of(command)
+    training = [one for one in commands if trains(one.words)]
+    commands = training if any(_stated(one.words) for one in training) else commands
+    asked = of_commands(commands)
+    if asked.runs and commands != [Simple(list(command))]:
+        return None  # how long all of them take says nothing of one
+    if len({found for one in commands if any((found := _of_words(one.words))[:2])}) > 1:
+        return None  # which of them it is, is not known
+    command = _that_trains(commands, command)
+    whole = [f"{name}={value}" for name, value in (more or {}).items()] + list(command)
+    amount, batch = _of_words(whole), None
+    taken: set[int] = set()
+    for name, value, where in settings_of(whole):
+        plain, number = bare(name), number_of(value)
+        if number is None:
+            continue
+        if _BATCH.match(plain):
+            batch = number
+        elif unit_of(name) not in _DONE and not _GPUS.match(plain):
+            continue
+        taken.update(where)
+    unit = "epoch" if amount.epochs else "step"
+    much = amount.epochs or amount.steps
+    if much is None:
+        return None
+    program = program_of(whole)
+    others = [w for i, w in enumerate(whole) if i not in taken and w != program]
+    words = [re.sub(r"(?<![A-Za-z])\d[\d.e+-]*", "#", word) for word in others]
+    return Work(unit, much, batch, *map(_digest, ([program], words, [workdir, *others])))
+
+
+def _that_trains(commands: Sequence[Simple], command: Sequence[str]) -> Sequence[str]:
+    """Return the command of a script that most likely trains: the first that states an amount of
+    training, otherwise the last that runs a script file, otherwise `command`, the whole."""
+    stated = [one.words for one in commands if any(_of_words(one.words)[:2])]
+    scripts = [one.words for one in commands if _runs_script(one.words)]
+    return next(iter(stated or scripts[-1:]), command)
+
+
+def _runs_script(words: Sequence[str]) -> bool:
+    return _SCRIPT.search(" ".join(words)) is not None
+
+
+def of_settings(
+    settings: object, whole: object = None, searched: set[int] | None = None
+) -> dict[str, float]:
+    """Return the settings that state an amount of work or a batch size: {name: number}. Nested
+    settings are searched, too.
+
+    Args:
+        settings: a parsed file of settings, usually a mapping.
+        whole: the file, where `settings` is a part of it. Settings may name others of the file,
+            `${train.epochs}`.
+        searched: identities of the mappings that were searched already, and are not searched again:
+            those that references of YAML repeat.
+    """
+    found: dict[str, float] = {}
+    searched = set() if searched is None else searched
+    whole = settings if whole is None else whole
+    if isinstance(settings, Mapping) and id(settings) not in searched:
+        searched.add(id(settings))
+        for name, value in settings.items():
+            plain = bare(str(name)) if isinstance(name, str | int | float) else ""
+            if isinstance(value, Mapping):
+                found |= {} if _BESIDE.match(f"{plain}.") else of_settings(value, whole, searched)
+            elif unit_of(plain) or _BATCH.match(plain) or plain in _MORE:
+                value = _named_by(value, whole)
+                known = isinstance(value, int | float | str) and not isinstance(value, bool)
+                number = number_of(str(value)) if known else None
+                found |= {} if number is None else {plain: number}
+    return found
+
+
+def _named_by(value: object, whole: object) -> object:
+    """Return the setting of a file that a value names (`${train.epochs}`), or the value itself."""
+    name = _INTERPOLATED.fullmatch(value) if isinstance(value, str) else None
+    if name is None:
+        return value
+    for part in name[1].split("."):
+        whole = whole.get(part) if isinstance(whole, Mapping) else None
+    return whole
+
+
+def settings_of(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
+    """Yield (name, value, indices of the arguments) for each argument or pair of arguments that may
+    be a setting: `name=value` or `--name value`."""
+    for i, part in enumerate(command):
+        name, equals, value = part.partition("=")
+        if equals:
+            swept = _SWEPT.fullmatch(value) and not _THOUSANDS.fullmatch(value)
+            if not swept:
+                yield name, value, range(i, i + 1)
+        elif i + 1 < len(command) and (part.startswith("-") or _YACS.match(part)):
+            yield name, command[i + 1], range(i, i + 2)
+
+
+def program_of(command: Sequence[str]) -> str:
+    """Return the script or module that a command runs, even if a launcher such as torchrun runs it;
+    "" if there is none."""
+    for part in command:
+        if not part.startswith("-") and re.search(r"\.(py|sh|R|jl|ipynb|lua|m)$", part):
+            return part
+    modules = [word for flag, word in pairwise(command) if flag == "-m"]
+    plain = (word for word in command if "=" not in word)
+    return modules[-1] if modules else next(plain, "")
+
+
+def digest_of(command: Sequence[str], workdir: str) -> str:
+    """Return a digest of a command and its working directory. Equal commands in equal directories
+    have equal digests."""
+    return _digest([workdir, *command])
+
+
+def _digest(words: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+
+
+_PATIENCE = re.compile(
+    r"(?:patience['\"]?\s?[=:]\s?|(?:don't|do not|hasn't|not) improved? (?:for|in|since) "
+    r"|[Ee]arly ?[Ss]topping counter: \d{1,6} out of )(\d{1,6})(?![\d.])"
+)
+
+
+def patience(line: str) -> float | None:
+    """Return the number of units (epochs or steps) without an improvement after which the job
+    stops, as read from a line that the job printed. Return None if the line does not say."""
+    found = _PATIENCE.search(line)
+    if found is not None:
+        return float(found[1]) or None
+    return None
+
+
+_COUNTS = re.compile(r"train(?:ing)?[ _](?:step|iter|iteration)", re.IGNORECASE)
+
+
+def printed(line: str) -> list[tuple[str, float]]:
+    """Return (unit, number) for each setting in a line printed by a job that says how much it will
+    do. `unit` is "epochs" or "steps"."""
+    found = []
+    for match in _PRINTED.finditer(line):
+        unit, number = unit_of(match[1]), number_of(match[2].rstrip(",_"))
+        if _COUNTS.fullmatch(match[1]):
+            continue  # "train step: 120" is how far it is
+        if unit in ("epochs", "steps") and number is not None:
+            found.append((unit, number))
+    return found
+
+
+def unit_of(name: str) -> str | None:
+    """Return the unit that a setting of this name counts, a key of `_COUNTED`; None for another."""
+    plain = bare(name)
+    return next((unit for unit, names in _NAMES.items() if names.match(plain)), None)
+
+
+def bare(name: str) -> str:
+    """Return the last part of a setting's name, as it is compared: `--Train.Max-Steps` is
+    `max_steps`."""
+    last = re.split(r"[./]", name.lstrip("-+").strip())[-1].lower()
+    return re.sub(r"[- ]", "_", last)
+
+
+def number_of(text: str) -> float | None:
+    """Return the amount that a text is (`1_000`, `3e4`, `25k`); None for another."""
+    match = _VALUE.match(text)
+    if match is None:
+        return None
+    number = float(match[1].replace(",", "").replace("_", "")) * _SCALE[match[2]]
+    return number if 0 < number <= MOST else None
