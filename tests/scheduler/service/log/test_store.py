@@ -280,6 +280,8 @@ class TestSchema:
             connection.execute(text("DROP TABLE claims"))
             connection.execute(text("ALTER TABLE nodes DROP COLUMN closed_gpus"))
             connection.execute(text("ALTER TABLE forecasts DROP COLUMN receipt"))
+            for name in ("waited_s", "waits_since"):
+                connection.execute(text(f"ALTER TABLE jobs DROP COLUMN {name}"))
             for name in ("jobs_by_phase", "jobs_by_place", "jobs_begun", "decisions_by_action"):
                 connection.execute(text(f"DROP INDEX {name}"))
             connection.execute(text("CREATE INDEX jobs_by_phase ON jobs (phase, vc)"))
