@@ -61,13 +61,17 @@ class _Expected(NamedTuple):
 
     Attributes:
         predicted: duration that the core would predict; None: as before.
-        needs: how long its work takes, without a limit.
+        needs: how long its work takes, without a limit, before `times`.
         assumed: assumptions behind this, in words.
+        times: how many times as long the work takes as `needs` says.
+        outlived_s: seconds that it has run without ending, for example while it was profiled.
     """
 
     predicted: Duration | None
     needs: Duration | None
     assumed: tuple[str, ...] = ()
+    times: float = 1.0
+    outlived_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,7 @@ class WhatIf:
         if change.shape:
             limit = change.job(job).time_limit_s
             # the limit cuts the curve, not the mean that the curve is of
-            otherwise[job_id] = futures.durations.quantiles(expected.needs, 0.0, limit)
+            otherwise[job_id] = self._lasts(expected, limit)
         alter = changed(job_id, change, predicted)
         trial = futures.trial(alter).decide()
         start = trial.begins(job_id)
@@ -264,7 +268,7 @@ class WhatIf:
         was, then = by_work(futures, futures.core.jobs[job_id], queued)
         if change.shape and expected.needs is not None and then.start_p50 is not None:
             limit_s = change.job(job).time_limit_s
-            lasts_s = min(self._work_s(expected.needs), inf if limit_s is None else limit_s)
+            lasts_s = min(self._work_s(expected), inf if limit_s is None else limit_s)
             then = replace(then, end_p50=then.start_p50 + lasts_s)
         is_now = was
         if self.as_shown is not None:
@@ -350,14 +354,13 @@ class WhatIf:
         futures, now = self.futures, self.futures.now
         job, speed = futures.core.jobs[job_id].job, _speed(start)
         expected = self._predicted(job, change)
-        lasts_s = expected.needs
-        if lasts_s is None:
-            lasts_s = futures.beliefs.jobs[job_id].predicted_s
+        if expected.needs is None:
+            expected = expected._replace(needs=futures.beliefs.jobs[job_id].predicted_s)
         then, pace = StartForecast(now, now, now), speed or UNKNOWN_SPEED
-        if lasts_s is not None:
+        if expected.needs is not None:
             limit_s = change.job(job).time_limit_s
             limit_s = inf if limit_s is None else limit_s
-            quantiles = futures.durations.quantiles(lasts_s, 0.0, change.job(job).time_limit_s)
+            quantiles = self._lasts(expected, change.job(job).time_limit_s)
             ends = (min(at_level(quantiles, level) / pace, limit_s) for level in (0.5, 0.9))
             end_p50, end_p90 = (now + seconds for seconds in ends)
             then = replace(then, end_p50=end_p50, end_p90=end_p90)
@@ -420,9 +423,10 @@ class WhatIf:
     def _predicted(self, job: Job, change: Change) -> _Expected:
         """Return the expected duration of a changed job. With fewer GPUs, or in another virtual
         cluster, the amount of work is assumed to stay the same."""
-        before = self.futures.beliefs.jobs[job.job_id].predicted_s
+        past = self.futures.beliefs.jobs[job.job_id]
+        before, outlived_s, times = past.predicted_s, past.outlived_s, 1.0
         if not change.shape:
-            return _Expected(None, before)
+            return _Expected(None, before, outlived_s=outlived_s)
         asked = change.job(job)
         limit = asked.time_limit_s
         heard = self.futures.core.waiting.to_estimate(asked, job)
@@ -431,8 +435,8 @@ class WhatIf:
         needs, assumed = found, []
         if asked.gpus < job.gpus and before is not None:
             times = job.gpus / max(1, asked.gpus)
-            longer_s = seconds_of(before) * times
-            needs = longer_s if found is None or longer_s > seconds_of(found) else found
+            if found is None or seconds_of(before) * times > seconds_of(found):
+                needs = before
             assumed.append(f"its work is the same: it takes {times:.3g} times as long")
         elif asked.gpus != job.gpus:
             assumed.append("it lasts as long as it would with the GPUs it asks for now")
@@ -444,7 +448,8 @@ class WhatIf:
             assumed.append("its work is done within that limit")
         if limit is not None:
             found = _at_most(found, limit)
-        return _Expected(found, needs, tuple(assumed))
+        times = times if needs is before else 1.0
+        return _Expected(found, needs, tuple(assumed), times, outlived_s)
 
     def _is_stopped(
         self, job: Job, change: Change, expected: _Expected, speed: float | None = 1.0
@@ -457,22 +462,30 @@ class WhatIf:
             speed: the job's speed, 1 on GPUs of its own; None: unknown.
         """
         limit, was = change.job(job).time_limit_s, job.time_limit_s
-        needs = expected.needs
-        if limit is None or needs is None:
+        if limit is None or expected.needs is None:
             return False
         slower = speed is None or speed < 1.0
         if not (slower or "gpus" in change.to or was is None or limit < was):
             return False
         before = self.futures.beliefs.jobs[job.job_id].predicted_s
+        as_it_is = expected._replace(needs=before, times=1.0)
         same = "gpus" not in change.to and limit == was
-        if same and before is not None and self._work_s(before) > limit:
+        if same and before is not None and self._work_s(as_it_is) > limit:
             return False
-        return self._work_s(needs) / (speed or UNKNOWN_SPEED) > limit
+        return self._work_s(expected) / (speed or UNKNOWN_SPEED) > limit
 
-    def _work_s(self, needs: Duration) -> float:
-        """Return how long work takes at full speed, at even odds, seconds: by the curve that the
-        forecast end is of, not by the predicted mean, which few long jobs lift."""
-        return at_level(self.futures.durations.quantiles(needs), 0.5)
+    def _lasts(self, expected: _Expected, limit_s: float | None = None) -> Quantiles:
+        """Return quantiles of how long a changed job runs, seconds, given what it has outlived.
+        They are of the curve that its forecast as it is comes from, `expected.times` as long."""
+        times = expected.times
+        within_s = None if limit_s is None else limit_s / times
+        found = self.futures.durations.quantiles(expected.needs, expected.outlived_s, within_s)
+        return [times * seconds for seconds in found]
+
+    def _work_s(self, expected: _Expected) -> float:
+        """Return how long a changed job's work takes at full speed, at even odds, seconds: by the
+        curve that the forecast end is of, not by the predicted mean, which few long jobs lift."""
+        return at_level(self._lasts(expected), 0.5)
 
     def _others(self, job_id: str, change: Change) -> list[str]:
         """Return the ids of the other jobs whose starts may change: those that wait in the job's

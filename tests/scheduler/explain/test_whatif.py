@@ -170,6 +170,37 @@ def test_a_job_lasts_as_long_in_another_virtual_cluster() -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "times"), [(Change({"vc": "other"}), 1), (Change({"gpus": 4}), 2)]
+)
+def test_a_changed_job_has_outlived_what_it_has_outlived(change: Change, times: int) -> None:
+    """Its end is of the curve that its forecast as it is comes from: that of a job that did not end
+    while it was profiled. On half of its GPUs its work takes twice as long."""
+    desk = Desk(FifoSkip(), cluster_of(nodes={"vc": 2, "other": 1}))
+    memory = desk.core.estimator = Memory(
+        desk.estimator, asks=True, durations=DurationDistribution()
+    )
+    desk.submit(a_job("first", gpus=12), a_job("large", gpus=8))
+    futures = Futures(desk.core, memory, 100.0)
+    believed = futures.beliefs.jobs["large"]
+    believed.outlived_s = 500.0
+    as_it_is = at_level(memory.quantiles(believed, 0.0, desk.core), 0.5)
+    new = DurationDistribution().quantiles(believed.predicted_s)
+    assert as_it_is > 1.5 * at_level(new, 0.5)
+    moved = WhatIf(futures, samples=9).ask("large", change)
+    (best,) = [
+        one
+        for one in WhatIf(futures, samples=9).suggestions("large", ["other"], most=9)
+        if one.change == change
+    ]
+    assert moved.starts_now
+    assert best.starts_now
+    ends = moved.then.end_p50
+    assert ends is not None
+    assert 0.5 < (ends - 100.0) / (times * as_it_is) < 2.0  # of few futures
+    assert best.then.end_p50 == pytest.approx(100.0 + times * as_it_is)
+
+
+@pytest.mark.parametrize(
     ("change", "why"),
     [
         (Change({"gpus": 9}), "virtual cluster vc has 8 GPUs, not 9"),
