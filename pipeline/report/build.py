@@ -331,7 +331,9 @@ def _trace_view(t: trace.TraceFacts) -> SimpleNamespace:
 def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | None) -> list[str]:
     text = []
     if t and t.kind == "synthetic":
-        text.append("The trace is synthetic: calibrated to published statistics, no real cluster.")
+        text.append(
+            "The trace is synthetic, calibrated to published statistics; the public month is real."
+        )
     if c:
         text.append("The schedules are simulated: nothing of them ran.")
         if len(c.seeds) == 1:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pipeline.report.paired import change
+
 TRACE = "Venus (Helios), September 2020: 23,859 jobs on 1,080 GPUs"
 SEEDS = "means over 16 seeds, release 0.1.0"
 COMMAND = (
@@ -48,4 +50,8 @@ ROWS = (
         queue_s=837,
         longest_h=234,
     ),
+)
+_JCT = {row.policy: row.jct_s for row in ROWS}
+AGAINST = " and ".join(
+    f"{change(_JCT['pellucid'] / _JCT[rival])} against {rival}" for rival in ("lucid", "fifo-skip")
 )

@@ -381,7 +381,8 @@ class Gains:
         groups = [*self.by_size, *self.by_vc]
         if not any(g.found is not None and g.found.verdict for g in groups):
             return text
-        for verdict, how in ((AHEAD, "shorter"), (BEHIND, "longer")):
+        both = []
+        for verdict in (AHEAD, BEHIND):
             names = [
                 f"{g.name} ({g.found.change})"
                 for g in sorted(groups, key=lambda one: -one.far)
@@ -390,9 +391,8 @@ class Gains:
             if len(names) > SHOWN_GROUPS:
                 more = count(len(names) - SHOWN_GROUPS, "other group")
                 names = [*names[:SHOWN_GROUPS], more]
-            whose = listed(names) if names else "no group"
-            text.append(beyond_chance_words(how, whose))
-        return text
+            both.append(listed(names) if names else "none")
+        return [*text, beyond_chance_words(*both)]
 
     @property
     def most(self) -> str:

@@ -97,10 +97,11 @@ class Sample:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence such as "Job 7 waited 5 min under pellucid and 3 d under lucid"."""
+        """Return "job 7, picked for its gain, waited 5 min under pellucid and 3 d under lucid"."""
         own, *others = self.lives
         waited = [f"{duration(one.wait_s)} under {one.policy}" for one in (own, *others)]
-        return f"job {self.view.story.job.job_id} waited {' and '.join(waited[:2])}"
+        job = f"job {self.view.story.job.job_id}, picked for its gain,"
+        return f"{job} waited {' and '.join(waited[:2])}"
 
 
 def samples(
@@ -185,10 +186,11 @@ def _chosen(run: PolicyRun, rivals: Sequence[PolicyRun]) -> Iterator[tuple[str, 
         if less[i] < 0:
             yield "lost", (ids[i].as_py(), _differs("Who lost most", less[i], name))
     i = int(np.argmax(waits))
-    yield (
-        "longest",
-        (ids[i].as_py(), f"The longest wait under {run.name}: {duration(float(waits[i]))}"),
-    )
+    longest = [f"The longest wait: {duration(float(waits[i]))}"]
+    for other in rivals[:1]:
+        theirs = floats(other.ended["queue_s"]).max(initial=0.0)
+        longest.append(f"the longest under {other.name}: {duration(float(theirs))}")
+    yield "longest", (ids[i].as_py(), "; ".join(longest))
     if (worst := _worst_estimate(run)) is not None:
         yield "wrong", worst
 
@@ -273,7 +275,8 @@ def _started(story: Story, schedule: Schedule | None) -> str:
             for node, mask in zip(found.nodes[i], found.masks[i], strict=True)
         )
     ]
-    return started_words(gone, began) if gone else ""
+    beside = [pair.partner for pair in story.sharing if pair.newcomer and pair.start == began]
+    return started_words(gone, began, "".join(beside)) if gone else ""
 
 
 def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:

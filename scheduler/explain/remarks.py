@@ -177,7 +177,8 @@ def expected_words(events: Sequence[Event], limit_s: float | None) -> str:
         made = event.decision
         if made.estimate_s is not None and made.action is Action.ENQUEUE and not event.free_pass:
             how = spread(made, limit_s)
-            return f"When it joined the queue: {duration(made.estimate_s)}; {how}." if how else ""
+            made_s = duration(made.estimate_s)
+            return f"As it joined the queue: predicted to run {made_s}; {how}." if how else ""
     return ""
 
 

@@ -160,11 +160,17 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
         yield gain_words(sharing)
 
 
-def started_words(left: list[str], at: float) -> str:
-    """Return a sentence on which jobs left a job's GPUs as it started, at the time `at` (seconds
-    since the epoch)."""
+def started_words(left: list[str], at: float, beside: str = "") -> str:
+    """Return a sentence on which jobs left a job's GPUs as it started.
+
+    Args:
+        at: when it started, seconds since the epoch.
+        beside: id of the job that it then shared these GPUs with; "" for none.
+    """
     jobs = listed([f"job {one}" for one in left])
-    return f"It started as {jobs}, which had these GPUs until then, ended at {moment(at)}."
+    place = "their" if len(left) > 1 else "its"
+    shared = f" beside job {beside}, which went on" if beside else ""
+    return f"As {jobs} ended, at {moment(at)}, it took {place} place{shared}."
 
 
 STEPS = "why, as comparisons that were made one after the other:"

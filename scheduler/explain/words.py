@@ -365,10 +365,10 @@ def shares_words(rival: str, sooner: float, later: float, later_s: float) -> str
     )
 
 
-def beyond_chance_words(how: str, whose: str) -> str:
-    """Return as text for which groups of jobs (`whose`) the mean time to the end is `how` (shorter
-    or longer) than under a rival policy, beyond chance."""
-    return f"Beyond chance the mean time to the end is {how} for {whose}."
+def beyond_chance_words(shorter: str, longer: str) -> str:
+    """Return as text for which groups of jobs the mean time to the end is shorter, and for which
+    longer, than under a rival policy, beyond chance."""
+    return f"Beyond chance the mean time to the end is shorter for {shorter}; longer for {longer}."
 
 
 def gain_words(of: Gains) -> str:
@@ -383,8 +383,8 @@ def gain_words(of: Gains) -> str:
     return (
         f"With GPUs to themselves, this job would run for another {own} and the other for another "
         f"{other} (means of what is predicted). Sharing makes the sum of their times to the end "
-        f"{duration(abs(of.gain_s))} {how} than if the later one waited for the other to end"
-        f"{price}. {MEANS}"
+        f"{duration(abs(of.gain_s))} {how} than if the later one waited{price}. "
+        f"{MEANS}"
     )
 
 

@@ -126,7 +126,7 @@ def test_the_first_page_and_the_last_do_not_contradict_each_other(pages: dict[st
         ("first", r"No verdict yet", "Level on the mean"),
         ("last", r"; (?:ahead|behind|level) on the mean", "; behind on the mean"),
         ("last", r"(ahead in \d of )6 draws", r"\g<1>7 draws"),
-        ("last", r"(why job \S+ waited )\S+ \S+", r"\g<1>9 d"),
+        ("last", r"(why job \S+ picked for its gain, waited )\S+ \S+", r"\g<1>9 d"),
         ("last", r"23,859 jobs", "23,858 jobs"),
         ("last", r'"beside":\[', '"beside":[9'),
         ("last", r"95 % interval −\d+ %", "95 % interval +1 %"),
@@ -147,7 +147,7 @@ AGAINST = re.compile(
     r"(?:, 95 % interval | \()([^ ]+) % to ([^ ]+) %"
 )
 SHARED = (
-    r"job (\S+) waited (\S.*?) under pellucid and (\S.*?) under fifo",
+    r"job (\S+), picked for its gain, waited (\S.*?) under pellucid and (\S.*?) under fifo",
     r"(Every GPU under \w+)", r"(23,859 jobs on 1,080 GPUs)",
     r"asked then (At .*?: It needs.*?) Why it was predicted",
 )  # fmt: skip

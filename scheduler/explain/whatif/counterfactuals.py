@@ -449,7 +449,7 @@ class WhatIf:
         if limit is not None:
             found = _at_most(found, limit)
         times = times if needs is before else 1.0
-        return _Expected(found, needs, tuple(assumed), times, outlived_s)
+        return _Expected(found, needs, tuple(assumed), times=times, outlived_s=outlived_s)
 
     def _is_stopped(
         self, job: Job, change: Change, expected: _Expected, speed: float | None = 1.0

@@ -176,7 +176,7 @@ def test_sentences_beside_whose_values_they_would_stand_are_made_when_they_are_s
     assert (
         "With GPUs to themselves, this job would run for another 1 h and the other for another "
         "30 min (means of what is predicted). Sharing makes the sum of their times to the end "
-        "10 min shorter than if the later one waited for the other to end; other jobs wait 2 min "
+        "10 min shorter than if the later one waited; other jobs wait 2 min "
         "longer, added up. These means decide, not the predicted durations: they count the few "
         "jobs that last very long."
     ) in texts
