@@ -205,7 +205,7 @@ def by_hour(t: TraceFacts) -> Chart:
     cells = np.zeros((7, 24), dtype=int)
     np.add.at(cells, ((_day(t) + 3) % 7, hour.astype(int)), 1)
     busiest = np.unravel_index(int(cells.argmax()), cells.shape)
-    hours = [f"{hour:02d}" for hour in range(24)]
+    hours, most = [f"{hour:02d}" for hour in range(24)], max(int(cells.max()), 1)
     return Chart(
         name="by-hour",
         title="Hour of the week",
@@ -216,7 +216,7 @@ def by_hour(t: TraceFacts) -> Chart:
                 (
                     hour,
                     day,
-                    (n / max(int(cells.max()), 1)) ** 0.5,
+                    (n / most) ** 0.5,
                     f"{day} {hour}:00: {count(n, 'job')}",
                 )
                 for day, row in zip(WEEKDAYS, cells.tolist(), strict=True)
@@ -224,6 +224,7 @@ def by_hour(t: TraceFacts) -> Chart:
             ],
             names("x", "hour (UTC)", among=hours, most=8),
             names("y", among=WEEKDAYS),
+            [((n / most) ** 0.5, count(n, "job")) for n in sorted({1, most // 4, most} - {0})],
         ),
         head=("day", *hours),
         rows=[[day, *map(str, row)] for day, row in zip(WEEKDAYS, cells.tolist(), strict=True)],

@@ -195,18 +195,28 @@ def names(name: str, title: str = "", *, among: Sequence[str] = (), most: int = 
     }  # fmt: skip
 
 
-def shaded(cells: Iterable[tuple[str, str, float, str]], x: Spec, y: Spec) -> Spec:
-    """Return a specification of a heat map. `cells`: (x, y, shade from -1 to 1, text) of each."""
+def shaded(cells: Iterable[tuple[str, str, float, str]], x: Spec, y: Spec, shades: Ticks) -> Spec:
+    """Return a specification of a heat map with its scale of colours.
+
+    Args:
+        cells: (x, y, shade from -1 to 1, text) of each.
+        shades: the shades of the scale, with their texts.
+    """
     rows = [
         {"x": a, "y": b, "shade": round(v, 3), "strength": round(abs(v), 3), "tip": tip}
         for a, b, v, tip in cells
     ]
     warm = {"test": "datum.shade > 0", "value": "var(--heat)"}
     shade = {
-        "color": {"condition": warm, "value": "var(--cold)"},
-        "opacity": {"field": "strength", "type": "quantitative", "scale": None},
+        "fill": {"condition": warm, "value": "var(--cold)"},
+        "fillOpacity": {"field": "strength", "type": "quantitative", "scale": None},
     }
-    return drawn(rows, x, y, mark("rect", shade, TIP))
+    steps = {text: value for value, text in shades}
+    colours = ["var(--heat)" if value > 0 else "var(--cold)" for value in steps.values()]
+    scale = coloured([*steps], colours, opacity=[abs(value) for value in steps.values()])
+    for channel in scale.values():
+        channel["legend"] = {"symbolType": "square", "symbolStrokeWidth": 0}
+    return drawn(rows, x, y, mark("rect", shade, TIP), mark("square", scale, rows=[], filled=True))
 
 
 def against(rows: Sequence[Mapping[str, Any]], x: Spec, y: Spec) -> Spec:

@@ -32,6 +32,7 @@ from scheduler.explain.terms import COMPARED
 from scheduler.explain.words import duration, factor, number, percent
 
 Floats = NDArray[np.float64]
+SHADES = (-1.0, -0.5, 0.5, 1.0)  # of a pair's greatest contribution, as its legend names them
 
 # ticks of a factor, in the order they are chosen
 _FACTORS = (
@@ -279,6 +280,7 @@ def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
             [(c, r, v / (reach or 1.0), f"{r}, {c}: {factor_text(v)}") for _, r, c, v in cells],
             names("x", feature_text(second), among=columns, most=6),
             names("y", feature_text(first), among=rows[::-1], most=8),
+            [(step, factor_text(step * reach)) for step in SHADES],
         ),
         head=(feature_text(first), feature_text(second), "contribution"),
         rows=[[r, c, factor_text(v)] for _, r, c, v in strongest],

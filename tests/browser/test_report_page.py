@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
@@ -21,6 +22,7 @@ from pipeline.report.build import Inputs, build
 from pipeline.stages.common import read_params
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
+from scheduler.explain.words import duration
 from tests.browser.conftest import shoot, window
 from tests.browser.test_each_page import _reached
 from tests.browser.test_walk import accessible, fits
@@ -184,6 +186,76 @@ def test_a_filter_holds_for_the_figures(made: dict[str, Path], page: Page) -> No
     expect(names).to_have_count(3)
     page.get_by_label("fifo", exact=True).uncheck()
     expect(names).to_have_count(2)
+
+
+def test_what_a_filtered_figure_draws_is_what_the_jobs_say(
+    made: dict[str, Path], page: Page
+) -> None:
+    """Of one virtual cluster and one GPU: what each mark stands for, where it is and how it is
+    named, against the page's own rows, counted here again.
+    """
+    _open(page, made["report"])
+    text = re.search(r'id="columns"[^>]*>(.*?)</script>', made["report"].read_text(), re.DOTALL)
+    of = json.loads(text[1]) if text else {}
+    for vc, gpus in (("", ""), (0, ""), (1, 1)):
+        page.locator("form.filter select[name=vc]").select_option(value=str(vc))
+        size = next((i for i, (_, low, _) in enumerate(of["sizes"]) if low == gpus), "")
+        page.locator("form.filter select[name=size]").select_option(value=str(size))
+        _, low, high = of["sizes"][size] if gpus else ("", 0, 1e9)
+        jobs = [
+            i
+            for i, n in enumerate(of["gpus"])
+            if low <= n <= high and of["vc"][i] in (vc, *of["vc"] * (vc == ""))
+        ]
+        assert len(jobs) > 20
+        jct, wait = (
+            {one["name"]: [one[of_what][i] for i in jobs] for one in of["results"]}
+            for of_what in ("jct", "wait")
+        )
+        drawn = {name: _marks(page, name) for name in FIGURES}
+
+        bars = {one["name"]: one for one in drawn["average"]}
+        assert bars.keys() == jct.keys()
+        means = {name: float(np.mean(times)) for name, times in jct.items()}
+        for name, bar in bars.items():
+            assert bar["mean"] == pytest.approx(means[name])
+            assert bar["tip"] == f"{name}: average JCT {duration(means[name])}"
+            wide = bar["width"] / max(one["width"] for one in bars.values())
+            assert wide == pytest.approx(means[name] / max(means.values()), abs=0.01)
+        for figure, times in (("jct", jct), ("tail", wait)):
+            for name, values in times.items():
+                points = [one for one in drawn[figure] if one["name"] == name]
+                shares = [1 - one["share"] if figure == "tail" else one["share"] for one in points]
+                found = [one["value"] for one in points]
+                assert len(points) > 10
+                assert found == pytest.approx(np.quantile(values, shares).tolist(), abs=1e-6), name
+        groups = {(one["by"], one["group"], one["name"]): one for one in drawn["groups"]}
+        parts = {of["vcs"][of["vc"][i]] for i in jobs}
+        assert {group for by, group, _ in groups if by == "of_vc"} == parts
+        for (by, group, name), dot in groups.items():
+            waits = [
+                w
+                for i, w in zip(jobs, wait[name], strict=True)
+                if group == (of["vcs"][of["vc"][i]] if by == "of_vc" else _size(of, of["gpus"][i]))
+            ]
+            assert (dot["n"], dot["mean"]) == (len(waits), pytest.approx(np.mean(waits)))
+        under = of["results"][int(page.locator("select[name=under]").input_value())]
+        dots = sorted((one["i"], one["wait"]) for one in drawn["jobs"])
+        assert dots == [(i, under["wait"][i]) for i in jobs]
+
+
+def _marks(page: Page, figure: str) -> list[dict[str, Any]]:
+    """What each bar and point of a figure was made from, and how wide a bar is."""
+    found: list[dict[str, Any]] = page.locator(f"[data-figure={figure}] .drawing").evaluate(
+        """(box) => [...box.querySelectorAll(".mark-rect path, .mark-symbol path")]
+             .filter((one) => !one.closest(".role-legend"))
+             .map((one) => ({ ...one.__data__.datum, width: one.__data__.width }))"""
+    )
+    return found
+
+
+def _size(of: dict[str, Any], gpus: int) -> str:
+    return str(next(name for name, low, high in of["sizes"] if low <= gpus <= high))
 
 
 def test_tables_are_sorted_by_keyboard(made: dict[str, Path], page: Page) -> None:

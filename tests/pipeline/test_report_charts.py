@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from pipeline.report import trace
 from scheduler.charts.chart import Chart, lying
+from scheduler.charts.shapes import heat
+from tests.pipeline.test_report import a_bundle
 
 DAY_S = 86_400.0
 THURSDAY = 0.0  # 1 January 1970
@@ -42,6 +45,29 @@ def test_jobs_stand_at_their_day_and_hour() -> None:
         ("Thu", "00"): (0.707, "Thu 00:00: 1 job"), ("Thu", "05"): (1.0, "Thu 05:00: 2 jobs"),
         ("Sat", "00"): (0.707, "Sat 00:00: 1 job"),
     }  # fmt: skip
+
+
+def scale_of(chart: Chart) -> list[tuple[str, str, float]]:
+    """The legend of a heat map: text, colour and opacity of each entry."""
+    named = chart.spec["layer"][-1]["encoding"]
+    texts = named["color"]["scale"]["domain"]
+    ranges = (named[channel]["scale"]["range"] for channel in ("color", "opacity"))
+    return list(zip(texts, *ranges, strict=True))
+
+
+def test_shades_have_their_scale_beside_them() -> None:
+    assert scale_of(trace.by_hour(FACTS)) == [
+        ("1 job", "var(--heat)", pytest.approx(0.5**0.5)), ("2 jobs", "var(--heat)", 1.0),
+    ]  # fmt: skip
+    model = a_bundle().duration
+    pair = next(term for term in model.terms if len(term.features) == 2)
+    chart = heat(model, pair, "pair")
+    [strongest, *_] = chart.rows
+    texts = {text: (colour, opacity) for text, colour, opacity in scale_of(chart)}
+    assert [opacity for _, opacity in texts.values()] == [1.0, 0.5, 0.5, 1.0]
+    deepest = next(row for row in chart.spec["data"]["values"] if row["strength"] == 1.0)
+    colour = "var(--heat)" if deepest["shade"] > 0 else "var(--cold)"
+    assert texts[strongest[-1]] == (colour, 1.0), "the strongest cell is named by its shade"
 
 
 def test_a_bar_of_durations_spans_them() -> None:

@@ -35,7 +35,7 @@ def test_a_qos_is_a_column_and_an_account_is_shown_its_waits(store: Store) -> No
         view, Wanted(account="physics")).tiles}  # fmt: skip
     assert tiles["GPUs had of those asked for"] == ("0 of 8", "0 %")
     assert tiles["jobs waiting"] == (
-        "1", "half of them over 3 min 22 s, one for 3 min 22 s"
+        "1", "submitted or held 3 min 22 s ago"
     )  # fmt: skip
     assert tiles["median wait in seven days"][0] == "5 min"
     (other,) = (tiles for tiles in [listing(view, Wanted(account="chem")).tiles])
