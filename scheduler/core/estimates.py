@@ -16,7 +16,7 @@ from features import portable
 from features.job import Job, Profile
 from features.progress import Progress, tempered
 from features.repeats import Claim
-from features.spec import FeatureSpec, Value
+from features.spec import Value
 from features.state import FAMILIES, FeatureState
 from features.states import State
 from features.survival import ERROR, OUTLOOK_TERMS, SUM
@@ -28,36 +28,6 @@ from scheduler.core.durations import Duration, Stated, seconds_of, unstated
 if TYPE_CHECKING:
     from models.bundle import Bundle
 
-# The last term of a score of a job that says itself how far it is, or whose command says how much
-# it is to do.
-OWN = FeatureSpec(
-    name="own_progress", kind="nominal", family="progress", unit="", text="its own progress"
-)
-COMMAND = FeatureSpec(
-    name="own_command", kind="nominal", family="progress", unit="", text="its command"
-)
-LIMIT = FeatureSpec(name="own_limit", kind="nominal", family="progress", unit="", text=SUM[-1].text)
-OUTLIVED = FeatureSpec(
-    name="own_outlived", kind="nominal", family="progress", unit="", text="what it has outlived"
-)
-REPEATS = FeatureSpec(
-    name="own_repeats",
-    kind="nominal",
-    family="progress",
-    unit="",
-    text="how alike its last runs lasted",
-)
-EXPECTED = FeatureSpec(
-    name="own_expected", kind="nominal", family="progress", unit="", text="what its owner expects"
-)
-# stands for any of these where a record holds no inputs, by which they are told apart
-UNRECORDED = FeatureSpec(
-    name="own_unrecorded",
-    kind="nominal",
-    family="progress",
-    unit="",
-    text="its own facts (unrecorded)",
-)
 # as begins what a command says, what was outlived, what a time limit cuts off, what its last runs
 # claim, and what its owner does
 ASKS, RAN, STOPS, LAST, EXPECTS = "asks for", "ran for", "stopped after", "last run", "expects"
@@ -447,24 +417,6 @@ class LiveEstimator(FeatureEstimator):
         row = self.state.row(job, now)
         found = scored(self.bundle, [row[i] for i in self._picks])
         return self.refined(found, job, now, limited=knows_limits(self.bundle))
-
-
-def own_terms(score: Score, names: int) -> list[FeatureSpec]:
-    """Return the specifications of a score's terms that were added to those of its model. `names`
-    is the number of the model's terms."""
-    count = len(score.terms) - names
-    if count <= 0:
-        return []
-    return [_about(text) for text in score.inputs[-count:] or ("",) * count]
-
-
-_BEGINS = {ASKS: COMMAND, RAN: OUTLIVED, STOPS: LIMIT, LAST: REPEATS, EXPECTS: EXPECTED}
-
-
-def _about(text: str) -> FeatureSpec:
-    if not text:
-        return UNRECORDED
-    return next((spec for begins, spec in _BEGINS.items() if text.startswith(begins)), OWN)
 
 
 def knows_limits(bundle: Bundle) -> bool:

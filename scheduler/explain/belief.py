@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from math import exp, fsum, inf, isclose, log
 from typing import Protocol
 
-from scheduler.core.decisions import Decision
+from features.spec import FeatureSpec
+from features.survival import SUM
+from scheduler.core.decisions import Decision, Score
 from scheduler.core.durations import LONG_S
-from scheduler.core.estimates import COMMAND, ENDED_HERE, EXPECTED, OWN
+from scheduler.core.estimates import ASKS, ENDED_HERE, EXPECTS, LAST, RAN, STOPS
 from scheduler.core.plural import count
 from scheduler.explain.words import MOSTLY, duration, factor, listed, roughly
 
@@ -22,6 +24,54 @@ DAY_S = 86_400.0
 SHOWN = 4  # parts of a prediction that are named
 LEAST_FACTOR = 1e-300  # whose logarithm there is
 ALIKE = 12  # ended jobs that are shown: the latest with its name and owner
+
+# The terms that an estimator adds to those of a model.
+OWN = FeatureSpec(
+    name="own_progress", kind="nominal", family="progress", unit="", text="its own progress"
+)
+COMMAND = FeatureSpec(
+    name="own_command", kind="nominal", family="progress", unit="", text="its command"
+)
+LIMIT = FeatureSpec(name="own_limit", kind="nominal", family="progress", unit="", text=SUM[-1].text)
+OUTLIVED = FeatureSpec(
+    name="own_outlived", kind="nominal", family="progress", unit="", text="what it has outlived"
+)
+REPEATS = FeatureSpec(
+    name="own_repeats",
+    kind="nominal",
+    family="progress",
+    unit="",
+    text="how alike its last runs lasted",
+)
+EXPECTED = FeatureSpec(
+    name="own_expected", kind="nominal", family="progress", unit="", text="what its owner expects"
+)
+# stands for any of these where a record holds no inputs, by which they are told apart
+UNRECORDED = FeatureSpec(
+    name="own_unrecorded",
+    kind="nominal",
+    family="progress",
+    unit="",
+    text="its own facts (unrecorded)",
+)
+
+
+def own_terms(score: Score, names: int) -> list[FeatureSpec]:
+    """Return the specifications of a score's terms that were added to those of its model. `names`
+    is the number of the model's terms."""
+    added = len(score.terms) - names
+    if added <= 0:
+        return []
+    return [_about(text) for text in score.inputs[-added:] or ("",) * added]
+
+
+_BEGINS = {ASKS: COMMAND, RAN: OUTLIVED, STOPS: LIMIT, LAST: REPEATS, EXPECTS: EXPECTED}
+
+
+def _about(text: str) -> FeatureSpec:
+    if not text:
+        return UNRECORDED
+    return next((spec for begins, spec in _BEGINS.items() if text.startswith(begins)), OWN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING
 
 from features.state import FAMILIES, features_of
 from scheduler.core.decisions import Decision, Score
-from scheduler.core.estimates import (
+from scheduler.core.estimates import Description
+from scheduler.core.plural import count
+from scheduler.explain.belief import (
     COMMAND,
     EXPECTED,
     LIMIT,
     OUTLIVED,
     OWN,
     REPEATS,
+    SHOWN,
     UNRECORDED,
-    Description,
+    made_of_words,
     own_terms,
 )
-from scheduler.core.plural import count
-from scheduler.explain.belief import SHOWN, made_of_words
 from scheduler.explain.words import duration, factor, percent
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.estimates import COMMAND
 from scheduler.explain.belief import (
+    COMMAND,
     Alike,
     Runs,
     alike_words,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.decisions import Score
-from scheduler.core.estimates import COMMAND, OUTLIVED, OWN, UNRECORDED, own_terms
+from scheduler.explain.belief import COMMAND, OUTLIVED, OWN, UNRECORDED, own_terms
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from features.commands import digest_of
 from scheduler.backends.base import Launch
 from scheduler.backends.simulated import JobOutcome
 from scheduler.core.decisions import Decision
-from scheduler.core.estimates import COLD_START, EXPECTED, OF_HISTORIES
-from scheduler.explain.belief import belief, belief_words
+from scheduler.core.estimates import COLD_START, OF_HISTORIES
+from scheduler.explain.belief import EXPECTED, belief, belief_words
 from scheduler.explain.terms import breakdowns
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import Desk, lasting
