@@ -119,7 +119,8 @@ def _with_rare_words(text: str, line: int, tests: Mapping[str, str]) -> set[str]
     row = "".join(text.splitlines()[line - 1 : line])
     found = set[str]()
     for word in set(re.findall(r"[A-Za-z_]{8,}", row)):
-        those = {name for name, its in tests.items() if re.search(rf"\b{word}\b", its)}
+        whole = re.compile(rf"\b{word}\b")
+        those = {name for name, its in tests.items() if word in its and whole.search(its)}
         found |= those if len(those) <= RARE else set()
     return found
 
