@@ -2,30 +2,37 @@
 
     python -m benchmarks.fuzzers --json [--seconds 3600] [--seed 0] [--only output,form]
 
-Five fuzzers at once, each in a thread of its own: heads of requests (`head`), addresses and queries
-(`address`), bodies of the API (`body`), forms of the pages (`form`), and jobs that print and report
-whatever comes (`output`). Each draws its parts from the service's own description of its API, and
-from texts that once hurt. What must not happen: a second in which `/health` is silent, a 500, a
-traceback in the log. Exit status 1 where it did.
+Five fuzzers at once, each in a process of its own at nice 10: heads of requests (`head`), addresses
+and queries (`address`), bodies of the API (`body`), forms that the pages show (`form`), and jobs
+that print and report whatever comes (`output`). Each draws its parts from the service's own
+description of its API, and from texts that once hurt. What must not happen: a second in which
+`/health` is silent, a 500, a traceback in the log. Exit status 1 where it did; a silent second is
+told with its time and the machine's load.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import random
 import re
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from html import unescape
+from http.client import HTTPException
+from http.cookiejar import CookieJar
+from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 from benchmarks.calibration import program
 from benchmarks.serving import serving
@@ -43,7 +50,12 @@ PAGES = [
     "forecasts", "nodes", "settings", "static/x", "jobs/{id}", "jobs/{id}/ask",
     "jobs/{id}/tail", "jobs/{id}/blockers",
 ]  # fmt: skip
-Send = Callable[[], str]  # what came of it
+FORMS = [  # pages that show some
+    "submit", "models/edit?open=pellucid", "models/proposals", "nodes", "list", "fairness", "login",
+    "nodes/change?node=fuzzed-0&open=&reason=x", "histories", "history", "models/compare",
+    "jobs/{id}", "jobs/{id}/act?do=change&priority=1", "jobs/{id}/act?do=cancel",
+    "jobs/{id}/act?do=hold", "jobs/{id}/share", "group/act?like={id}&do=hold",
+]  # fmt: skip
 
 
 class Drawn:
@@ -55,6 +67,7 @@ class Drawn:
         self.at, self.address = (str(at.hostname), at.port or 80), address
         with urlopen(f"{address}/api/v1/openapi.json", timeout=600) as answer:
             self.known: dict[str, Any] = json.load(answer)
+        self.open = build_opener(HTTPCookieProcessor(CookieJar())).open
         words = re.findall(r'"(\w{2,30})"', json.dumps(self.known))
         self.words: list[str] = sorted(set(words))
 
@@ -98,7 +111,7 @@ class Drawn:
         head = {"Content-Type": kind, "Origin": self.address}
         request = Request(f"{self.address}/{path.lstrip('/')}", data, head, method=method)
         try:
-            with urlopen(request, timeout=30) as answer:
+            with self.open(request, timeout=30) as answer:
                 answer.read(1 << 16)
                 return str(answer.status)
         except HTTPError as error:
@@ -133,12 +146,42 @@ def body(by: Drawn) -> str:
     return by.ask(method, path, data.encode("utf-8", "surrogatepass"), "application/json")
 
 
+def _a_job(by: Drawn) -> str:
+    with urlopen(f"{by.address}/api/v1/jobs?limit=20", timeout=30) as answer:
+        found = re.findall(rb'"job_id": ?"([^"]+)"', answer.read())
+    return by.draw.choice(found).decode() if found else "none"
+
+
 def form(by: Drawn) -> str:
-    """Send a page a form that was drawn."""
-    page = by.draw.choice(PAGES).format(id=quote(by.word()[:300], ""))
-    fields = {by.word(): by.text() for _ in range(by.draw.randrange(8))}
-    data = urlencode(fields, errors="replace").encode()
-    return by.ask("POST", page, data, "application/x-www-form-urlencoded")
+    """Fill in a form that a page shows, some of its fields with what was drawn."""
+    page = by.draw.choice(FORMS)
+    path = page.format(id=quote(_a_job(by), "")) if "{id}" in page else page
+    try:
+        with by.open(f"{by.address}/{path}", timeout=30) as answer:
+            text = answer.read().decode()
+    except HTTPError as error:
+        return f"shown {error.code}"
+    shown = re.findall(r"<form([^>]*)>(.*?)</form>", text, re.DOTALL)
+    if not shown:
+        return "no form"
+    head, inside = by.draw.choice(shown)
+    action = re.search(r'action="([^"]*)"', head)
+    fields = {
+        unescape(name): unescape(value[0]) if (value := re.findall(r'value="([^"]*)"', tag)) else ""
+        for tag, name in re.findall(
+            r'(<(?:input|select|textarea|button)[^>]*name="([^"]*)"[^>]*)', inside
+        )
+    }
+    for name in fields:
+        if by.draw.random() < (0.05 if name == "csrf" else 0.5):
+            fields[name] = by.text()
+    if by.draw.random() < 0.1:
+        fields[by.word()] = by.text()
+    to = urlsplit(unescape(action[1]) if action else f"/{path}").path
+    data = urlencode(fields, errors="replace")
+    if 'method="post"' not in head:
+        return by.ask("GET", f"{to}?{data[:8000]}", None, "text/plain")
+    return by.ask("POST", to, data.encode(), "application/x-www-form-urlencoded")
 
 
 def output(by: Drawn) -> str:
@@ -160,48 +203,58 @@ FUZZERS: dict[str, Callable[[Drawn], str]] = {
 }
 
 
-def _fuzzing(by: Drawn, fuzz: Callable[[Drawn], str], until: float, came: Counter[str]) -> None:
+def _fuzzing(name: str, seed: str, address: str, until: float, to: Connection) -> None:
+    """Send what a fuzzer draws until then, and last what came of it."""
+    os.nice(10)
+    by, came = Drawn(seed, address), Counter[str]()
     while time.monotonic() < until:
         try:
-            came[fuzz(by)] += 1
-        except (OSError, ValueError) as error:
+            came[FUZZERS[name](by)] += 1
+        except (OSError, ValueError, HTTPException) as error:
             came[type(error).__name__] += 1
+    to.send(came)
 
 
-def _health(address: str, until: float) -> Iterator[float]:
-    """Yield how long `/health` took, each second; infinity where it gave no answer in 30 s."""
+def _health(address: str, until: float) -> Iterator[tuple[float, str]]:
+    """Yield how long `/health` took, each second, and when and at which load that was; infinity
+    where it gave no answer in 30 s.
+    """
     while (now := time.monotonic()) < until:
         try:
             with urlopen(f"{address}/health", timeout=30) as answer:
                 answer.read()
-            yield time.monotonic() - now
+            took = time.monotonic() - now
         except OSError:
-            yield float("inf")
+            took = float("inf")
+        yield took, f"{datetime.now(UTC):%H:%M:%S}, {took:.2f} s, load {os.getloadavg()[0]:.1f}"
         time.sleep(max(0.0, now + 1.0 - time.monotonic()))
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
     """Run the fuzzers. Return what came of their requests, and how long `/health` was silent."""
     wanted = [name for name in FUZZERS if not asked.only or name in asked.only.split(",")]
-    came = {name: Counter[str]() for name in wanted}
+    came = dict[str, Counter[str]]()
     cluster = "name: fuzzed\ngpus_per_node: 8\nvcs: {fuzzed: 4}\n"
+    fresh = multiprocessing.get_context("spawn")
     with TemporaryDirectory() as folder:
         with serving(Path(folder), "--fake-gpus", cluster=cluster) as served:
+            with urlopen(f"{served.address}/health", timeout=600) as answer:
+                answer.read()  # it has started
             until = time.monotonic() + asked.seconds
-            threads = [
-                Thread(
-                    target=_fuzzing,
-                    args=(Drawn(f"{asked.seed} {n}", served.address), FUZZERS[n], until, came[n]),
-                    daemon=True,  # who is told to end does not wait for them
-                )
-                for n in wanted
-            ]
-            for thread in threads:
-                thread.start()
-            waits = list(_health(served.address, until))
-            for thread in threads:
-                thread.join()
+            begun = list[tuple[str, Any, Any]]()
+            for name in wanted:
+                here, there = fresh.Pipe(duplex=False)
+                of = (name, f"{asked.seed} {name}", served.address, until, there)
+                process = fresh.Process(target=_fuzzing, args=of, daemon=True)
+                process.start()
+                there.close()
+                begun.append((name, process, here))
+            looks = list(_health(served.address, until))
+            for name, process, here in begun:
+                came[name] = here.recv()
+                process.join()
         log = served.log.read_text(errors="replace")
+    waits = [took for took, _ in looks]
     tracebacks = log.count("Traceback (most recent call last)")
     defects = sum(one["500"] for one in came.values())
     silent = sum(wait > 1.0 for wait in waits)
@@ -211,6 +264,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
         "came": {name: dict(one.most_common()) for name, one in came.items()},
         "asked_health": len(waits),
         "silent_seconds": silent,
+        "silent": [told for took, told in looks if took > 1.0],
         "longest_s": round(max(waits, default=0.0), 3),
         "tracebacks": tracebacks,
         "defects": defects,

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 CODE = "features", "models", "pipeline", "profiler", "scheduler"
 MOST_TESTS = 40  # for each
+RARE = 3  # files of tests with a word
 MOST_FILES = 6  # likewise, of tests that are chosen by what they import
 ROWS = 10  # of a statement at most: the first of them is the one that is measured
 ELSEWHERE = "browser", "slurm", "wheel"  # tests that need more than is installed
+GENERAL = "benchmarks", "test_growth.py"  # which say of no line what it does, the last in minutes
 PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
     (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn),
     (ast.Is, ast.IsNot), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.And, ast.Or),
@@ -92,7 +94,7 @@ def near(file: str, line: int, texts: Mapping[str, str]) -> tuple[str, ...]:
     """
     around = [re.compile(rf"\b{name}\b") for name in _around(texts.get(file, ""), line)]
     tests = [n for n in texts if n.startswith("tests/")]
-    there = [n for n in tests if n.split("/")[1] not in (*ELSEWHERE, "benchmarks")]
+    there = [n for n in tests if n.split("/")[1] not in (*ELSEWHERE, *GENERAL)]
     found = dict[str, bool]()  # whether it is by its name
     _, imports = _named(file)
     users = [n for n in sorted(texts.keys() - tests) if imports.search(texts[n])]
@@ -102,10 +104,25 @@ def near(file: str, line: int, texts: Mapping[str, str]) -> tuple[str, ...]:
         if by_import:  # the name alone may be another's
             break
 
-    def place(name: str) -> tuple[bool, int, int]:
-        return not found[name], -sum(bool(a.search(texts[name])) for a in around), len(texts[name])
+    there_too = _with_rare_words(texts.get(file, ""), line, {n: texts[n] for n in there})
+    found |= {n: found.get(n, False) for n in there_too}
+
+    def place(name: str) -> tuple[bool, bool, int, int]:
+        mentioned = sum(bool(a.search(texts[name])) for a in around)
+        return not found[name], name not in there_too, -mentioned, len(texts[name])
 
     return tuple(sorted(found, key=place))[:MOST_FILES]
+
+
+def _with_rare_words(text: str, line: int, tests: Mapping[str, str]) -> set[str]:
+    """Return the tests that have a word of a line which at most `RARE` of them have."""
+    row = "".join(text.splitlines()[line - 1 : line])
+    found = set[str]()
+    for word in set(re.findall(r"[A-Za-z_]{8,}", row)):
+        whole = re.compile(rf"\b{word}\b")
+        those = {name for name, its in tests.items() if word in its and whole.search(its)}
+        found |= those if len(those) <= RARE else set()
+    return found
 
 
 def _around(text: str, line: int) -> list[str]:

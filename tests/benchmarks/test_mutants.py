@@ -117,3 +117,9 @@ def test_where_nobody_measured_it_they_are_those_of_its_name_and_those_that_impo
     texts["tests/test_hinges.py"] = "# of another kind"
     both = "tests/test_hinges.py", "tests/a/test_door.py"
     assert near("features/hinges.py", 1, texts) == both, "a name may be another's"
+    texts["tests/test_growth.py"] = texts["tests/a/test_some.py"]
+    assert near("features/job.py", 2, texts) == (own, small, large), "it is of no line"
+    texts["features/job.py"] += "\n    sign_out_address = gpus"
+    texts["tests/a/test_away.py"] = "asked.sign_out_address"
+    away = "tests/a/test_away.py"
+    assert near("features/job.py", 5, texts) == (own, away, large, small), "by a rare word"

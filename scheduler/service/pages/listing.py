@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
@@ -18,7 +18,8 @@ from urllib.parse import urlencode
 from scheduler.core.plural import count
 from scheduler.explain.stories import counting, sentence_now
 from scheduler.explain.words import duration, number, percent
-from scheduler.service.log.store.short import HOLDING, WAITING, Key, Own, Short
+from scheduler.service.log.store.short import HOLDING, WAITING, Key, Own, Short, Tally
+from scheduler.service.log.store.tables import digits_of
 from scheduler.service.pages.efficiency import efficiency
 from scheduler.service.pages.queries import DAY_S, PageQueries
 from scheduler.slurm import reason as slurm
@@ -92,8 +93,8 @@ class Listing:
 
     Attributes:
         rows: rows of this page. all: how many jobs match on all pages.
-        first, next: places of the first job of this page, and of the next page; None: this page is
-            the last.
+        begins: whether this page is the first. next: what the address of the next page names, so
+            that it begins there; None: this page is the last.
         others: number of jobs of the other kind (without GPUs, or with).
         owners, accounts, partitions: values that can be chosen.
         tiles: figures about the chosen person or account.
@@ -102,8 +103,8 @@ class Listing:
     wanted: Wanted
     rows: Sequence[Listed]
     all: int
-    first: int
-    next: int | None
+    begins: bool
+    next: Mapping[str, str | int] | None
     others: int
     owners: Sequence[str]
     accounts: Sequence[str]
@@ -111,30 +112,54 @@ class Listing:
     tiles: Sequence[tuple[str, str, str]]
 
 
-def listing(view: PageQueries, wanted: Wanted, first: int = 0) -> Listing:
+def listing(view: PageQueries, wanted: Wanted, first: int = 0, after: str = "") -> Listing:
     """Return one page of the table of jobs.
 
     Args:
         wanted: what is searched for, and how the table is sorted.
         first: place of the page's first job among all matching jobs; `ROWS` are shown.
+        after: id of the job before that one, where the table is sorted by ids: then the page costs
+            the same wherever it is.
     """
-    found = chosen(view, wanted)
-    first = min(max(first, 0), len(found))
-    shown = view.named(found[first : first + ROWS])
-    after = first + ROWS if first + ROWS < len(found) else None
-    owners, accounts, partitions = map(view.values, _CHOICES)
+    tally = view.tally()
+    asked = {name: getattr(wanted, name) for name in _CHOICES}
+    only = asked | {"phase": wanted.state}
+    seek: dict[str, str | int] = {}
+    if wanted.by == "job_id" and not wanted.find:
+        back = wanted.sort.startswith("-")
+        count = sum(one.jobs for one in tally if one.gpus is not wanted.without and _is(one, only))
+        first = 0 if after else min(max(first, 0), count)
+        ids = view.in_order(
+            ROWS + 1, gpus=not wanted.without, back=back, after=after, first=first, **only
+        )
+        if len(ids) > ROWS:
+            seek = {"after": ids[ROWS - 1]}
+    else:
+        ids = chosen(view, wanted)
+        count = len(ids)
+        first = min(max(first, 0), count)
+        if first + ROWS < count:
+            seek = {"first": first + ROWS}
+        ids = ids[first : first + ROWS]
+    owners, accounts, partitions = (
+        sorted({getattr(one, name) for one in tally} - {""}) for name in _CHOICES
+    )
     return Listing(
         wanted=wanted,
-        rows=with_reasons(view, shown),
-        all=len(found),
-        first=first,
-        next=after,
-        others=view.how_many(gpus=wanted.without),
+        rows=with_reasons(view, view.named(ids[:ROWS])),
+        all=count,
+        begins=not (first or after),
+        next=seek or None,
+        others=sum(one.jobs for one in tally if one.gpus is wanted.without),
         owners=owners,
         accounts=accounts,
         partitions=partitions,
         tiles=_tiles(view, wanted) if wanted.owner or wanted.account else (),
     )
+
+
+def _is(one: Tally, only: Mapping[str, str]) -> bool:
+    return all(value in ("", getattr(one, name)) for name, value in only.items())
 
 
 _CHOICES = "owner", "account", "partition"
@@ -172,9 +197,8 @@ def _by_id(view: PageQueries, wanted: Wanted, there: Sequence[Key]) -> list[Key]
 
 def _key(column: str) -> Callable[[Any], tuple[Any, ...]]:
     def of(value: Any) -> tuple[Any, ...]:
-        if column == "job_id":  # numbers as numbers: 99 before 123456
-            number, _, rest = value.partition("_")
-            return (0, int(number), rest) if number.isdecimal() else (1, 0, value)
+        if column == "job_id":  # as `tables.by_id`
+            return (digits_of(value), value)
         if value is None:
             return (0.0,)
         return (value.casefold(),) if isinstance(value, str) else (float(value),)

@@ -23,7 +23,7 @@ from scheduler.service.log.store.alike import alike
 from scheduler.service.log.store.paging import cursor, opened
 from scheduler.service.log.store.reads import VisibleQueries
 from scheduler.service.log.store.rows import JobRow, Page
-from scheduler.service.log.store.short import FIGURES, HOLDING, OVER, WAITING
+from scheduler.service.log.store.short import FIGURES, HOLDING, OVER, WAITING, Tally
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import (
     decisions,
@@ -263,6 +263,10 @@ class PageQueries(VisibleQueries):
         """
         asked = tuple(sorted(only.items()))
         return self._lately.get(("groups", self.viewer, asked), lambda: self._groups(only))
+
+    def tally(self) -> list[Tally]:
+        """Return the viewer's jobs that have not ended, counted (as `ShortRows.tally`) lately."""
+        return self._lately.get(("tally", self.viewer), super().tally)
 
     def _groups(self, only: Mapping[str, str | int]) -> list[Group]:
         latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")

@@ -151,7 +151,9 @@ Chosen = Annotated[Wanted, Depends(_wanted)]
 
 
 @router.get("/list")
-def list_jobs(request: Request, viewer: Asking, wanted: Chosen, first: int = 0) -> Response:
+def list_jobs(
+    request: Request, viewer: Asking, wanted: Chosen, first: int = 0, after: Word = ""
+) -> Response:
     """Show every unended job in a table. The address's query holds the search, the filters and the
     sorting.
     """
@@ -161,7 +163,7 @@ def list_jobs(request: Request, viewer: Asking, wanted: Chosen, first: int = 0) 
         template="list.html",
         here="/list",
         build=lambda queries: {
-            "l": listing(queries, wanted, first),
+            "l": listing(queries, wanted, first, after),
             "w": wanted,
             "columns": COLUMNS,
             "states": LIVE,

@@ -72,6 +72,10 @@ SENTENCES = [
         SlurmReason("PartitionNodeLimit", nodes=9, nodes_allowed=(NodesAllowed("a", 5, None, 4),)),
         "it asks for 9 nodes, and partition a has 4 nodes. It can never start like this.",
     ),
+    (  # as many as it must ask for, and more than there are
+        SlurmReason("PartitionNodeLimit", nodes=5, nodes_allowed=(NodesAllowed("a", 5, None, 4),)),
+        "it asks for 5 nodes, and partition a has 4 nodes. It can never start like this.",
+    ),
     (
         SlurmReason("QOSGrpGRES", lapsed=True),
         "the limit was reached when Slurm last considered the job. There is room in that limit "

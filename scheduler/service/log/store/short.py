@@ -9,14 +9,32 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, RowMapping, Select, case, func, select
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    Select,
+    case,
+    func,
+    literal,
+    literal_column,
+    select,
+)
 
 from features.codec import decode
 from scheduler.explain.causes import Causes, Other, Waiting, causes_of, of_slurm
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import of_slurm as slurms
 from scheduler.service.log.store.rows import Line
-from scheduler.service.log.store.tables import decisions, forecasts, jobs, live, nodes
+from scheduler.service.log.store.tables import (
+    by_id,
+    decisions,
+    digits_of,
+    forecasts,
+    jobs,
+    live,
+    nodes,
+    not_over,
+)
 from scheduler.service.log.store.visibility import shown_actor
 from scheduler.service.log.store.visible_rows import VisibleRows
 from scheduler.slurm.reason import SlurmReason
@@ -39,6 +57,19 @@ class Key(NamedTuple):
     job_id: str
     name: str
     value: Any
+
+
+class Tally(NamedTuple):
+    """How many jobs are alike in what a table of jobs is filtered by. `gpus`: whether they ask for
+    any.
+    """
+
+    owner: str
+    account: str
+    partition: str
+    phase: str
+    gpus: bool
+    jobs: int
 
 
 class Own(NamedTuple):
@@ -155,19 +186,58 @@ class ShortRows(VisibleRows):
         with self._engine.connect() as connection:
             return [Own(*row) for row in connection.execute(query.where(*_having(only))).all()]
 
-    def how_many(self, *, gpus: bool) -> int:
-        """Return the number of the viewer's jobs that have not ended. `gpus`: count only jobs that
-        ask for GPUs; False: only jobs that ask for none.
-        """
-        asked = jobs.c.gpus > 0 if gpus else jobs.c.gpus == 0
-        return self._count(select(func.count()).where(live, asked, self._mine()))
-
-    def values(self, field: str) -> list[str]:
-        """Return the values of a field of `Short` among the viewer's unended jobs, sorted,
-        without empty ones."""
-        query = select(_FIELDS[field]).where(live, self._mine()).distinct()
+    def tally(self) -> list[Tally]:
+        """Return the viewer's jobs that have not ended, counted by what a table is filtered by."""
+        fields = [_FIELDS[name].label(name) for name in Tally._fields[:4]]
+        every = select(*fields, (jobs.c.gpus > 0).label("gpus")).where(live, self._mine())
+        by = every.subquery().c
         with self._engine.connect() as connection:
-            return sorted(filter(None, connection.execute(query).scalars()))
+            rows = connection.execute(select(*by, func.count()).group_by(*by)).all()
+        return [Tally._make(row) for row in rows]
+
+    def in_order(
+        self,
+        limit: int,
+        *,
+        gpus: bool,
+        back: bool = False,
+        after: str = "",
+        first: int = 0,
+        **only: str,
+    ) -> list[str]:
+        """Return the ids of at most `limit` of the viewer's unended jobs, in the order of a table
+        of jobs (`tables.by_id`). An index has that order, so that others cost nothing.
+
+        Args:
+            gpus: True: only jobs that ask for GPUs; False: only jobs that ask for none.
+            back: the last ones first.
+            after: the id of a job, there or not; only those after it. "": from the first one.
+            first: how many are left out.
+            only: values that owner, account, partition and phase must have; "": any.
+        """
+        which = [not_over, jobs.c.gpus > 0 if gpus else jobs.c.gpus == 0]
+        if only.get("phase") == Phase.QUEUED:  # most are: an index of phases would sort them all
+            which.append(jobs.c.phase.concat(literal_column("''")) == only.pop("phase"))
+        which += _having(only)
+        if only.get("owner") or not self.viewer.sees_all:
+            which += live, self._mine()  # of an owner's jobs there is another index
+        digits, name = by_id
+        query = select(jobs.c.job_id).where(*which)
+        rest = query.order_by(*(one.desc() if back else one for one in by_id))
+        parts = [rest]
+        if after:
+            size = literal(digits_of(after))
+            alike = query.where(digits == size, name < after if back else name > after)
+            parts = [
+                alike.order_by(name.desc() if back else name),
+                rest.where(digits < size if back else digits > size),
+            ]
+        found = list[str]()
+        with self._engine.connect() as connection:
+            for part in parts:
+                if (left := limit - len(found)) > 0:
+                    found += connection.execute(part.offset(first).limit(left)).scalars()
+        return found
 
     def _of_jobs(self, *columns: ColumnElement[Any]) -> Select[Any]:
         latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")

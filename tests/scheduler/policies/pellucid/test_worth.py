@@ -8,6 +8,7 @@ import pytest
 
 from features.repeats import Claim
 from features.survival import BINS, EDGES_S
+from scheduler.core.cluster import Run
 from scheduler.core.curves import Curve, Predicted
 from scheduler.core.durations import Duration, Stated
 from scheduler.core.estimates import TableEstimator
@@ -121,3 +122,13 @@ def test_settings_that_change_rank_who_waits_again() -> None:
     assert after.take_over(before, waiting, [], 2.0)
     assert [one.job.job_id for one in sorted(waiting)] == ["open", "sure"], "by the number alone"
     assert all(COUNTS not in dict(one.evidence) for one in waiting)
+
+
+def test_one_that_has_run_as_long_as_predicted_is_not_said_to_end_now() -> None:
+    policy, job = pellucid(), a_job("runs").job
+    queued, run = QueuedJob(job, VC), Run(job, VC, 0.0, 0, (0,), (1,))
+    queued.estimate_s = 600.0
+    assert policy.left_s(run, queued, 599.0) == 1.0
+    rest_s = policy.distribution.total_s(600.0, 600.0) - 600.0
+    assert rest_s > 1.0
+    assert policy.left_s(run, queued, 600.0) == rest_s

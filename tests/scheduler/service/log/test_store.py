@@ -260,7 +260,17 @@ def differing(context: MigrationContext) -> list[object]:
         "postgresql": "SELECT indexname FROM pg_indexes",
     }
     there = set(connection.execute(text(names[connection.dialect.name])).scalars())
-    return [one for one in found if one[1].name != "jobs_by_place"] + sorted(wanted - there)
+    by_expressions = "jobs_by_place", "jobs_by_id"
+    return [one for one in found if one[1].name not in by_expressions] + sorted(wanted - there)
+
+
+def index_of_ids(connection: Connection) -> str:
+    """How the database writes the index in whose order jobs are listed."""
+    told = {
+        "sqlite": "SELECT sql FROM sqlite_master WHERE name = 'jobs_by_id'",
+        "postgresql": "SELECT indexdef FROM pg_indexes WHERE indexname = 'jobs_by_id'",
+    }
+    return str(connection.execute(text(told[connection.dialect.name])).scalar_one())
 
 
 class TestSchema:
@@ -280,10 +290,12 @@ class TestSchema:
             connection.execute(text("DROP TABLE claims"))
             connection.execute(text("ALTER TABLE nodes DROP COLUMN closed_gpus"))
             connection.execute(text("ALTER TABLE forecasts DROP COLUMN receipt"))
+            made = index_of_ids(connection)
+            added = "jobs_by_phase", "jobs_by_place", "jobs_begun", "decisions_by_action"
+            for name in (*added, "jobs_by_id"):
+                connection.execute(text(f"DROP INDEX {name}"))
             for name in ("waited_s", "waits_since"):
                 connection.execute(text(f"ALTER TABLE jobs DROP COLUMN {name}"))
-            for name in ("jobs_by_phase", "jobs_by_place", "jobs_begun", "decisions_by_action"):
-                connection.execute(text(f"DROP INDEX {name}"))
             connection.execute(text("CREATE INDEX jobs_by_phase ON jobs (phase, vc)"))
             connection.execute(text("UPDATE alembic_version SET version_num = '0016'"))
         with pytest.raises(StoreError, match="at schema 0016, not at"):
@@ -293,6 +305,7 @@ class TestSchema:
         with store.reading() as connection:
             context = MigrationContext.configure(connection)
             assert differing(context) == []
+            assert index_of_ids(connection) == made, "its expressions are those that are asked for"
 
     def test_a_newer_database_is_left_alone(self, store: Store) -> None:
         with store.writing() as connection:

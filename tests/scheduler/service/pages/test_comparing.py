@@ -12,6 +12,7 @@ from features.spec import Value
 from models.bundle import AdditiveModel, Bundle
 from scheduler.service.log.beside import Ended
 from scheduler.service.log.served import WEEK_S, count
+from scheduler.service.pages import contrast as contrasted
 from scheduler.service.pages.contrast import LEAST, NOW_S, Scored, contrast, movement
 from tests.scheduler.service.pages.bundle import small_bundle
 from tests.scheduler.service.pages.conftest import Lived, busy_morning
@@ -74,6 +75,11 @@ def scored(
         inputs=(gpus, "5", "V100"),
         ran_s=ran_s,
     )
+
+
+def test_the_usual_value_is_that_of_those_that_have_one() -> None:
+    assert contrasted._middle([1.0, None, math.nan, 2.0, 6.0]) == "2"
+    assert contrasted._middle([None, math.nan]) == "none"
 
 
 def test_what_moved_the_estimates_of_a_user_adds_up() -> None:

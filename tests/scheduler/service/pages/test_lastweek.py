@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import asdict, replace
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -98,6 +99,20 @@ def test_it_is_played_in_another_process_and_one_at_a_time(contended: Lived) -> 
         played_apart(store, folder, replace(LARGE_FIRST, points="x"), now)
     with pytest.raises(NoReplay, match="No job of last week"):
         starts(store, small_bundle(), LARGE_FIRST, now + 2 * lastweek.WEEK_S)
+
+
+def test_a_replay_gives_way_to_the_service_and_has_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[tuple[object, ...]]()
+    monkeypatch.setattr(lastweek.os, "nice", lambda by: asked.append(("nice", by >= 5)))
+    monkeypatch.setattr(lastweek.resource, "setrlimit", lambda *of: asked.append(of))
+    monkeypatch.setattr(sys, "stdin", StringIO("no JSON"))
+    with pytest.raises(ValueError, match="Expecting value"):
+        lastweek.main()
+    kinds = lastweek.resource.RLIMIT_CPU, lastweek.resource.RLIMIT_AS
+    cpu, memory = int(lastweek.LIMIT_S), lastweek.LIMIT_MIB * 2**20
+    assert asked == [("nice", True), (kinds[0], (cpu, cpu)), (kinds[1], (memory, memory))]
 
 
 def test_the_page_lists_the_starts_that_move(contended: Lived) -> None:

@@ -106,6 +106,25 @@ def test_numbers_are_sorted_as_numbers_and_pages_follow_each_other(lived: Lived)
     assert "No job is like that" in browser.get("/list?find=nothing").text
 
 
+def test_pages_by_id_go_on_after_the_last_row(lived: Lived) -> None:
+    """Whatever ended meanwhile, nobody is left out or shown twice."""
+    submit_many(
+        lived, "ada.byron", [{"name": f"j{n}", "gpus": 1, "vc": "vision"} for n in range(130)]
+    )
+    for sort in ("", "-job_id"):
+        every = [row["ID"] for row in table(lived, f"sort={sort}")]
+        first = lived.browser("olga").get(f"/list?sort={sort}").text
+        (rest,) = re.findall(r'href="/list\?([^"]*after=[^"]+)"', first)
+        second = lived.browser("olga").get(f"/list?{rest.replace('&amp;', '&')}").text
+        assert ids(first) + ids(second) == every
+        assert "130 jobs with GPUs" in second
+        assert "The first" in second
+        assert "The next" not in second
+        by_place = lived.browser("olga").get(f"/list?sort={sort}&first={ROWS}").text
+        assert ids(by_place) == ids(second)
+    assert ids(lived.browser("olga").get(f"/list?first={2**70}").text) == []
+
+
 def test_an_address_says_no_more_than_it_must() -> None:
     wanted = Wanted(owner="ada", sort="gpus")
     assert parse_qs(wanted.address()) == {"owner": ["ada"], "sort": ["gpus"]}

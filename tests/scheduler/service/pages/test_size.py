@@ -12,7 +12,7 @@ from scheduler.service.log.store.tables import jobs
 from scheduler.service.pages.queries import PageQueries
 from tests.scheduler.service.pages.conftest import Lived
 
-PAGES = ("/", "/?vc=vision", "/api/v1/jobs", "/api/v1/cluster", "/metrics")
+PAGES = ("/", "/?vc=vision", "/list", "/api/v1/jobs", "/api/v1/cluster", "/metrics")
 STEPS = 100  # of SQLite's machine, counted at a time
 
 
@@ -94,9 +94,10 @@ def test_of_jobs_that_wait_no_more_rows_are_read(
         return read
 
     group = "/jobs?vc=vision&owner=ada.byron&like=sweep-%23&gpus=4&phase=queued"
-    before = rows_of("/"), rows_of("/?vc=vision")
+    pages = "/", "/?vc=vision", "/list", "/list?state=queued"
+    before = [*map(rows_of, pages)]
     assert rows_of(group) > 100
     more(lived, "queued", 4000)
-    assert (rows_of("/"), rows_of("/?vc=vision")) == before
+    assert [*map(rows_of, pages)] == before
     page = lived.browser("olga").get("/").text
     assert re.search(r"4,20\d</a>", page), "and all are counted"
