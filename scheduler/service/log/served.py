@@ -171,7 +171,7 @@ def _served(digest: str, decided: int, ended: Sequence[_Ended]) -> Served:
     if not ended:
         return Served(digest=digest, decided=decided)
     off = [one.off for one in ended]
-    told = [(one.long, one.chance >= WARNED) for one in ended if one.chance is not None]
+    known = [(one.long, one.chance >= WARNED) for one in ended if one.chance is not None]
     return Served(
         digest=digest,
         decided=decided,
@@ -180,9 +180,9 @@ def _served(digest: str, decided: int, ended: Sequence[_Ended]) -> Served:
         error=fmean(map(abs, off)),
         ratio=exp(median(off)),
         twice=sum(abs(miss) <= TWICE for miss in off) / len(off),
-        long=sum(long for long, _ in told),
-        warned=sum(warned for _, warned in told),
-        found=sum(long and warned for long, warned in told),
+        long=sum(long for long, _ in known),
+        warned=sum(warned for _, warned in known),
+        found=sum(long and warned for long, warned in known),
     )
 
 
