@@ -123,9 +123,9 @@ class Inputs:
         score = typical(rows.X)
         return cls(rows, score, np.zeros(len(rows)), np.array(state.curves), tuple(state.claimed))
 
-    def losses(self) -> Floats:
-        """Return the pinball loss of each job at each of `OUTLIVED_S`, (n, moments); NaN where the
-        job had ended by then."""
+    def losses(self, asked: NDArray[np.bool_]) -> Floats:
+        """Return the pinball loss of each job of a mask at each of `OUTLIVED_S`, (n, moments); NaN
+        where the job had ended by then, and for other jobs."""
         believed = Believed.of(
             self.rows,
             self.score,
@@ -133,6 +133,7 @@ class Inputs:
             self.claims,
             shift=self.shift,
             distribution=Deaf(self.ratios) if self.ratios else None,
+            asked=asked,
         )
         off = np.log1p(self.rows.y)[:, None, None] - np.log1p(believed.quantiles)
         levels = np.array(LEVELS)
@@ -197,12 +198,13 @@ def compared(
         lives, _ = lifetimes(trace)
         plain = Inputs.of(lives)
         units = _units(plain.rows, since_days)
-        as_it_is = plain.losses() if set(parts) != {"glass"} else None
+        asked = np.logical_or.reduce(units)
+        as_it_is = plain.losses(asked) if set(parts) != {"glass"} else None
         for part in parts:
             true = with_glass(plain, seed) if part == "glass" else plain
-            before = true.losses() if part == "glass" or as_it_is is None else as_it_is
+            before = true.losses(asked) if part == "glass" or as_it_is is None else as_it_is
             for how in HOW:
-                off = falsified(true, lives, part, how).losses() - before
+                off = falsified(true, lives, part, how).losses(asked) - before
                 more.setdefault((part, how), []).extend(_means(off, units))
     found: dict[str, dict[str, dict[str, dict[str, float | str]]]] = {}
     for (part, how), rows in more.items():

@@ -304,6 +304,7 @@ class Believed:
         *,
         shift: Floats | None = None,
         distribution: DurationDistribution | None = None,
+        asked: Mask | None = None,
     ) -> Believed:
         """Replay the jobs in order of submission. Return the predictions made for each at its
         submission.
@@ -316,6 +317,7 @@ class Believed:
             claims: claims about each job's duration; used only with `hazards`.
             shift: by how much `score` is above the mean that the hazards give, (n,); None: not.
             distribution: what learns from the jobs that end; None: a new one of the scheduler's.
+            asked: mask of the jobs whose quantiles, chances and means are wanted; None: all.
         """
         distribution, running = distribution or DurationDistribution(), list[tuple[float, int]]()
         limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
@@ -336,9 +338,11 @@ class Believed:
                 claimed = claims[i] if claims is not None else ()
                 predicted_s = with_claims(Estimate(own), own, claimed).seconds
                 score[i] = math.log1p(seconds_of(predicted_s))
-            alone = distribution.alone(predicted_s)
-            means[i] = seconds_of(predicted_s) if alone is None else alone.expected()
-            for place, outlived_s in enumerate(OUTLIVED_S):
+            wanted = asked is None or bool(asked[i])
+            if wanted:
+                alone = distribution.alone(predicted_s)
+                means[i] = seconds_of(predicted_s) if alone is None else alone.expected()
+            for place, outlived_s in enumerate(OUTLIVED_S if wanted else ()):
                 found = distribution.quantiles(predicted_s, outlived_s, most)
                 quantiles[i, place] = [at_level(found, level) for level in LEVELS]
                 if not outlived_s:
