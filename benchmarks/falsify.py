@@ -45,8 +45,8 @@ from scheduler.core.estimates import (
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.forecasts import Futures
-from scheduler.explain.whatif.futures import Beliefs, Piece
-from scheduler.explain.whatif.memory import Memory
+from scheduler.explain.whatif.futures import Arrival, Beliefs, Piece
+from scheduler.explain.whatif.memory import DAY_S, Memory
 from scheduler.simulation.results import summarise
 
 POLICY = "pellucid"
@@ -305,11 +305,15 @@ PARTS = {
 # --- forecasts of starts -------------------------------------------------------------------------
 
 
-def _nobody(beliefs: Beliefs) -> Beliefs:
+def _nobody(beliefs: Beliefs, _: Piece) -> Beliefs:
     return replace(beliefs, pieces=(), piece_s=0.0)
 
 
-def _elsewhere(beliefs: Beliefs) -> Beliefs:
+def _known(beliefs: Beliefs, coming: Piece) -> Beliefs:
+    return replace(beliefs, pieces=(coming,), piece_s=14 * DAY_S)
+
+
+def _elsewhere(beliefs: Beliefs, _: Piece) -> Beliefs:
     """Return a copy of the beliefs in which the past arrivals of each virtual cluster are assigned
     to the next one.
     """
@@ -325,16 +329,30 @@ def _elsewhere(beliefs: Beliefs) -> Beliefs:
     return replace(beliefs, pieces=[moved(piece) for piece in beliefs.pieces])
 
 
-_ARRIVE: dict[str, Callable[[Beliefs], Beliefs]] = {
-    "": lambda beliefs: beliefs,
+# "known" is no fault but the bound: each later job, when it comes and how long it runs.
+_ARRIVE: dict[str, Callable[[Beliefs, Piece], Beliefs]] = {
+    "": lambda beliefs, _: beliefs,
     "constant": _nobody,
     "shuffled": _elsewhere,
+    "known": _known,
 }
+
+
+def _coming(made: Scenario, memory: Memory, now: float) -> Piece:
+    """Return the jobs that a scenario submits after `now`, with their true durations."""
+    found: Piece = {}
+    for job in made.workload.jobs:
+        if job.submit_time > now:
+            predicted, work = memory.estimate(job, now).seconds, made.workload.work[job.job_id]
+            one = Arrival(job.submit_time - now, job, predicted, work.profile, work.duration_s)
+            found.setdefault(job.vc, []).append(one)
+    return found
 
 
 def foretold(seed: int, jobs: int) -> dict[str, dict[tuple[float, str], float]]:
     """Forecast the starts of waiting jobs at moments of one run, once for each assumption about
-    arrivals (unchanged, none, another cluster's). Return, for each, the loss by moment and job.
+    arrivals (unchanged, none, another cluster's, known). Return the loss of each, by moment and
+    job.
     """
     made = world(seed, jobs)
     core = made.core(POLICY)
@@ -352,9 +370,10 @@ def foretold(seed: int, jobs: int) -> dict[str, dict[tuple[float, str], float]]:
             return
         now = decisions[-1].time
         awaited = [waiting[chosen(len(waiting), now, i)] for i in range(AWAITED)]
+        coming = _coming(made, memory, now)
         for how, change in _ARRIVE.items():
             futures = Futures(core, memory, now, seed=seed)
-            futures.__dict__["beliefs"] = change(futures.beliefs)
+            futures.__dict__["beliefs"] = change(futures.beliefs, coming)
             for job_id, one in futures.forecast(set(awaited), samples=SAMPLES).items():
                 if one.start_p10 is not None and one.start_p50 and one.start_p90:
                     quantiles = one.start_p10, one.start_p50, one.start_p90
@@ -402,7 +421,7 @@ def compared(part: str, seeds: Sequence[int], jobs: int) -> dict[str, Any]:
                 ),
                 "forecasts": sum(len(one[how]) for one in losses),
             }
-            for how in ("constant", "shuffled")
+            for how in ("constant", "shuffled", "known")
         }
     whole = part if part == "glass" else "durations"
     plain_runs = [as_it_is(whole, seed, jobs) for seed in seeds]

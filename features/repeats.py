@@ -1,7 +1,9 @@
 """Predictions from repeated runs: a job that was run before lasts about as long again.
 
 The last runs of the same command, job name or template make a claim (a range of durations): the
-next run ends between the shortest and the longest of them, or a fifth beyond. Claims are of kinds:
+next run ends between the shortest and the longest of them, or a fifth beyond. So do the shares of
+their time limits that the last jobs of a user ran for, whatever they were (Tsafrir, Etsion and
+Feitelson 2007): who asks for thrice the time that is needed does so again. Claims are of kinds:
 how many runs there were, how well they agreed, and whether another such run goes on now and has
 already outlasted the claim. A claim is trusted as often as claims of its kind have held. So a few
 runs that agree can count for more than a thousand jobs of other users.
@@ -30,8 +32,9 @@ PRIOR = 4.0  # claims that what is believed of a kind before any has been seen i
 _ONE, _TWO = 0.5, 0.75  # after one run, and after two that agree
 _ALL = (0.85, 0.8, 0.7, 0.6)  # after `LAST` of them, by how well they agree
 # What runs are the same of; of those shares, how much is believed of each: the runs of a template
-# need not be of one command.
-OF = {"command": 1.0, "name": 1.0, "kind": 0.8}
+# need not be of one command, nor need those of a user that had time limits.
+LIMIT = "limit"
+OF = {"command": 1.0, "name": 1.0, "kind": 0.8, LIMIT: 0.5}
 _OUTLASTED = 0.5  # of those, where another that runs now has outlasted the claim
 
 STATED_KEPT = 20  # statements of an owner that count
@@ -146,6 +149,8 @@ class Repeats:
         share = self.share(one.kind)
         runs = f"last runs, {one.kind.runs}" if one.kind.runs > 1 else "last run"
         what = f"of this {one.kind.of}"
+        if one.kind.of == LIMIT:
+            what = "by the share of its limit"
         between = f"{in_words(one.low_s)} to {in_words(one.high_s)}"
         return Claim(one.low_s, one.high_s, share, f"{runs} {what}: {between}, {_holds(share)}")
 

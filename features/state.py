@@ -26,7 +26,7 @@ from features.history import KeyHistory
 from features.job import Job, Profile
 from features.names import normalise
 from features.queue import VcQueue
-from features.repeats import LAST, OF, Claim, Made, Repeats, Statements, Word, made_of
+from features.repeats import LAST, LIMIT, OF, Claim, Made, Repeats, Statements, Word, made_of
 from features.spec import FeatureSpec, Value
 from features.states import State
 from features.survival import ABSENT, MEMORY, OF_VC, Hazard, Lives
@@ -50,6 +50,10 @@ BURST_CAP = 1024
 
 # The error of a stated duration, of its logarithm, at which it counts half.
 DOUBTFUL = 0.5
+
+# Beside the histories of a user's jobs by number of GPUs, under a number that no job has: durations
+# of those that had a time limit, as shares of it.
+_OF_LIMITS = -1
 
 # What fits a calendar, with a day to spare for any time zone.
 _EARLIEST, _LATEST = -62_135_510_400.0, 253_402_214_400.0
@@ -531,6 +535,9 @@ class FeatureState:
                 self._repeats.learn(made, duration_s)
             if (between := expected(job.expect)) and job.user:
                 self._statements.learn(job.user, *between, duration_s)
+            if job.user and job.time_limit_s:
+                used = self._user_gpus[job.user, _OF_LIMITS]
+                used.learn(now, state, duration_s / job.time_limit_s)
             if job.work is not None and state is State.COMPLETED and duration_s >= 1.0:
                 ran = Ran(job.work, job.gpus, duration_s)
                 self._ran[_script(job, job.work)] = (*self.ran(job), ran)[-KEPT:]
@@ -719,9 +726,13 @@ class FeatureState:
         like = template if normalise(job.name) else None
         made = [
             made_of(of, key.latest(LAST), key.running.values(job.job_id, now)[1])
-            for of, key in zip(OF, (submission.command, submission.named, like), strict=True)
+            for of, key in zip(OF, (submission.command, submission.named, like), strict=False)
             if key is not None
         ]
+        used = self._user_gpus.get((job.user, _OF_LIMITS)) if job.time_limit_s else None
+        if used is not None and len(shares := used.latest(LAST)) == LAST:  # fewer say little
+            limit_s = job.time_limit_s or 0.0
+            made.append(made_of(LIMIT, [share * limit_s for share in shares], nan))
         submission.made = tuple(one for one in made if one is not None)
         repeats = self._repeats.best(submission.made)
         says = self._statements.claim(job.user, job.expect) if job.expect and job.user else None

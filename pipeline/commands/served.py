@@ -42,7 +42,8 @@ def served(
     """Show which models were used for how many jobs each week, and the errors of their predictions.
 
     The error is the mean of |ln(true / predicted duration)| over the jobs that ended in the week
-    and were not stopped; 0.7 is a factor of 2. Run `pellucid served --log` once a week (cron),
+    and were not stopped; 0.7 is a factor of 2. A job is announced as one of over six hours if its
+    chance of that was at least 20 %. Run `pellucid served --log` once a week (cron),
     unless the service has the file of its setting params: then it
     stores the figures itself.
 
@@ -91,6 +92,9 @@ def figures(one: Served) -> dict[str, float]:
         "error": one.error,
         "median of true over predicted": one.ratio,
         "share within half to twice": one.twice,
+        "over 6 h": one.long,
+        "over 6 h announced": one.found,
+        "over 6 h announced wrongly": one.warned - one.found,
     }
     return {name: float(value) for name, value in known.items() if value is not None}
 
@@ -98,6 +102,7 @@ def figures(one: Served) -> dict[str, float]:
 def lines(found: list[Week]) -> list[str]:
     """Return lines of text about the weeks, the latest first."""
     table = [["WEEK OF", "BUNDLE", "DECIDED", "ENDED", "ERROR", "TRUE/PREDICTED", "HALF TO TWICE"]]
+    table[0].append("OVER 6 H ANNOUNCED")
     marks = {words: "*" * i for i, words in enumerate(_open(found), 1)}
     for week in found:
         for one in week.bundles:
@@ -106,6 +111,7 @@ def lines(found: list[Week]) -> list[str]:
                 known = [f"{one.error:.3f}", f"{one.ratio:.2f}", f"{one.twice:.0%}"]
             day = f"{_day(week)} {marks.get(week.words, '')}".rstrip()
             table.append([day, one.digest[:12], str(one.decided), str(one.ended), *known])
+            table[-1].append(one.announced or "-")
     if len(table) == 1:
         return ["No week was counted yet: the service counts once an hour."]
     return [*aligned(table), *(f"{mark} {words}" for words, mark in marks.items())]

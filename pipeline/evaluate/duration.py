@@ -112,7 +112,7 @@ def run(
             `stating`.
         ablation: also evaluate models without one family of features, for each family.
     """
-    table = read_dataset(trace) if trace is not None else _venus(data)
+    table = read_dataset(trace) if trace is not None else venus(data)
     ids, users = table["job_id"].to_pylist(), table["user"].to_pylist()
     state = _Watched((*FAMILIES, *ABLATED, "odds"))
     lives, _ = lifetimes(table)
@@ -207,7 +207,7 @@ def ended_before_submission(user: list[Any], rows: Rows) -> NDArray[np.int64]:
     return np.array([np.searchsorted(ordered.get(who, none), now) for who, now in pairs])
 
 
-def _venus(data: Path) -> pa.Table:
+def venus(data: Path) -> pa.Table:
     source = data / "venus" / "cluster_full_log.csv"
     if not source.is_file():
         raise EvaluationError(f"--data {data}: no venus/cluster_full_log.csv there")
@@ -301,6 +301,10 @@ class Believed:
         score: Floats,
         hazards: Floats | None = None,
         claims: Sequence[Sequence[Claim]] | None = None,
+        *,
+        shift: Floats | None = None,
+        distribution: DurationDistribution | None = None,
+        asked: Mask | None = None,
     ) -> Believed:
         """Replay the jobs in order of submission. Return the predictions made for each at its
         submission.
@@ -311,8 +315,11 @@ class Believed:
             hazards: hazards of each job, (n, stretches). None: the distribution uses only the
                 errors of earlier predictions.
             claims: claims about each job's duration; used only with `hazards`.
+            shift: by how much `score` is above the mean that the hazards give, (n,); None: not.
+            distribution: what learns from the jobs that end; None: a new one of the scheduler's.
+            asked: mask of the jobs whose quantiles, chances and means are wanted; None: all.
         """
-        distribution, running = DurationDistribution(), list[tuple[float, int]]()
+        distribution, running = distribution or DurationDistribution(), list[tuple[float, int]]()
         limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
         quantiles = np.full((len(rows), len(OUTLIVED_S), len(LEVELS)), np.nan)
         chances = np.full((len(rows), len(LONG_S)), np.nan)
@@ -326,13 +333,16 @@ class Believed:
             by_terms_s = max(0.0, math.expm1(score[i]))
             predicted_s: Duration = by_terms_s
             if hazards is not None:
-                own = Predicted.of(by_terms_s, hazards[i].tolist(), 0.0, most or LONGEST_S)
+                by = 0.0 if shift is None else float(shift[i])
+                own = Predicted.of(by_terms_s, hazards[i].tolist(), by, most or LONGEST_S)
                 claimed = claims[i] if claims is not None else ()
                 predicted_s = with_claims(Estimate(own), own, claimed).seconds
                 score[i] = math.log1p(seconds_of(predicted_s))
-            alone = distribution.alone(predicted_s)
-            means[i] = seconds_of(predicted_s) if alone is None else alone.expected()
-            for place, outlived_s in enumerate(OUTLIVED_S):
+            wanted = asked is None or bool(asked[i])
+            if wanted:
+                alone = distribution.alone(predicted_s)
+                means[i] = seconds_of(predicted_s) if alone is None else alone.expected()
+            for place, outlived_s in enumerate(OUTLIVED_S if wanted else ()):
                 found = distribution.quantiles(predicted_s, outlived_s, most)
                 quantiles[i, place] = [at_level(found, level) for level in LEVELS]
                 if not outlived_s:

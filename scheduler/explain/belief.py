@@ -368,8 +368,15 @@ def is_open(found: Belief) -> bool:
     """
     if found.over or found.ran_s is not None:
         return False
+    return are_open(found.odds)
+
+
+def are_open(odds: Mapping[str, float]) -> bool:
+    """Return whether chances to last long, by the names of `LONG_S`, leave open whether a job runs
+    for an hour, or for six.
+    """
     low, high = OPEN
-    return any(low <= found.odds.get(name, 0.0) <= high for name, s in LONG_S if s < DAY_S)
+    return any(low <= odds.get(name, 0.0) <= high for name, s in LONG_S if s < DAY_S)
 
 
 def alike_words(found: Alike) -> str:

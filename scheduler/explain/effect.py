@@ -19,8 +19,8 @@ MINUTE_S = 60.0
 
 def _about(description: str, default: Any = None) -> Any:
     """Return a dataclass field with the description that the API's document shows. With `list`
-    as its default, each object gets a new list."""
-    made = {"default_factory" if default is list else "default": default}
+    or `dict` as its default, each object gets a new one."""
+    made = {"default_factory" if default in (list, dict) else "default": default}
     return field(metadata={"description": description}, **made)
 
 
@@ -247,6 +247,8 @@ class NewJob:
     why_not: str = _about("Why no start is given.", "")
     lasts_p50_s: float | None = _about("Seconds it should run, even odds.")
     lasts_p90_s: float | None = None
+    odds: dict[str, float] = _about("Chances to run over an hour, six and a day, by name.", dict)
+    asks: bool = _about("Whether its owner should state how long it runs (expect).", False)
     ended_here: int | None = _about("Jobs that ended here, where none is its owner's.")
     latest: float | None = _about("By when it starts, by limits alone; as of a job's.")
     no_latest: str = ""

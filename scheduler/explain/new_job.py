@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from scheduler.core.plural import count
-from scheduler.explain.belief import rests_on_words
+from scheduler.explain.belief import odds_words, rests_on_words
 from scheduler.explain.effect import NewJob
 from scheduler.explain.words import MOSTLY, bound_words, duration, starts
+
+ASKS = (
+    "Is it a test, or how long will it run? State it with --expect (test, full or a length, as "
+    "6h): it counts as far as your statements held"
+)
 
 
 def sentences(answer: NewJob) -> list[str]:
@@ -27,6 +32,10 @@ def sentences(answer: NewJob) -> list[str]:
     if answer.lasts_p50_s is not None and answer.lasts_p90_s is not None:
         most = duration(answer.lasts_p90_s)
         found.append(f"It should run {duration(answer.lasts_p50_s)}; at most {most} {MOSTLY}.")
+        if odds := odds_words(answer.odds):
+            found.append(f"{odds}.")
+        if answer.asks:
+            found.append(f"{ASKS}.")
         if answer.ended_here is not None:
             found.append(rests_on_words(answer.ended_here))
     return found

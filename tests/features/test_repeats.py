@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from features.expected import checked, expected
 from features.job import Job
-from features.repeats import LAST, Kind, Repeats, Statements, made_of
+from features.repeats import LAST, Claim, Kind, Repeats, Statements, made_of
 from features.schema import State
 from features.state import FeatureState
 
@@ -93,3 +93,35 @@ def test_a_state_learns_claims_from_ends_alone() -> None:
     assert claims[0].holds(50.0)
     assert claims[0].share > 0.8
     assert claims[1].share < 0.4
+
+
+def test_the_share_of_their_limits_that_an_owner_uses_claims_the_next() -> None:
+    state = FeatureState({"survival"})
+    now = 0.0
+
+    def ran(job: Job, lasted_s: float) -> None:
+        nonlocal now
+        state.submit(job, now)
+        state.start(job.job_id, now)
+        now += lasted_s
+        state.end(job.job_id, now, State.COMPLETED, lasted_s)
+
+    for i, limit_s in enumerate((3600.0, 14_400.0, 7200.0, 36_000.0, 1800.0, 28_800.0)):
+        for who, share in (("half", 0.5), ("other", (0.02, 0.9, 0.3)[i % 3])):
+            job = Job(f"{who}{i}", now, 1, who, "vc", name=f"{who}-{i * 'x'}", time_limit_s=limit_s)
+            ran(job, share * limit_s)
+
+    def claims(who: str, limit_s: float | None) -> tuple[Claim, ...]:
+        new = Job("new", now, 1, who, "vc", name="never-seen", time_limit_s=limit_s)
+        return state.claims(new, now)
+
+    (claim,) = claims("half", 86_400.0)
+    assert claim.holds(43_200.0)
+    assert not claim.holds(86_400.0)
+    assert claim.share > 0.5, "it has held each time"
+    assert claim.text.startswith("last runs, 3 by the share of its limit: ")
+    (shorter,) = claims("half", 600.0)
+    assert shorter.holds(300.0)
+    assert not claims("half", None)
+    assert not claims("other", 86_400.0), "whose shares do not agree"
+    assert not claims("new", 86_400.0)

@@ -31,6 +31,9 @@ def state(tmp_path: Path) -> Path:
         error=0.5,
         ratio=1.25,
         twice=0.75,
+        long=9,
+        warned=7,
+        found=3,
     )
     weeks = (
         Week(number=2946, whole=True, bundles=(mine, Served(digest=OTHER, decided=3))),
@@ -48,10 +51,10 @@ def test_weeks_are_printed_the_latest_first(state: Path) -> None:
     assert done.exit_code == 0, done.output
     head, now, before, other, note = (" ".join(line.split()) for line in done.output.splitlines())
     short = small_bundle().digest[:12]
-    assert head == "WEEK OF BUNDLE DECIDED ENDED ERROR TRUE/PREDICTED HALF TO TWICE"
-    assert now == f"2026-06-25 * {short} 120 100 0.500 1.25 75%"
-    assert before == f"2026-06-18 {short} 120 100 0.500 1.25 75%"
-    assert other == f"2026-06-18 {OTHER[:12]} 3 0 - - -"
+    assert head == "WEEK OF BUNDLE DECIDED ENDED ERROR TRUE/PREDICTED HALF TO TWICE OVER 6 H ANNOUNCED"
+    assert now == f"2026-06-25 * {short} 120 100 0.500 1.25 75% 3 of 9, 4 wrongly"
+    assert before == f"2026-06-18 {short} 120 100 0.500 1.25 75% 3 of 9, 4 wrongly"
+    assert other == f"2026-06-18 {OTHER[:12]} 3 0 - - - -"
     assert note == "* until now"
     asked = CliRunner().invoke(app, ["served", "--json", "--state-dir", str(state)])
     both = json.loads(asked.output)["weeks"]
@@ -105,6 +108,9 @@ def test_weeks_that_are_over_are_logged_with_the_version_that_decided(
         "error": 0.5,
         "median of true over predicted": 1.25,
         "share within half to twice": 0.75,
+        "over 6 h": 9.0,
+        "over 6 h announced": 3.0,
+        "over 6 h announced wrongly": 4.0,
     }
     for name, value in names.items():
         [kept] = client.get_metric_history(version.run_id, f"serving/{name}")

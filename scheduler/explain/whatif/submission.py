@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scheduler.core.curves import Curve
 from scheduler.core.decisions import STARTS
-from scheduler.core.durations import at_level
+from scheduler.core.durations import LONG_S, at_level
 from scheduler.core.estimates import ENDED_HERE
+from scheduler.explain.belief import are_open
 from scheduler.explain.effect import NewJob
 from scheduler.explain.reasons import sentence
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
@@ -60,7 +62,14 @@ def tried(
     queued = core.jobs[job_id]
     then = Futures(core, futures.memory, now, seed=futures.seed)
     lasts = then.beliefs.quantiles[job_id]
-    found = replace(found, lasts_p50_s=at_level(lasts, 0.5), lasts_p90_s=at_level(lasts, 0.9))
+    odds = {name: Curve.of(lasts).chance(seconds) for name, seconds in LONG_S}
+    found = replace(
+        found,
+        lasts_p50_s=at_level(lasts, 0.5),
+        lasts_p90_s=at_level(lasts, 0.9),
+        odds=odds,
+        asks=not job.expect and are_open(odds),
+    )
     if (ended := dict(queued.evidence).get(ENDED_HERE)) is not None:
         found = replace(found, ended_here=int(float(ended)))
     run = core.cluster.runs.get(job_id)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import exp, log, log1p
 from pathlib import Path
 from statistics import fmean, median
+from typing import NamedTuple
 
 import structlog
 from sqlalchemy import Connection, select
@@ -25,6 +26,7 @@ from features.files import write_whole
 from features.given import read_text
 from features.plain import first_line
 from scheduler.backends.events import Kind
+from scheduler.core.durations import LONG_S
 from scheduler.service.log.beside import STATES
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.store.archive import bodies
@@ -39,6 +41,8 @@ KEPT = 9  # weeks that are counted: two months, and the one that runs
 BATCH = 500  # jobs whose scores are read at once
 WORD = re.compile(r"[0-9]{1,6}\.json")
 TWICE = log(2.0)
+OVER, OVER_S = LONG_S[1]  # six hours: such jobs hold most of the GPU time
+WARNED = 0.2  # the chance to last so long from which on a job counts as announced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,10 @@ class Served:
         users: number of their users.
         error: mean |ln(true / predicted)|. ratio: the median of true / predicted.
         twice: share of jobs that lasted between half and twice as long as predicted.
+        long: number of those jobs that ran for more than `OVER_S`.
+        warned: number of those to which a chance of `WARNED` or more to run so long was given.
+        found: number of jobs that are both. Jobs without a recorded chance are in none of the
+            three.
     """
 
     digest: str
@@ -62,6 +70,18 @@ class Served:
     error: float | None = None
     ratio: float | None = None
     twice: float | None = None
+    long: int = 0
+    warned: int = 0
+    found: int = 0
+
+    @property
+    def announced(self) -> str:
+        """Return as text how many jobs of over six hours were announced, and how many others: "3 of
+        9, 4 wrongly"; "" if there was neither.
+        """
+        if not self.long and not self.warned:
+            return ""
+        return f"{self.found} of {self.long}, {self.warned - self.found} wrongly"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,46 +124,71 @@ def counted(connection: Connection, number: int, *, now: float) -> Week:
     decided: dict[str, int] = {}
     ids = list(connection.execute(select(jobs.c.job_id).where(*came)).scalars())
     for i in range(0, len(ids), BATCH):
-        for digest, _ in _scores(connection, ids[i : i + BATCH]).values():
+        for digest, *_ in _scores(connection, ids[i : i + BATCH]).values():
             decided[digest] = decided.get(digest, 0) + 1
     query = select(jobs.c.job_id, jobs.c.owner, jobs.c.started_at, jobs.c.ended_at).where(
         *over, jobs.c.started_at.is_not(None), jobs.c.state.in_(STATES)
     )
-    misses: dict[str, list[tuple[str, float]]] = {digest: [] for digest in decided}
+    misses: dict[str, list[_Ended]] = {digest: [] for digest in decided}
     rows = connection.execute(query).all()
     for i in range(0, len(rows), BATCH):
         scores = _scores(connection, [row.job_id for row in rows[i : i + BATCH]])
         for row in rows[i : i + BATCH]:
-            digest, score = scores.get(row.job_id, ("", 0.0))
+            digest, score, chance = scores.get(row.job_id, _UNSCORED)
             if digest:
-                ran = log1p(max(0.0, row.ended_at - row.started_at))
-                misses.setdefault(digest, []).append((row.owner, ran - score))
+                ran_s = max(0.0, row.ended_at - row.started_at)
+                ended = _Ended(row.owner, log1p(ran_s) - score, ran_s > OVER_S, chance)
+                misses.setdefault(digest, []).append(ended)
     found = [_served(digest, decided.get(digest, 0), of) for digest, of in misses.items()]
     found.sort(key=lambda one: (-one.decided, -one.ended, one.digest))
     end = since + WEEK_S
     return Week(number=number, over=now >= end, whole=now >= end + SETTLED_S, bundles=tuple(found))
 
 
-def _served(digest: str, decided: int, misses: Sequence[tuple[str, float]]) -> Served:
-    if not misses:
+class _Ended(NamedTuple):
+    """A job that ended: its user, ln(true / predicted), whether it ran for over `OVER_S`, and the
+    chance that was given to that; None: none was recorded."""
+
+    user: str
+    off: float
+    long: bool
+    chance: float | None
+
+
+class _Scored(NamedTuple):
+    """A job's first score: the digest of the bundle, ln(1 + predicted seconds), and the chance to
+    run for over `OVER_S`; None: none was recorded."""
+
+    digest: str
+    value: float
+    chance: float | None
+
+
+_UNSCORED = _Scored("", 0.0, None)
+
+
+def _served(digest: str, decided: int, ended: Sequence[_Ended]) -> Served:
+    if not ended:
         return Served(digest=digest, decided=decided)
-    off = [miss for _, miss in misses]
+    off = [one.off for one in ended]
+    known = [(one.long, one.chance >= WARNED) for one in ended if one.chance is not None]
     return Served(
         digest=digest,
         decided=decided,
-        ended=len(misses),
-        users=len({user for user, _ in misses}),
+        ended=len(ended),
+        users=len({one.user for one in ended}),
         error=fmean(map(abs, off)),
         ratio=exp(median(off)),
         twice=sum(abs(miss) <= TWICE for miss in off) / len(off),
+        long=sum(long for long, _ in known),
+        warned=sum(warned for _, warned in known),
+        found=sum(long and warned for long, warned in known),
     )
 
 
-def _scores(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str, float]]:
-    """Return the digest of the bundle of models and the value of each job's first score, by job ID.
-    The value is ln(1 + predicted seconds). Jobs without a score are left out.
-    """
-    found: dict[str, tuple[str, float]] = {}
+def _scores(connection: Connection, ids: Sequence[str]) -> dict[str, _Scored]:
+    """Return each job's first score, by job ID. Jobs without a score are left out."""
+    found: dict[str, _Scored] = {}
     for table in (decisions, events):
         scored = (
             table.c.action == "enqueue" if table is decisions else table.c.kind == Kind.SCORED.value
@@ -156,7 +201,10 @@ def _scores(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str, 
             given = json.loads(body)
             score = given if table is events else given.get("score") or {}
             if score.get("bundle"):
-                found.setdefault(row.job_id, (score["bundle"], float(score["value"])))
+                chance = dict(given.get("evidence") or ()).get(OVER)
+                known = None if chance is None else float(chance)
+                one = _Scored(score["bundle"], float(score["value"]), known)
+                found.setdefault(row.job_id, one)
     return found
 
 

@@ -44,6 +44,7 @@ def test_a_job_that_would_wait_is_given_its_start_and_how_long_it_runs(answered:
     assert (found["unavailable"], found["starts_now"], found["reason"]) == ("", False, "GpusBusy")
     assert found["now"] < found["start_p50"] <= found["start_p90"]
     assert 0 < found["lasts_p50_s"] <= found["lasts_p90_s"]
+    assert found["odds"].keys() == {"over_1h", "over_6h", "over_1d"}
     assert found["futures"] > 0
     assert found["latest"] is None
     assert "no time limit" in found["no_latest"]
@@ -136,3 +137,18 @@ def test_what_one_has_had_is_shown_to_them_and_of_others_to_operators(answered: 
     other = answered.by("alice").get("/api/v1/share", params={"user": "bob.noyce"})
     assert other.status_code == 403
     assert [one["of"] for one in mine["shares"]] == ["virtual cluster vision"]
+
+
+def test_an_owner_is_asked_how_long_it_runs_only_where_that_is_open(answered: Service) -> None:
+    new = asked(answered, "alice")
+    assert 0.1 <= new["odds"]["over_1h"] <= 0.6, "nobody knows yet"
+    assert new["asks"]
+    lines = sentences(NewJob(**new))
+    assert any("--expect" in line for line in lines)
+    assert any("run over 1 h" in line for line in lines)
+    stated = asked(answered, "alice", expect="1d")
+    assert stated["odds"]["over_6h"] > new["odds"]["over_6h"] + 0.2
+    assert not stated["asks"]
+    assert not any("--expect" in line for line in sentences(NewJob(**stated)))
+    sure = NewJob(**{**new, "odds": {"over_1h": 0.02, "over_6h": 0.0}, "asks": False})
+    assert not any("of a hundred" in line.lower() for line in sentences(sure))

@@ -11,14 +11,16 @@ from scheduler.service.log.served import (
     FOLDER,
     KEPT,
     SETTLED_S,
+    WARNED,
     WEEK_S,
     Served,
+    _scores,
     count,
     counted,
     weeks,
 )
 from scheduler.service.log.store.store import Store
-from tests.scheduler.service.desk import Desk
+from tests.scheduler.service.desk import Desk, lasting
 from tests.scheduler.service.log.test_watch_models import RIGHT, WRONG, believing, promote, work
 
 
@@ -95,3 +97,28 @@ def test_two_months_are_counted_and_what_cannot_be_read_is_counted_again(
     assert len(weeks(tmp_path)) == KEPT - 1, "a week is in the file of its number alone"
     count(desk.store, tmp_path, late)
     assert len(weeks(tmp_path)) == KEPT
+
+
+def test_jobs_over_six_hours_are_counted_by_whether_they_were_announced(
+    store: Store, tmp_path: Path
+) -> None:
+    """Of who always runs so long the next is announced, and wrongly once it is short; of somebody
+    new it is not."""
+    names = [f"long{i}" for i in range(4)]
+    outcomes = {name: lasting(30_000.0) for name in names}
+    desk = Desk(store, tmp_path, outcomes, policy="pellucid")
+    for name in (*names, "short"):
+        desk.submit(name, owner="ann")
+        desk.turn(1.0)
+        desk.until_idle()
+    week = int(desk.world.now() // WEEK_S)
+    with store.reading() as connection:
+        found = [one for n in (week - 1, week) for one in counted(connection, n, now=inf).bundles]
+        scores = _scores(connection, [*names, "short"])
+    announced = [name for name in names if (scores[name].chance or 0.0) >= WARNED]
+    assert 0 < len(announced) < len(names)
+    assert sum(one.long for one in found) == len(names)
+    assert sum(one.found for one in found) == len(announced)
+    assert sum(one.warned for one in found) == len(announced) + 1
+    assert Served(digest="", long=4, warned=4, found=3).announced == "3 of 4, 1 wrongly"
+    assert Served(digest="").announced == ""
