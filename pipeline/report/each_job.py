@@ -30,13 +30,14 @@ from scheduler.explain.life import (
     waits_for_gpus,
     waits_of,
 )
-from scheduler.explain.story import sharing_words
+from scheduler.explain.story import sharing_words, started_words
 from scheduler.explain.terms import breakdowns, drawn, thought_waterfall
 from scheduler.explain.words import duration, factor, listed, percent, phrase
 
 MOST_JOBS = 2_500  # that can be chosen
 MOST_SPELLS = 8_000  # that a page holds
 NAMED = 3  # jobs that had GPUs while another waited
+RECORD_S = 0.002  # times of a record are to milliseconds
 LEAST_S = 1.0  # of a time with GPUs that counts
 LEAST_SHARE = 0.01  # of a wait, that its reason is named
 Ref = int | str  # a job: its place in the page's columns, or its id where it is not in them
@@ -97,6 +98,7 @@ def each_job(
             _pair(shares[0], (own, joined), places, trees) if shares else None,
             _s(job.estimate_s),
             _s(job.ran_s),
+            started(job, shares, schedule) if waits else "",
         ]
     data = {
         "jobs": jobs,
@@ -171,6 +173,33 @@ def judged(pair: Sharing, own: Sequence[Decision], joined: Sequence[Decision]) -
         return []
     steps = map(TreeStep.of, found.tree_path)
     return [step for step in steps if step.of_partner is not pair.newcomer]
+
+
+def started(job: JobFacts, sharing: Sequence[Sharing], schedule: Schedule | None) -> str:
+    """Return a sentence on which jobs ended as this one started, and had its GPUs until then, alone
+    or beside another; "" if none did, or without a schedule."""
+    began = job.start_time
+    if schedule is None or began is None:
+        return ""
+    found = schedule.spells
+    now, then = (
+        np.flatnonzero(np.abs(at - began) < RECORD_S).tolist() for at in (found.start, found.end)
+    )
+    mine = next((i for i in now if found.job[i] == job.job_id), None)
+    if mine is None:
+        return ""
+    its = dict(zip(found.nodes[mine], found.masks[mine], strict=True))
+    gone = [
+        str(found.job[i])
+        for i in then
+        if found.job[i] != job.job_id
+        and any(
+            its.get(node, 0) & mask
+            for node, mask in zip(found.nodes[i], found.masks[i], strict=True)
+        )
+    ]
+    beside = [pair.partner for pair in sharing if pair.newcomer and pair.start == began]
+    return started_words(gone, began, "".join(beside)) if gone else ""
 
 
 class _Trees:

@@ -15,7 +15,7 @@ from models.bundle import Bundle
 from pipeline.explain.counterfactuals import PlayedAgain, asked_at, lines
 from pipeline.explain.run import RunError, read_story
 from pipeline.report.comparison import Comparison, PolicyRun
-from pipeline.report.each_job import judged
+from pipeline.report.each_job import judged, started
 from pipeline.report.schedule import Gantt, Schedule
 from pipeline.tables import Floats, floats, of_jobs
 from scheduler.charts.trees import Drawing, lit_by
@@ -23,7 +23,7 @@ from scheduler.core.decisions import Action
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.life import Phase
 from scheduler.explain.remarks import expected_words
-from scheduler.explain.story import Story, started_words
+from scheduler.explain.story import Story
 from scheduler.explain.terms import Step, drawn, thought_waterfall
 from scheduler.explain.words import duration, listed, moment, number, percent, phrase
 
@@ -38,7 +38,6 @@ TRIED = 3  # changes,
 FUTURES, ENOUGH_S = 16, 120.0  # each in all of these: the same inputs give the same page
 ROOM = 0.25  # of a wait, that is drawn before and after it
 LABEL = 0.18  # of a picture's width, that the name of a moment takes
-RECORD_S = 0.002  # times of a record are to milliseconds
 REASONS, LEAST_SHARE = 2, 0.1  # of a wait: the longest, if they make up as much of it
 
 
@@ -145,7 +144,7 @@ def samples(
                 terms=_terms(story),
                 tree=_tree(run, story, bundle),
                 tried=asked.get(job_id, ()),
-                started=_started(story, schedule),
+                started=started(story.job, story.sharing, schedule),
                 spread=expected_words(story.events, story.job.time_limit_s),
             )
         )
@@ -250,33 +249,6 @@ def _because(story: Story) -> str:
     reasons = [f"{percent(wait.share)} {phrase(wait.reason)}" for wait in named]
     rest = 1 - sum(wait.share for wait in named)
     return listed([*reasons, f"{percent(rest)} other reasons"] if rest > 0.005 else reasons)
-
-
-def _started(story: Story, schedule: Schedule | None) -> str:
-    """Return a sentence on which job ended as this one started, and had its GPUs until then, alone
-    or beside another; "" if none did."""
-    began = story.job.start_time
-    if schedule is None or began is None:
-        return ""
-    found = schedule.spells
-    now, then = (
-        np.flatnonzero(np.abs(at - began) < RECORD_S).tolist() for at in (found.start, found.end)
-    )
-    mine = next((i for i in now if found.job[i] == story.job.job_id), None)
-    if mine is None:
-        return ""
-    its = dict(zip(found.nodes[mine], found.masks[mine], strict=True))
-    gone = [
-        str(found.job[i])
-        for i in then
-        if found.job[i] != story.job.job_id
-        and any(
-            its.get(node, 0) & mask
-            for node, mask in zip(found.nodes[i], found.masks[i], strict=True)
-        )
-    ]
-    beside = [pair.partner for pair in story.sharing if pair.newcomer and pair.start == began]
-    return started_words(gone, began, "".join(beside)) if gone else ""
 
 
 def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:

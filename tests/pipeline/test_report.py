@@ -43,10 +43,11 @@ from pipeline.explain.run import read_story
 from pipeline.report import policies, trace
 from pipeline.report.build import Inputs, Report, ReportError, build, check_scores
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
+from pipeline.report.each_job import started
 from pipeline.report.interactive import ROOM, PolicyResult, columns
 from pipeline.report.models import error_table, learning_facts, meaning, read_models
 from pipeline.report.paired import paired
-from pipeline.report.samples import _because, _started, samples
+from pipeline.report.samples import _because, samples
 from pipeline.report.schedule import Gantt, read_schedule
 from pipeline.tables import of_jobs
 from pipeline.worlds import open_scenario
@@ -790,7 +791,7 @@ def test_what_started_a_job_is_who_left_its_gpus_then(comparison: Comparison) ->
             for other, at in ends.items()
             if other != job and at and abs(at - began) < 0.002 and got.get(other, set()) & got[job]
         }
-        said = _started(story, schedule)
+        said = started(story.job, story.sharing, schedule)
         assert bool(said) == bool(left)
         assert all(f"job {other}" in said for other in left)
         named += bool(left)

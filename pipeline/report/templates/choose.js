@@ -82,7 +82,7 @@ if (source && chooser) {
     });
   };
   const fill = (i) => {
-    const [spells, why, [holders, more], steps, pair, predicted, ran] = T.jobs[i] ?? [[], "", [[], 0], [], null, null, null];
+    const [spells, why, [holders, more], steps, pair, predicted, ran, started] = T.jobs[i] ?? [[], "", [[], 0], [], null, null, null, ""];
     const gpus = `${D.gpus[i]} GPU${D.gpus[i] > 1 ? "s" : ""}`;
     panel.querySelector("summary").textContent = `Job ${D.id[i]}`;
     panel.querySelector("caption").textContent = `Job ${D.id[i]}, ${gpus} in ${D.vcs[D.vc[i]]}, under each policy (hatched: waiting)`;
@@ -100,6 +100,8 @@ if (source && chooser) {
       return row;
     }));
     held.querySelector(".note").textContent = more ? `and ${more} other job${more > 1 ? "s" : ""}.` : "";
+    part("started").hidden = !started;
+    part("started").querySelector("p").textContent = started;
     const lines = T.tried[i];
     const tried = part("tried");
     tried.hidden = !spells.length;
