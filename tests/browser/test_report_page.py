@@ -335,7 +335,7 @@ def _tells(page: Page, each: Any, ids: list[str], i: int) -> None:
     """The panel shows the job, with the holders, terms and partner that the data have of it."""
     panel = page.locator("#any")
     expect(panel.locator("> summary")).to_have_text(f"Job {ids[i]}")
-    spells, why, (holders, _), steps, pair, _, _ = each["jobs"][i]
+    spells, why, (holders, _), steps, pair, _, _, started = each["jobs"][i]
     held = panel.locator("[data-part=held]")
     if not spells:
         expect(held).to_be_hidden()
@@ -343,6 +343,8 @@ def _tells(page: Page, each: Any, ids: list[str], i: int) -> None:
         expect(held).to_contain_text(why)
         names = [ids[one] if isinstance(one, int) else one for one, _ in holders]
         assert held.locator("tbody th").all_inner_texts() == names
+    expect(panel.locator("[data-part=started]")).to_be_visible(visible=bool(started))
+    expect(panel.locator("[data-part=started] p")).to_have_text(started)
     rows = panel.locator("[data-part=terms] tbody tr")
     expect(rows).to_have_count(len(steps))
     for row, (text, _, words) in zip(rows.all(), steps, strict=True):
