@@ -82,7 +82,6 @@ def test_after_a_crash_of_memory_it_is_run_again_alone(enter: Enter, mine: str) 
     find(page, mine)
     expect(page.locator("main")).to_contain_text("ran out of memory")
     page.get_by_role("link", name=re.compile("Run it again")).click()
-    page.get_by_text("More", exact=True).click()
     page.get_by_label("May share GPUs").select_option("no")
     expect(page.get_by_label("Name")).to_have_value("ten-tasks")
 
