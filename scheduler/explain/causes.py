@@ -23,7 +23,8 @@ class Waiting:
     Attributes:
         job_id: id of the one that has waited longest.
         code: code of the reason, or Slurm's word; "": none yet.
-        since: time when it was submitted or held, seconds since the epoch; None: unknown.
+        since: time since when it is held, or has waited in all, seconds since the epoch; None:
+            unknown.
         waits_for: ids of the jobs that it waits for.
         jobs: number of jobs.
         gpus: GPUs that they ask for in all.

@@ -16,12 +16,13 @@ ELSEWHERE = {  # what is no page, and the pages that other tests open
 
 
 def addresses(
-    waits: str, runs: str, ended: str, *, operator: bool = True
+    waits: str, runs: str, ended: str, array: str, *, operator: bool = True
 ) -> Iterator[tuple[str, str]]:
     """Name and address of every page that somebody can open.
 
     Args:
         waits, runs, ended: jobs that do.
+        array: an array of jobs.
     """
     yield from ((re.sub(r"\W+", "-", path.strip("/?")) or "now", path) for path in LIVE)
     yield from (("runs", f"/jobs/{runs}"), ("ended", f"/jobs/{ended}"))
@@ -43,6 +44,7 @@ def addresses(
         ("settings", "/settings"),
         ("submit", "/submit"),
     )
+    yield from (("array", f"/arrays/{array}"), ("tasks", f"/arrays/{array}/act?do=cancel"))
     yield "missing", "/jobs/nothing-there"
     if operator:
         yield "edit", "/models/edit?feature=gpus&kind=clip&low=-1&high=1&why=test"

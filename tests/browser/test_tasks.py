@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from pipeline.demo.run import OPERATOR, Running
 from tests.browser.conftest import Enter, LinedUp
+from tests.browser.test_walk import accessible, fits
 from tests.waiting import until
 
 SAYS = """
@@ -76,13 +77,38 @@ def test_half_an_array_is_cancelled(running: Running) -> None:
             client.cancel(job_id)
 
 
+@pytest.mark.usefixtures("lined_up")
+def test_half_an_array_is_changed_on_its_page(enter: Enter, running: Running) -> None:
+    with running.client("ada") as client:
+        command = [sys.executable, "-c", "import time; time.sleep(600)"]
+        array = client.submit_array(command, "0-9", gpus=8, vc="vision", name="half")["array_id"]
+        until(lambda: client.job(f"{array}_9")["phase"] == "queued", "it to wait")
+        page = enter("ada")
+        find(page, f"{array}_3")
+        page.get_by_role("link", name=array, exact=True).click()
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            fits(page, "array")
+            accessible(page, "array")
+        page.get_by_role("textbox", name="Tasks").fill("5-9")
+        page.locator("input[name=gpus]").fill("2")
+        page.get_by_role("button", name="Change", exact=True).click()
+        expect(page.locator("main")).to_contain_text("8 → 2")
+        accessible(page, "tasks")
+        page.get_by_role("button", name="Change 5 tasks").click()
+        expect(page.get_by_role("heading", name="half")).to_be_visible()
+        asked = [client.job(f"{array}_{n}")["gpus"] for n in range(10)]
+        assert asked == [8] * 5 + [2] * 5
+        for n in range(10):
+            client.cancel(f"{array}_{n}")
+
+
 @pytest.mark.parametrize("mine", [CRASHES], indirect=True, ids=["crashes"])
 def test_after_a_crash_of_memory_it_is_run_again_alone(enter: Enter, mine: str) -> None:
     page = enter("ada")
     find(page, mine)
     expect(page.locator("main")).to_contain_text("ran out of memory")
     page.get_by_role("link", name=re.compile("Run it again")).click()
-    page.get_by_text("More", exact=True).click()
     page.get_by_label("May share GPUs").select_option("no")
     expect(page.get_by_label("Name")).to_have_value("ten-tasks")
 

@@ -180,7 +180,7 @@ def _groups(view: PageQueries, only: str) -> list[Group]:
 
 
 def _tiles(
-    now: float, nodes: Sequence[Node], phases: Mapping[tuple[str, str], tuple[int, float]]
+    now: float, nodes: Sequence[Node], phases: Mapping[tuple[str, str], tuple[int, float | None]]
 ) -> list[Tile]:
     gpus = [gpu for node in nodes for gpu in node.gpus]
     busy = sum(bool(gpu.jobs) for gpu in gpus)
@@ -197,8 +197,8 @@ def _tiles(
             ("profiling", ("profiling",)),
         )
     }
-    oldest = [at for (_, phase), (_, at) in phases.items() if phase in ELIGIBLE]
-    wait = duration(now - min(oldest)) if oldest else "no job waits"
+    oldest = [at for (_, phase), (_, at) in phases.items() if phase in ELIGIBLE and at is not None]
+    wait = duration(max(0.0, now - min(oldest))) if oldest else "no job waits"
     profiled = f"{total['profiling']} being profiled" if total["profiling"] else ""
     return [
         (f"{busy} of {len(gpus)}", "GPUs in use", in_use),

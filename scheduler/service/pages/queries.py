@@ -34,6 +34,7 @@ from scheduler.service.log.store.tables import (
     live,
     on_gpus,
     waited,
+    waiting_from,
 )
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.log.unread import silent
@@ -455,11 +456,11 @@ class PageQueries(VisibleQueries):
             .where(forecasts.c.basis == "submission", forecasts.c.start_p50.is_(None))
         )
 
-    def phases(self) -> dict[tuple[str, str], tuple[int, float]]:
-        """Return the number of unended jobs and when the first was submitted (seconds since the
-        epoch), by (virtual cluster, phase).
+    def phases(self) -> dict[tuple[str, str], tuple[int, float | None]]:
+        """Return the number of unended jobs, by (virtual cluster, phase), and since when the one
+        waits that has waited longest, seconds since the epoch, or None where none waits.
         """
-        first = func.min(jobs.c.submitted_at)
+        first = func.min(waiting_from)
         query = select(jobs.c.vc, jobs.c.phase, func.count(), first)
         query = query.where(live).group_by(jobs.c.phase, jobs.c.vc)
         rows = self._lately.get("phases", lambda: self._tuples(query))

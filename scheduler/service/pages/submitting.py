@@ -38,12 +38,15 @@ WORDS = ("command", "workdir")
 
 
 @router.get("/submit")
-def empty(request: Request, viewer: Asking, again: Word = "", alone: bool = False) -> Response:
+def empty(
+    request: Request, viewer: Asking, again: Word = "", alone: bool = False, memory: int = 0
+) -> Response:
     """Show the form, empty, or filled with what another job of the viewer's asked for.
 
     Args:
         again: id of the job that fills the form; "": none.
         alone: fill in that the GPUs are not to be shared.
+        memory: MiB of host memory to fill in; 0: as the other job asked.
     """
     if not again:
         return _form(request, viewer, {})
@@ -56,6 +59,7 @@ def empty(request: Request, viewer: Asking, again: Word = "", alone: bool = Fals
         return _form(request, viewer, given={}, why_not=why_not, status=404)
     given = asked_by(job)
     given |= {"share": "no"} if alone else {}
+    given |= {"memory_mib": str(memory)} if memory > 0 else {}
     return _form(request, viewer, given, again=again)
 
 

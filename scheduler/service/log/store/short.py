@@ -34,6 +34,7 @@ from scheduler.service.log.store.tables import (
     live,
     nodes,
     not_over,
+    waiting_from,
 )
 from scheduler.service.log.store.visibility import shown_actor
 from scheduler.service.log.store.visible_rows import VisibleRows
@@ -309,7 +310,8 @@ class ShortRows(VisibleRows):
 
     def _waiting(self) -> list[Waiting]:
         """Return the viewer's waiting jobs, one record for all jobs with the same cause."""
-        held, since = jobs.c.hold != "", _FIELDS["since"]
+        held = jobs.c.hold != ""
+        since = func.coalesce(_HELD_AT, waiting_from, jobs.c.submitted_at)
         of = [case((held, ""), else_=column).label(name) for name, column in slurms.CAUSE.items()]
         reason = case((held, "held"), else_=jobs.c.reason).label("reason")
         by = (reason, jobs.c.slurm.is_not(None) & ~held, *of)

@@ -196,6 +196,13 @@ Index("jobs_by_id", *by_id, jobs.c.gpus, sqlite_where=not_over, postgresql_where
 # Those that are not over, and of them those on GPUs: by their phase, of which there is an index.
 live = jobs.c.phase.in_([phase.value for phase in (*WAITS, *HOLDS)])
 on_gpus = jobs.c.phase.in_([phase.value for phase in HOLDS]) & (jobs.c.nodes != "[]")
+# When the wait of a job would have begun that waits now, had it waited without a pause; NULL: it
+# does not wait.
+waiting_from = case(
+    (jobs.c.waited_s.is_not(None), jobs.c.waits_since - jobs.c.waited_s),
+    (jobs.c.slurm.is_not(None), jobs.c.queued_at),
+    else_=jobs.c.submitted_at,
+)
 # Seconds that a job waited which has started, as `JobRow.waited` says.
 waited = func.coalesce(
     jobs.c.waited_s,

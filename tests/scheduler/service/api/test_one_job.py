@@ -13,6 +13,8 @@ from scheduler.explain.explanation import Explanation
 from scheduler.explain.words import duration
 from scheduler.service.log.audit import audit
 from scheduler.service.log.store.rows import JobRow
+from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.pages.queries import PageQueries
 from tests.scheduler.service.api.conftest import Run, Service
 
 JOBS = "/api/v1/jobs"
@@ -48,6 +50,16 @@ def test_waited_and_predicted_are_the_same_figures_everywhere(service: Service, 
     assert alice.put(f"{JOBS}/{job}/hold").status_code == 202
     service.turn(2, HELD_S)
     assert alice.delete(f"{JOBS}/{job}/hold").is_success
+    service.turn(2, 20.0)
+    waits = decode(JobRow, alice.get(f"{JOBS}/{job}").json())
+    assert waits.phase == "queued"
+    assert waits.waits_since is not None
+    assert waits.waited_s is not None
+    assert waits.waits_since - waits.waited_s > waits.submitted_at + HELD_S - 1.0
+    [cause] = alice.get("/api/v1/causes").json()["causes"]
+    assert cause["oldest"] == waits.waits_since - waits.waited_s, "as 'longest' of why --all"
+    phases = PageQueries(service.store, Viewer("alice", Role.SUBMITTER)).phases()
+    assert phases["vision", "queued"][1] == cause["oldest"], "as 'longest wait now'"
     service.turn(9, 1000.0)
 
     row = decode(JobRow, alice.get(f"{JOBS}/{job}").json())

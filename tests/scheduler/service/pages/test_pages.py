@@ -319,7 +319,7 @@ def test_a_service_that_stopped_deciding_says_so(lived: Lived) -> None:
 
 
 def test_every_page_is_opened_in_a_browser(lived: Lived) -> None:
-    opened = [path.partition("?")[0] for _, path in addresses("waits", "runs", "ended")]
+    opened = [path.partition("?")[0] for _, path in addresses("waits", "runs", "ended", "array")]
     pages = {
         route.path
         for route in iter_route_contexts(lived.app.routes)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from html import unescape
 
+from sqlalchemy import update
+
 from scheduler.core.request import FIELDS
+from scheduler.service.log.store.tables import jobs
 from tests.scheduler.service.pages.conftest import Lived
 from tests.scheduler.service.pages.test_operations import fields
 
@@ -95,3 +98,20 @@ def test_a_job_is_submitted_again_and_alone(lived: Lived) -> None:
     refused = ada.get(f"/submit?again={theirs}")
     assert refused.status_code == 404
     assert "secret" not in refused.text
+
+
+def test_what_ran_out_of_memory_is_run_again_with_more_or_alone(lived: Lived) -> None:
+    ada = lived.browser("ada.byron")
+    job = lived.submit("ada.byron", gpus=1, vc="vision", memory_mib=600.0)
+    lived.settle(30_000)
+    with lived.store.writing() as connection:
+        ended = update(jobs).where(jobs.c.job_id == job)
+        connection.execute(ended.values(state="out_of_memory", detail="held more than its 600 MiB"))
+    page = ada.get(f"/jobs/{job}").text
+    assert "Held more than its 600 MiB." in page
+    offers = [unescape(one) for one in re.findall(r'href="(/submit\?again=[^"]*)"', page)]
+    assert offers == [f"/submit?again={job}{more}" for more in ("&memory=1200", "&alone=1", "")]
+    assert "with 1,200 MiB of host memory" in page
+    form = ada.get(offers[0]).text
+    assert re.search(r'name="memory_mib"[^>]* value="1200"', form)
+    assert "<details open>" in form, "what is filled in is seen"
