@@ -51,7 +51,9 @@ def test_weeks_are_printed_the_latest_first(state: Path) -> None:
     assert done.exit_code == 0, done.output
     head, now, before, other, note = (" ".join(line.split()) for line in done.output.splitlines())
     short = small_bundle().digest[:12]
-    assert head == "WEEK OF BUNDLE DECIDED ENDED ERROR TRUE/PREDICTED HALF TO TWICE OVER 6 H ANNOUNCED"
+    assert (
+        head == "WEEK OF BUNDLE DECIDED ENDED ERROR TRUE/PREDICTED HALF TO TWICE OVER 6 H ANNOUNCED"
+    )
     assert now == f"2026-06-25 * {short} 120 100 0.500 1.25 75% 3 of 9, 4 wrongly"
     assert before == f"2026-06-18 {short} 120 100 0.500 1.25 75% 3 of 9, 4 wrongly"
     assert other == f"2026-06-18 {OTHER[:12]} 3 0 - - - -"
