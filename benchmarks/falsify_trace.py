@@ -33,7 +33,14 @@ from features.spec import Value
 from features.state import FeatureState
 from features.survival import LEVELS as GROUPS
 from models.training.rolling import LEVELS, roll, typical
-from pipeline.evaluate.duration import OUTLIVED_S, TEST_DAYS, Believed, venus
+from pipeline.evaluate.duration import (
+    OUTLIVED_S,
+    TEST_DAYS,
+    WARM,
+    Believed,
+    ended_before_submission,
+    venus,
+)
 from pipeline.traces import read_dataset
 from pipeline.traces.synthetic.generate import default_config, generate
 from scheduler.core.durations import TYPICAL_S, Duration, DurationDistribution
@@ -185,7 +192,11 @@ def with_glass(true: Inputs, seed: int) -> Inputs:
 
 
 def compared(
-    traces: Sequence[pa.Table], parts: Sequence[str], since_days: float | None, every: int = 1
+    traces: Sequence[pa.Table],
+    parts: Sequence[str],
+    since_days: float | None,
+    every: int = 1,
+    cold: bool = False,
 ) -> dict[str, dict[str, dict[str, dict[str, float | str]]]]:
     """Return, by part, how it is falsified, and moment, how much more the predictions lose.
 
@@ -193,12 +204,17 @@ def compared(
         since_days: judge this many last days of a trace, each for itself; None: judge each trace as
             a whole, from `FIRST_DAYS` on.
         every: judge one job in so many; all of them are learned from.
+        cold: judge only jobs of users of whom fewer than `WARM` jobs had ended.
     """
     more: dict[tuple[str, str], list[list[float]]] = {}
     for seed, trace in enumerate(traces):
         lives, _ = lifetimes(trace)
         plain = Inputs.of(lives)
         some = np.arange(len(plain.rows)) % every == 0
+        if cold:
+            of = {life.job.job_id: life.job.user for life in lives}
+            users = [of[job_id] for job_id in plain.rows.job_id]
+            some &= ended_before_submission(users, plain.rows) < WARM
         units = [unit & some for unit in _units(plain.rows, since_days)]
         asked = np.logical_or.reduce(units)
         as_it_is = plain.losses(asked) if set(parts) != {"glass"} else None
@@ -224,7 +240,8 @@ def _units(rows: Rows, since_days: float | None) -> list[NDArray[np.bool_]]:
     if since_days is None:
         return [(day >= day.min() + FIRST_DAYS) & np.isfinite(rows.y)]
     last = int(day.max())
-    return [(day == d) & np.isfinite(rows.y) for d in range(last + 1 - int(since_days), last + 1)]
+    first = max(last + 1 - int(since_days), int(day.min()) + FIRST_DAYS)
+    return [(day == d) & np.isfinite(rows.y) for d in range(first, last + 1)]
 
 
 def _means(off: Floats, units: Iterable[NDArray[np.bool_]]) -> list[list[float]]:
@@ -246,6 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--draws", type=int, default=0, help="draws of the demo, not a trace")
     parser.add_argument("--first-seed", type=int, default=100)
     parser.add_argument("--every", type=int, default=1, help="judge one job in so many")
+    parser.add_argument("--cold", action="store_true", help="judge new users' jobs, on all days")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     given = parser.parse_args(arguments)
     if given.draws:
@@ -253,7 +271,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traces = [generate(default_config(seed=seed)) for seed in seeds]
     else:
         traces = [read_dataset(given.trace) if given.trace else venus(given.data)]
-    found = compared(traces, given.parts, None if given.draws else TEST_DAYS, given.every)
+    days = None if given.draws else 365 if given.cold else TEST_DAYS
+    found = compared(traces, given.parts, days, given.every, given.cold)
     if given.json:
         print(json.dumps(found, indent=1))
         return 0

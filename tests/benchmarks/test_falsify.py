@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from benchmarks.drift import BUGS, changed_groups
 from benchmarks.falsify import PARTS, LevelState, falsified, loss, verdict
+from benchmarks.falsify_trace import Inputs
+from benchmarks.falsify_trace import falsified as falsified_of
 from features.job import Job
+from features.lifetimes import lifetimes
+from features.replay import Lifetime
 from features.state import FeatureState
+from pipeline.traces.synthetic.generate import default_config, generate
 from tests.features.test_watch import MONDAY, day_of
 
 JOBS = 60
@@ -59,3 +65,30 @@ def test_a_planted_bug_changes_what_it_is_named_for() -> None:
         if "one VC" in bug.name:
             assert "virtual cluster speech" in groups
             assert "virtual cluster vision" not in groups
+
+
+@pytest.fixture(scope="module")
+def traced() -> tuple[list[Lifetime], Inputs]:
+    """Two hundred jobs of the demo, and what is believed of them."""
+    lives, _ = lifetimes(generate(default_config(seed=7)).slice(0, 200))
+    return lives, Inputs.of(lives)
+
+
+@pytest.mark.parametrize("how", ["constant", "shuffled"])
+def test_a_part_of_a_trace_s_predictions_believes_otherwise(
+    traced: tuple[list[Lifetime], Inputs], how: str
+) -> None:
+    lives, true = traced
+    everything = np.ones(len(true.rows), dtype=bool)
+    before = true.losses(everything)
+    assert np.isfinite(before[:, 0]).all()
+    assert np.isnan(before[true.rows.y <= 200.0, 1]).all(), "who has ended is not asked after"
+    assert np.array_equal(before, true.losses(everything), equal_nan=True)
+    for part in ("durations", "user", "template", "claims", "hazards", "ratios"):
+        off = falsified_of(true, lives, part, how).losses(everything)[:, 0] - before[:, 0]
+        assert (off != 0).any(), part
+    assert np.nanmean(falsified_of(true, lives, "durations", how).losses(everything) - before) > 0
+    some = np.arange(len(true.rows)) % 5 == 0
+    few = true.losses(some)
+    assert np.array_equal(few[some], before[some], equal_nan=True), "all are learned from"
+    assert np.isnan(few[~some]).all()
