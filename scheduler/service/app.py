@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
+from threading import Lock
 
 import psutil
 from fastapi import APIRouter, FastAPI, Request
@@ -101,7 +102,7 @@ def create_app(
         description=DESCRIPTION,
         docs_url=None,  # the viewers FastAPI ships load their scripts from elsewhere
         redoc_url=None,
-        openapi_url=f"{PREFIX}/openapi.json",
+        openapi_url=None,  # FastAPI's own answer holds up all others while it is made
         lifespan=lifespan,
         routes=list(_routes(pages)),
     )
@@ -139,6 +140,13 @@ def create_app(
     hosts = names if settings.loopback else None
     app.add_middleware(RequestGuard, hosts=hosts, body_bytes=limits.body_bytes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    described = Lock()
+
+    def description(_: Request) -> Response:
+        with described:
+            return JSONResponse(app.openapi())
+
+    app.add_route(f"{PREFIX}/openapi.json", description, include_in_schema=False)
     return app
 
 

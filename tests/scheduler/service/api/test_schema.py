@@ -5,8 +5,10 @@ PELLUCID_SCHEMA_EXAMPLES sets how many requests are made of each operation in ea
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import schemathesis
@@ -96,6 +98,25 @@ def test_the_document_has_examples_and_problems(service: Service) -> None:
     for name in ("WhatIfAnswer", "ExpectedTimes", "Moved", "OthersMoved"):
         for field, told in parts[name]["properties"].items():
             assert field == "job_id" or told["description"], f"{name}.{field}"
+
+
+def test_it_is_made_once_and_beside_other_answers(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asked first kept all others waiting for a third of a second of the processor."""
+    beside, made = list[bool](), service.app.openapi
+
+    def noted() -> dict[str, Any]:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            beside.append(True)
+        return made()
+
+    monkeypatch.setattr(service.app, "openapi", noted)
+    assert service.by("alice").get("/api/v1/openapi.json").json() == made()
+    assert beside == [True], "not in the thread that takes every request"
+    assert made() is made()
 
 
 def test_the_log_still_folds_after_all_that(service: Service) -> None:
