@@ -181,8 +181,8 @@ class Watch:
         return found
 
     def alarms(self, recent: Iterable[Seen]) -> list[Alarm]:
-        """Return the alarms about jobs later than the past, in order of their evidence, except that
-        an alarm about a silence comes first."""
+        """Return the alarms about jobs that were submitted after the past, those with most evidence
+        first, except that an alarm about a silence comes before all others."""
         jobs = sorted(recent, key=lambda job: job.submitted)
         silent = self._silence(jobs)
         return [*silent, *self._found(jobs, self._limits)]

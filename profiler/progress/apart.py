@@ -51,7 +51,8 @@ class Asked:
 
     Attributes:
         output: file that the job prints to.
-        own: the job's file of progress, which `VARIABLE` names in its environment.
+        own: the job's file of progress, which `profiler.progress.names.VARIABLE` names in its
+            environment.
         uid: user that `own` must belong to; None: any user may own it.
         whose: `output` must belong to that user, too.
         command, script: what runs; the reader finds there how much it asks for.

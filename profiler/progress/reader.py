@@ -71,9 +71,9 @@ class Structure(NamedTuple):
     Attributes:
         main: what counts the run.
         inner: what counts within one of its units.
-        doubt: factor by which the total may be larger.
-        between: factors of the total between which it lies, as long as it is not known whether
-            a bar is of the run or of an epoch.
+        doubt: factor by which what is left may take longer than forecast.
+        between: factors of the forecast total between which the true one lies, where it is not
+            sure what `main` counts: a bar the run or an epoch, a run that may begin again.
     """
 
     main: Counter

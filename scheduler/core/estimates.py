@@ -45,7 +45,7 @@ REPEATS = FeatureSpec(
     kind="nominal",
     family="progress",
     unit="",
-    text="how alike its last runs lasted",
+    text="how long its last runs lasted",
 )
 EXPECTED = FeatureSpec(
     name="own_expected", kind="nominal", family="progress", unit="", text="what its owner expects"

@@ -136,11 +136,12 @@ class Sharing:
         tree_path: the comparisons that led to the decision, in words, the newcomer's first. If this
             job was there first, they name the job that each is about.
         steps: the same comparisons, as they were recorded.
-        gain_s: seconds by which the two jobs together are expected to end sooner; None: the policy
-            does not compute it.
+        gain_s: seconds by which the sum of the two jobs' times to the end is expected to be shorter
+            than if the later one waited; None: the policy does not compute it.
         left_s, partner_left_s: inputs of `gain_s`: seconds that this job and the partner were
             expected to run on, alone.
-        costs_s: total seconds of waiting that sharing costs other jobs; None: it costs none.
+        costs_s: total seconds of waiting that sharing costs other jobs; None: none, or the policy
+            does not compute it.
     """
 
     partner: str
