@@ -65,7 +65,8 @@ class Alarm:
     Attributes:
         group: the jobs that changed: "virtual cluster vcA", "user ada", "all jobs", ...
         what: how they differ from before, in words.
-        since: first observation of the change, seconds since the epoch.
+        since: first observation of the change (the last job before a silence), seconds since the
+            epoch.
         sum: evidence for the change, a log-likelihood ratio in nats.
         seen: number of observations since then.
         ratio: duration of the jobs as a multiple of the usual one; 1 if something else changed.

@@ -171,7 +171,7 @@ class Growth:
         return {one[0] for one in self._stated.values() if one is not None and one[1] <= before_s}
 
     def steady(self) -> Iterator[Counter]:
-        """Yield the counters that grow at a near-constant pace."""
+        """Yield the counters that grow at a near-constant pace, and were seen lately."""
         latest = max((one.seen_s for one in self._counters.values()), default=0.0)
         for one in self._counters.values():
             if one.seen_s >= 0.8 * latest and grows(one):

@@ -297,7 +297,8 @@ class PassedBound:
 
     Attributes:
         bound_s: the bound, seconds.
-        in_force: whether the job then went before all jobs that had not waited beyond it.
+        in_force: where no GPUs were reserved for it: whether the job then went before all jobs that
+            had not waited beyond it.
         kept_after_s: seconds from its submission until GPUs were reserved for it; None: none were.
         started_after_s: seconds from then until it started, in which it waited for the jobs on
             those GPUs; None: it has not started.

@@ -22,7 +22,7 @@ from scheduler.explain.words import comparison, sentence_of, step_of
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """The recorded times of one job, in seconds since the epoch; None means never.
+    """The recorded times of one job, in seconds since the epoch; None: never, or not recorded.
 
     Attributes:
         queue_s: seconds without GPUs between submission and end.
@@ -396,7 +396,7 @@ def _first_end(a: float | None, b: float | None) -> float | None:
 
 def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span]:
     """Return the spans of a job in a free profiling pass (a first round that profiles all jobs), up
-    to its profiling run. What the pass records after that did not count."""
+    to its profiling run; [] without one. What the pass records after that did not count."""
     until = next((d.time for d in free_pass if d.action is Action.PROFILE), None)
     if until is None:
         return []
