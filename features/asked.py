@@ -109,7 +109,8 @@ class _Files:
         return self._unparsed >= 0
 
     def of_hydra(self, text: str) -> tuple[str, str]:
-        """Return what `features.programs.of_hydra` does."""
+        """Return what `features.programs.of_hydra` does, computed once for each text; ("", "") for
+        a text without the word hydra, and once no more may be parsed."""
         if text not in self._hydra:
             self._hydra[text] = "", ""
             if "hydra" in text and self.parses(text):

@@ -219,8 +219,8 @@ class KeyHistory:
 
     @property
     def past(self) -> tuple[float, ...]:
-        """Return the values of the features `PAST` (statistics of ended jobs); NaN where no job has
-        ended. They change only when a job ends."""
+        """Return the values of the features `PAST` (statistics of ended jobs); where no job has
+        ended, 0 ended jobs and NaN. They change only when a job ends."""
         if self._past is None:
             self._past = self._compute_past()
         return self._past

@@ -164,7 +164,8 @@ class Word(NamedTuple):
 
 
 class Statements:
-    """A record, per owner, of which of the last `STATED_KEPT` expected durations held."""
+    """A record, per owner, of which of the last `STATED_KEPT` expected durations held: of those
+    above an hour, and of the others."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[tuple[str, bool], deque[bool]] = OrderedDict()

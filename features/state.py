@@ -577,8 +577,9 @@ class FeatureState:
         return known[: len(survival.SUM)], known[_ERROR]
 
     def cut_off(self, job: Job, now: float) -> float:
-        """Return by how much a job's time limit lowers the mean of ln(1 + seconds) of similar jobs.
-        Return 0 if the job has no limit, or if the family `survival` was not chosen."""
+        """Return what a job's time limit adds to the mean of ln(1 + seconds) of similar jobs, below
+        0 where it lowers it. Return 0 if the job has no limit, or if the family `survival` was not
+        chosen."""
         known = self._seen_now(job, now).survival
         return known[len(survival.SUM) - 1] if known else 0.0
 
@@ -616,7 +617,7 @@ class FeatureState:
 
     def ended_here(self, job: Job) -> int | None:
         """Return the number of jobs that have ended here, if it is 0 or if none of them belongs to
-        this job's user. Otherwise return None: there is a history of the user."""
+        this job's user. Otherwise return None: there is a history of the user, or it has none."""
         ended = sum(key.ended for key in self._vcs.values())
         if job.user and not self._users.get(job.user, _NOTHING).ended:
             return ended

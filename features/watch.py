@@ -65,7 +65,8 @@ class Alarm:
     Attributes:
         group: the jobs that changed: "virtual cluster vcA", "user ada", "all jobs", ...
         what: how they differ from before, in words.
-        since: first observation of the change, seconds since the epoch.
+        since: first observation of the change (the last job before a silence), seconds since the
+            epoch.
         sum: evidence for the change, a log-likelihood ratio in nats.
         seen: number of observations since then.
         ratio: duration of the jobs as a multiple of the usual one; 1 if something else changed.
@@ -181,8 +182,8 @@ class Watch:
         return found
 
     def alarms(self, recent: Iterable[Seen]) -> list[Alarm]:
-        """Return the alarms about jobs later than the past, in order of their evidence, except that
-        an alarm about a silence comes first."""
+        """Return the alarms about jobs that were submitted after the past, those with most evidence
+        first, except that an alarm about a silence comes before all others."""
         jobs = sorted(recent, key=lambda job: job.submitted)
         silent = self._silence(jobs)
         return [*silent, *self._found(jobs, self._limits)]

@@ -82,8 +82,8 @@ class Moment:
         return int(self.genesis["cluster"]["gpus_per_node"])
 
     def free(self, vc: str) -> int:
-        """Return how many GPUs of a virtual cluster's open nodes no job is on. GPUs that two jobs
-        share count once.
+        """Return how many GPUs of a virtual cluster's open nodes no job is on. Nodes lent for
+        profiling are left out; a GPU that two jobs share is one GPU in use.
         """
         taken = dict.fromkeys(self.pool(vc), 0)
         for run in self.runs.values():

@@ -57,8 +57,8 @@ class Event:
 
 
 def events(recording: Recording) -> Iterator[Event]:
-    """Yield, in order, the lines of slurmctld's log that show submissions, starts, ends and
-    passes.
+    """Yield, in order, an event for each line of slurmctld's log that shows a submission, start,
+    end, pass or priority. Lines from before the recording are left out.
     """
     for line in recording.log.splitlines():
         moment = _MOMENT.match(line)

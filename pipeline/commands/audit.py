@@ -43,8 +43,8 @@ def audit(
     key: Annotated[
         Path | None,
         typer.Option(
-            help="File with a secret of 32 bytes or more. With --head: sign the head. With "
-            "--since-head: check the signature."
+            help="File, readable by you alone, with a secret of 32 bytes or more. With --head: "
+            "sign the head. With --since-head: check the signature."
         ),
     ] = None,
     decide_again: Annotated[

@@ -29,8 +29,9 @@ def served(
         bool,
         typer.Option(
             "--log",
-            help="Store the figures of finished weeks in MLflow, with the models' registered "
-            "versions, each week once. The table is not printed.",
+            help="Add the figures of finished weeks to the registered versions of the models in "
+            "MLflow, each week once. Models that are not registered are skipped. A line for each "
+            "model is printed instead of the table.",
         ),
     ] = False,
     params: Annotated[

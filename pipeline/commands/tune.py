@@ -78,7 +78,7 @@ class Asked:
     last_days: Annotated[
         float,
         typer.Option(
-            help="Replay the jobs that were submitted in this number of last days.",
+            help="Replay the jobs of this number of days before the latest submission.",
             min=1e-3,
         ),
     ] = LAST_DAYS

@@ -157,7 +157,10 @@ def _show_score(breakdown: Breakdown, console: Console) -> None:
     title = f"Why it was predicted to run {duration(end)}"
     console.print(f"\n[bold]{title}[/] (as of {moment(breakdown.time)}, {escape(model)})")
     if breakdown.terms_known and (why := reasons(breakdown)):
-        from_all = f"{why[:1].upper()}{why[1:]}. In full, each term multiplies what stands above:"
+        from_all = (
+            f"{why[:1].upper()}{why[1:]}. In full, the duration in the first row, times each "
+            "term's factor:"
+        )
         console.print(Padding(escape(from_all), (0, 0, 0, 2), expand=False))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
 

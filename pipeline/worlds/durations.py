@@ -55,7 +55,8 @@ def chosen(
     name: str | None, offered: Mapping[str, Make], default: str = "own"
 ) -> Callable[[Policy], Estimator]:
     """Return a function that makes the estimator of job durations for a policy, from the source
-    `name`. Raise TrackError if there is no such source.
+    `name`; an oracle gets the truth instead, and a policy that uses no durations none. Raise
+    TrackError if there is no such source.
 
     Args:
         name: value of `--durations`; None: `default`.

@@ -42,7 +42,8 @@ class Scenario:
         workload: the jobs, the truth about them, and the cluster.
         speed: how fast jobs really run, alone and sharing GPUs.
         estimators: returns the estimator of durations for a policy; called once per run.
-        pair_predictor: returns the predictor of pair speeds; None: no jobs share GPUs.
+        pair_predictor: returns the predictor of pair speeds; None: a policy that has none of its
+            own packs no jobs.
         pairs_from: the source of that predictor, in words; "": not shown.
         arrivals: returns a forecaster of arrivals; None: there is none.
         profiling: the profiling partition; None: no job is profiled.

@@ -32,6 +32,7 @@ USUAL = {1, 2, 3, 4, 6, 8, 16}  # GPUs of a node
 LOAD = 0.9
 SHOWN = 8  # virtual clusters named in a sentence
 PLENTY = 1_000_000  # CPUs, and MiB, of a node that nobody described
+_GRES = re.compile(r"\(null\)|N/A|\S*gpu\S*|[\w.-]+(?::[\w.-]+)*:\d\S*")  # as sinfo prints it
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def _node(name: str, partitions: Sequence[str], types: Mapping[str, int]) -> Nod
 def nodes_listed(path: Path) -> list[Node]:
     """Return the nodes in the output of `scontrol show nodes` or of `sinfo -N -o "%N %P %G"`.
 
-    Raises UserError if the file cannot be read, or is neither.
+    Lines of a listing of `sinfo` that are not of this form are left out. Raises UserError if the
+    file cannot be read, if none is, or if a value that is needed cannot be read.
     """
     try:
         text = read_text(path, LARGE, errors="replace")
@@ -96,17 +98,24 @@ def nodes_listed(path: Path) -> list[Node]:
     try:
         if "NodeName=" in text:
             blocks = re.split(r"(?=^NodeName=)", text, flags=re.MULTILINE)
-            return parse.nodes("\n".join(" ".join(one.split()) for one in blocks))
-        return list(_of_sinfo(text))
+            found = parse.nodes("\n".join(" ".join(one.split()) for one in blocks))
+        else:
+            found = list(_of_sinfo(text))
     except (ParseError, ValueError) as error:
         raise UserError(f"--nodes {path}: not as Slurm prints it ({error})") from None
+    if not found:
+        raise UserError(
+            f"--nodes {path}: names no node; give the output of scontrol show nodes, or of "
+            "sinfo -N -o '%N %P %G'"
+        )
+    return found
 
 
 def _of_sinfo(text: str) -> Iterator[Node]:
     found: dict[str, Node] = {}
     for line in text.splitlines():
         fields = line.split()
-        if len(fields) < 3 or fields[0] == "NODELIST":
+        if len(fields) < 3 or _GRES.fullmatch(fields[2]) is None:  # a header, or another text
             continue
         gres = re.sub(r"\([^)]*+\)?+", "", fields[2])
         for name in expanded(fields[0]):
@@ -285,7 +294,7 @@ class _Jobs:
         return np.asarray(np.isfinite(self.start + self.end) & (self.gpus > 0))
 
     def on_nodes(self) -> list[Ran]:
-        """Return a `Ran` for each job that has run and has known nodes."""
+        """Return a `Ran` for each job with GPUs whose start, end and nodes are known."""
         return [
             Ran(
                 partition=self.vc[i],

@@ -71,6 +71,10 @@ def load(folder: Path) -> Venus:
         return _load(folder)
     except KeyError as error:
         raise TrackError(f"{folder}: column or value {error} is missing or unknown") from None
+    except TrackError:
+        raise
+    except (TypeError, ValueError) as error:  # a row too short, a number or a time that is none
+        raise TrackError(f"{folder}: {error}") from None
 
 
 def _load(folder: Path) -> Venus:

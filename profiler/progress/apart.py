@@ -51,7 +51,8 @@ class Asked:
 
     Attributes:
         output: file that the job prints to.
-        own: the job's file of progress, which `VARIABLE` names in its environment.
+        own: the job's file of progress, which `profiler.progress.names.VARIABLE` names in its
+            environment.
         uid: user that `own` must belong to; None: any user may own it.
         whose: `output` must belong to that user, too.
         command, script: what runs; the reader finds there how much it asks for.
@@ -71,7 +72,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What the output of an ended job showed; empty if it could not be read."""
+    """What the output of an ended job showed; empty if it could not be read. `progress` is None,
+    too, where it is no news since the last report."""
 
     progress: Progress | None = None
     complaint: str = ""
@@ -255,7 +257,7 @@ class Followed:
     """Reads one job's output: asks the reading process, and returns its answer at a later call.
 
     Attributes:
-        unread: why nothing is known of it by now; "" while it is read.
+        unread: why it, or one of its files, is not read by now; "" while all is read.
         refused: why it is never read again; "" where it may be.
         hangs: why not all of its files were read at the last look; "" where they were.
         spent_s: processor time that was spent on it.
@@ -348,8 +350,8 @@ class Paced:
             reading.put(_Task("beside", job, at_s, for_s, done=self._begun))
 
     def speed(self, at_s: float) -> float | None:
-        """Return the job's speed relative to alone, at most 1, or None where what was seen so far
-        does not tell.
+        """Return the job's speed relative to alone, at most 1, by the last answer. Return None
+        where none came yet, or it does not tell.
         """
         if not self._waits and not self.settled:
             self._waits = True

@@ -28,7 +28,7 @@ class Counter:
         cycles: of each time it went up before: the first point, one half way, the last.
         resets: how often the number began again from the start.
         zero: the number 0 was seen, so numbering begins there.
-        totals: how many different totals it was given.
+        totals: one more than how often the total that it was given changed.
         seen_s: when it was read last.
     """
 
@@ -137,7 +137,8 @@ class Counter:
         return None
 
     def at(self, when: float) -> float:
-        """Return the number at a moment, interpolated between two readings."""
+        """Return the number at a moment, interpolated between two readings; before the first and
+        after the last reading it is theirs."""
         (before_s, before), *_ = self.points
         for at, n in self.points:
             if at > when:

@@ -97,7 +97,7 @@ class Growth:
     def __init__(self) -> None:
         self._stated: dict[str, tuple[float, float] | None] = {}  # (total, when); None: no total
         self._counters: dict[str, Counter] = {}
-        self._first: dict[str, float] = {}  # of what is left, when it was first seen
+        self._first: dict[str, float] = {}  # by label, the largest number seen of what is left
 
     def take(self, line: str, at: float) -> None:
         """Take in a line, printed `at` seconds after the job began."""
@@ -143,8 +143,8 @@ class Growth:
         return mark if falls is None else falls
 
     def _fallen(self, mark: Mark) -> Mark | None:
-        """Return a mark of what is done since the first number of what is left was seen. Return
-        None if there are too many of them, or none is left at first."""
+        """Return a mark of what is done, counted from the largest number seen of what is left.
+        Return None if that number is at most 1, or `STATED` other labels are followed already."""
         if mark.label not in self._first and len(self._first) >= STATED:
             return None
         first = max(mark.n, self._first.setdefault(mark.label, mark.n))
@@ -171,7 +171,7 @@ class Growth:
         return {one[0] for one in self._stated.values() if one is not None and one[1] <= before_s}
 
     def steady(self) -> Iterator[Counter]:
-        """Yield the counters that grow at a near-constant pace."""
+        """Yield the counters that grow at a near-constant pace, and were seen lately."""
         latest = max((one.seen_s for one in self._counters.values()), default=0.0)
         for one in self._counters.values():
             if one.seen_s >= 0.8 * latest and grows(one):

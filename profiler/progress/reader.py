@@ -71,9 +71,9 @@ class Structure(NamedTuple):
     Attributes:
         main: what counts the run.
         inner: what counts within one of its units.
-        doubt: factor by which the total may be larger.
-        between: factors of the total between which it lies, as long as it is not known whether
-            a bar is of the run or of an epoch.
+        doubt: factor by which what is left may take longer than forecast.
+        between: factors of the forecast total between which the true one lies, where it is not
+            sure what `main` counts: a bar the run or an epoch, a run that may begin again.
     """
 
     main: Counter
@@ -361,14 +361,16 @@ class Reader:
         return None
 
     def _runs(self) -> float | None:
-        """Return the number of runs that the command states, if it is more than one. Otherwise
-        return None.
+        """Return the number of runs that the command states. Return None if it states none or one,
+        or `MOST` and more: those are not counted.
         """
         runs = self._asked.runs
         return runs if runs is not None and 1.0 < runs < MOST else None
 
     def _cycled(self, within: list[Counter]) -> Structure | None:
-        """Return where epochs have no number: a bar that begins again is an epoch each time."""
+        """Return the structure of a run whose epochs have no number: a bar that begins again is an
+        epoch each time. Return None where the command does not say how many, or no bar may be
+        one."""
         epochs = self._amount("epochs")
         bars = [c for c in within if c.resets and c.mark.named and c.cycles]
         if not epochs or not bars:
@@ -436,7 +438,7 @@ class Reader:
     def _first_epoch(self, epochs: Counter, bar: Counter | None) -> Structure | None:
         """Return the structure of a run in its first epoch that shows an unlabelled bar beside the
         number of the epoch. The bar's length decides whether it counts one epoch or all. Return
-        None without such a bar.
+        None without such a bar, or where its length is no multiple of the epochs.
         """
         of = self._amount("epochs") or self._of(epochs)
         if of is None or of <= 1.0 or bar is None:
@@ -585,7 +587,8 @@ class Reader:
     def _may_repeat(self) -> bool:
         """Return whether the job may train several times.
 
-        Its command asks for several runs, or its output counts folds.
+        Its command asks for several runs or, where that says nothing of runs, its output counts
+        folds.
         """
         if self._asked.runs is not None:
             return self._asked.runs > 1.0
@@ -704,8 +707,8 @@ def _outlasts(counter: Counter, epochs: Sequence[Counter]) -> bool:
 
 
 def _agreed(found: Sequence[tuple[Progress, Counter]], now: float) -> Progress | None:
-    """Return the forecast of the counter with most steps, widened by how few they are. Return None
-    if there is none, or if two come to totals that are far apart.
+    """Return the forecast of the counter with most readings, widened by how few they are. Return
+    None if there is none, or if two come to totals that are far apart.
     """
     found = [(one, main) for one, main in found if kind(main) == "step"] or found
     totals = [one.total_s for one, _ in found]

@@ -22,7 +22,7 @@ class Tail:
 
     Args:
         output: its output; it may not be there yet, and may be emptied at any time.
-        own: the file that `VARIABLE` names in its environment; None where it names none.
+        own: the file that `names.VARIABLE` names in its environment; None where it names none.
     """
 
     def __init__(

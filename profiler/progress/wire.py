@@ -1,7 +1,7 @@
 """What passes between a service and the process that reads for it.
 
 To the reader: a packet of JSON, with the open files that it is about. From the reader: one record
-of fixed length, numbers only, and the last line of a failed job as a text of bounded length. The
+of fixed length, numbers only, and the last line of an ended job as a text of bounded length. The
 reader has read what tenants wrote, so it may say anything: what is no such record is refused.
 """
 

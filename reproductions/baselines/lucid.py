@@ -173,8 +173,8 @@ class Lucid(Policy):
         return None if self.forecast is None else (floor(now / BIN_S) + 1) * BIN_S
 
     def packing_on(self, now: float) -> bool:
-        """Return whether jobs may be packed now: without a forecast always, otherwise only when
-        arrivals are expected.
+        """Return whether jobs may be packed now: without a forecast always, otherwise only
+        while more than `quiet_jobs` jobs are forecast to be submitted in ten minutes.
         """
         if self.forecast is None or self.quiet_jobs is None:
             return True

@@ -113,7 +113,8 @@ def hinged(hinge: PairHinge, lit: bool | None = None) -> Branch:
     """Return the hinge of pair speeds (a line with one bend) as a tree of one question.
 
     Args:
-        lit: the answer in the decision that is shown; None where no decision is shown.
+        lit: the answer in the decision that is shown, True: at or below the bend; None where no
+            decision is shown.
     """
     name, unit = _READ[ACTIVE_SUM]
     slower = f"−{100 * hinge.slope:.2g} % a point"

@@ -34,7 +34,7 @@ class Capacity:
         closed: GPUs of the type asked for on which no job may start, busy or not: all GPUs of
             drained nodes, and GPUs that were closed one by one.
         used: open GPUs on which one or two jobs run.
-        shared: GPUs on which two jobs run, closed GPUs included.
+        shared: GPUs on which two jobs run, closed and unsuited GPUs included.
         free: open GPUs on which no job runs, including those that are kept.
         kept: free GPUs that are kept for another waiting job.
         holds: whether the job would fit on the open GPUs if no other job were there.

@@ -213,7 +213,7 @@ class Pool:
     per_node: int  # GPUs on its largest nodes
     size: int = 0  # nodes now in the pool
     gpus: int = 0  # GPUs now in the pool
-    changes: int = 0  # counts whenever GPUs become free or busy, or nodes come, go or are drained
+    changes: int = 0  # counts when GPUs become free or busy, nodes change, or an expected end moves
     free: int = 0  # free GPUs, closed ones apart
     shared: int = 0  # GPUs that two jobs run on
     _by_free: list[int] = field(default_factory=list)
@@ -268,9 +268,9 @@ class Pool:
         self.gpus -= gpus
 
     def idle_node(self) -> int | None:
-        """Return the highest-numbered node among the largest nodes of which every GPU is free and
-        open; None where there is none. Placement fills low numbers first, so the highest is missed
-        least."""
+        """Return the highest-numbered node among the largest nodes of which every GPU is free, not
+        reserved and not closed; None where there is none. Placement fills low numbers first, so the
+        highest is missed least."""
         mask = self._idle(self.per_node)
         return mask.bit_length() - 1 if mask else None
 

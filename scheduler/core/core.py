@@ -239,8 +239,8 @@ class Core:
     def withdrawn(self, job_id: str, now: float, reason: Reason = Reason.CANCELLED) -> None:
         """Remove a job from the core; the estimator learns no duration from it.
 
-        Called when a job was cancelled while it waited, was given GPUs but never began, or was
-        lost.
+        Called when a job was cancelled while it waited, was given GPUs but never began, was lost,
+        or is cancelled by the policy.
         """
         queued = self.jobs.pop(job_id)
         job = queued.job

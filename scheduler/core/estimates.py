@@ -180,7 +180,8 @@ class Estimator:
         return ()
 
     def estimate(self, job: Job, now: float) -> Estimate:
-        """Return the predicted duration of a job as of `now`. The call changes no later answer."""
+        """Return the predicted duration of a job as of `now`. The call changes no later answer.
+        Raise LookupError where there is none."""
         raise LookupError(f"the {self.name} estimator has no estimate for job {job.job_id}")
 
 
@@ -470,7 +471,7 @@ def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState)
 
 def with_claims(estimate: Estimate, own: Predicted, claims: Sequence[Claim]) -> Estimate:
     """Return an estimate with one more term for each claim (a statement by its owner, or its last
-    runs, of how long the job lasts).
+    runs, of how long the job lasts). Claims that the job has outlived are left out.
 
     Args:
         own: the predicted distribution without claims.
@@ -518,8 +519,9 @@ def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
     """Return an estimate combined with the progress that the job reports, each weighed by its
     error. The report adds one term to the score.
 
-    The report replaces the prediction from the job's command, unless that one has the smaller
-    error.
+    The report replaces the prediction from the job's command, unless the report's error is above
+    `DOUBTFUL` and that one has no larger error. An estimate that rests on a report already, or on a
+    command without a score, is returned unchanged.
     """
     seconds, score = estimate.seconds, estimate.score
     if progress is None:

@@ -25,8 +25,9 @@ class Holding(NamedTuple):
     """The runs that hold the GPUs that a waiting job is to get.
 
     Attributes:
-        jobs: ids of the jobs of these runs, at most `MOST`.
-        gone_in_s: seconds within which all of them have ended, nine times in ten; 0: not known.
+        jobs: ids of the jobs of these runs, at most `MOST`; or of the one job that goes before it.
+        gone_in_s: seconds within which all of them have ended, nine times in ten; 0 or inf: not
+            known.
         nodes: the nodes on which they run, each with the GPUs that are free there now (a bit mask).
     """
 
@@ -98,7 +99,8 @@ class HolderCache:
 
 def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holding:
     """Return the runs that are expected to free GPUs for a job of `gpus` GPUs soonest. The result
-    is empty for a job without GPUs, and in a pool without any."""
+    is empty for a job without GPUs, in a pool without any, where enough are free, and where the end
+    of all runs would not free enough."""
     if not gpus or not pool.per_node:
         return NOBODY
     runs = list(runs)

@@ -102,7 +102,7 @@ class QueuedJob:
     @property
     def reason(self) -> Reason | None:
         """Why the job waited when last considered; None: it was not considered since it joined its
-        queue."""
+        queue, or since its prediction changed."""
         return self._reason
 
     @reason.setter

@@ -205,7 +205,7 @@ class Analysis:
         need, free, limit: GPUs that the job asks for, that are free, and that it may use.
         kept: free GPUs that are reserved for another job.
         lent, closed: GPUs of the virtual cluster that are lent for profiling, and that are closed.
-        shut: whether the job would fit if no GPU were closed.
+        shut: whether the job, if no other job were there, would fit only with the closed GPUs.
         nodes: numbers of nodes of the virtual cluster, by what keeps the job from them.
         holders: the smallest set of obstacles found without which the job starts; the first 100 of
             `in_all`.
@@ -215,15 +215,16 @@ class Analysis:
         instead: sets of other runs, each of which would do in place of the runs among `holders`;
             the first 100 of `ways`.
         still: reason code why the job would wait even without any obstacle; "": it would start.
-        vc, position, waiting: virtual cluster, the job's place in its queue from 1, and the number
-            of jobs in that queue; None: the job is in no queue.
+        vc, position, waiting: virtual cluster, the job's place in its queue from 1 (None: it is in
+            no queue), and the number of jobs in that queue.
         priority: priority that an operator set.
         order: terms of the job's order value.
         bound: when GPUs will be reserved for the job, if the queue stays as it is; None: the policy
-            promises nothing.
+            promises nothing, or too many GPUs are closed.
         reserved: GPUs that are reserved in its virtual cluster now.
         moved: how its forecast start has moved since it was submitted; None: it has not.
-        not_shared: why the job does not share GPUs; None: no candidate was considered.
+        not_shared: why the job does not share GPUs; None: no candidate was considered, or it may
+            share with the best one.
         history: the history of past jobs on which its predicted duration rests.
         not_examined: what was left out of the search, in words.
         unavailable: why there is no analysis; "": there is one.

@@ -41,7 +41,7 @@ REPEATS = FeatureSpec(
     kind="nominal",
     family="progress",
     unit="",
-    text="how alike its last runs lasted",
+    text="how long its last runs lasted",
 )
 EXPECTED = FeatureSpec(
     name="own_expected", kind="nominal", family="progress", unit="", text="what its owner expects"
@@ -90,8 +90,8 @@ class Belief:
     """How long a job should run, seconds, never beyond its time limit. `belief_words` says it.
 
     Attributes:
-        p50_s, p90_s: half of such jobs, and nine in ten, run no longer. p90_s None: the policy
-            decides by the prediction alone.
+        p50_s, p90_s: half of such jobs, and nine in ten, run no longer. p90_s None: not known, as
+            where its own progress says p50_s, or the policy decides by the prediction alone.
         odds: chances to run longer than an hour, six and a day, by the names of `LONG_S`; without
             those beyond its time limit.
         limit_s: its time limit.
@@ -165,7 +165,8 @@ def belief(
     stated_s: float | None = None,
     runs: Runs | None = None,
 ) -> Belief | None:
-    """Return what was predicted of a job last, or None where nothing is predicted.
+    """Return what was predicted of a job last or, of a job that runs and has a forecast, what is
+    expected of it now. Return None where nothing is predicted.
 
     Args:
         decisions: about it, in order.

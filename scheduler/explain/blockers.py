@@ -79,7 +79,8 @@ class Blockers:
         instead: sets of other runs, each of which would do in place of the runs among `holders`; no
             run is in two sets.
         not_examined: what was not tried, in words.
-        still: why the job would wait even without any obstacle; None: it would start.
+        still: why the job would wait even without any obstacle; None: it would start, or there was
+            no time to find out.
     """
 
     holders: tuple[Holder, ...] = ()
@@ -370,7 +371,8 @@ class _Search:
                     found.update(seed[1])
 
     def _even_then(self) -> Reason | None:
-        """Return why the job waits even without any obstacle; None if it would start.
+        """Return why the job waits even without any obstacle; None if it would start, or if there
+        was no time to find out.
 
         Removing the obstacles may let jobs behind it go first, for example jobs that have waited
         beyond their bound. Those are removed, too, and then count as obstacles.

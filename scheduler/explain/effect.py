@@ -192,7 +192,7 @@ class Tried:
     start_p50: float | None = None
     start_p90: float | None = None
     futures: int = _about("Futures the times rest on.", 0)
-    reason: str = _about("Slurm's word for its wait; empty: it starts.", "")
+    reason: str = _about("Slurm's word for its wait; empty: it starts, or why says more.", "")
     why: str = ""
     slurm: SlurmReason | None = _about("The same as data.")
     partition: str = ""

@@ -180,10 +180,11 @@ class Packing:
             over its speed alone.
         newcomer: whether this job came to the partner's GPUs; otherwise the partner came to this
             job's.
-        gain_s: seconds by which the two jobs together are expected to end sooner, computed from the
-            speeds and the times left.
+        gain_s: seconds by which the sum of the two jobs' times to the end is expected to be shorter
+            than if the later one waited, computed from the speeds and the times left.
         left_s, partner_left_s: seconds that the job and its partner were expected to run on, alone.
-        costs_s: total seconds of waiting that sharing costs other jobs; None: it costs none.
+        costs_s: total seconds of waiting that sharing costs other jobs; None: none, or the policy
+            does not compute it.
     """
 
     partner: str
@@ -296,7 +297,8 @@ class PassedBound:
 
     Attributes:
         bound_s: the bound, seconds.
-        in_force: whether the job then went before all jobs that had not waited beyond it.
+        in_force: where no GPUs were reserved for it: whether the job then went before all jobs that
+            had not waited beyond it.
         kept_after_s: seconds from its submission until GPUs were reserved for it; None: none were.
         started_after_s: seconds from then until it started, in which it waited for the jobs on
             those GPUs; None: it has not started.

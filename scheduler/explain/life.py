@@ -22,7 +22,7 @@ from scheduler.explain.words import comparison, sentence_of, step_of
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """The recorded times of one job, in seconds since the epoch; None means never.
+    """The recorded times of one job, in seconds since the epoch; None: never, or not recorded.
 
     Attributes:
         queue_s: seconds without GPUs between submission and end.
@@ -136,11 +136,12 @@ class Sharing:
         tree_path: the comparisons that led to the decision, in words, the newcomer's first. If this
             job was there first, they name the job that each is about.
         steps: the same comparisons, as they were recorded.
-        gain_s: seconds by which the two jobs together are expected to end sooner; None: the policy
-            does not compute it.
+        gain_s: seconds by which the sum of the two jobs' times to the end is expected to be shorter
+            than if the later one waited; None: the policy does not compute it.
         left_s, partner_left_s: inputs of `gain_s`: seconds that this job and the partner were
             expected to run on, alone.
-        costs_s: total seconds of waiting that sharing costs other jobs; None: it costs none.
+        costs_s: total seconds of waiting that sharing costs other jobs; None: none, or the policy
+            does not compute it.
     """
 
     partner: str
@@ -395,7 +396,7 @@ def _first_end(a: float | None, b: float | None) -> float | None:
 
 def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span]:
     """Return the spans of a job in a free profiling pass (a first round that profiles all jobs), up
-    to its profiling run. What the pass records after that did not count."""
+    to its profiling run; [] without one. What the pass records after that did not count."""
     until = next((d.time for d in free_pass if d.action is Action.PROFILE), None)
     if until is None:
         return []

@@ -192,7 +192,7 @@ def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
         whose = "" if one.vc == vc else f" of virtual cluster {one.vc}"
         most = "" if math.isclose(one.gpu_s, one.gpus * one.seconds) else "up to "
         gpus = f"{most}{count(one.gpus, 'GPU')}"
-        had = f"had {gpus} for {duration(one.seconds)}{as_predicted(one)}"
+        had = f"had {gpus} for {duration(one.seconds)} of this wait{as_predicted(one)}"
         yield f"Meanwhile job {one.job_id}{whose} {had}."
     if len(held) > HOLDERS:
         more = count(len(held) - HOLDERS, "more job")

@@ -245,8 +245,8 @@ def breakdowns(
 
 
 def drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
-    """Return the scores that are shown term by term: the first one, and the last one where there
-    are several.
+    """Return the scores that are shown term by term, of those whose terms add up: the first one,
+    and the last one where there are several.
 
     A job that waits for days may be predicted again every hour, so the others are left out.
     """

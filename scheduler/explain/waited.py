@@ -62,15 +62,14 @@ def _over_time(found: Waited, waits: Sequence[Waits], overtaken: Mapping[str, in
 
 
 def as_predicted(one: Held) -> str:
-    """Return as text the predicted and the true duration of a job that had GPUs meanwhile: "
-    (predicted to run 2 h, ran 3 h)". Return "" if both are unknown.
+    """Return as text the predicted duration of a job that had GPUs meanwhile, and how long it ran
+    in all, or has run so far: " (predicted to run 2 h, ran 3 h in all)". What is unknown is left
+    out; "" if both are.
     """
-    ran = "has run" if one.runs else "ran"
-    known = [
-        f"{word} {duration(seconds)}"
-        for word, seconds in (("predicted to run", one.estimate_s), (ran, one.ran_s))
-        if seconds is not None
-    ]
+    known = [] if one.estimate_s is None else [f"predicted to run {duration(one.estimate_s)}"]
+    if one.ran_s is not None:
+        ran = duration(one.ran_s)
+        known.append(f"has run {ran}" if one.runs else f"ran {ran} in all")
     return f" ({', '.join(known)})" if known else ""
 
 

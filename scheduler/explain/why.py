@@ -171,7 +171,7 @@ def asking(job_id: str) -> str:
 def forecast_of(stands: Stands) -> StartForecastRow | None:
     """Return the latest start forecast of a job. For a waiting job, it takes into account that the
     job still waits, and no quantile is later than the latest start by time limits. If no future was
-    simulated yet, the forecast has only that latest start."""
+    simulated yet, the forecast has only that latest start. Return None where neither is known."""
     job, now, forecast, found = stands.row, stands.now, stands.forecast, stands.bound
     if not Phase(job.phase).waits:
         return forecast

@@ -269,7 +269,7 @@ def held_words(d: Decision) -> str:
     if d.reason is Reason.RESERVED_FOR_STARVING_JOB:
         return f" ({who})" if named else ""
     gone_in_s = dict(d.evidence).get("gone_in_s")
-    soon = f": {MOSTLY} within {duration(float(gone_in_s))}" if gone_in_s else ""
+    soon = f", which should be within {duration(float(gone_in_s))}, {MOSTLY}" if gone_in_s else ""
     ended = "has ended" if len(d.held_by) == 1 else "have ended"
     return f"; enough GPUs should be free when {who} {ended}{soon}"
 
@@ -418,7 +418,10 @@ _MEASURED = {
     "gpu_mem_util_pct": ("memory utilisation", "%"),
     "gpu_mem_mib": ("GPU memory", "MiB"),
     "amp": ("mixed precision", ""),
-    "gpu_util_minus_partner_pct": ("GPU utilisation minus the partner's", "%"),
+    "gpu_util_minus_partner_pct": (
+        "difference in GPU utilisation (own minus the other job's)",
+        "points",
+    ),
     "gpu_util_sum_pct": ("GPU utilisation of the two jobs added up", "%"),
     "gpu_mem_util_sum_pct": ("memory utilisation of the two jobs added up", "%"),
     "sm_active_sum_pct": ("activity of the GPU's cores (SMs) of the two jobs added up", "%"),

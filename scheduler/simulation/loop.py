@@ -119,7 +119,8 @@ class EventLoop(ABC):
         core: the decision core.
         jobs: the jobs with their durations on exclusive GPUs, in order of submission.
         after: by job id, the end for which a submission waits (`After`); no cycles. A submission
-            that waits for an unknown or refused job comes at its own time.
+            that waits for an unknown job comes at its own time; one that waits for a refused job
+            at its own time or at the refusal, whichever is later.
         sink: called with each batch of decisions as they are taken (by a recorder, say).
         progress: called now and then with the number of jobs ended so far.
     """

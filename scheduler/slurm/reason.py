@@ -152,9 +152,9 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class PlaceInLine:
-    """The number of waiting jobs of a partition with a higher priority than the job. If the job
-    waits for a limit, only jobs that wait for the same limit count. `limit` names it, as in ``QOS
-    limited (GrpTRES gres/gpu)``.
+    """The number of jobs of a partition that stand before the job and wait for room or their turn
+    (or for a limit that stops all behind them). If the job waits for a limit, only jobs that wait
+    for the same limit count. `limit` names it, as in ``QOS limited (GrpTRES gres/gpu)``.
     """
 
     partition: str

@@ -47,7 +47,8 @@ class Shadowed:
             decide.
 
     Attributes:
-        differences: a line for each pass in which the shadow decided otherwise.
+        differences: a line for each difference found: in decisions, order, times of the next
+            wake-up or, if `thorough`, what the cores remember.
     """
 
     def __init__(
@@ -148,8 +149,8 @@ class Shadowed:
         return self._draw.randint(1, 2 * self._passes)
 
     def summary(self) -> str:
-        """Return in words how many decision passes the shadow followed, how many it decided, and
-        how many of these differed.
+        """Return in words how many decision passes the shadow followed, how many it decided itself,
+        with how many decisions of the first core, and how many differences were found in all.
         """
         return (
             f"{self.followed:,} passes followed, {self.taken:,} taken with {self.decisions:,} "

@@ -624,8 +624,10 @@ def test_who_borrowed_the_gpus_is_told_and_who_ran_elsewhere_is_not(tmp_path: Pa
     )
     story = read_story(run, "j")
     assert list(held_words(story.held, "research")) == [
-        "Meanwhile job here had 4 GPUs for 10 min (predicted to run 30 s, ran 12 min).",
-        "Meanwhile job guest of virtual cluster other had 4 GPUs for 10 min (ran 17 min).",
+        "Meanwhile job here had 4 GPUs for 10 min of this wait (predicted to run 30 s, ran 12 "
+        "min in all).",
+        "Meanwhile job guest of virtual cluster other had 4 GPUs for 10 min of this wait (ran 17 "
+        "min in all).",
     ]
     for shown in (told(story), drawn(story)):
         assert "Meanwhile job here had 4 GPUs for 10 min" in " ".join(shown.split())

@@ -392,6 +392,19 @@ def test_partitions_that_share_nodes_are_one_pool(tmp_path: Path) -> None:
     assert any("down or drained" in note for note in shape.notes)
 
 
+def test_text_that_is_no_listing_of_nodes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.txt"
+    for text in ("", "hello\n", '{"a": 1}\n', "foo bar baz qux\n", "NODELIST PARTITION GRES\n"):
+        path.write_text(text)
+        with pytest.raises(UserError, match="names no node"):
+            nodes_listed(path)
+    path.write_text("NodeName is what begins a line\nNodeName= Gres=gpu:8\n")
+    with pytest.raises(UserError, match="not as Slurm prints it"):
+        nodes_listed(path)
+    path.write_text("$ sinfo -N -o '%N %P %G'\nn1 day* gpu:8\nn2 day* (null)\nn3 day lustre:4\n")
+    assert [(one.name, one.gpus) for one in nodes_listed(path)] == [("n1", 8), ("n2", 0), ("n3", 0)]
+
+
 HOSTILE = (
     "", " ", "Unknown", "None", "\0", "\x1b[2J", "=cmd|' /C calc'!A0", "@SUM(1+9)*cmd",
     "<img src=x onerror=alert(1)>", "A" * 70_000, "1" * 400, "-1", "1e999", "NaN",

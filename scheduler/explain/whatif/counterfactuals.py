@@ -86,17 +86,18 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The forecast of a job as it is (`now`) and with a change (`then`).
+    """The forecast of a job as it is (`now`; empty in a suggestion that starts it at once) and with
+    a change (`then`).
 
     Attributes:
         starts_now: whether it would start at once, by a decision of the core instead of a forecast.
-        gain_s: by how many seconds its median start is earlier; below 0: later.
+        gain_s: by how many seconds its median start is earlier; below 0: later; None: not known.
         earlier, futures: number of futures in which it starts earlier, and of all futures.
         beside: whether it shares another job's GPUs from its start; without a decision, whether it
             does in most futures.
         speed: its median speed, 1 on GPUs of its own; None: unknown.
         guessed: whether the speed was predicted from the usual profiles of owners' jobs, since one
-            of the two jobs has no profile yet.
+            of the two jobs has no profile yet; without a decision, whether this job has none.
         costs_s: by how many seconds its median end is later; below 0: earlier; None: not known.
         stopped: whether its time limit would probably end it before its work is done.
         moved: other jobs whose start moves by a minute or more.
@@ -308,7 +309,7 @@ class WhatIf:
         first, and among them those that start the job at once.
 
         Each change was tried: a start at once is a decision of the core, an earlier start occurred
-        in most simulated futures. To be profiled does not count as a start.
+        in every simulated future. To be profiled does not count as a start.
 
         Args:
             vcs: other virtual clusters that the job's owner may use.
@@ -383,8 +384,7 @@ class WhatIf:
         )
 
     def _is_profiled(self, job: Job) -> bool:
-        """Return whether the profiling partition takes jobs of this size, and the job's owner
-        allows profiling."""
+        """Return whether the profiling partition takes jobs of this size."""
         stage, partition = self.futures.core.profiling, self.futures.core.cluster.profiling
         most = partition.gpus if stage is None else min(stage.max_gpus, partition.gpus)
         return stage is not None and job.gpus <= most

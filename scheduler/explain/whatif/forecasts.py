@@ -55,7 +55,7 @@ class StartForecast:
     estimate is available.
 
     Attributes:
-        samples: number of futures behind it; 0 for what is known already.
+        samples: number of futures behind it; 0 for what is known already, or was not simulated.
         why_not: why there is no estimate, or only a crude one; "" otherwise.
         estimate: a `ForecastKind`; None: made from futures, or not known.
         starts: the starts in the futures, ascending; inf for those after the horizon.
@@ -343,7 +343,8 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
 
     The work is what running jobs have left, and the predicted work of the jobs before it in its
     queue, in GPU-seconds. Jobs that are in no queue yet come last. It takes about a microsecond for
-    each job. There is no p90: how far the forecast is off is learned in `Waits`.
+    each job. There is no p90: how far the forecast is off is learned in `Waits`. A job that
+    cannot start as things are gets the reason instead of a start.
     """
     found: dict[str, StartForecast] = {}
     queued_in: dict[str, list[QueuedJob]] = {vc: list(queue) for vc, queue in core.queues.items()}

@@ -177,8 +177,8 @@ class Pairing:
     def best(
         self, turn: Turn, queued: QueuedJob, pair_predictor: PairPredictor, least: float
     ) -> Run | Obstacle:
-        """Return the partner with the greatest gain, or the obstacle because of which every
-        candidate was refused.
+        """Return the partner with the greatest gain less its cost to other jobs, or the obstacle
+        because of which every candidate was refused.
 
         `queued.considered` is set to the best candidate.
 

@@ -201,7 +201,8 @@ class Pass:
     # --- a move about the queue -------------------------------------------------------------
 
     def reserve(self) -> None:
-        """Start the job for which GPUs are reserved, if it fits now. Otherwise, reserve GPUs for it
+        """Start jobs of a raised priority at the head of the queue that fit, then the job for which
+        GPUs are reserved, if it fits now. Otherwise, reserve GPUs for it
         or, if none has a reservation, for the oldest job that has waited beyond its bound."""
         queue = self.turn.queue
         reservations, vc = self.policy.reservations, self.turn.vc

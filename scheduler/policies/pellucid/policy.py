@@ -279,7 +279,7 @@ class Pellucid(Policy):
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
         """Return prediction, GPUs, credit and fairness, which sum to the key less `forgiven` times
-        now.
+        now. For a job past its bound, return when it was submitted, alone.
         """
         if is_starving(queued):
             return (("submitted, of those past the bound", queued.submit_time - now),)
@@ -301,7 +301,7 @@ class Pellucid(Policy):
 
     def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
         """Return the predicted seconds left of a run. If it has run longer than predicted, return
-        the expected rest of such jobs.
+        the expected rest of such jobs. With `level`, return that quantile of what is left.
         """
         if level is not None:
             speed, limit_s = self.type_speed(run), queued.job.time_limit_s

@@ -33,11 +33,11 @@ Preview = Annotated[bool, Query(description="Change nothing; show what the chang
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A checked request. `event`: the event to append; None where nothing would change. `differs`:
-    what it changes, as in a question to the analyst.
+    the changes in the form in which the analyst is asked about them; {} where it has no question.
     """
 
     event: Event | None
-    differs: Json = field(default_factory=dict)  # as a question to the analyst
+    differs: Json = field(default_factory=dict)
 
 
 class Acting:

@@ -387,7 +387,8 @@ def runs_as(viewer: Viewer) -> str:
     """Return the operating-system user as which the viewer's jobs run; "" for the service's own.
 
     Only a service that runs as root can run jobs as other users. Otherwise raise Problem (403) for
-    a viewer with a token that names another user than the service's own.
+    a viewer with a token that names another user than the service's own. A service that runs as
+    root raises Problem (403) for a token that names no user of this machine.
     """
     user, own = viewer.os_user, service_user()
     if os.geteuid() != 0:

@@ -19,7 +19,7 @@ class Lately:
     """A cache of recent results, by key. Safe to share between threads.
 
     The longer a result took to compute, the longer it is kept, so that computing it again and again
-    takes at most a twentieth of a processor.
+    takes at most a twentieth of a processor. A result that took at most `BRIEF_S` is not kept.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):

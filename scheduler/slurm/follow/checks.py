@@ -75,7 +75,9 @@ def against_trial(found: Eta, verdict: Verdict, put_back: Callable[[str], float]
     """Return an answer without the forecasts that `sbatch --test-only` contradicts.
 
     Slurm's trial assumes that running jobs use their whole time limits. So a forecast that is
-    earlier is no contradiction, but a forecast that a job starts at once may be.
+    earlier than the trial is no contradiction, unless it has the job start at once, and nor is a
+    later one. A refusal contradicts every start; a start at once contradicts that there is none.
+    Starts are compared only where one of the partitions asked for was tried.
 
     Args:
         verdict: the output of `sbatch --test-only` for a job that names the same partitions.

@@ -411,7 +411,7 @@ def terms_shown(
     priority: int, ranked: Ranked, policy: SlurmTwin, now: float
 ) -> tuple[PriorityTerm, ...]:
     """Return the terms of a job's priority as `sprio` has them, the largest first. Return none
-    where they do not add up to Slurm's `priority`.
+    where they do not add up to Slurm's `priority`, or the job has no age or several partitions.
     """
     terms = policy.weights.terms(ranked.ask, ranked.partition, now)
     since = ranked.ask.accrue

@@ -61,8 +61,7 @@ class Means:
         put_off: function that corrects a forecast, as for the forecasts that users are shown.
         budget_s: processor seconds of one trial.
         question_s: processor seconds of a question after which no further trial begins.
-        against: function that returns the jobs that start in the copy although Slurm does not start
-            them, with a text.
+        against: jobs that start in the copy although Slurm does not start them, each with a text.
         asks: function that runs `sbatch --test-only` with options for a user, within a number of
             seconds, and returns what it prints.
     """
@@ -167,7 +166,7 @@ class Trials:
 
     def what_if(self, job_id: str) -> Sooner:
         """Try each change of a waiting job by itself. Return the changes with which it starts
-        sooner; `unavailable` says why none was tried."""
+        sooner; `unavailable`, or `as_it_is.why`, says why none was tried."""
         job = next((j for j in self.jobs if j.id == job_id and j.state == "PENDING"), None)
         if job is None or job.held:
             why = "it runs or is over, is held, waits for other jobs, or is too far behind"

@@ -143,7 +143,8 @@ class SlurmJob:
 
 def jobs(text: str) -> list[SlurmJob]:
     """Return the jobs in the output of `squeue --json` of any release. The tasks of an array are
-    separate jobs."""
+    separate jobs. The `fault` of a job that cannot be read says why. Raise ParseError where no job
+    can be read."""
     try:
         whole = json.loads(text)
         release, entries = release_of(whole), whole["jobs"]
@@ -484,9 +485,9 @@ def _flags(state: str) -> set[str]:
 
 def nodes(text: str) -> list[Node]:
     """Return the nodes in the output of `scontrol show nodes -o`. A node that cannot be read is
-    closed, and its `fault` says why.
+    closed, and its `fault` says why. Empty output has no nodes.
 
-    Raise ParseError where the output names no node.
+    Raise ParseError where other output names no node.
     """
     lines = [fields(line) for line in text.splitlines() if line.strip()]
     named = [row for row in lines if row.get("NodeName")]

@@ -195,8 +195,8 @@ def _with_so_many(
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The resources of a node that a job could get. `gpus` are those asked for on each node or, if
-    GPUs are asked for in all, those available."""
+    """The resources of a node that a job could get. `gpus` are those asked for on each node; those
+    available, if GPUs are asked for in all or none are; all of the node's, for an exclusive job."""
 
     cpus: int
     memory_mib: float

@@ -1,8 +1,8 @@
 """Limits of QOS and associations, with Slurm's own reason code for each.
 
 After acct_policy.c of Slurm 22.05 (https://slurm.schedmd.com/resource_limits.html): the QOS comes
-first, then the association and every account above it. Each of these adds only limits that none
-before it sets. What is not modelled is listed in `unmodelled`.
+first, then the association and every account above it. A QOS adds only limits that no QOS before it
+sets, an association only those that no QOS sets. What is not modelled is listed in `unmodelled`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Hit:
         whose: to what the limit belongs: ``QOS limited``, ``account physics``, ``user anna in
             account physics``.
         name: sacctmgr's name of the limit, with the resource: ``GrpTRES gres/gpu``.
-        limit, used, asked: the largest allowed amount, the amount in use, and the amount that the
-            job would add.
+        limit, used, asked: the largest allowed amount (the least, of a minimum), the amount in use
+            (inf: not known), and the amount that the job would add.
         ever: whether the job fits within the limit once other jobs end.
     """
 

@@ -1,9 +1,10 @@
 """Which running jobs make way for a job (preemption).
 
 After preempt/partition_prio, preempt/qos and select/cons_tres of Slurm 22.05. Runs that may be
-preempted are removed one by one, those of the lowest tier on the fewest nodes first, until the job
-fits. Then this is done once more, beginning with the run whose removal made the job fit, so that
-few runs make way.
+preempted are removed one by one until the job fits: those of the lowest partition tier (QOS
+priority, with preempt/qos) first, among these those on the fewest nodes; with youngest_order the
+latest started first instead. Then this is done once more, beginning with the run whose removal made
+the job fit, so that few runs make way.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ def refused(twin: SlurmTwin, job_id: str) -> bool:
 
 
 def limited(twin: SlurmTwin, job_id: str) -> bool:
-    """Return whether the job's own request exceeds a limit in each of its partitions, and Slurm
-    gives that limit as the reason."""
+    """Return whether the job's own request exceeds a limit of a QOS or an association in each of
+    its partitions, and the reason that Slurm shows is such a limit (this one or another)."""
     nobody = Usage()
     return _never(twin, job_id, lambda ask, part: _hit(ask, part, twin.site, nobody))
 

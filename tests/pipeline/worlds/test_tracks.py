@@ -15,7 +15,7 @@ from pipeline.worlds.cluster_file import read_cluster
 from pipeline.worlds.plain import workload_of
 from pipeline.worlds.playing import Playing
 from pipeline.worlds.shape import cluster_of
-from pipeline.worlds.venus import jitter
+from pipeline.worlds.venus import jitter, load
 from scheduler.core.cluster import ClusterSpec, Node
 from scheduler.service.settings import Settings
 
@@ -23,6 +23,15 @@ from scheduler.service.settings import Settings
 def demo() -> tuple[object, ClusterSpec]:
     table = generate(default_config("small"))
     return cluster_of(table)[:2]
+
+
+def test_a_value_that_is_no_number_is_named_with_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "vc_config.csv").write_text(",num\nvcA,many\n")
+    with pytest.raises(TrackError, match=rf"{tmp_path}: .*many"):
+        load(tmp_path)
+    (tmp_path / "vc_config.csv").write_text(",num\nvcA\n")
+    with pytest.raises(TrackError, match=str(tmp_path)):
+        load(tmp_path)
 
 
 def test_seed_zero_keeps_exact_times_and_permutes_workloads() -> None:

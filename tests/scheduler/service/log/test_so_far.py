@@ -59,7 +59,7 @@ def test_who_had_the_gpus_is_summed_and_named_to_who_may_see_it(
     assert (hidden.meanwhile, hidden.others) == ([], 2)
     assert hidden.others_gpu_s == pytest.approx(12 * HOUR_S)
     assert said(OPERATOR) == wait.format(
-        "job long had 8 GPU hours (has run 3 h) and job short had 4 GPU hours (ran 1 h)"
+        "job long had 8 GPU hours (has run 3 h) and job short had 4 GPU hours (ran 1 h in all)"
     )
     desk.until_idle()
     assert said(OPERATOR).startswith("Job waits (8 GPUs, virtual cluster vc) waited 8 h: ")
