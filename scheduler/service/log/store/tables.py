@@ -196,7 +196,8 @@ Index("jobs_by_id", *by_id, jobs.c.gpus, sqlite_where=not_over, postgresql_where
 # Those that are not over, and of them those on GPUs: by their phase, of which there is an index.
 live = jobs.c.phase.in_([phase.value for phase in (*WAITS, *HOLDS)])
 on_gpus = jobs.c.phase.in_([phase.value for phase in HOLDS]) & (jobs.c.nodes != "[]")
-# Seconds that a job waited which has started, as `JobRow.waited` says.
+# Seconds that a job waited which has started, as `JobRow.waited` says. Of a row of before 0021 the
+# time counts, too, for which other jobs had to end first.
 waited = func.coalesce(
     jobs.c.waited_s,
     jobs.c.started_at
