@@ -16,7 +16,7 @@ SLACK_S = 3.0  # of sums of times, which go on while one is answered
 NAMED = 2  # of those that had GPUs meanwhile
 LEAST = 0.01  # of a wait, that its reason is named
 WAITS = ("wait", "enqueue", "preempt")
-HELD = ("HeldByOwner", "HeldByOperator", "DependencyNotMet", "DependencyNeverMet")
+HELD = ("HeldByOwner", "HeldByOperator", "DependencyNotMet", "DependencyNeverMet", "ArrayLimit")
 HOURS = r"([\d.,]+ GPU (?:hour|minute|second))s?"
 _UNITS = {"hour": 3600.0, "minute": 60.0, "second": 1.0}
 

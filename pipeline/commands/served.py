@@ -93,10 +93,13 @@ def figures(one: Served) -> dict[str, float]:
         "error": one.error,
         "median of true over predicted": one.ratio,
         "share within half to twice": one.twice,
-        "over 6 h": one.long,
-        "over 6 h announced": one.found,
-        "over 6 h announced wrongly": one.warned - one.found,
     }
+    if one.announced:  # else perhaps no chance was recorded, as of a Slurm's jobs
+        known |= {
+            "over 6 h": one.long,
+            "over 6 h announced": one.found,
+            "over 6 h announced wrongly": one.warned - one.found,
+        }
     return {name: float(value) for name, value in known.items() if value is not None}
 
 

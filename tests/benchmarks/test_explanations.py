@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import explanations
 from benchmarks.calibration import Calibration
-from benchmarks.explanations import deep, live
+from benchmarks.explanations import deep, live, meanwhile
 from benchmarks.explanations.__main__ import main
 from benchmarks.explanations.audit import Audited, Found, audit
 from benchmarks.explanations.figures import BUDGET, draws, ends, figures, verdict
@@ -27,6 +27,7 @@ from benchmarks.explanations.worlds import WORLDS, AuditWorld
 from benchmarks.worlds.small import synthetic
 from pipeline.worlds.scenario import Scenario
 from scheduler.core.core import Core
+from scheduler.core.decisions import DEPENDS, Reason
 from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.findings import analysis
 from scheduler.explain.whatif.changes import Change
@@ -394,3 +395,8 @@ def test_ends_are_kept_as_often_as_the_words_say(
     made = figures([few, *(_with_ends(*one) for one in worlds.items())])
     found = verdict(made, Calibration())["exceeded"]
     assert [name for name in found if name.startswith("ends_")] == exceeded
+
+
+def test_the_judge_knows_every_reason_that_is_no_waiting() -> None:
+    stopped = {Reason.HELD_BY_OWNER, Reason.HELD_BY_OPERATOR, *DEPENDS}
+    assert set(meanwhile.HELD) == {reason.value for reason in stopped}

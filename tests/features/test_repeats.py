@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import nan
 
 import pytest
@@ -101,6 +102,9 @@ def test_the_share_of_their_limits_that_an_owner_uses_claims_the_next() -> None:
 
     def ran(job: Job, lasted_s: float) -> None:
         nonlocal now
+        if job.job_id in ("half1", "half2"):
+            new = replace(job, job_id="new", name="never-seen")
+            assert not state.claims(new, now), "fewer than three say little"
         state.submit(job, now)
         state.start(job.job_id, now)
         now += lasted_s

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from features.codec import encode
 from models.training.tracking import Registry, TrainedOn, log_training
 from pipeline.app import app
+from pipeline.commands.served import figures
 from scheduler.service.log.served import FOLDER, Served, Week
 from tests.scheduler.service.pages.bundle import small_bundle
 
@@ -76,6 +77,11 @@ def test_a_week_that_is_over_and_not_settled_does_not_go_on_until_now(state: Pat
     days = [row.partition(f" {OTHER[:12]}")[0] for row in rows if OTHER[:12] in row]
     assert days == ["2026-07-02 *", "2026-06-25 **", "2026-06-18"]
     assert [now, settling] == ["* until now", "** not settled yet"]
+
+
+def test_where_no_chance_was_recorded_no_job_over_six_hours_is_counted() -> None:
+    of_a_slurm = Served(digest=OTHER, decided=9, ended=9, error=0.5, ratio=1.0, twice=0.5)
+    assert not [name for name in figures(of_a_slurm) if "6 h" in name]
 
 
 def test_weeks_that_are_over_are_logged_with_the_version_that_decided(

@@ -57,10 +57,10 @@ def preview(request: Request, viewer: Asking, array_id: str) -> Response:
         tasks = _chosen(_tasks(seen, array_id), given["tasks"])
         ids = [job.job_id for job in tasks]
         shown["ids"], shown["left"] = act_on(request, seen, given, ids, preview=True)
-        if given["do"] == "change" and (first := set(shown["ids"])):
-            asked = wanted(given).given()
-            one = next(job for job in tasks if job.job_id in first)
-            shown["differs"] = differences(one, asked)
+        if given["do"] == "change":
+            asked, those = wanted(given).given(), set(shown["ids"])
+            each = [one for job in tasks if job.job_id in those for one in differences(job, asked)]
+            shown["differs"] = dict.fromkeys(one for one in each if one[1] != one[2])
     except Problem as problem:
         shown["problem"], status = problem.sentence, problem.status
     except UnknownJob:

@@ -119,7 +119,7 @@ def listing(view: PageQueries, wanted: Wanted, first: int = 0, after: str = "") 
         wanted: what is searched for, and how the table is sorted.
         first: place of the page's first job among all matching jobs; `ROWS` are shown.
         after: id of the job before that one, where the table is sorted by ids: then the page costs
-            the same wherever it is.
+            the same wherever it is. Any other table leaves it aside.
     """
     tally = view.tally()
     asked = {name: getattr(wanted, name) for name in _CHOICES}
@@ -135,7 +135,7 @@ def listing(view: PageQueries, wanted: Wanted, first: int = 0, after: str = "") 
         if len(ids) > ROWS:
             seek = {"after": ids[ROWS - 1]}
     else:
-        ids = chosen(view, wanted)
+        ids, after = chosen(view, wanted), ""
         count = len(ids)
         first = min(max(first, 0), count)
         if first + ROWS < count:

@@ -99,6 +99,7 @@ def test_of_several_each_has_to_end() -> None:
         ("a_2", "b", "a_0", Reason.DEPENDENCY_NOT_MET),
         ("c_2", "", "a_0", Reason.DEPENDENCY_NOT_MET),
         ("c", "", "a_0", Reason.DEPENDENCY_NOT_MET),
+        ("c", "", "b", Reason.DEPENDENCY_NOT_MET),
     ],
 )
 def test_only_what_waits_for_the_end_of_a_task_of_its_array_is_at_its_limit(

@@ -203,7 +203,8 @@ waiting_from = case(
     (jobs.c.slurm.is_not(None), jobs.c.queued_at),
     else_=jobs.c.submitted_at,
 )
-# Seconds that a job waited which has started, as `JobRow.waited` says.
+# Seconds that a job waited which has started, as `JobRow.waited` says. Of a row of before 0021 the
+# time counts, too, for which other jobs had to end first.
 waited = func.coalesce(
     jobs.c.waited_s,
     jobs.c.started_at

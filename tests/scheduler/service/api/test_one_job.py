@@ -94,3 +94,16 @@ def test_waited_and_predicted_are_the_same_figures_everywhere(service: Service, 
     assert lasts in page_text(service, f"/jobs/{job}")
     assert told.predicted_s is None or told.predicted_s == pytest.approx(row.estimate_s)
     assert audit(service.store, service.decider.bundle_store.find, decide_again=True).clean
+
+
+def test_a_job_that_is_cancelled_while_it_waits_waits_no_longer(service: Service) -> None:
+    service.submit("bob.noyce", 5000.0, gpus=8)
+    service.turn(2)
+    job, alice = service.submit("alice", 50.0), service.by("alice")
+    service.turn(2, 100.0)
+    assert alice.post(f"{JOBS}/cancel", json={"jobs": [job]}).is_success
+    service.turn(2, 100.0)
+    row = decode(JobRow, alice.get(f"{JOBS}/{job}").json())
+    assert row.phase == "cancelled"
+    assert row.waits_since is None
+    assert row.waited(1e12) == row.waited(0.0) == row.waited_s

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from fastapi.testclient import TestClient
+
 from tests.scheduler.service.pages.conftest import Lived
 from tests.scheduler.service.pages.test_operations import fields
 
@@ -66,6 +68,28 @@ def test_half_an_array_is_changed_held_and_cancelled(lived: Lived) -> None:
         assert phases()[8] == after or deed == "release", deed
     assert phases()[7:] == ["cancelled"] * 3
     assert "cancelled" not in phases()[:5]
+
+
+def test_a_preview_says_each_present_value_and_claims_no_cause_of_what_is_left(
+    lived: Lived,
+) -> None:
+    ada, olga = lived.browser("ada.byron"), lived.browser("olga")
+    array = submitted(lived, "0-9")
+
+    def done(browser: TestClient, asked: str) -> None:
+        preview = browser.get(f"/arrays/{array}/act?{asked}")
+        assert browser.post(f"/arrays/{array}/act", data=fields(preview.text)).status_code == 303
+        lived.settle(1)
+
+    done(ada, "tasks=8&do=change&gpus=3")
+    preview = ada.get(f"/arrays/{array}/act?tasks=8-9&do=change&gpus=2").text
+    assert "3 → 2" in preview
+    assert "4 → 2" in preview
+    done(ada, "tasks=8&do=hold")
+    done(olga, "tasks=9&do=hold")
+    preview = ada.get(f"/arrays/{array}/act?tasks=8-9&do=release").text
+    assert fields(preview)["jobs"] == f"{array}_8"
+    assert "Nothing is done to 1 other: running, over, so already, or not allowed." in preview
 
 
 def test_what_cannot_be_done_to_tasks_is_named(lived: Lived) -> None:

@@ -123,6 +123,10 @@ def test_pages_by_id_go_on_after_the_last_row(lived: Lived) -> None:
         by_place = lived.browser("olga").get(f"/list?sort={sort}&first={ROWS}").text
         assert ids(by_place) == ids(second)
     assert ids(lived.browser("olga").get(f"/list?first={2**70}").text) == []
+    for other in ("sort=gpus", "find=j"):
+        page = lived.browser("olga").get(f"/list?{other}").text
+        assert "The next" in page
+        assert lived.browser("olga").get(f"/list?{other}&after=a").text.count("The first") == 0
 
 
 def test_an_address_says_no_more_than_it_must() -> None:
