@@ -281,8 +281,12 @@ def otherwise(a: Asked) -> str:
             if said and (ways == 1 or f"({ways} such groups)" in text)
             else f"{text!r}: {ways} ways"
         )
-    count = said and (int(said[2].replace(",", "")) if said[2] else 1)
-    return "" if count == len(told["either"]) else f"{text!r}, truly {len(told['either'])}"
+    jobs = 0 if not said else int(said[2].replace(",", "")) if said[2] else 1
+    opened = re.search(r"Opening (?:one|any of ([\d,]+)) (?:other|closed) nodes? would", text)
+    nodes = 0 if not opened else int(opened[1].replace(",", "")) if opened[1] else 1
+    true = Counter(one["kind"] == "closed node" for one in told["either"])
+    right = (jobs, nodes) == (true[False], true[True])
+    return "" if right else f"{text!r}, truly {true[False]} jobs, {true[True]} nodes"
 
 
 def helps(a: Asked) -> str:

@@ -277,8 +277,8 @@ class Policy:
         return 1.0
 
     def withdrawn(self, job_id: str, now: float) -> None:
-        """Called when a job was removed without having ended: cancelled while it waited, given GPUs
-        but never begun, or lost."""
+        """Called when a job was removed without having ended: cancelled while it waited or by the
+        policy, given GPUs but never begun, or lost."""
 
     def set_aside(self, job_id: str, now: float) -> None:
         """Called when a waiting job leaves its queue for a while because it is held or changed. The

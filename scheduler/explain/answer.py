@@ -222,7 +222,8 @@ class Analysis:
         bound: when GPUs will be reserved for the job, if the queue stays as it is; None: the policy
             promises nothing, or too many GPUs are closed.
         reserved: GPUs that are reserved in its virtual cluster now.
-        moved: how its forecast start has moved since it was submitted; None: it has not.
+        moved: how its forecast start has moved since it was submitted; None: it has not, or one of
+            the two forecasts is not known.
         not_shared: why the job does not share GPUs; None: no candidate was considered, or it may
             share with the best one.
         history: the history of past jobs on which its predicted duration rests.

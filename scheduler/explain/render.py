@@ -707,19 +707,26 @@ def _counts(found: Analysis, *, recorded: bool = False) -> str:
 
 
 def otherwise(found: Analysis) -> str:
-    """Return how many other runs could end instead of those named, so that the job starts. Return
-    "" without such runs.
+    """Return how many other jobs could end, or nodes be opened, instead of what is named, so that
+    the job starts. Return "" without any.
     """
     if found.instead:
         few, many = min(map(len, found.instead)), max(map(len, found.instead))
         who = count(many, "other job") if few == many else f"{few}-{many} other jobs"
         ways = f" ({found.ways} such groups)" * (found.ways > 1)
         return f"The end of {who} would do as well{ways}."
-    others = found.alternatives
-    if not others:
-        return ""
-    who = "one other job" if others == 1 else f"any of {count(others, 'other job')}"
-    return f"The end of {who} would do as well."
+    nodes = sum(one.kind == NODE for one in found.either)
+    jobs, texts = found.alternatives - nodes, list[str]()
+    if jobs:
+        texts.append(f"The end of {_any_of(jobs, 'other job')} would do as well.")
+    if nodes:
+        which = "other node" if any(one.kind == NODE for one in found.holders) else "closed node"
+        texts.append(f"Opening {_any_of(nodes, which)} would do as well.")
+    return " ".join(texts)
+
+
+def _any_of(many: int, what: str) -> str:
+    return f"one {what}" if many == 1 else f"any of {count(many, what)}"
 
 
 RUN, AHEAD, NODE = "running job", "waiting job", "closed node"

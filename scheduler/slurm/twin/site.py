@@ -53,7 +53,8 @@ class Partition:
         in_reservations: whether its jobs must name a reservation.
         preempted: how its jobs make way for others, such as ``REQUEUE``; "": they do not.
         defaults: memory (MiB) and CPUs that jobs get by default or may have, by slurm.conf's names.
-        min_nodes: a job with fewer nodes waits for ever (`MinNodes`).
+        min_nodes: a job that asks for fewer nodes waits for ever; one that names no number gets as
+            many (`MinNodes`).
         cpus_per_node: CPUs of a node that its jobs together may have (`MaxCPUsPerNode`).
     """
 
@@ -396,8 +397,8 @@ class Ask:
         return found * self.nodes if self.gpus_per_node else found
 
     def limit_s(self, partition: Partition | None) -> float:
-        """Return for how many seconds the job may run in a partition, by its own time limit or the
-        partition's."""
+        """Return for how many seconds the job may run in a partition, by its own time limit, else
+        the partition's default or limit. Without any of these it is a year, as in Slurm."""
         if self.time_limit_s is not None:
             return self.time_limit_s
         if partition is None:
@@ -407,7 +408,7 @@ class Ask:
     @property
     def latest(self) -> float:
         """The latest time at which the job may start, since Slurm cancels a job whose time limit
-        reaches beyond its deadline."""
+        reaches beyond its deadline; inf without a deadline or a time limit."""
         if self.deadline is None or self.time_limit_s is None:
             return inf
         return self.deadline - self.time_limit_s

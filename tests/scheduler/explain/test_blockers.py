@@ -16,7 +16,7 @@ from scheduler.core.estimates import TableEstimator
 from scheduler.explain.answer import Analysis, Group
 from scheduler.explain.blockers import Blockers, Holder, Kind, find_blockers
 from scheduler.explain.findings import LISTED, analysis, compared
-from scheduler.explain.render import _group, dominant, in_the_way, promise
+from scheduler.explain.render import _group, dominant, in_the_way, otherwise, promise
 from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import Fifo, FifoSkip
@@ -127,9 +127,25 @@ def test_a_closed_node_is_in_the_way_alone_or_beside_others() -> None:
     found = analysis(futures, "next", "")
     assert [holder.node for holder in found.holders] == [1 - full]
     assert found.alternatives == 1
+    assert otherwise(found) == "The end of one other job would do as well."
     assert f"node {1 - full}, which is closed" in in_the_way(found)
     kinds = [holder.kind for holder in find_blockers(futures, "both").holders]
     assert sorted(kinds) == [Kind.NODE, Kind.RUN, Kind.AHEAD]
+
+
+def test_a_closed_node_that_would_do_as_well_is_no_job() -> None:
+    desk = Desk(FifoSkip(), cluster_of(nodes=3, gpus=8))
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(a_job("running", gpus=8))
+    (full,) = desk.core.cluster.runs["running"].nodes
+    for node in {0, 1, 2} - {full}:
+        desk.core.nodes.set_open(node, False)
+    desk.submit(a_job("next", gpus=8), now=1.0)
+    found = analysis(Futures(desk.core, memory, 1.0), "next", "")
+    assert [holder.kind for holder in found.holders] == ["closed node"]
+    assert otherwise(found) == (
+        "The end of one other job would do as well. Opening one other node would do as well."
+    )
 
 
 def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
