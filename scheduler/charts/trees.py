@@ -153,7 +153,7 @@ _READ = {
     "gpu_util_sum_pct": ("both utilisations", " %"),
     "gpu_mem_util_sum_pct": ("both memory activities", " %"),
     ACTIVE_SUM: ("both SM activities", " %"),
-    "gpu_util_minus_partner_pct": ("own − partner's utilisation", " %"),
+    "gpu_util_minus_partner_pct": ("own − partner's utilisation", " points"),
 }
 
 Answer = Callable[[Sequence[float]], tuple[str, str]]

@@ -653,7 +653,7 @@ def test_who_was_resized_had_as_many_gpus_as_it_was_given(tmp_path: Path) -> Non
     (grows,) = read_story(run, "j").held
     assert (grows.gpus, grows.seconds, grows.gpu_s) == (6, 300.0, 1300.0)
     (said,) = held_words([grows], "research")
-    assert said == "Meanwhile job grows had up to 6 GPUs for 5 min."
+    assert said == "Meanwhile job grows had up to 6 GPUs for 5 min of this wait."
 
 
 def test_a_wait_that_the_end_of_the_run_cut_off_is_told_to_there(tmp_path: Path) -> None:
@@ -743,7 +743,7 @@ def test_who_overtook_is_said_by_place_in_line_before_size(tmp_path: Path) -> No
 def test_more_holders_than_are_named_are_counted() -> None:
     held = [Held(f"h{i}", "v", 1, 60.0, 60.0, None, None) for i in range(6)]
     said = list(held_words(held, "v"))
-    assert said[0] == "Meanwhile job h0 had 1 GPU for 60 s."
+    assert said[0] == "Meanwhile job h0 had 1 GPU for 60 s of this wait."
     assert said[4:] == ["2 more jobs had GPUs of the virtual cluster during a part of this wait."]
     assert len(list(held_words(held[:4], "v"))) == 4
     hours = [replace(one, gpu_s=3600.0) for one in held]

@@ -77,7 +77,7 @@ def test_a_question_whose_answers_lead_to_the_same_is_not_asked(bundle: Bundle) 
             (3.0, 130.0, 1.0),
             [
                 "both utilisations ≤ 119.3 %? no",
-                "own − partner's utilisation ≤ -5 %? no",
+                "own − partner's utilisation ≤ -5 points? no",
                 "50 % of its speed alone",
             ],
         ),
