@@ -30,6 +30,7 @@ from pipeline.worlds.playing import Playing
 from pipeline.worlds.venus import jitter
 from scheduler.assembly import settings_of
 from scheduler.core.settings import InvalidSettings, with_assignments
+from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.simulation.work import Workload
 from tests.pipeline.test_replay import dump
 
@@ -194,12 +195,12 @@ def test_what_helps_is_crossed_one_by_one(past: History, monkeypatch: pytest.Mon
 
 
 def test_every_part_of_the_policy_is_switched_off_by_one_candidate() -> None:
+    """But for what is promised to users, where GPUs may be, and one threshold of two parts."""
     off = tuning.CANDIDATES | tuning.PACKING
-    assert {name for values in off.values() for name in values} == {
-        *("max_wait_s", "price", "overload", "backfill", "ageing", "predict_again_s"),
-        *("order_by", "gpu_exponent", "partner_searches", "pack_first_above", "hold_price"),
-        *("profile_above", "learns_speeds", "pack_narrower"),
-    }
+    promised = {"sharing", "fairness", "borrowing", "gpu_types", "busy_above"}
+    assert {name for values in off.values() for name in values} == (
+        PellucidSettings.model_fields.keys() - promised
+    )
     assert all(len(values) == 1 for values in off.values())
     for values in off.values():
         settings_of("pellucid", with_assignments({}, tuning.assignments(values)))

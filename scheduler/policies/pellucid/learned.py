@@ -18,6 +18,7 @@ from scheduler.core.durations import (
     DurationMemory,
     of_plain,
     plain,
+    seconds_of,
 )
 from scheduler.core.findings import Hold
 from scheduler.core.pairs import PairPredictor
@@ -152,10 +153,9 @@ class PellucidLearned(Learned):
         for queued in jobs.values() if memory.patience else ():
             if queued.job.vc in memory.patience and not is_starving(queued):
                 queued.key += forgiven(policy, queued) * queued.submit_time
-        if memory.ordered_by != policy.order_by:
-            for queued in jobs.values():
-                if queued.job.job_id in policy.estimates and not is_starving(queued):
-                    _reorder(policy, queued, memory.ordered_by)
+        for queued in jobs.values():
+            if queued.job.job_id in policy.estimates and not is_starving(queued):
+                _reorder(policy, queued, memory.ordered_by)
 
     def begin(self, turn: Turn) -> None:
         policy = self._policy
@@ -268,13 +268,17 @@ class PellucidLearned(Learned):
 
 def _reorder(policy: Parts, queued: QueuedJob, before: str) -> None:
     """Count in a waiting job's key the duration that the policy orders by, in place of that which
-    it was ordered by.
+    it was ordered by: the recorded mean, otherwise the predicted number.
+
+    Args:
+        before: the `order_by` under which it was ordered. If that is still in force, only a mean
+            goes that is not counted any more.
     """
-    now = policy.order_by
-    policy.order_by = before
-    counted = worth_by(policy, queued)
-    policy.order_by = now
     counts = worth_by(policy, queued)
-    queued.key += counts.sized_s - counted.sized_s
+    mean_s = next((float(one[1]) for one in queued.evidence if one[0] == COUNTS), None)
+    if before == policy.order_by and (mean_s is None or counts.recorded):
+        return
+    counted_s = float(seconds_of(queued.estimate_s or 0.0)) if mean_s is None else mean_s
+    queued.key += counts.sized_s - counted_s * queued.job.gpus**policy.gpu_exponent
     kept = (one for one in queued.evidence if one[0] not in (COUNTS, "counts_odds"))
     queued.evidence = (*kept, *counts.recorded)

@@ -103,7 +103,8 @@ class PellucidSettings(PolicySettings):
         "mean",
         "which duration counts in the order: `mean`, the average over the job's predicted "
         "distribution of durations, in which a small chance of days counts, or `predicted`, the "
-        "single predicted duration; a job without a distribution counts with the latter",
+        "single predicted duration; a job without a distribution, or without user, name and "
+        "command, counts with the latter",
     )
     max_wait_s: float = setting(
         2 * DAY_S,

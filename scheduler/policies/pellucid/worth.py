@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from scheduler.core.curves import Predicted
 from scheduler.core.decisions import Evidence
 from scheduler.core.durations import DurationDistribution, seconds_of
 from scheduler.core.queue import QueuedJob
@@ -53,15 +54,28 @@ def forgiven(policy: Orders, queued: QueuedJob) -> float:
     return policy.ageing if queued.job.user else 0.0
 
 
+def _rests_on_more(queued: QueuedJob) -> bool:
+    """Return whether the prediction of a job rests on more than what it asks for: on its user, name
+    or command, or on what was stated of its duration.
+
+    Otherwise its curve is that of all jobs of its size. Its mean moves with each that ends, and
+    jobs of one size would change places by when they came.
+    """
+    job, predicted = queued.job, queued.estimate_s
+    stated = bool(predicted.claims) if isinstance(predicted, Predicted) else True
+    return bool(job.user or job.name or job.like) or stated
+
+
 def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
     """Return the seconds that a job's duration adds to its key in the queue: the mean of its curve,
-    or the predicted duration where it has none or `order_by` is "predicted".
+    or the predicted duration where it has none, `order_by` is "predicted", or nothing but its size
+    is known of the job.
 
     A job without a prediction adds 0.
     """
     predicted = queued.estimate_s or 0.0
     curve = None
-    if policy.order_by == "mean":
+    if policy.order_by == "mean" and _rests_on_more(queued):
         curve = policy.distribution.alone(predicted, queued.outlived_s)
     seconds = float(seconds_of(predicted)) if curve is None else curve.expected()
     recorded = () if curve is None else ((COUNTS, seconds),)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import expm1, log1p
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from scheduler.core.estimates import TableEstimator
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.findings import compared
 from scheduler.policies.pellucid.policy import Pellucid
-from scheduler.policies.pellucid.worth import COUNTS, forgiven
+from scheduler.policies.pellucid.worth import COUNTS, Worth, forgiven, worth_by
 from scheduler.testing.builders import VC, Desk, a_job, cluster_of, pellucid
 
 HOUR = 3600.0
@@ -53,6 +55,32 @@ def test_of_equal_predictions_who_may_be_long_goes_later() -> None:
     desk = a_desk(sure=two_kinds(0.02), open=two_kinds(0.4))
     desk.submit(*(a_job(name, gpus=4, user="u") for name in ("open", "sure")), now=1.0)
     assert [one.job.job_id for one in desk.core.queues[VC]] == ["sure", "open"]
+
+
+@pytest.mark.parametrize(
+    ("known", "claims", "by_mean"),
+    [
+        ({}, (), False),
+        ({"user": "u"}, (), True),
+        ({"name": "train"}, (), True),
+        ({"like": "a1b2"}, (), True),
+        ({}, (Claim(7 * HOUR, 9 * HOUR, 0.8),), True),
+    ],
+)
+def test_the_mean_counts_only_where_more_than_its_size_is_known(
+    known: dict[str, Any], claims: tuple[Claim, ...], by_mean: bool
+) -> None:
+    """Else it is the mean of all jobs of its size, which moves with each that ends."""
+    desk = a_desk(open=two_kinds(0.4, 700.0, claims=claims))
+    sample = a_job("open", gpus=4, at=1.0, user="")
+    desk.submit(replace(sample, job=replace(sample.job, **known)), now=1.0)
+    queued, policy = desk.core.jobs["open"], desk.core.policy
+    assert isinstance(policy, Pellucid)
+    counts = worth_by(policy, queued)
+    assert (counts.duration_s > 1000.0) == by_mean
+    assert bool(counts.recorded) == by_mean == (COUNTS in dict(queued.evidence))
+    if not by_mean:
+        assert counts == Worth(700.0, 1400.0)
 
 
 def test_the_terms_of_a_place_sum_to_its_key_and_the_first_is_the_mean_that_is_recorded() -> None:

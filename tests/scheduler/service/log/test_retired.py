@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,3 +66,8 @@ def test_keys_of_a_release_that_ordered_by_the_predicted_number_are_made_right()
     keys = {name: one.key for name, one in jobs.items()}
     Pellucid(PellucidSettings(**chosen)).learned.restore(read.learned.remember(), jobs)
     assert {name: one.key for name, one in jobs.items()} == keys, "once is enough"
+    for one in jobs.values():  # of a release that also ordered those by the mean
+        one.job = replace(one.job, user="")
+        Pellucid(PellucidSettings(**chosen)).learned.restore(read.learned.remember(), jobs)
+        assert one.key == pytest.approx(600.0 * 2.0 + 0.05), "predicted, and its credit, once"
+        assert "counts_s" not in dict(one.evidence)
