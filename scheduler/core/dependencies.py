@@ -7,6 +7,7 @@ a little later than the core.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
@@ -60,7 +61,8 @@ class Dependencies:
 
     def __init__(self) -> None:
         self._after: dict[str, dict[str, None]] = {}  # by the job waited for: those that name it
-        self._ends: dict[str, tuple[float, bool]] = {}  # when, and whether successfully
+        # when, and whether successfully; the front of a plain dict is not removed in constant time
+        self._ends = OrderedDict[str, tuple[float, bool]]()
 
     def remember(self) -> list[EndMemory]:
         """Return, as plain records, how the jobs ended that waiting jobs may depend on."""
@@ -71,7 +73,7 @@ class Dependencies:
 
     def restore(self, ends: Iterable[EndMemory], jobs: Iterable[Job]) -> None:
         """Restore how jobs ended, and record which jobs must end before each of `jobs`."""
-        self._ends = {one.job_id: (one.at, one.success) for one in ends}
+        self._ends = OrderedDict((one.job_id, (one.at, one.success)) for one in ends)
         for job in jobs:
             self.add(job)
 
@@ -97,8 +99,7 @@ class Dependencies:
         Return the ids of the jobs that wait for it."""
         self._ends[job_id] = now, success
         while now - next(iter(self._ends.values()))[0] > RECENT_S:
-            old = next(iter(self._ends))
-            _, succeeded = self._ends.pop(old)
+            old, (_, succeeded) = self._ends.popitem(last=False)
             if old in self._after:
                 self._ends[old] = now, succeeded
         return list(self._after.get(job_id, ()))

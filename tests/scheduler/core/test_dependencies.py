@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -170,3 +171,15 @@ def test_ends_nobody_waits_for_are_forgotten_after_an_hour() -> None:
     for i in range(1000):
         known.ended(f"job{i}", True, i * 60.0)
     assert len(known._ends) <= RECENT_S / 60.0 + 1
+
+
+def test_many_ends_are_forgotten_at_once_in_little_time() -> None:
+    """After a pause of an hour. With a plain dictionary each removal at the front passed over all
+    earlier ones: 5 s for 100,000 ends, two minutes for 500,000, in which nothing was decided."""
+    known = Dependencies()
+    for number in range(100_000):
+        known.ended(f"j{number}", True, 0.0)
+    begun = time.process_time()
+    known.ended("later", True, RECENT_S + 1.0)
+    assert time.process_time() - begun < 2.0
+    assert [one.job_id for one in known.remember()] == ["later"]
