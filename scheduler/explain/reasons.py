@@ -70,6 +70,13 @@ def summary(d: Decision, *, blocker: str = "", partner: str = "") -> str:
 def _template(d: Decision) -> str:
     template = _NAMELESS.get(d.reason) if d.blocker is None else None
     template = _WITHOUT_GPUS.get(d.reason, template) if d.need == 0 else template
+    array = d.job_id.rpartition("_")[0]
+    if (
+        d.reason is Reason.DEPENDENCY_NOT_MET
+        and array
+        and (d.blocker or "").startswith(f"{array}_")
+    ):
+        template = _SUMMARY[Reason.ARRAY_LIMIT]  # as recorded before that had a reason of its own
     return template or _SUMMARY[d.reason]
 
 

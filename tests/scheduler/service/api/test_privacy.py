@@ -167,6 +167,10 @@ def addresses(service: Service, jobs: dict[str, tuple[str, int]]) -> Iterator[st
                 last = route.path.rpartition("/")[2]
                 asked = {"after": f"?other={job}", "act": "?do=cancel"}.get(last, "")
                 yield route.path.replace("{job_id}", job) + asked
+        elif "{array_id}" in route.path:
+            asked = "?do=cancel" if route.path.endswith("/act") else ""
+            for array in dict.fromkeys(job.rpartition("_")[0] for job in jobs if "_" in job):
+                yield route.path.replace("{array_id}", array) + asked
         else:
             assert "{" not in route.path, f"{route.path}: say here what stands for its parts"
             yield route.path
