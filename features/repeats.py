@@ -150,7 +150,7 @@ class Repeats:
         runs = f"last runs, {one.kind.runs}" if one.kind.runs > 1 else "last run"
         what = f"of this {one.kind.of}"
         if one.kind.of == LIMIT:
-            what = "by the share of its limit"
+            what = "of its owner, by the shares of their limits"
         between = f"{in_words(one.low_s)} to {in_words(one.high_s)}"
         return Claim(one.low_s, one.high_s, share, f"{runs} {what}: {between}, {_holds(share)}")
 

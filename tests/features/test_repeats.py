@@ -123,7 +123,7 @@ def test_the_share_of_their_limits_that_an_owner_uses_claims_the_next() -> None:
     assert claim.holds(43_200.0)
     assert not claim.holds(86_400.0)
     assert claim.share > 0.5, "it has held each time"
-    assert claim.text.startswith("last runs, 3 by the share of its limit: ")
+    assert claim.text.startswith("last runs, 3 of its owner, by the shares of their limits: ")
     (shorter,) = claims("half", 600.0)
     assert shorter.holds(300.0)
     assert not claims("half", None)

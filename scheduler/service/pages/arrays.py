@@ -106,9 +106,14 @@ def _chosen(tasks: Sequence[JobRow], numbers: str) -> list[JobRow]:
     if not numbers:
         return list(tasks)
     try:
-        wanted_numbers = set(tasks_of(numbers).numbers)
+        asked = tasks_of(numbers)
     except ValueError as error:
         raise Problem(422, "invalid-request", f"Tasks {numbers}: {error}") from None
+    if asked.at_once:
+        raise Problem(
+            422, "invalid-request", f"Tasks {numbers}: %N is set as an array is submitted"
+        )
+    wanted_numbers = set(asked.numbers)
     found = [job for job in tasks if _number(job) in wanted_numbers]
     if not found:
         raise Problem(422, "invalid-request", f"the array has no task {numbers}")

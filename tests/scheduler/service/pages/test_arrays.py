@@ -99,6 +99,7 @@ def test_what_cannot_be_done_to_tasks_is_named(lived: Lived) -> None:
         ("tasks=3-1&do=hold", "3-1 holds no number"),
         ("tasks=7&do=hold", "the array has no task 7"),
         ("tasks=x&do=hold", "give numbers as sbatch does"),
+        ("tasks=0-4%252&do=hold", "is set as an array is submitted"),
         ("do=dance", "can be held, released or cancelled"),
         ("do=change", "say what is to be different"),
         ("do=change&gpus=0", "GPUs is 0"),
