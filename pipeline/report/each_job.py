@@ -178,18 +178,28 @@ def judged(pair: Sharing, own: Sequence[Decision], joined: Sequence[Decision]) -
 def started(job: JobFacts, sharing: Sequence[Sharing], schedule: Schedule | None) -> str:
     """Return a sentence on which jobs ended as this one started, and had its GPUs until then, alone
     or beside another; "" if none did, or without a schedule."""
+    gone, began = leavers(job, schedule), job.start_time
+    if not gone or began is None:
+        return ""
+    beside = [pair.partner for pair in sharing if pair.newcomer and pair.start == began]
+    return started_words(gone, began, "".join(beside))
+
+
+def leavers(job: JobFacts, schedule: Schedule | None) -> list[str]:
+    """Return the ids of the jobs that ended as a job started, and had its GPUs until then, alone or
+    beside another; [] without a schedule."""
     began = job.start_time
     if schedule is None or began is None:
-        return ""
+        return []
     found = schedule.spells
     now, then = (
         np.flatnonzero(np.abs(at - began) < RECORD_S).tolist() for at in (found.start, found.end)
     )
     mine = next((i for i in now if found.job[i] == job.job_id), None)
     if mine is None:
-        return ""
+        return []
     its = dict(zip(found.nodes[mine], found.masks[mine], strict=True))
-    gone = [
+    return [
         str(found.job[i])
         for i in then
         if found.job[i] != job.job_id
@@ -198,8 +208,6 @@ def started(job: JobFacts, sharing: Sequence[Sharing], schedule: Schedule | None
             for node, mask in zip(found.nodes[i], found.masks[i], strict=True)
         )
     ]
-    beside = [pair.partner for pair in sharing if pair.newcomer and pair.start == began]
-    return started_words(gone, began, "".join(beside)) if gone else ""
 
 
 class _Trees:

@@ -391,7 +391,7 @@ class Gains:
             if len(names) > SHOWN_GROUPS:
                 more = count(len(names) - SHOWN_GROUPS, "other group")
                 names = [*names[:SHOWN_GROUPS], more]
-            both.append(listed(names) if names else "none")
+            both.append(listed(names) if names else "no group")
         return [*text, beyond_chance_words(*both)]
 
     @property

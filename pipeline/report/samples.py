@@ -15,13 +15,13 @@ from models.bundle import Bundle
 from pipeline.explain.counterfactuals import PlayedAgain, asked_at, lines
 from pipeline.explain.run import RunError, read_story
 from pipeline.report.comparison import Comparison, PolicyRun
-from pipeline.report.each_job import judged, started
+from pipeline.report.each_job import judged, leavers, started
 from pipeline.report.schedule import Gantt, Schedule
 from pipeline.tables import Floats, floats, of_jobs
 from scheduler.charts.trees import Drawing, lit_by
 from scheduler.core.decisions import Action
 from scheduler.explain.drawing import StoryView, view
-from scheduler.explain.life import Phase
+from scheduler.explain.life import Held, Phase
 from scheduler.explain.remarks import expected_words
 from scheduler.explain.story import Story
 from scheduler.explain.terms import Step, drawn, thought_waterfall
@@ -80,6 +80,7 @@ class Sample:
             if it never did.
         tried: sentences about the changes tried, and which would have started the job; empty if
             none was tried.
+        holders: some of the jobs that had GPUs while it waited.
         started: a sentence on what ended as the job started; "" if nothing did.
         spread: a sentence on the predictions of such jobs; "" where none is recorded.
     """
@@ -91,6 +92,7 @@ class Sample:
     terms: Sequence[Step]
     tree: Drawing | None
     tried: Sequence[str] = ()
+    holders: Sequence[Held] = ()
     started: str = ""
     spread: str = ""
 
@@ -144,6 +146,7 @@ def samples(
                 terms=_terms(story),
                 tree=_tree(run, story, bundle),
                 tried=asked.get(job_id, ()),
+                holders=_holders(story, schedule),
                 started=started(story.job, story.sharing, schedule),
                 spread=expected_words(story.events, story.job.time_limit_s),
             )
@@ -251,6 +254,13 @@ def _because(story: Story) -> str:
     return listed([*reasons, f"{percent(rest)} other reasons"] if rest > 0.005 else reasons)
 
 
+def _holders(story: Story, schedule: Schedule | None) -> Sequence[Held]:
+    """Return the jobs to name among those that had GPUs while a job waited: first those that left
+    it theirs, then those with most GPU-time."""
+    left = leavers(story.job, schedule)
+    return sorted(story.held, key=lambda one: one.job_id not in left)[:HOLDERS]
+
+
 def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
     """Return a picture of the GPUs of a job's virtual cluster while the job waited. Return None
     without a schedule, if it waited less than a second, or if the nodes of its virtual cluster are
@@ -275,7 +285,7 @@ def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
         right,
         vc=story.job.vc,
         own=story.job.job_id,
-        holds=[one.job_id for one in story.held[:HOLDERS]],
+        holds=[one.job_id for one in _holders(story, schedule)],
         marks=marks,
     )
 
