@@ -32,7 +32,6 @@ USUAL = {1, 2, 3, 4, 6, 8, 16}  # GPUs of a node
 LOAD = 0.9
 SHOWN = 8  # virtual clusters named in a sentence
 PLENTY = 1_000_000  # CPUs, and MiB, of a node that nobody described
-_GRES = re.compile(r"\(null\)|N/A|\S*gpu\S*|[\w.-]+(?::[\w.-]+)*:\d\S*")  # as sinfo prints it
 
 
 @dataclass(frozen=True)
@@ -111,11 +110,17 @@ def nodes_listed(path: Path) -> list[Node]:
     return found
 
 
+def _is_gres(text: str) -> bool:
+    """Return whether sinfo prints such a text as a node's generic resources."""
+    number = text.partition(":")[2].rpartition(":")[2]
+    return text in ("(null)", "N/A") or "gpu" in text or number[:1].isdecimal()
+
+
 def _of_sinfo(text: str) -> Iterator[Node]:
     found: dict[str, Node] = {}
     for line in text.splitlines():
         fields = line.split()
-        if len(fields) < 3 or _GRES.fullmatch(fields[2]) is None:  # a header, or another text
+        if len(fields) < 3 or not _is_gres(fields[2]):  # a header, or another text
             continue
         gres = re.sub(r"\([^)]*+\)?+", "", fields[2])
         for name in expanded(fields[0]):

@@ -269,7 +269,7 @@ def held_words(d: Decision) -> str:
     if d.reason is Reason.RESERVED_FOR_STARVING_JOB:
         return f" ({who})" if named else ""
     gone_in_s = dict(d.evidence).get("gone_in_s")
-    soon = f", which should be within {duration(float(gone_in_s))}, {MOSTLY}" if gone_in_s else ""
+    soon = f" (within {duration(float(gone_in_s))}, {MOSTLY})" if gone_in_s else ""
     ended = "has ended" if len(d.held_by) == 1 else "have ended"
     return f"; enough GPUs should be free when {who} {ended}{soon}"
 

@@ -436,7 +436,8 @@ LIES: dict[str, tuple[str, Lie]] = {
         "order", _words("place", r"(on|mean) \+(\d+) (s|min|h)", r"\1 +\2 d")),
     "a place of 0.4 s later": ("order", _put("at", lambda at: at - 0.4)),
     "what the model says as how long it runs": ("order", _renamed),
-    "two numbers of one model": ("order", _belief_words("would say .+?:", "would say 9 d:")),
+    "two numbers of one model": (
+        "order", _belief_words("model predicts .+?:", "model predicts 9 d:")),
     "nobody went first": ("overtaken", _nobody_overtook),
     "five more went first": (
         "overtaken", _overtaken(lambda of: of.update(jobs=of["jobs"] + 5))),

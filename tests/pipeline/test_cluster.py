@@ -179,18 +179,21 @@ def test_what_is_kept_is_not_made_again_wherever_it_was_made(tmp_path: Path) -> 
     keep = Keep(tmp_path / "kept", question_of("squares"), label=lambda value: f"n={value[1]}")
     with pytest.raises(RuntimeError, match="thirteen"), mapped("local:2", keep) as over:
         list(over(logged, [(str(log), n) for n in (1, 2, 3, 13)]))
+    made = []
     for where in ("here", "local:2"):
         with mapped(where, keep) as over:
             assert [n * n for n in range(6)] == list(
                 over(logged, [(str(log), n) for n in range(6)])
             )
-    made = log.read_text().split()
-    assert sorted(set(made)) == sorted({"0", "1", "2", "3", "4", "5", "13"})
-    assert all(made.count(n) == 1 for n in "012345")
+        made.append(log.read_text().split())
+    assert sorted(set(made[0])) == sorted({"0", "1", "2", "3", "4", "5", "13"})
+    assert made[0] == made[1], "nothing is made again"
+    # what was under way when another failed may be
+    assert all(made[0].count(n) <= 1 + (n in "123") for n in "012345")
     other = Keep(keep.folder, question_of("cubes"), label=lambda value: str(value[1]))
     with mapped("here", other) as over:
         assert list(over(logged, [(str(log), 2)])) == [4]
-    assert log.read_text().split().count("2") == 2, "another question is asked anew"
+    assert len(log.read_text().split()) == len(made[1]) + 1, "another question is asked anew"
 
 
 def test_a_kept_result_that_is_damaged_is_named(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_a_policy_and_its_settings_are_named_or_written_in_the_cluster_file(
     assert plain["bound"] == ""
     for wrong, said in (
         (("--set", "nothing=1"), "nothing: no such setting"),
-        (("--nodes", str(few)), "no node with GPUs"),
+        (("--nodes", str(few)), "names no node"),
     ):
         result = CliRunner().invoke(app, ["replay", "--sacct", str(few), *wrong])
         assert said in str(result.exception)

@@ -12,7 +12,7 @@ from pipeline.demo.first import PREBUILT
 from pipeline.explain import read_story
 from pipeline.report import each_job as module
 from pipeline.report.comparison import PolicyRun, read_comparison
-from pipeline.report.each_job import EachJob, each_job
+from pipeline.report.each_job import EachJob, each_job, started
 from pipeline.report.samples import _terms, _tree
 from pipeline.report.schedule import Schedule, read_schedule
 from pipeline.worlds import open_scenario
@@ -56,7 +56,7 @@ def page(run: PolicyRun, ids: list[str], schedule: Schedule, bundle: Bundle) -> 
 
 
 def test_each_job_is_explained_as_its_story_explains_it(
-    run: PolicyRun, ids: list[str], page: EachJob, bundle: Bundle
+    run: PolicyRun, ids: list[str], page: EachJob, schedule: Schedule, bundle: Bundle
 ) -> None:
     jobs = page.data["jobs"]
     assert all(jobs)
@@ -66,7 +66,7 @@ def test_each_job_is_explained_as_its_story_explains_it(
     first = min(run.jobs["submit_time"].to_pylist())
     lit = 0
     for i in {*waited, *shared}:
-        spells, why, (holders, more), steps, pair, estimate, ran = jobs[i]
+        spells, why, (holders, more), steps, pair, estimate, ran, began = jobs[i]
         story = read_story(run.folder, ids[i])
         large = [
             wait
@@ -86,6 +86,7 @@ def test_each_job_is_explained_as_its_story_explains_it(
         ]
         assert [(page.data["texts"][at], words) for at, _, words in steps] == shown
         assert (estimate, ran) == (_whole(story.job.estimate_s), _whole(story.job.ran_s))
+        assert began == (started(story.job, story.sharing, schedule) if spells else "")
         assert (pair is None) == (not story.sharing)
         if pair is not None:
             partner, words, path = pair
