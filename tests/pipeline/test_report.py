@@ -762,6 +762,9 @@ def test_what_a_job_waited_for_stands_beside_its_bar() -> None:
     said = _because(build_story(job, decisions))
     assert said == ("75 % too few GPUs free and 25 % free GPUs on too many nodes")
     assert _because(build_story(job, [*decisions[:3], decisions[-1]])) == "too few GPUs free"
+    third = Decision(9, 900.0, Action.WAIT, Reason.BEHIND_HIGHER_PRIORITY, job_id="a", vc="vc")
+    three = _because(build_story(job, [*decisions[:4], third, decisions[-1]]))
+    assert three.endswith("12 % other reasons"), "the shares add up"
 
 
 def test_what_started_a_job_is_who_left_its_gpus_then(comparison: Comparison) -> None:
