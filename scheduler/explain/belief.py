@@ -265,7 +265,7 @@ def guessed_words(found: Belief) -> str:
     since = ", predicted again since" if found.renewed else ""
     who = "of its owner" if found.ended_here else "here"
     lasts = duration(found.p50_s)
-    return f"It should run about {lasts}: a guess: no job {who} had ended{since}."
+    return f"It should run about {lasts}, a guess: no job {who} had ended{since}."
 
 
 def guess_words(found: Belief) -> str:

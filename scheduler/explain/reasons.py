@@ -243,7 +243,7 @@ _SHORT: dict[str, str] = {
     Reason.HELD_BY_OPERATOR: "held by an operator",
     Reason.DEPENDENCY_NEVER_MET: "a job that it depends on did not succeed",
     Reason.DEPENDENCY_NOT_MET: "waits for a job that it depends on",
-    Reason.ARRAY_LIMIT: "array limit: as many of its tasks run as may",
+    Reason.ARRAY_LIMIT: "array limit: its other tasks go first",
     Reason.VC_TOO_SMALL: "its virtual cluster is too small",
     Reason.AWAITING_PROFILE: "waiting to be profiled",
     Reason.GPUS_BUSY: "too few GPUs free",

@@ -151,7 +151,7 @@ def test_a_guess_is_called_one_in_the_short_answer_too_until_it_rests_on_more() 
     again = predicted(528.0, (*SPREAD, ("predicted_before_s", 894.0)))
     guess = belief([first], None)
     assert guess is not None
-    said = "It should run about 26 s: a guess: no job here had ended."
+    said = "It should run about 26 s, a guess: no job here had ended."
     assert guessed_words(guess) == said
     renewed = belief([first, again], None)
     assert renewed is not None

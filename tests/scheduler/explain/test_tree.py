@@ -224,7 +224,7 @@ def test_a_start_is_counted_from_when_the_job_could_have_started() -> None:
 def test_the_short_answer_of_a_wait_says_that_its_duration_is_a_guess() -> None:
     cold = replace(JOB, belief=Belief(p50_s=882.0, p90_s=7324.0, ended_here=0))
     rows = {row.kind: row.text for row in render(cold, Depth.BRIEF, Reader.TERMINAL, 100.0)}
-    assert rows["belief"] == "It should run about 15 min: a guess: no job here had ended."
+    assert rows["belief"] == "It should run about 15 min, a guess: no job here had ended."
     known = replace(JOB, belief=Belief(p50_s=882.0, p90_s=7324.0))
     assert "belief" not in {row.kind for row in render(known, Depth.BRIEF, Reader.TERMINAL, 100.0)}
 

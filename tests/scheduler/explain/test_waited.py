@@ -122,7 +122,7 @@ def test_what_its_array_keeps_back_depends_on_nothing() -> None:
     """Of --array 0-9%1 a task waits for the one before, which its owner did not ask for."""
     behind = Decision(0, 0.25, Action.WAIT, Reason.ARRAY_LIMIT, "a_1", "vc", blocker="a_0")
     told = build_story(JobFacts("a_1", 4, 0.0, 0.0), [behind], until=9.25)
-    assert "kept from starting for 9 s (array limit: as many of its tasks run" in told.wait
+    assert "kept from starting for 9 s (array limit: its other tasks go first)" in told.wait
     another = replace(behind, reason=Reason.DEPENDENCY_NOT_MET, blocker="b")
     other = build_story(JobFacts("a_1", 4, 0.0, 0.0), [another], until=9.25)
     assert "(waits for a job that it depends on)" in other.wait
