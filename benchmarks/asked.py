@@ -587,8 +587,8 @@ COMMANDS = (*SHELLS, *LAUNCHERS, *OPTIONS, *FILES, *KEPT, *CLUSTERS)
 
 
 def found(asked: Asked) -> Amount:
-    """Return the amount of training that is read from a command, run in a folder that holds the
-    files of its case."""
+    """Return the amount of training that is read from a case's command. The command is not run;
+    the files of its case lie in the folder that it names or starts in."""
     with TemporaryDirectory() as folder:
         for name, text in asked.files:
             path = Path(folder, name)

@@ -228,9 +228,9 @@ class Life:
             http.close()
 
     def finish(self) -> dict[str, Any]:
-        """Stop the client, wait until the jobs have ended, then stop the service and audit its log.
-        Return the number of accepted jobs, how often `/ready` was wrong, and everything that went
-        wrong.
+        """Stop the client, wait at most `PATIENCE_S` for the jobs to end, stop the service, audit
+        its log. Return the number of accepted jobs, how often `/ready` was wrong, and everything
+        that went wrong.
         """
         self.over.set()
         for thread in self.threads:

@@ -40,7 +40,7 @@ def with_options(text: str, arguments: Sequence[str]) -> str:
 
 
 def _assigned(loop: Sequence[str], arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the assignments that a loop over arguments makes."""
+    """Yield the assignments, `NAME=value`, that a shell loop makes as it reads these arguments."""
     letters = any("getopts" in line for line in loop[:1])
     arms = [*_arms(loop)]
     for i, argument in enumerate(arguments[:200]):

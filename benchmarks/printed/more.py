@@ -39,7 +39,7 @@ def coqui(t: Run) -> None:
 
 
 def nerfstudio(t: Run) -> None:
-    """Print a table with shares of the run."""
+    """Print a table of the steps done, each with its percentage of the run."""
     t.begin()
     t.line("Step (% Done)       Train Iter (time)    ETA (time)           Train Rays / Sec")
     for e in t.epochs():

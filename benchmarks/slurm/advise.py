@@ -125,8 +125,8 @@ class Service:
         return len(self._took())
 
     def await_look(self, patience_s: float) -> None:
-        """Wait until the service has polled Slurm once since it went on. Raise TimeoutError, with
-        the end of the service's log, after `patience_s` seconds.
+        """Wait for the service's first poll of Slurm since `go_on` let it run again. Raise
+        TimeoutError, with the end of its log, after `patience_s` seconds or once it has ended.
         """
         until = time.monotonic() + patience_s
         while time.monotonic() < until and self.process.poll() is None:

@@ -61,8 +61,9 @@ class ClusterFile(_Strict):
     """A cluster, as a person writes it down (YAML).
 
     Attributes:
-        profiling: fields of `ProfilingPartition`; `nodes` may be a number of nodes, lent in turn by
-            the virtual clusters of `lend_from`, or else by the largest.
+        profiling: fields of `ProfilingPartition`; `nodes` may also be a number: the virtual
+            clusters of `lend_from` then lend one node each, in turn, until there are so many.
+            Without `lend_from` all virtual clusters do, the largest first.
         policy: `name`, and beside it the settings of that policy that are not its defaults; or the
             name alone.
     """

@@ -6,7 +6,8 @@
 >>> [(one.n, one.of()) for one in growth.steady()]
 [(5.0, 20.0)]
 
-A number is distinguished from others by what stands before it in its line, with numbers left out.
+A number is distinguished from others by what stands before it in its line, with numbers left out,
+and by the word behind it.
 Memory and work are bounded whatever is printed.
 """
 

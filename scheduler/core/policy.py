@@ -90,8 +90,8 @@ class Outlook(Protocol):
         """
 
     def kept_until(self, job_id: str, now: float) -> float:
-        """Return the time (seconds since the epoch) until which nodes are reserved for a waiting
-        job; `now` if none are."""
+        """Return the time (seconds since the epoch) until which reservations of others keep a
+        waiting job from its nodes; `now` if none do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,5 +85,5 @@ def speed_step(speed: float) -> str:
 
 def corrected_step(speed: float) -> str:
     """Return, as text, the last step of a path whose predicted speed was corrected by measured
-    speeds of pairs."""
+    speeds of pairs: `corrected by pairs that ran: speed 0.54`."""
     return f"{CORRECTED}{speed_step(speed)}"

@@ -470,7 +470,8 @@ class Turn:
 
     def explain_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
         """Record why jobs wait that joined since the last turn and have no reason yet. Call
-        `watch`, if given, with each job that joined and does not run."""
+        `watch`, if given, with each job that joined and does not run. Empty the list of those that
+        joined."""
         for queued in self.queue.fresh:
             if queued.job.job_id in self._core.cluster.runs:
                 continue

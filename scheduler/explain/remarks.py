@@ -46,7 +46,7 @@ def remarks(
 
 def predictions(events: Sequence[Event]) -> dict[int, str]:
     """Return a text for each decision at which the predicted duration changed, by the decision's
-    number: "predicted to run 2 h (before: 1 h)".
+    number: "predicted to run 2 h (last prediction: 1 h)".
     """
     before: float | None = None
     texts: dict[int, str] = {}
@@ -58,7 +58,7 @@ def predictions(events: Sequence[Event]) -> dict[int, str]:
             continue
         texts[d.seq] = f"predicted to run {duration(d.estimate_s)}"
         if before is not None:
-            texts[d.seq] += f" (before: {duration(before)})"
+            texts[d.seq] += f" (last prediction: {duration(before)})"
         before = d.estimate_s
     return texts
 
@@ -130,7 +130,7 @@ def _plain(name: str) -> str:
 
 def _gain(seconds: float) -> str:
     how = "shorter" if seconds > 0 else "longer"
-    return f"if they share, the sum of their times to the end is {duration(abs(seconds))} {how}"
+    return f"sharing makes the sum of their times to the end {duration(abs(seconds))} {how}"
 
 
 _IN_WORDS = (

@@ -115,7 +115,7 @@ COMPARED = {
     "like_user": "how long this user's jobs last, against others of as many GPUs there",
     "like_template": "how long jobs of this kind last, against this user's other jobs",
     "like_spread": "how much the durations of such jobs vary",
-    "like_error": "how uncertain that is, as few such jobs are known",
+    "like_error": "how uncertain the durations of such jobs are, as few of them are known",
 }
 
 

@@ -224,8 +224,8 @@ def test_a_pair_is_told_in_words() -> None:
         "after that 2 of 8 GPUs are free; 32 samples on each GPU, 2 passes for each update; best "
         "job to share GPUs with: job b; beside it this job would run at 98 % of its speed alone; "
         "the other job at 99 % of its own; alone this job would run for another 5 h 25 min (the "
-        "mean); the other job for another 7 h 56 min; if they share, the sum of their times "
-        "to the end is 7 h 47 min shorter; all jobs together ask for 1.71 times as many GPUs as "
+        "mean); the other job for another 7 h 56 min; sharing makes the sum of their times "
+        "to the end 7 h 47 min shorter; all jobs together ask for 1.71 times as many GPUs as "
         "there are for "
         "this one; on a100: 50 % of full speed; on a100: 100 s with the wait for others; -8 min "
         "on its order value for past use of GPUs; its user has used 12 % less than the user's "
@@ -821,7 +821,7 @@ def test_a_wait_that_is_told_again_is_one_wait_and_the_prediction_that_moved_is_
     assert [(wait.seconds, wait.spells) for wait in story.waits] == [(500, 1)]
     assert "such waits" not in story.headline
     text = told(story)
-    assert text.count("predicted to run 2 h (before: 71 s)") == 1
+    assert text.count("predicted to run 2 h (last prediction: 71 s)") == 1
     assert "predicted before" not in text
 
 

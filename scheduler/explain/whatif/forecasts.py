@@ -385,9 +385,9 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
 def roughly(
     core: Core, memory: Memory, now: float, job_ids: Iterable[str], soon: float
 ) -> dict[str, StartForecast]:
-    """Return forecasts for jobs of a followed Slurm without simulating futures. The start is after
-    the time for the work ahead, or when backfill plans it, if that is sooner. Jobs that would start
-    now get the time `soon`."""
+    """Return forecasts for jobs of a followed Slurm without simulating futures. A job starts
+    when the work ahead of it is done or when backfill plans it, whichever is sooner. It starts no
+    sooner than the moment `soon`, nor while a reservation keeps it from its nodes."""
     found, outlook, by_work = {}, core.policy.outlook, crude(core, memory, now)
     for job_id in job_ids:
         work = by_work.get(job_id, crudely(now, soon, TYPICAL_S))

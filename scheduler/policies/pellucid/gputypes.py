@@ -206,7 +206,8 @@ class TypedPlacement:
 
     def speed(self, job: Job, gpu_type: str) -> float:
         """Return the predicted speed of a job on a GPU type, over that on the type on which
-        durations are measured; 0 where it does not fit."""
+        durations are measured: 0 where the job does not fit. Return 1 where no bundle predicts
+        speeds."""
         if self.belief is None:
             return 1.0
         key = job.name, job.gpus, gpu_type

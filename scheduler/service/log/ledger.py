@@ -339,7 +339,8 @@ def _tell_runs(ledger: Ledger, node: int) -> None:
 
 
 def _silent(ledger: Ledger, grant: Grant) -> str:
-    """Return which of a job's GPUs do not answer, in words; "": all do."""
+    """Return, as text, those GPUs of a grant that do not answer, each with its node and the
+    reason. Return "" if all answer."""
     names = ledger.nodes.records
     return "; ".join(
         f"GPU {one.gpu} of node {names[node].name}, which it runs on, does not answer: {one.why}"

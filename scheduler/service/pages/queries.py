@@ -221,7 +221,7 @@ class PageQueries(VisibleQueries):
 
     def holding(self, nodes: Collection[int]) -> list[Holding]:
         """Return the jobs that hold GPUs of the nodes with these numbers, in the order they
-        started.
+        started. Of a job that the viewer may not see the id and the name are "".
         """
         names = ("job_id", "owner", "name", "nodes", "phase", "started_at", "estimate_s")
         latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")

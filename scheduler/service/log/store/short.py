@@ -294,9 +294,10 @@ class ShortRows(VisibleRows):
         return frozenset(row["node"] for row in self._all(query))
 
     def causes(self, now: float) -> Causes:
-        """Return the viewer's waiting jobs by cause, and the viewer's jobs for which they wait.
+        """Count by cause the waiting jobs that the viewer may see. Return the counts, and those
+        visible jobs for which they wait.
 
-        The database does the counting: it returns one row for each cause, however many jobs wait.
+        The database counts: it returns one row for each cause and each set of jobs waited for.
         """
         waits = self._waiting()
         named = self._named()

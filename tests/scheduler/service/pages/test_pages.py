@@ -371,5 +371,5 @@ def test_a_prediction_that_moved_is_said_where_it_did(store: Store, tmp_path: Pa
     told = [line.text for line in view.story(jobs[4]) if line.kind == "decision"]
     assert told.count("needs 4 GPUs, 0 of 4 are free") > 1
     page = unescape(service.browser("grace.hopper").get(f"/jobs/{jobs[4]}").text)
-    assert re.search(r"0 of 4 are free; predicted to run [^;<]+ \(before: [^;<]+\)", page)
+    assert re.search(r"0 of 4 are free; predicted to run [^;<]+ \(last prediction: [^;<]+\)", page)
     assert "term 1" not in page  # no model is in use, and the terms have names
