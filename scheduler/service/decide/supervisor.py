@@ -399,7 +399,18 @@ class Supervisor:
             self.log.error("process_killed", process=process.name)
             process.kill()
             process.join()
+        self._say_what_is_left()
         self.log.info("stopped")
+
+    def _say_what_is_left(self) -> None:
+        """Log that Slurm's jobs keep the priorities that the mode `order` gave them, where no
+        follower ended by itself: one that does takes them back, or says why not."""
+        if not (self.settings.follows and self.settings.slurm_mode == "order"):
+            return
+        follower = next(child for child in self.children if child.run is follow).process
+        if not self.settings.dry_run and (follower is None or follower.exitcode):
+            why = "the process that gave it did not end by itself"
+            self.log.error("order_left", why=why, take_back="pellucid slurm release-all")
 
 
 def _pid(child: Child) -> int | None:

@@ -614,6 +614,31 @@ def test_who_waits_for_the_processor_is_ready_and_who_waits_for_else_is_not() ->
     assert not procs.ready(sleeps.pid)
 
 
+@pytest.mark.parametrize(
+    ("more", "code", "left"),
+    [
+        ({}, 0, False),
+        ({}, -signal.SIGKILL, True),
+        ({}, None, True),  # between two
+        ({"dry_run": True}, -signal.SIGKILL, False),
+        ({"slurm_mode": "advise"}, -signal.SIGKILL, False),
+    ],
+)
+def test_an_order_that_nobody_took_back_is_said_at_a_stop(
+    tmp_path: Path, more: dict[str, Any], code: int | None, left: bool
+) -> None:
+    asked = {"backend": "slurm", "slurm_mode": "order", **more}
+    with socket.socket() as listening:
+        minding = Supervisor(given(tmp_path, **asked), listening)
+    minding.log = mock.Mock()
+    [follower] = [one for one in minding.children if one.name == "follower"]
+    if code is not None:
+        follower.process = mock.Mock(exitcode=code, is_alive=lambda: False)
+    minding._stop()
+    said = [one.args[0] for one in minding.log.error.call_args_list]
+    assert said == ["order_left"] * left
+
+
 def test_one_that_hangs_ends_with_its_supervisor(tmp_path: Path) -> None:
     """An earlier version left it there: nobody else got the backend, or could write."""
     settings = given(tmp_path)
