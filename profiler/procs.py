@@ -156,6 +156,16 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS if len(fields) > 12 else 0.0
 
 
+def ready(pid: int) -> bool:
+    """Return whether a thread of a process runs, or is ready to run and waits for a processor."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    found = (_read(f"/proc/{pid}/task/{thread}/stat") for thread in threads)
+    return any(text[text.rfind(b")") + 2 :][:1] == b"R" for text in found)
+
+
 def rss_mib(pid: int) -> float:
     """Return the resident memory of a process in MiB, shared pages included; 0 when it has
     ended.

@@ -231,6 +231,7 @@ class Simulation:
                     self.settings,
                     listening,  # type: ignore[arg-type]
                     self.kernel.cpu_s,
+                    lambda _: False,  # nobody waits for a processor here
                 ).run()
                 code = 0
             finally:

@@ -35,7 +35,7 @@ from scheduler.service.decide.processes import (
     this_process,
 )
 from scheduler.service.decide.systemd import notify
-from scheduler.service.log.store.line import line_of
+from scheduler.service.log.store.line import Turn, line_of
 from scheduler.service.log.store.soundness import WHAT_TO_DO, Damage, Soundness, is_damage
 from scheduler.service.log.store.store import WRITES_MS
 from scheduler.service.metrics import Counts
@@ -57,7 +57,8 @@ KILLED_PAUSE_S = 0.5  # before one that somebody killed is: it was not dying by 
 # One that has not been heard of for so long hangs, and is killed. The decider: as soon as others
 # could have its lease, but not while it waits for a database that is locked, or the backend's lock,
 # and so much later as the backend may wait for one command. One that computes has so much of the
-# processor instead, whatever share of it it gets, but no longer than STARVED times as long.
+# processor instead, whatever share of it it gets, but no longer than STARVED times as long. One
+# that is ready to run and gets no processor does not wait.
 DECIDER_HANGS_S, HANGS_S = 15.0, 120.0
 BEGINS_S = 60.0  # time to be heard of first
 STARVED = 20
@@ -136,20 +137,31 @@ class Silence:
         moved: when it was last seen to use the processor; at first the same as `since`.
         cpu_s: processor seconds that it had used at `moved`.
         used_s: processor seconds that it used after `since`.
+        looked: when it was looked at last.
+        starved_s: seconds after `moved` in which it was ready to run and got no processor.
     """
 
     since: float
     moved: float
     cpu_s: float
     used_s: float = 0.0
+    looked: float = 0.0
+    starved_s: float = 0.0
 
-    def look(self, now: float, cpu_s: float) -> None:
-        """Note whether the process has used the processor since the last call. `now`: monotonic
-        seconds; `cpu_s`: processor seconds that it has used so far.
+    def look(self, now: float, cpu_s: float, ready: bool) -> None:
+        """Note whether the process has used the processor since the last call.
+
+        Args:
+            now: monotonic seconds.
+            cpu_s: processor seconds that it has used so far.
+            ready: whether it is ready to run.
         """
-        used_s = cpu_s - self.cpu_s
+        used_s, passed_s, self.looked = cpu_s - self.cpu_s, now - self.looked, now
         if used_s >= COMPUTES_S:
             self.moved, self.cpu_s, self.used_s = now, cpu_s, self.used_s + used_s
+            self.starved_s = 0.0
+        elif ready:
+            self.starved_s += passed_s
 
     def hangs(self, now: float, most_s: float) -> str:
         """Return in a few words how the process hangs ("waits"), or "" where it does not seem to
@@ -157,11 +169,39 @@ class Silence:
         """
         if now - self.since <= most_s:
             return ""
-        if now - self.moved > most_s:
+        if now - self.moved - self.starved_s > most_s:
             return "waits"
         if self.used_s > most_s:
             return "computes and does not go on"
         return "computes little" if now - self.since > STARVED * most_s else ""
+
+
+@dataclass
+class Writing:
+    """How long one process has kept all others from writing to the database.
+
+    Attributes:
+        turn: which process, and since when.
+        looked: when it was looked at last, monotonic seconds; at first: when it was first seen.
+        cpu_s: processor seconds that it had used then.
+        held_s: seconds since it was first seen, without those in which it was ready to run and got
+            no processor.
+    """
+
+    turn: Turn
+    looked: float
+    cpu_s: float
+    held_s: float = 0.0
+
+    def look(self, now: float, cpu_s: float, ready: bool) -> None:
+        """Count the time since the last call. The arguments are those of `Silence.look`."""
+        passed_s, used_s = now - self.looked, cpu_s - self.cpu_s
+        self.held_s += min(passed_s, used_s) if ready else passed_s
+        self.looked, self.cpu_s = now, cpu_s
+
+    def hangs(self, now: float, most_s: float) -> bool:
+        """Return whether others have waited for too long. `most_s`: seconds that they may wait."""
+        return self.held_s >= most_s or now - self.turn.since >= STARVED * most_s
 
 
 @dataclass
@@ -189,6 +229,7 @@ class Supervisor:
     Args:
         listening: listening socket of the API; None: there is no API.
         cpu_s: returns the processor seconds that a process, given by its id, has used.
+        ready: returns whether a process, given by its id, is ready to run.
 
     Attributes:
         counts: what happened to the processes, in memory that the API's processes share.
@@ -199,12 +240,14 @@ class Supervisor:
         settings: Settings,
         listening: socket.socket | None,
         cpu_s: Callable[[int], float] = procs.cpu_s,
+        ready: Callable[[int], bool] = procs.ready,
     ):
         self.settings = settings
-        self._cpu_s = cpu_s
+        self._cpu_s, self._ready = cpu_s, ready
         self.listening = listening
         self.log = structlog.get_logger("supervisor")
         self._line = line_of(make_url(settings.database))
+        self._writing: Writing | None = None
         holder = this_process()
         workers = settings.api_workers if listening is not None else 0
         apis = [f"api-{i}" for i in range(1, workers + 1)]
@@ -266,10 +309,11 @@ class Supervisor:
         if child.process is None:
             return
         since = self.counts.beats[child.name].at or child.started + BEGINS_S
-        cpu_s = self._cpu_s(child.process.pid or 0)
+        pid = child.process.pid or 0
+        cpu_s = self._cpu_s(pid)
         if child.silence is None or child.silence.since != since:
-            child.silence = Silence(since, since, cpu_s)
-        child.silence.look(now, cpu_s)
+            child.silence = Silence(since, since, cpu_s, looked=since)
+        child.silence.look(now, cpu_s, self._ready(pid))
         why = child.silence.hangs(now, self._most_s(child, now))
         if why:
             self._kill(child, now - since, why)
@@ -286,19 +330,24 @@ class Supervisor:
 
     def _kill_who_holds_up(self) -> None:
         """Kill a process that hangs in the middle of a write to the database, because all others
-        wait for that write.
+        wait for that write. One that is ready to run and gets no processor does not hang.
         """
         turn = None if self._line is None else self._line.head()
-        now = time.monotonic()
-        if turn is None or (writes_s := now - turn.since) < WRITES_MS / 1000:
+        child = next((c for c in self.children if turn and _pid(c) == turn.pid), None)
+        if turn is None or child is None:
+            self._writing = None
             return
-        for child in self.children:
-            if child.process is None or child.process.pid != turn.pid:
-                continue
-            # a decider is one thread: what is heard, or computes, is what writes
-            decides, silence = child.run is run_decider, child.silence
-            if not decides or silence is None or now - silence.moved >= WRITES_MS / 1000:
-                self._kill(child, writes_s, "writes, and others wait")
+        now, cpu_s, most_s = time.monotonic(), self._cpu_s(turn.pid), WRITES_MS / 1000
+        if self._writing is None or self._writing.turn != turn:
+            self._writing = Writing(turn, now, cpu_s)
+            return
+        self._writing.look(now, cpu_s, self._ready(turn.pid))
+        if not self._writing.hangs(now, most_s):
+            return
+        # a decider is one thread: what is heard, or computes, is what writes
+        decides, silence = child.run is run_decider, child.silence
+        if not decides or silence is None or now - silence.moved >= most_s:
+            self._kill(child, now - turn.since, "writes, and others wait")
 
     def _kill(self, child: Child, silent_s: float, why: str) -> None:
         assert child.process is not None
@@ -350,4 +399,20 @@ class Supervisor:
             self.log.error("process_killed", process=process.name)
             process.kill()
             process.join()
+        self._say_what_is_left()
         self.log.info("stopped")
+
+    def _say_what_is_left(self) -> None:
+        """Log that Slurm's jobs keep the priorities that the mode `order` gave them, where no
+        follower ended by itself: one that does takes them back, or says why not."""
+        if not (self.settings.follows and self.settings.slurm_mode == "order"):
+            return
+        follower = next(child for child in self.children if child.run is follow).process
+        if not self.settings.dry_run and (follower is None or follower.exitcode):
+            why = "the process that gave it did not end by itself"
+            self.log.error("order_left", why=why, take_back="pellucid slurm release-all")
+
+
+def _pid(child: Child) -> int | None:
+    """Return the id of a child's process, or None where it has none."""
+    return None if child.process is None else child.process.pid

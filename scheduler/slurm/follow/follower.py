@@ -17,11 +17,13 @@ from dataclasses import asdict, dataclass, replace
 
 import structlog
 from sqlalchemy import Connection, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from features.aside import Aside
 from features.clock import Clock
 from features.codec import Json
 from features.garbage import uncollected
+from features.plain import first_line
 from profiler.progress import table
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Action, Decision, Reason
@@ -566,7 +568,7 @@ class Follower:
             self.clock.sleep(0.1)
         if self._outputs is not None:
             self._outputs.close()
-        self._end()
+        self._end(holder, lease_s)
 
     def _watch(self) -> None:
         """Poll Slurm once, and record the result. No error ends this process, except that another
@@ -599,13 +601,31 @@ class Follower:
             return False
         return bool(self._failed)
 
-    def _end(self) -> None:
-        if self.order and (self.store is None or self.lease is not None):
+    def _end(self, holder: str, lease_s: float) -> None:
+        if self.order and self._may_take_back(holder, lease_s):
             self._take_back()
         if self.lease is not None and self.store is not None:
             with suppress(LeaseLost):
                 self.store.let_go(self.lease)
         self.slurm.close()
+
+    def _may_take_back(self, holder: str, lease_s: float) -> bool:
+        """Return whether the order that was given to Slurm's jobs may be taken back; log where it
+        may not. A process that was stopped before it had the lease takes it now, where nobody else
+        has it: an earlier one may have left an order."""
+        if self.store is None or self.lease is not None:
+            return True
+        try:
+            self.lease = self.store.take(LEASE, holder, lease_s, ready=False)
+        except SQLAlchemyError as error:
+            self._say_left(first_line(error))
+            return False
+        if self.lease is None:
+            self.log.info("order_left", why="another process has the lease")
+        return self.lease is not None
+
+    def _say_left(self, why: str) -> None:
+        self.log.error("order_left", why=why, take_back="pellucid slurm release-all")
 
     def _take_back(self) -> None:
         """Remove the priorities and comments that this program gave to Slurm's jobs. Log where that
@@ -613,7 +633,7 @@ class Follower:
         try:
             answers = release_all(self.slurm)
         except (SlurmDown, SlurmError, ParseError) as error:
-            self.log.error("order_left", why=str(error), take_back="pellucid slurm release-all")
+            self._say_left(str(error))
             return
         refused = sum(map(bool, answers.values()))
         self.log.info("order_taken_back", jobs=len(answers), refused=refused)

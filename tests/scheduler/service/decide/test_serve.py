@@ -48,6 +48,7 @@ from scheduler.service.log.cluster_changes import ClusterChanges, Wanted
 from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, runnable
 from scheduler.service.log.present import Present
 from scheduler.service.log.restart import FileDiffers
+from scheduler.service.log.store.line import Turn
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.settings import Settings, SettingsError, read_settings
@@ -494,11 +495,14 @@ def test_one_that_computes_is_not_killed_before_it_had_its_seconds_of_the_proces
             minding._kill_if_it_hangs(decider, now)
         return now - began
 
+    minding._ready = lambda _: False
     decider.killed_at = time.monotonic()
     assert killed_at(1000.0, share=0.25) == pytest.approx(60.0, abs=1.0)
     assert killed_at(2000.0, share=0.0) == pytest.approx(30.0, abs=1.0)
+    minding._ready = lambda _: True  # and is given none: for twenty times as long
+    assert killed_at(4000.0, share=0.0) == pytest.approx(20 * 60.0, abs=1.0)
     why = [one.kwargs["why"] for one in minding.log.error.call_args_list]
-    assert why == ["computes and does not go on", "waits"]
+    assert why == ["computes and does not go on", "waits", "computes little"]
 
 
 def test_one_that_hangs_is_killed_in_a_stop_as_soon_as_else(minding: Supervisor) -> None:
@@ -550,6 +554,89 @@ def test_one_that_hangs_while_all_wait_for_it_to_have_written_is_killed(tmp_path
         assert not child.process.is_alive()
     assert store.take("decider", "another", 1.0)
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("ready", "share", "after_s"),
+    [
+        (False, 0.0, 10.0),  # waits for something
+        (True, 1.0, 10.0),  # computes all the time
+        (True, 0.25, 40.0),  # computes, and gets a quarter of a processor
+        (True, 0.0, 200.0),  # gets nothing of it, for so long that nobody waits any longer
+    ],
+)
+@pytest.mark.parametrize("name", ["follower", "api-1"])
+def test_one_that_writes_and_gets_no_processor_is_not_taken_for_one_that_hangs(
+    tmp_path: Path, name: str, ready: bool, share: float, after_s: float
+) -> None:
+    """An earlier version killed a follower on a busy host, again and again: nobody was answered."""
+    with socket.socket() as listening:
+        minding = Supervisor(given(tmp_path, backend="slurm", slurm_mode="advise"), listening)
+    minding.log, used = mock.Mock(), 0.0
+    child = next(one for one in minding.children if one.name == name)
+    child.process = process = mock.Mock(pid=4242)
+    minding._line = mock.Mock()
+    minding._line.head.return_value = Turn(4242, now := 1000.0)
+    minding._cpu_s, minding._ready = lambda _: used, lambda _: ready
+    while not process.kill.called and now < 1500.0:
+        with mock.patch.object(supervisor.time, "monotonic", return_value=now):
+            minding._kill_who_holds_up()
+        now, used = now + 0.25, used + 0.25 * share
+    assert now - 1000.0 == pytest.approx(after_s, abs=0.5)
+    assert minding.log.error.call_args.kwargs["why"] == "writes, and others wait"
+
+
+def test_another_turn_of_the_same_process_begins_anew(minding: Supervisor) -> None:
+    [maintenance] = [one for one in minding.children if one.name == "maintenance"]
+    maintenance.process = mock.Mock(pid=4242)
+    minding._line = mock.Mock()
+    for now in range(1000, 1100, 8):
+        minding._line.head.return_value = Turn(4242, float(now))
+        for later in (0.0, 8.0):
+            with mock.patch.object(supervisor.time, "monotonic", return_value=now + later):
+                minding._kill_who_holds_up()
+    assert not maintenance.process.kill.called
+
+
+def test_who_waits_for_the_processor_is_ready_and_who_waits_for_else_is_not() -> None:
+    busy = "import threading, time; threading.Thread(target=lambda: exec('while 1: 0')).start()"
+    both = [f"{busy}; time.sleep(60)", "import time; time.sleep(60)"]
+    computes, sleeps = (subprocess.Popen(["nice", "-n19", sys.executable, "-c", c]) for c in both)
+    try:
+        until(lambda: procs.ready(computes.pid), "a thread of it to be ready")
+        until(lambda: not procs.ready(sleeps.pid), "it to sleep")
+        computes.send_signal(signal.SIGSTOP)
+        until(lambda: not procs.ready(computes.pid), "it to be stopped")
+    finally:
+        for one in (computes, sleeps):
+            one.kill()
+            one.wait()
+    assert not procs.ready(sleeps.pid)
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "left"),
+    [
+        ({}, 0, False),
+        ({}, -signal.SIGKILL, True),
+        ({}, None, True),  # between two
+        ({"dry_run": True}, -signal.SIGKILL, False),
+        ({"slurm_mode": "advise"}, -signal.SIGKILL, False),
+    ],
+)
+def test_an_order_that_nobody_took_back_is_said_at_a_stop(
+    tmp_path: Path, more: dict[str, Any], code: int | None, left: bool
+) -> None:
+    asked = {"backend": "slurm", "slurm_mode": "order", **more}
+    with socket.socket() as listening:
+        minding = Supervisor(given(tmp_path, **asked), listening)
+    minding.log = mock.Mock()
+    [follower] = [one for one in minding.children if one.name == "follower"]
+    if code is not None:
+        follower.process = mock.Mock(exitcode=code, is_alive=lambda: False)
+    minding._stop()
+    said = [one.args[0] for one in minding.log.error.call_args_list]
+    assert said == ["order_left"] * left
 
 
 def test_one_that_hangs_ends_with_its_supervisor(tmp_path: Path) -> None:

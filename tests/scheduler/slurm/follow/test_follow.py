@@ -10,9 +10,11 @@ from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
@@ -28,6 +30,7 @@ from scheduler.explain.stories import story_of
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.explain.words import clock_time, duration
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
+from scheduler.service.log.questions import LEASE
 from scheduler.service.log.store import archive, tables
 from scheduler.service.log.store.dossiers import dossier_of, explained
 from scheduler.service.log.store.store import Store
@@ -441,6 +444,38 @@ def test_when_it_stops_all_is_taken_back(kind: str, back: str) -> None:
     scene.slurm.close = lambda: lines.extend(scene.slurm.lines)  # type: ignore[method-assign]
     scene.follower.run(lambda: True, "here", 0.0, 60.0)
     assert lines == [back, *(f"update jobid={n} AdminComment=" for n in (2, 3, 4))]
+
+
+def test_one_that_is_stopped_before_it_had_the_lease_takes_back_what_another_left(
+    store: Store,
+) -> None:
+    """The follower before it was killed; an earlier version left its order without a word."""
+    scene = Scene(store)
+    scene.slurm.queue = [scene.job(2, admin_comment="pellucid: was=1002; GpusBusy")]
+    back = ["update jobid=2 priority=1002", "update jobid=2 AdminComment="]
+    scene.slurm.close = lambda: None  # type: ignore[method-assign]
+    other = store.take(LEASE, "another", 600.0)
+    assert other is not None
+    with capture_logs() as log:
+        scene.follower.run(lambda: True, "here", 0.0, 60.0)
+    [left] = [line for line in log if line["event"] == "order_left"]
+    assert left["why"] == "another process has the lease"
+    assert scene.slurm.written() == []
+    store.let_go(other)
+    scene.follower.run(lambda: True, "here", 0.0, 60.0)
+    assert scene.slurm.written() == back
+    assert store.take(LEASE, "the next", 60.0), "it lets go"
+
+
+def test_one_that_cannot_have_the_lease_as_it_stops_says_what_it_left(store: Store) -> None:
+    scene = Scene(store)
+    scene.slurm.close = lambda: None  # type: ignore[method-assign]
+    full = OperationalError("", {}, Exception("database or disk is full"))
+    with capture_logs() as log, mock.patch.object(store, "take", side_effect=full):
+        scene.follower.run(lambda: True, "here", 0.0, 60.0)
+    [left] = [line for line in log if line["event"] == "order_left"]
+    assert "disk is full" in left["why"]
+    assert left["take_back"] == "pellucid slurm release-all"
 
 
 @pytest.mark.parametrize(
