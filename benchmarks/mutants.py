@@ -26,6 +26,7 @@ import py_compile
 import re
 import resource
 import runpy
+import shlex
 import shutil
 import signal
 import subprocess
@@ -188,7 +189,7 @@ def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
     """
     on = "postgresql" if DATABASE in os.environ else "sqlite"
     how = ["--most-wrong", "1", "--database", on, "--json"]
-    return _run(folder, ["benchmarks.chaos", "--seeds", *seeds.split(), *how])
+    return _run(folder, ["benchmarks.chaos", "--seeds", *shlex.split(seeds), *how])
 
 
 def _run(folder: Path, module: Sequence[str], cpu_s: int | None = None) -> tuple[int | None, str]:

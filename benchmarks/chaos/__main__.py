@@ -4,6 +4,8 @@
     python -m benchmarks.chaos --seeds 0:2000                 many
     python -m benchmarks.chaos --seed 7 --enumerate           a calm run, killed at each of its
                                                               crash points in turn
+    python -m benchmarks.chaos --seeds 0:9 --strike "decider: before a signal"   only at those of
+                                                              this name
     python -m benchmarks.chaos --seeds 0:100 --backlog 100000   so many jobs come at once, and each
                                                               costs the processor its time
     python -m benchmarks.chaos --seed 7 --enumerate --freeze 60  stopped there, and not killed
@@ -51,9 +53,8 @@ def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
         if asked.at:
             named = tuple(map(int, asked.at.split(",")))
             yield struck(seed, named)
-        elif asked.enumerate:
-            points = bench.play(struck(seed, ())).points
-            for at in range(1, points + 1, asked.every):
+        elif asked.enumerate or asked.strike:
+            for at in bench.points(struck(seed, ()), asked.strike)[:: asked.every]:
                 yield struck(seed, (at,))
         else:
             yield Plan(seed, asked.steps, slurm=asked.slurm, backlog=asked.backlog)
@@ -95,6 +96,9 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
         found = [run]
         if len(wrong) >= asked.most_wrong:
             break
+    if asked.strike and not totals["runs"] and not told_to_stop:
+        wrong.append(f"nothing was struck: no process comes by {asked.strike!r}")
+        print(wrong[0], file=sys.stderr, flush=True)
     told: dict[str, Any] = {
         "database": "postgresql" if asked.url else "sqlite",
         **totals,
@@ -135,6 +139,11 @@ def main() -> None:
         seeds={"default": "", "help": "FIRST:LAST, the last not included"},
         steps={"type": int, "default": 3000, "help": "in which things go wrong"},
         enumerate={"action": "store_true", "help": "every crash point of a calm run"},
+        strike={
+            "default": "",
+            "metavar": "ROLE: NAME",
+            "help": "only those of a calm run that are named so, whatever their number is today",
+        },
         every={"type": int, "default": 1, "help": "only each so-manieth of them"},
         at={"default": "", "help": "a calm run, killed at these points: 12,97"},
         freeze={

@@ -20,6 +20,7 @@ from benchmarks.chaos.changes import make_bundles
 from benchmarks.chaos.kernel import EPOCH, active
 from benchmarks.chaos.run import PEOPLE, Plan, Run, Simulation
 from benchmarks.chaos.slurm import Commands, InFront
+from features import aside
 from profiler.progress import apart
 from scheduler.backends.events import Event, Kind
 from scheduler.service import app as apps
@@ -114,6 +115,15 @@ class Bench:
         PLAYED[:], costs.BACKLOG[:] = [sim], [plan.backlog]
         return sim.live()
 
+    def points(self, plan: Plan, named: str = "") -> list[int]:
+        """Play a run. Return the numbers of the crash points that it passes; with `named`
+        ("decider: before a commit"), only of those at which a process of that role comes by that
+        place. A number is another moment as soon as the code changes, a name is not.
+        """
+        self.play(plan)
+        trace = PLAYED[0].kernel.trace
+        return [n for n, one in enumerate(trace, 1) if named in ("", one)]
+
     def __enter__(self) -> Bench:
         self._patches = system.installed()
         patches = self._patches.__enter__()
@@ -156,10 +166,20 @@ def _install_supervisor(patches: system.Patches) -> None:
     patches.put(processes, "threading", threads)
     # a real process, on its own time, reads what jobs print: here nobody does
     patches.put(apart.Reading, "put", lambda _, task: task.done(None))
+    patches.put(aside.Aside, "ask", _asked_here)
     patches.put(metrics, "RawValue", lambda _: SimpleNamespace(value=0, at=0.0, count=0))
     patches.put(analysts, "ThreadedStore", Store)
     patches.put(analysts, "Analyst", partial(analysts.Analyst, samples=2, refresh_s=5.0))
     patches.put(followers, "SAMPLES", 2)
+
+
+def _asked_here(self: aside.Aside, function: str, *given: Any, **more: Any) -> Any:
+    """Stands in for `Aside.ask`, whose real processes begin and answer on their own time, so that a
+    run on a busy machine was another.
+    """
+    module, _, name = function.partition(":")
+    found = getattr(import_module(module), name)(*given)
+    return found.file if isinstance(found, aside.Copy) else found
 
 
 class _Parts:

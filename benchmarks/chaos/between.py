@@ -97,10 +97,11 @@ def _moment(state: State) -> str:
 
 def over_at(connection: Connection, seq: int) -> list[dict[str, str]]:
     """Return the jobs that ended in the pass which the log records as event `seq`, each with its
-    last phase.
+    last phase, by name: else a run is not the same twice.
     """
     query = select(jobs.c.job_id, jobs.c.phase).where(jobs.c.updated_seq == seq)
-    rows = connection.execute(query.where(jobs.c.phase.in_(sorted(OVER)))).all()
+    over = query.where(jobs.c.phase.in_(sorted(OVER))).order_by(jobs.c.job_id)
+    rows = connection.execute(over).all()
     return [{"job": job_id, "phase": str(phase)} for job_id, phase in rows]
 
 

@@ -125,6 +125,7 @@ class Kernel:
         clock: true time: seconds since the run began.
         steps: number of times that one thread handed over to another.
         points: number of crash points passed.
+        trace: each of them, as `ROLE: NAME`, in the order in which the run passed them.
         crashes: maps the name of a crash point to how many processes died at it.
         ambushes: maps the name of a crash point to a function that is called once, with the next
             process that passes it; it may kill or stop the process.
@@ -145,7 +146,7 @@ class Kernel:
         self.crash_at = frozenset(crash_at)
         self.crashes: Counter[str] = Counter()
         self.seen: Counter[str] = Counter()
-        self.trace: list[tuple[float, str, str]] = []
+        self.trace: list[str] = []
         self.current: Fiber | None = None
         self.processes: dict[int, Process] = {}
         self.fatal: BaseException | None = None
@@ -282,7 +283,7 @@ class Kernel:
         self._alive(process)
         self.points += 1
         self.seen[where] += 1
-        self.trace.append((self.clock, process.name, where))
+        self.trace.append(f"{process.role}: {where}")
         if self.points in self.crash_at:
             self.on_point(process, where)
         if process.role != "shim" and (ambush := self.ambushes.pop(where, None)) is not None:

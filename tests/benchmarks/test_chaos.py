@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import shlex
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,10 +19,12 @@ from benchmarks.chaos import disk, power
 from benchmarks.chaos.bench import PLAYED, Bench, give_up, quiet
 from benchmarks.chaos.kernel import Host, Kernel
 from benchmarks.chaos.run import Plan, Simulation
+from benchmarks.mutants import Mutant, mutants
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.local.backend import LocalBackend
 from scheduler.core.waiting import Waiting, WaitingMemory
 from scheduler.service.decide import decider, supervisor
+from scheduler.service.decide.decider import Decider
 from scheduler.service.decide.supervisor import Supervisor
 from scheduler.service.log.fold import State
 from scheduler.service.log.ledger import REPORTS, TRANSITIONS, Ledger
@@ -104,40 +107,35 @@ def test_nobody_is_started_again_as_a_run_ends() -> None:
     assert kernel.clock < 2.0
 
 
-@pytest.mark.parametrize("at", [150, 300])
-def test_a_process_may_die_at_any_point(bench: Bench, at: int) -> None:
-    run = bench.play(Plan(3, crash_at=(at,), calm=True))
-    assert run.wrong == []
-    assert run.crashes.total() == 1
-
-
 @pytest.fixture(scope="module")
-def calm(bench: Bench) -> list[tuple[str, str]]:
+def calm(bench: Bench) -> list[str]:
     """The crash points of a calm run: the role of who is there, and where that is."""
     assert bench.play(Plan(3, calm=True)).wrong == []
-    return [
-        (name.partition("/")[2].rpartition(".")[0].removesuffix("-1"), where)
-        for _, name, where in PLAYED[0].kernel.trace
-    ]
+    return PLAYED[0].kernel.trace
 
 
 @pytest.fixture(scope="module")
-def commits(calm: list[tuple[str, str]]) -> dict[str, int]:
+def commits(calm: list[str]) -> dict[str, int]:
     """A crash point within a transaction, by the role of who writes."""
     roles = ("api", "analyst", "decider")
-    return {role: calm.index((role, "before a commit")) + 1 for role in roles}
+    return {role: calm.index(f"{role}: before a commit") + 1 for role in roles}
 
 
-def test_what_was_answered_is_there_after_a_power_cut(
-    bench: Bench, calm: list[tuple[str, str]]
-) -> None:
+@pytest.mark.parametrize("where", ["decider: before a pass", "api: after a commit"])
+def test_a_process_may_die_at_any_point(bench: Bench, calm: list[str], where: str) -> None:
+    run = bench.play(Plan(3, crash_at=(calm.index(where) + 1,), calm=True))
+    assert run.wrong == []
+    assert run.crashes == {where: 1}
+
+
+def test_what_was_answered_is_there_after_a_power_cut(bench: Bench, calm: list[str]) -> None:
     run = bench.play(Plan(3, crash_at=(_last_commit(calm),), power=True, calm=True))
     assert run.wrong == []
     assert run.counts()["power_cuts"] == 1
 
 
 def test_the_harness_notices_who_does_not_wait_for_the_disk(
-    bench: Bench, calm: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, calm: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if bench.url is not None:
         pytest.skip("it has a host of its own")
@@ -145,9 +143,9 @@ def test_the_harness_notices_who_does_not_wait_for_the_disk(
     assert bench.play(Plan(3, crash_at=(_last_commit(calm),), power=True, calm=True)).wrong
 
 
-def _last_commit(calm: list[tuple[str, str]]) -> int:
+def _last_commit(calm: list[str]) -> int:
     """The crash point after the last commit of the API, by when much was answered."""
-    return len(calm) - calm[::-1].index(("api", "after a commit"))
+    return len(calm) - calm[::-1].index("api: after a commit")
 
 
 @pytest.mark.parametrize("role", ["api", "analyst", "decider"])
@@ -172,13 +170,57 @@ def test_the_harness_notices_who_holds_up_the_service(
 
 @long
 def test_the_harness_notices_who_acts_before_writing(
-    bench: Bench, calm: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, calm: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scheduler.service.decide.decider import Decider
-
     monkeypatch.setattr(Decider, "recover", lambda self: None)
-    at = calm.index(("decider", "before a shim is asked for")) + 1
+    at = calm.index("decider: before a shim is asked for") + 1
     assert bench.play(Plan(3, crash_at=(at,), calm=True)).wrong
+
+
+def test_the_harness_notices_a_stop_that_died_with_its_decider(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recover = Decider.recover
+
+    def forgets(self: Decider) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(State, "stops", lambda _: [])
+            recover(self)
+
+    def found(seed: int) -> bool:
+        plan = Plan(seed, 3000, calm=True)
+        struck = (
+            bench.play(replace(plan, crash_at=(n,)))
+            for n in bench.points(plan, "decider: before a signal")
+        )
+        return any("is running in the end" in line for run in struck for line in run.wrong)
+
+    monkeypatch.setattr(Decider, "recover", forgets)
+    assert any(map(found, range(2, 10)))
+
+
+@pytest.mark.parametrize(
+    "mutant", [one for one in mutants() if "--strike" in one.chaos], ids=lambda one: one.what
+)
+def test_what_a_planted_bug_is_found_by_strikes_where_it_says(bench: Bench, mutant: Mutant) -> None:
+    if mutant.chaos.endswith("--power") and bench.url is not None:
+        pytest.skip("it has a host of its own")
+    seeds, *options = shlex.split(mutant.chaos)
+    first, where = int(seeds.partition(":")[0]), options[options.index("--strike") + 1]
+    plan = Plan(first, 3000, calm=True, power="--power" in options)
+    if "--freeze" in options:
+        plan = replace(plan, freeze_s=float(options[options.index("--freeze") + 1]))
+    there = bench.points(plan, where)
+    assert there, "nobody comes by"
+    run = bench.play(replace(plan, crash_at=(there[0],)))
+    assert run.wrong == []
+    frozen = [one["role"] for one in run.history if one["what"] == "frozen"]
+    role = where.partition(":")[0]
+    assert (run.crashes[where], frozen, run.counts()["power_cuts"]) == (
+        int(not plan.power and not plan.freeze_s),
+        [role] * bool(plan.freeze_s),
+        int(plan.power),
+    )
 
 
 @long
@@ -208,7 +250,7 @@ def test_an_append_that_is_not_fenced_is_found(
     """Whoever is frozen for longer than its lease as it is about to write goes on writing."""
     bench.play(Plan(1, calm=True))
     trace = PLAYED[0].kernel.trace
-    points = [n for n, (_, _, where) in enumerate(trace, 1) if where == "before a write"]
+    points = [n for n, where in enumerate(trace, 1) if where.endswith(": before a write")]
     monkeypatch.setattr(leases, "fence", lambda *_: None)
     tried = points[len(points) // 4 :: max(1, len(points) // 12)]
     plans = (Plan(1, calm=True, crash_at=(n,), freeze_s=5.0) for n in tried)

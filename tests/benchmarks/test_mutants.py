@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 
 import pytest
 
@@ -30,6 +31,12 @@ def test_a_bug_can_be_planted_and_its_tests_are_there(mutant: Mutant) -> None:
         if names:
             told = (ROOT / path).read_text()
             assert all(re.search(rf"(def|class) {name}\b", told) for name in names), test
+
+
+@pytest.mark.parametrize("mutant", [m for m in mutants() if m.chaos], ids=lambda one: one.what)
+def test_no_bug_is_found_by_the_number_of_a_moment(mutant: Mutant) -> None:
+    """With any change of the code, the 617th moment of a run is another one."""
+    assert not {"--at", "--enumerate"} & set(shlex.split(mutant.chaos))
 
 
 @pytest.mark.parametrize(("file", "row", "change"), survivors())

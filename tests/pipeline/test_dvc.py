@@ -20,7 +20,7 @@ from dvc_render.html import HTML
 from dvc_render.vega import VegaRenderer
 
 from pipeline.stages import code as stage_code
-from pipeline.stages.code import READS, not_read, tokens_of
+from pipeline.stages.code import READS, _between, not_read, tokens_of
 from pipeline.stages.common import read_params
 from scheduler.policies import OURS
 
@@ -178,6 +178,15 @@ def test_code_says_the_same_with_other_comments_and_nothing_else_goes_unseen() -
         assert old in FREE
         assert tokens_of(FREE.replace(old, new)) != tokens_of(FREE), (old, new)
     assert tokens_of("def (") == ["def ("], "no Python"
+
+
+def test_a_formatted_text_of_several_lines_is_one_token_as_it_stands() -> None:
+    """By its place, as from Python 3.12 on, where its parts are tokens of their own."""
+    text = 'text = f"""{a}\nb\n{c} d\n{e}"""  # of four lines\n'
+    assert tokens_of(text) == ["text", "=", 'f"""{a}\nb\n{c} d\n{e}"""', "\n"]
+    lines = text.splitlines(keepends=True)
+    assert _between(lines, (1, 7), (4, 6)) == 'f"""{a}\nb\n{c} d\n{e}"""'
+    assert _between(lines, (1, 0), (1, 6)) == "text ="
 
 
 @pytest.fixture

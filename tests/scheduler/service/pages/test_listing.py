@@ -122,6 +122,13 @@ def test_pages_by_id_go_on_after_the_last_row(lived: Lived) -> None:
         assert "The next" not in second
         by_place = lived.browser("olga").get(f"/list?sort={sort}&first={ROWS}").text
         assert ids(by_place) == ids(second)
+        both = f"/list?sort={sort}&after={every[4]}&first={ROWS}"
+        assert ids(lived.browser("olga").get(both).text) == every[5 : 5 + ROWS], "a place is left"
+        placed = lived.browser("olga").get(f"/list?sort={sort}&first=10").text
+        assert ids(placed) == every[10 : 10 + ROWS]
+        (rest,) = re.findall(r'href="/list\?([^"]*)">The next', placed)
+        assert parse_qs(rest.replace("&amp;", "&"))["after"] == [every[9 + ROWS]]
+        assert "first=" not in rest
     assert ids(lived.browser("olga").get(f"/list?first={2**70}").text) == []
     for other in ("sort=gpus", "find=j"):
         page = lived.browser("olga").get(f"/list?{other}").text

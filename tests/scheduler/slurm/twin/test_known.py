@@ -101,10 +101,14 @@ def test_minutes_that_running_jobs_have_left_are_counted_and_those_used_up_are_n
     limits = Limits(grp_run_mins={"gres/gpu": 600}, grp_mins={"cpu": 1000})
     ran = replace(ASK, job_id="0", shares=(Share("n1", 1, 1.0),))
     running = [Running(ran, 0.0, 6000.0)]
-    for of, reason in (("qos", "QOSGrpGRESRunMinutes"), ("assoc", "AssocGrpGRESRunMinutes")):
+    for of, reason, whose in (
+        ("qos", "QOSGrpGRESRunMinutes", "QOS odd"),
+        ("assoc", "AssocGrpGRESRunMinutes", "account lab"),
+    ):
         hit = minutes_hit(reason, ASK, PART, site(limits, of), running, 3000.0)
         assert hit is not None
         assert (hit.limit, hit.used, hit.asked) == (600, 4 * 50, 4 * 120)
+        assert hit.whose == whose
         assert family(reason) is Family.MINUTES
         assert not is_set(reason, ASK, PART, site(limits, of))
     hit = minutes_hit("QOSGrpCPUMinutesLimit", ASK, PART, site(limits, "qos"), [], 0.0)
