@@ -6,13 +6,17 @@ half of the jobs. Candidates with a lower mean JCT, and a p99 wait no worse, tha
 force are combined: the best one with the next, as long as that helps. The candidate with the lowest
 upper bound of its interval is then replayed on the second half, on which nothing was chosen. It is
 adopted only if it is better there beyond chance.
+
+Other policies, as their authors describe them, are replayed on the same jobs. One that does better
+in both halves, by the same rules, is recommended, but not adopted: who runs it gives up the bound
+on waiting, and what is predicted and explained from it.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, pairwise
@@ -82,6 +86,7 @@ class Row(TypedDict):
 
     Attributes:
         settings: the settings that the candidate changes, by dotted names.
+        policy: the policy; one other than `pellucid` has its default settings.
         jct_ratio, jct_low, jct_high: its mean JCT divided by that of the settings in force, and the
             95 % interval.
         p99_more_s, p99_more_low_s, p99_more_high_s: its p99 wait less that of the settings in
@@ -90,6 +95,7 @@ class Row(TypedDict):
 
     name: str
     settings: Values
+    policy: str
     mean_jct_s: float
     jct_ratio: float
     jct_low: float
@@ -111,6 +117,9 @@ class Tuned(TypedDict):
         adopt: whether the candidate is better beyond chance on the second half.
         settings: the settings to set, by dotted names; {} unless `adopt`.
         before: the present values of these settings.
+        policy: name of another policy that is better beyond chance on the second half than the
+            settings in force and, where `adopt`, than those to set; None if there is none.
+        rivals: what was found of the other policies, as a sentence; "" where none was tried.
     """
 
     seeds: int
@@ -122,6 +131,8 @@ class Tuned(TypedDict):
     settings: Values
     before: Values
     verdict: str
+    policy: str | None
+    rivals: str
 
 
 @dataclass(frozen=True)
@@ -172,18 +183,20 @@ class History:
 
 
 class Cell(NamedTuple):
-    """One replay of tuning: which half of the jobs (0 or 1), seed, and settings."""
+    """One replay of tuning: which half of the jobs (0 or 1), seed, and settings of `pellucid`, or
+    another policy."""
 
     half: int
     seed: int
     settings: Values
+    policy: str = POLICY
 
 
 def play(worlds: Worlds, cell: Cell) -> Times:
-    """Replay the jobs of a cell with the policy `pellucid`. Return the JCT and the wait of every
-    job, in order of submission: (2, jobs), seconds; NaN for jobs that did not end."""
-    world = worlds(*cell)
-    outcome, _ = world.simulate(POLICY)
+    """Replay the jobs of a cell. Return the JCT and the wait of every job, in order of submission:
+    (2, jobs), seconds; NaN for jobs that did not end."""
+    world = worlds(cell.half, cell.seed, cell.settings)
+    outcome, _ = world.simulate(cell.policy)
     ended = {
         result.job.job_id: (result.jct_s, result.queue_s)
         for result in outcome.jobs
@@ -193,7 +206,7 @@ def play(worlds: Worlds, cell: Cell) -> Times:
     return np.array([ended.get(job.job_id, never) for job in world.workload.jobs], float).T
 
 
-def beside(name: str, settings: Values, times: Times, kept: Times) -> Row:
+def beside(name: str, settings: Values, times: Times, kept: Times, policy: str = POLICY) -> Row:
     """Return a candidate's figures, compared with those of the settings in force on the same jobs.
 
     The jobs are cut into windows of equally many successive jobs. The interval of the mean's ratio
@@ -226,6 +239,7 @@ def beside(name: str, settings: Values, times: Times, kept: Times) -> Row:
     return {
         "name": name,
         "settings": settings,
+        "policy": policy,
         "mean_jct_s": float(np.nanmean(times[:, 0])),
         "jct_ratio": ratio,
         "jct_low": ratio - wide,
@@ -277,6 +291,7 @@ def tune(
     tried: Mapping[str, Values],
     seeds: int,
     *,
+    others: Collection[str] = (),
     tail: float = TAIL,
     where: str = HERE,
     progress: Callable[[int], None] = lambda _: None,
@@ -289,31 +304,34 @@ def tune(
         now: settings in force, as in a cluster file.
         tried: the settings to try, as `candidates` returns them.
         seeds: number of replays of each candidate, with slightly moved submit times.
+        others: names of other policies to compare with.
         tail: see `tail_holds`.
         where: place to run the replays, see `pipeline.cluster.mapped`.
-        progress: called with the number of replays done, of at most `replays(tried, seeds)`.
+        progress: called with the number of replays done, of at most
+            `replays(tried, seeds, others)`.
     """
     done = count(1)
     known: dict[str, Values] = {KEPT: {}, **tried}
-    kept: dict[int, Times] = {}  # of the settings in force, by half
+    rules = {f"the policy {policy}": policy for policy in others}
+    played: dict[tuple[int, str], Times] = {}  # by half and name
 
     def rows(half: int, names: Sequence[str]) -> Iterator[Row]:
-        wanted = list(names) if half in kept else [KEPT, *names]
-        cells = [
-            Cell(half, seed, with_assignments(now, assignments(known[name])))
-            for name in wanted
-            for seed in range(seeds)
-        ]
+        wanted = list(names) if (half, KEPT) in played else [KEPT, *names]
+        cells = [cell(half, seed, name) for name in wanted for seed in range(seeds)]
         found = []
         with mapped(where) as spread:
             for times in spread(partial(play, worlds), cells):
                 found.append(times)
                 progress(next(done))
-        by_name = [np.array(found[i : i + seeds]) for i in range(0, len(found), seeds)]
-        if half not in kept:
-            kept[half] = by_name[0]
-        for name, times in zip(wanted, by_name, strict=True):
-            yield beside(name, known[name], times, kept[half])
+        for i, name in enumerate(wanted):
+            times = played[half, name] = np.array(found[i * seeds : (i + 1) * seeds])
+            settings, policy = known.get(name, {}), rules.get(name, POLICY)
+            yield beside(name, settings, times, played[half, KEPT], policy=policy)
+
+    def cell(half: int, seed: int, name: str) -> Cell:
+        if name in rules:
+            return Cell(half, seed, {}, rules[name])
+        return Cell(half, seed, with_assignments(now, assignments(known[name])))
 
     def good(row: Row) -> bool:
         return row["jct_ratio"] < 1 and tail_holds(row, tail)
@@ -327,10 +345,24 @@ def tune(
         chosen_on += rows(0, list(crossing))
     best = min(filter(good, chosen_on), key=lambda row: row["jct_high"], default=None)
     picked = None if best is None else best["name"]
+    chosen_on += (compared := list(rows(0, list(rules))) if rules else [])
+    rival = min(filter(good, compared), key=lambda row: row["jct_high"], default=None)
+    if rival is not None and best is not None and rival["jct_ratio"] >= best["jct_ratio"]:
+        rival = None
     names = [name for name in known if name in (picked, DEFAULTS)] if picked else []
-    tested_on = list(rows(1, names)) if picked else []
-    row = next((row for row in tested_on if row["name"] == picked), None)
+    names += [] if rival is None else [rival["name"]]
+    tested_on = list(rows(1, names)) if names else []
+    tested = {row["name"]: row for row in tested_on}
+    row = tested[picked] if picked else None
     adopt = row is not None and good(row) and row["jct_high"] < 1
+    other = None if rival is None else tested[rival["name"]]
+    beaten = picked if adopt and picked else KEPT
+    recommended = (
+        other is not None
+        and good(other)
+        and other["jct_high"] < 1
+        and beside("", {}, played[1, other["name"]], played[1, beaten])["jct_high"] < 1
+    )
     settings = dict(known[picked]) if adopt and picked else {}
     mine = flat(settings_of(POLICY, now))
     return {
@@ -343,6 +375,8 @@ def tune(
         "settings": settings,
         "before": {name: mine.get(name) for name in settings},
         "verdict": _verdict(row, adopt=adopt),
+        "policy": other["policy"] if other is not None and recommended else None,
+        "rivals": _of_rivals(other, others, recommended=recommended),
     }
 
 
@@ -447,10 +481,12 @@ class _TunedEngine(Engine):
         self._due = now + self._tuning.every_s
 
 
-def replays(tried: Mapping[str, Any], seeds: int) -> int:
-    """Return the largest number of replays that `tune` may make with these candidates and seeds."""
+def replays(tried: Mapping[str, Any], seeds: int, others: Collection[str] = ()) -> int:
+    """Return the largest number of replays that `tune` may make with these candidates, seeds and
+    other policies."""
     crossings = min(CROSSED, max(0, len(tried) - 1))
-    return seeds * (len(tried) + crossings + 1 + 2 + (DEFAULTS in tried))
+    tested = 2 + (DEFAULTS in tried) + bool(others)
+    return seeds * (len(tried) + len(others) + crossings + 1 + tested)
 
 
 def _verdict(row: Row | None, *, adopt: bool) -> str:
@@ -459,17 +495,42 @@ def _verdict(row: Row | None, *, adopt: bool) -> str:
             "Keep the settings: on the first half no candidate has a lower mean JCT without a "
             "longer p99 wait."
         )
-    figures = f"mean JCT {words(row)}, p99 wait {row['p99_more_s'] / 3600:+,.1f} h"
     if adopt:
-        return f"Adopt {row['name']}: on the half that did not choose it, {figures}."
-    if row["jct_ratio"] >= 1:
-        why = "it is no better there"
-    else:
-        why = "that may be chance" if row["jct_high"] >= 1 else "the p99 wait is longer"
+        return f"Adopt {row['name']}: on the half that did not choose it, {_figures(row)}."
     return (
         f"Keep the settings: {row['name']}, chosen on the first half, has on the second "
-        f"{figures}: {why}."
+        f"{_figures(row)}: {_but(row)}."
     )
+
+
+def _figures(row: Row) -> str:
+    return f"mean JCT {words(row)}, p99 wait {row['p99_more_s'] / 3600:+,.1f} h"
+
+
+def _but(row: Row) -> str:
+    """Return why a candidate is not adopted, by its figures on the second half."""
+    if row["jct_ratio"] >= 1:
+        return "it is no better there"
+    return "that may be chance" if row["jct_high"] >= 1 else "the p99 wait is longer"
+
+
+def _of_rivals(row: Row | None, others: Collection[str], *, recommended: bool) -> str:
+    """Return as a sentence how other policies compare, or "" where none was tried.
+
+    Args:
+        row: the best of them, on the second half; None: on the first half, none does better than
+            the settings, the best new ones included.
+    """
+    if not others:
+        return ""
+    if row is None:
+        return f"No other policy does better on the first half ({', '.join(others)})."
+    if recommended:
+        return (
+            f"Better served by {row['name']}: on the half that did not choose it, {_figures(row)}."
+        )
+    why = "the settings to adopt are as good" if row["jct_high"] < 1 else _but(row)
+    return f"Of other policies, {row['policy']} has on the second half {_figures(row)}: {why}."
 
 
 def words(row: Row) -> str:

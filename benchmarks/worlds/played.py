@@ -8,8 +8,8 @@ them, the other half is only for reporting. Each world is played in a few replic
 bootstraps of submissions, or other seeds of a generator), the same for every policy; errors are
 standard errors over the replicates. With `--keep`, finished replicates are stored and reused as
 long as the code is the same. Everything takes about 70 CPU-minutes. With `--tuned`, the policy is
-also played with the settings that `pipeline.tuning` chooses on two other replicates of the world
-(one to choose, one to test).
+also played with the settings, or as the policy, that `pipeline.tuning` chooses on two other
+replicates of the world (one to choose, one to test).
 
 What `pellucid` must reach, in the reported half: a mean JCT of at most 1.03 times that of the best
 policy that neither stops jobs nor knows durations, in every world, and below it in three quarters
@@ -27,7 +27,7 @@ from functools import cache
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.ablation import code_digest
 from benchmarks.calibration import program
@@ -95,11 +95,13 @@ class Played:
         cpu = time.process_time()
         for policy in (*self.policies, *([TUNED] if self.tuned else [])):
             if policy == TUNED:
-                found["set"] = settings = _tuned(
-                    replace(self, policies=()), wanted.half, wanted.world
-                )
-                made.settings = {OWN: with_assignments(made.settings.get(OWN, {}), settings)}
-            outcome, _ = made.simulate(OWN if policy == TUNED else policy)
+                advised = _tuned(replace(self, policies=()), wanted.half, wanted.world)
+                found["set"], runs = list(advised.settings), advised.policy
+                made.settings = {OWN: with_assignments(made.settings.get(OWN, {}), found["set"])}
+                found["run"] = runs
+            else:
+                runs = policy
+            outcome, _ = made.simulate(runs)
             figures: Mapping[str, Any] = summarise(outcome, made.cluster_gpus())
             if figures["ended"] < figures["jobs"]:
                 raise RuntimeError(f"{wanted}: {policy} left jobs that never ended")
@@ -124,13 +126,21 @@ class Elsewhere:
         return made
 
 
+class Advised(NamedTuple):
+    """What the tuning advises in a world: a policy and, of `pellucid`, the settings that it
+    changes, each as "name=value"."""
+
+    policy: str
+    settings: tuple[str, ...]
+
+
 @cache
-def _tuned(played: Played, half: str, world: str) -> list[str]:
-    """Tune the policy in a world. Return the settings that the tuning changes, each as
-    "name=value"; [] if it changes none."""
+def _tuned(played: Played, half: str, world: str) -> Advised:
+    """Tune the policy in a world. Return what the tuning advises."""
     worlds = Elsewhere(played, half, world)
     tried = candidates({}, worlds(0, 0, {}).workload, {})
-    return assignments(tune(worlds, {}, tried, 1)["settings"])
+    found = tune(worlds, {}, tried, 1, others=PEERS)
+    return Advised(found["policy"] or OWN, tuple(assignments(found["settings"])))
 
 
 def measure(
@@ -185,7 +195,11 @@ def table(replicate: Replicate, rows: Sequence[Row]) -> Row:
             for policy, of in figures.items()
         ],
         "against": against(figures),
-        **({"set": rows[0]["set"], "tuned": against(figures, TUNED)} if TUNED in figures else {}),
+        **(
+            {"set": rows[0]["set"], "run": rows[0]["run"], "tuned": against(figures, TUNED)}
+            if TUNED in figures
+            else {}
+        ),
         "cpu_s": round(sum(row["cpu_s"] for row in rows), 1),
     }
 

@@ -24,6 +24,7 @@ from pipeline.tuning import tune as choose
 from pipeline.worlds.cluster_file import read_cluster
 from pipeline.worlds.policy_options import given
 from scheduler.core.settings import value_of, with_assignments
+from scheduler.service.log.header import runnable
 from scheduler.service.log.store.rows import Setting
 
 if TYPE_CHECKING:
@@ -144,7 +145,8 @@ def tune(asked: Asked, address: Address) -> None:
     first half of the jobs has the lowest mean JCT (time from a job's submission to its end), and
     lengthens the longest waits by no more than --tail allows. It is then replayed on the second
     half, and recommended only if its mean JCT is lower there, too, beyond chance (95 % interval).
-    --adopt sets it in the service, and prints the command that undoes it.
+    --adopt sets it in the service, and prints the command that undoes it. The other policies that a
+    service can run are replayed, too, and one that does better by the same rules is named.
 
     Examples:
 
@@ -170,9 +172,17 @@ def tune(asked: Asked, address: Address) -> None:
             raise UserError(f"{jobs:,} jobs; at most {MOST_JOBS:,}: give fewer --last-days")
         now = _in_force(address) if asked.adopt else known.settings
         tried = candidates(now, known.jobs, dict(map(_also, asked.also or [])))
-        with bar("replaying", replays(tried, asked.seeds), asked.as_json) as step:
+        others = [name for name in runnable() if name != POLICY]
+        with bar("replaying", replays(tried, asked.seeds, others), asked.as_json) as step:
             found = choose(
-                past, now, tried, asked.seeds, tail=asked.tail, where=where, progress=step
+                past,
+                now,
+                tried,
+                asked.seeds,
+                others=others,
+                tail=asked.tail,
+                where=where,
+                progress=step,
             )
     answer = _adopted(asked, address, found, jobs) if asked.adopt and found["adopt"] else None
     if asked.as_json:
@@ -183,6 +193,12 @@ def tune(asked: Asked, address: Address) -> None:
     _print(found, jobs)
     if found["adopt"]:
         _print_adoption(asked, found, answer)
+    typer.echo(found["rivals"])
+    if found["policy"]:
+        typer.echo(
+            f"A log keeps its policy: to run {found['policy']}, begin another with "
+            f"pellucid serve --policy {found['policy']} and a new --database."
+        )
 
 
 def _known(asked: Asked) -> _Known:

@@ -7,12 +7,13 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.worlds.make import HALVES, bootstrap, draw_of, offered_load, read_worlds, scenario
-from benchmarks.worlds.played import Elsewhere, Played, Replicate, against, verdict
+from benchmarks.worlds.played import Advised, Elsewhere, Played, Replicate, against, verdict
 from scheduler.core.cluster import ClusterSpec
 from scheduler.simulation.work import Workload
 from scheduler.testing.builders import a_job
@@ -151,19 +152,21 @@ def test_a_world_is_played_as_tuned_on_other_replicates_of_it(
     )
     played = Played(shared_data, tmp_path / "w.yaml", ("pellucid",), None, tuned=True)
     row = played(Replicate("chosen", "small", 0))
-    assert row["set"] == []
+    assert (row["set"], row["run"]) == ([], "pellucid")
     assert row["policies"]["tuned"] == row["policies"]["pellucid"]
     elsewhere = Elsewhere(played, "chosen", "small")
     times = {tuple(j.submit_time for j in elsewhere(half, 0, {}).workload.jobs) for half in (0, 1)}
     here = read_worlds(tmp_path / "w.yaml")["chosen"]["small"]
     drawn = scenario("small", here, shared_data, draw_of("small", 0)).workload.jobs
     assert len(times | {tuple(j.submit_time for j in drawn)}) == 3
-    set_ = ["max_wait_s=1.0"]
-    monkeypatch.setattr("benchmarks.worlds.played._tuned", lambda *_: set_)
-    other = played(Replicate("chosen", "small", 0))
-    assert other["set"] == set_
-    assert other["policies"]["tuned"] != row["policies"]["tuned"]
-    assert other["policies"]["pellucid"] == row["policies"]["pellucid"]
+    for advised in (Advised("pellucid", ("max_wait_s=1.0",)), Advised("qssf", ())):
+        monkeypatch.setattr("benchmarks.worlds.played._tuned", lambda *_, found=advised: found)
+        other = played(Replicate("chosen", "small", 0))
+        assert (other["run"], tuple(other["set"])) == advised
+        assert other["policies"]["tuned"] != row["policies"]["tuned"]
+        assert other["policies"]["pellucid"] == row["policies"]["pellucid"]
+    named = replace(played, policies=("qssf",), tuned=False)(Replicate("chosen", "small", 0))
+    assert other["policies"]["tuned"] == named["policies"]["qssf"]
 
 
 def test_replicates_are_played_elsewhere_too(tmp_path: Path, shared_data: Path) -> None:

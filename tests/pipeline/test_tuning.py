@@ -31,6 +31,7 @@ from pipeline.worlds.venus import jitter
 from scheduler.assembly import settings_of
 from scheduler.core.settings import InvalidSettings, with_assignments
 from scheduler.policies.pellucid.settings import PellucidSettings
+from scheduler.service.log.header import runnable
 from scheduler.simulation.work import Workload
 from tests.pipeline.test_replay import dump
 
@@ -64,6 +65,63 @@ def test_what_is_better_beyond_chance_is_adopted_and_says_the_way_back(past: His
     assert len(reason) <= 256
     assert "mean JCT 0." in reason
     assert reason.endswith("before: max_wait_s=60.0 price=1000000000.0 backfill=0.0")
+
+
+def test_another_policy_that_does_better_in_both_halves_is_named(past: History) -> None:
+    """First come, first served serves these jobs badly; QSSF as well as settings that do not."""
+    done: list[int] = []
+    found = tune(past, RIGID, {}, 1, others=("fifo", "qssf"), tail=2.0, progress=done.append)
+    assert (found["policy"], found["adopt"], found["picked"]) == ("qssf", False, None)
+    rows = {row["policy"]: row for row in found["chosen_on"]}
+    assert rows["qssf"]["jct_ratio"] < 0.95 < rows["fifo"]["jct_ratio"]
+    assert [row["name"] for row in found["tested_on"]] == [KEPT, "the policy qssf"]
+    assert found["rivals"].startswith("Better served by the policy qssf: on the half that did not")
+    assert max(done) == tuning.replays({}, 1, ("fifo", "qssf")) - 1  # no settings to test
+    alone = past(1, 0, RIGID)
+    ends, _ = alone.simulate("qssf")
+    mean_s = np.mean([job.jct_s for job in ends.jobs])
+    assert found["tested_on"][1]["mean_jct_s"] == pytest.approx(mean_s)
+
+
+def _played(monkeypatch: pytest.MonkeyPatch, ratios: dict[str, tuple[float, float]]) -> None:
+    """Let replays take these shares of the time of the settings in force in the two halves, by
+    policy, or by value of `partner_searches`."""
+    wait = np.arange(800.0)
+
+    def drawn(_: object, cell: tuning.Cell) -> np.ndarray:
+        set_ = cell.settings.get("partner_searches")
+        name = cell.policy if set_ is None else str(set_)
+        at = ratios.get(name, (1.0, 1.0))[cell.half]
+        return np.array([at * (wait + 50), at * wait])
+
+    monkeypatch.setattr(tuning, "play", drawn)
+
+
+@pytest.mark.parametrize(
+    ("mine", "qssf", "policy", "says"),
+    [
+        ((1.2, 1.0), (0.8, 0.8), "qssf", "Better served by the policy qssf"),
+        ((0.9, 0.9), (0.8, 0.8), "qssf", "Better served by the policy qssf"),
+        ((0.9, 0.7), (0.8, 0.8), None, "the settings to adopt are as good"),
+        ((0.7, 0.7), (0.8, 0.5), None, "No other policy does better on the first half (qssf)."),
+        ((1.2, 1.0), (0.8, 1.1), None, "it is no better there"),
+        ((1.2, 1.0), (1.1, 0.8), None, "No other policy does better on the first half (qssf)."),
+    ],
+)
+def test_another_policy_must_do_better_than_the_settings_to_adopt(
+    mine: tuple[float, float],
+    qssf: tuple[float, float],
+    policy: str | None,
+    says: str,
+    past: History,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _played(monkeypatch, {"7": mine, "qssf": qssf})
+    found = tune(past, {}, {"mine": {"partner_searches": 7}}, 1, others=["qssf"])
+    assert found["policy"] == policy
+    assert says in found["rivals"]
+    assert found["adopt"] == (mine[0] < 1)
+    assert tune(past, {}, {"mine": {"partner_searches": 7}}, 1)["rivals"] == ""
 
 
 def test_what_is_worse_or_the_same_is_not(past: History) -> None:
@@ -226,11 +284,14 @@ class TestCommand:
         assert done.exit_code == 0, done.output
         found = json.loads(done.output)
         names = [row["name"] for row in found["chosen_on"]]
-        assert names == [KEPT, "predicted once", "ageing=0 price=1"]
+        others = [f"the policy {name}" for name in runnable() if name != "pellucid"]
+        assert names == [KEPT, "predicted once", "ageing=0 price=1", *others]
+        assert "the policy qssf" in others
         assert found["jobs"] > 32
         assert found["change"] is None
         shown = CliRunner().invoke(app, words).output
         assert found["verdict"] in " ".join(shown.split())
+        assert found["rivals"] in " ".join(shown.split())
         assert "inferred from the dump" in shown
 
     def test_a_dump_of_sacct(self, tmp_path: Path) -> None:
@@ -239,7 +300,8 @@ class TestCommand:
         assert done.exit_code == 0, done.output
         found = json.loads(done.output)
         assert found["jobs"] == 120
-        assert len(found["chosen_on"]) == 2
+        assert [row["policy"] for row in found["chosen_on"][:2]] == ["pellucid"] * 2
+        assert len(found["chosen_on"]) == 1 + len(runnable())
 
     def test_wrong_options_are_named(self, small_trace: Path) -> None:
         for words, why in (
