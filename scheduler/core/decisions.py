@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from features.codec import Json
+from scheduler.core.facts import Fact, facts_in_words
 from scheduler.core.receipts import Plain
 
 
@@ -145,6 +146,8 @@ class Score:
         terms: one contribution for each term of the model named by `bundle`.
         bundle: digest of the exported model that the terms come from.
         inputs: the feature values behind the terms, as text; empty when they were not kept.
+        facts: what the last terms rest on, in their order: those that an estimator added to the
+            model's.
     """
 
     value: float
@@ -152,6 +155,42 @@ class Score:
     terms: tuple[float, ...]
     bundle: str
     inputs: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Score:
+        """Return the score from its fields as plain values, such as lists out of JSON. Its facts
+        are read off its inputs where it was recorded without them."""
+        found = {name: _frozen(value) for name, value in body.items()}
+        given = found.get("facts")
+        found["facts"] = (
+            facts_in_words(found.get("inputs", ())) if given is None else tuple(map(Fact, given))
+        )
+        return cls(**found)
+
+    def with_term(self, moves: float, fact: Fact, text: str) -> Score:
+        """Return the score with one more term, which adds `moves` to it. `text` tells the fact
+        behind it in words."""
+        return Score(
+            value=self.value + moves,
+            intercept=self.intercept,
+            terms=(*self.terms, moves),
+            bundle=self.bundle,
+            inputs=(*self.inputs, text),
+            facts=(*self.facts, fact),
+        )
+
+    def without_last_term(self) -> Score:
+        """Return the score without its last term, which has a fact."""
+        terms = self.terms[:-1]
+        return Score(
+            value=sum(terms, self.intercept),
+            intercept=self.intercept,
+            terms=terms,
+            bundle=self.bundle,
+            inputs=self.inputs[:-1],
+            facts=self.facts[:-1],
+        )
 
 
 @dataclass(slots=True)
@@ -221,8 +260,7 @@ class Decision:
         found = {name: _frozen(value) for name, value in body.items()}
         found["action"], found["reason"] = Action(body["action"]), Reason(body["reason"])
         if "score" in body:
-            score = {name: _frozen(value) for name, value in body["score"].items()}
-            found["score"] = Score(**score)
+            found["score"] = Score.from_body(body["score"])
         return cls(**found)
 
 
