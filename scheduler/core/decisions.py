@@ -6,13 +6,13 @@ recorded decisions, never worked out afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from features.codec import Json
-from scheduler.core.facts import Fact, facts_in_words
 from scheduler.core.receipts import Plain
 
 
@@ -134,6 +134,18 @@ class PairPrediction:
     speeds: tuple[float, float] | None = None
     path: tuple[str, ...] = ()
     speed_path: tuple[str, ...] = ()
+
+
+class Fact(StrEnum):
+    """What a term rests on that an estimator adds to those of a model. What is decided, and how the
+    term is explained, goes by it; the words beside it are for people."""
+
+    LIMIT = "limit"  # its time limit cuts the prediction off
+    OUTLIVED = "outlived"  # it ran before, and did not end
+    LAST_RUNS = "last_runs"  # what its last runs claim
+    EXPECTED = "expected"  # what its owner expects
+    COMMAND = "command"  # how much work its command asks for, at the speed of earlier runs
+    PROGRESS = "progress"  # how far it is by its own output
 
 
 @dataclass(slots=True)
@@ -266,6 +278,32 @@ class Decision:
 
 ANOTHER = "another job"
 AHEAD = "a higher-priority job"
+
+
+# The words of facts in records that do not name them; their form no longer changes.
+_FORMER_WORDS = {
+    Fact.LIMIT: r"stopped after .*",
+    Fact.OUTLIVED: r"ran for .*",
+    Fact.LAST_RUNS: r"last runs?\b.*",
+    Fact.EXPECTED: r"expects .*",
+    Fact.COMMAND: r"asks for .*",
+    Fact.PROGRESS: (
+        r"(-?\d+ % after -?\d+ s|-?\d+ s left by its own estimate|\S+ \w+ of \S+ s)(; .*)?"
+    ),
+}
+
+
+def facts_in_words(inputs: Sequence[str]) -> tuple[Fact, ...]:
+    """Return the facts behind the last terms of a score that was recorded before scores named
+    them. `inputs` are its inputs in words: feature values first, then one text for each fact.
+    """
+    found: list[Fact] = []
+    for text in reversed(inputs):
+        fact = next((f for f, form in _FORMER_WORDS.items() if re.fullmatch(form, text)), None)
+        if fact is None:
+            break
+        found.append(fact)
+    return tuple(reversed(found))
 
 
 def _frozen(value: Any) -> Any:

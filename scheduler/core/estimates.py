@@ -22,9 +22,8 @@ from features.states import State
 from features.survival import ERROR, OUTLOOK_TERMS, SUM
 from features.throughput import Asked, asked, shares
 from scheduler.core.curves import LONGEST_S, Predicted, moved
-from scheduler.core.decisions import Evidence, Score
+from scheduler.core.decisions import Evidence, Fact, Score
 from scheduler.core.durations import Duration, Stated, seconds_of, unstated
-from scheduler.core.facts import Fact
 
 if TYPE_CHECKING:
     from models.bundle import Bundle

@@ -12,10 +12,9 @@ from typing import Protocol
 
 from features.spec import FeatureSpec
 from features.survival import SUM
-from scheduler.core.decisions import Decision, Score
+from scheduler.core.decisions import Decision, Fact, Score
 from scheduler.core.durations import LONG_S
 from scheduler.core.estimates import ENDED_HERE
-from scheduler.core.facts import Fact
 from scheduler.core.plural import count
 from scheduler.explain.words import MOSTLY, duration, factor, listed, roughly
 

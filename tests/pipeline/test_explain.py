@@ -31,8 +31,7 @@ from pipeline.explain import RunFolder, UnknownJob, read_story
 from pipeline.explain.text import as_plain, show
 from pipeline.report.page import page
 from pipeline.worlds import open_scenario
-from scheduler.core.decisions import Action, Decision, Reason, Score
-from scheduler.core.facts import Fact
+from scheduler.core.decisions import Action, Decision, Fact, Reason, Score
 from scheduler.explain.dossier import NOTHING_ELSE, Recorded
 from scheduler.explain.drawing import view
 from scheduler.explain.life import (

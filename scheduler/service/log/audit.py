@@ -230,7 +230,7 @@ class _Auditor:
         earlier release wrote the same decisions with other fields.
         """
         again = self.state.passed(encoded(diverged.decisions))
-        same = again | {"digest": ""} == diverged.event.body | {"digest": ""}
+        same = {**again, "digest": ""} == {**diverged.event.body, "digest": ""}
         return same and taken == [d.body() for d in diverged.decisions]
 
     def _part(self, diverged: Diverged, taken: list[Json]) -> None:

@@ -32,8 +32,8 @@ from models.bundle import Bundle
 from scheduler.assembly import assemble
 from scheduler.backends.events import Event, canonical
 from scheduler.core.core import Core
+from scheduler.core.decisions import Fact, facts_in_words
 from scheduler.core.estimates import LiveEstimator
-from scheduler.core.facts import Fact, facts_in_words
 from scheduler.core.memory import CoreMemory, remember, restore
 from scheduler.service.log.fold import Bundles, State
 from scheduler.service.log.graph import GraphError, Migration, Reader, Writer
@@ -44,9 +44,9 @@ from scheduler.service.log.store.store import Store
 
 
 def _whose(claims: tuple[tuple[Any, ...], ...]) -> tuple[Claim, ...]:
-    """Return claims of version 12 as they are now. Those said in words alone whose each is."""
+    """Return claims of version 12 as they are now: each names who makes it, not only in words."""
     return tuple(
-        Claim(low_s, high_s, share, text, facts_in_words([text]) == (Fact.EXPECTED,))
+        Claim(low_s, high_s, share, text, by_owner=facts_in_words([text]) == (Fact.EXPECTED,))
         for low_s, high_s, share, text in claims
     )
 

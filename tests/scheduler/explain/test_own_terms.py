@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.decisions import Action, Decision, Reason, Score
-from scheduler.core.facts import Fact, facts_in_words
+from scheduler.core.decisions import Action, Decision, Fact, Reason, Score, facts_in_words
 from scheduler.explain.belief import (
     COMMAND,
     EXPECTED,

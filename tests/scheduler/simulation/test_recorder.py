@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scheduler.core.decisions import Action, Decision, Reason, Score
-from scheduler.core.facts import Fact
+from scheduler.core.decisions import Action, Decision, Fact, Reason, Score
 from scheduler.simulation import recorder
 from scheduler.simulation.recorder import DECISION_SCHEMA, Recorder, decision_table
 

@@ -21,8 +21,8 @@ from features.amounts import Work
 from features.commands import work_of
 from features.progress import Progress
 from scheduler.backends.events import Event, Kind
+from scheduler.core.decisions import Fact
 from scheduler.core.durations import plain
-from scheduler.core.facts import Fact
 from scheduler.core.holders import HoldingMemory
 from scheduler.core.nodes import ChangeMemory
 from scheduler.core.profiling import KnownProfile
