@@ -6,7 +6,7 @@ Plays each run below and hashes the record of its decisions in three ways:
 
 - `record`: every decision with all that is kept of it, in order: reason, priority, estimate, terms,
   evidence, ... as `decisions.parquet` holds them; but for what `holders` tells, and for the inputs
-  of a score that changed after the job was queued (its terms count).
+  of a score that changed after the job was queued and the names of its terms (the terms count).
 - `effects`: only what was done, without the waits: time, action, job, nodes, GPUs, partner.
 - `holders`: whom each wait names as in its way, and in how many seconds they are expected to be
   gone. Compared where it is expected.
@@ -156,6 +156,7 @@ class Digests:
         for row in _rows(self._buffer):
             if "bundle" in row:  # how a model is stored is not what it decided
                 row["bundle"] = self._models.setdefault(row["bundle"], len(self._models))
+            row.pop("facts", None)  # names of terms, which count themselves
             if row["action"] != "enqueue":  # a later change of inputs shows in the terms
                 row.pop("inputs", None)
             if holders := _holders(row):

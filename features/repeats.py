@@ -50,12 +50,14 @@ class Claim(NamedTuple):
         low_s, high_s: the bounds, seconds of running time.
         share: the share of such claims that hold, 0 to 1.
         text: the evidence for the claim, in words.
+        by_owner: whether the job's owner makes it; otherwise its last runs do.
     """
 
     low_s: float
     high_s: float
     share: float
     text: str = ""
+    by_owner: bool = False
 
     def holds(self, duration_s: float) -> bool:
         """Return whether `duration_s`, the duration of a job that has ended, lies within the
@@ -197,7 +199,8 @@ class Statements:
         low_s, high_s = between
         says = f"a {expect} run" if expect in NAMED_S else in_words(seconds_of(expect))
         record = f"right in {word.held} of {word.of}" if word.of else "no statement has ended yet"
-        return Claim(low_s, high_s, share, f"expects {says}: {record}, {_holds(share)}")
+        text = f"expects {says}: {record}, {_holds(share)}"
+        return Claim(low_s, high_s, share, text, by_owner=True)
 
     def word(self, owner: str) -> Word:
         """Return how many of an owner's latest expected durations held, and how many ended in

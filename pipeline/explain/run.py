@@ -308,11 +308,14 @@ def read_object(path: Path) -> Json:
 
 
 def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
-    """Return columns of a Parquet file, for the rows where the condition `where` holds. Raises
-    RunError, which names the fault, if it cannot be read."""
+    """Return columns of a Parquet file, for the rows where the condition `where` holds, without
+    columns of `ADDED_LATER` that it lacks. Raises RunError, which names the fault, if it cannot be
+    read."""
     try:
         with arrow_file(path) as file:
-            return pq.read_table(file, columns=columns, filters=where, partitioning=None)
+            there = pq.read_schema(file).names
+            known = [name for name in columns if name in there or name not in ADDED_LATER]
+            return pq.read_table(file, columns=known, filters=where, partitioning=None)
     except FileNotFoundError:
         raise RunError(f"{path} is missing") from None
     except (pa.ArrowException, OSError, KeyError) as error:
@@ -329,10 +332,11 @@ def _ms(epoch_s: float) -> int:
 
 
 _TIMES = ("time", "submit_time", "start_time", "end_time")
+ADDED_LATER = {"facts"}  # columns that a run recorded by an earlier release has not
 _DECISION_COLUMNS = [
     "seq", "time", "action", "reason", "job_id", "vc", "nodes", "gpus", "partner", "priority",
-    "estimate_s", "score", "intercept", "terms", "inputs", "bundle", "tree_path", "speed",
-    "partner_speed", "blocker", "need", "free", "limit", "position",
+    "estimate_s", "score", "intercept", "terms", "inputs", "facts", "bundle", "tree_path",
+    "speed", "partner_speed", "blocker", "need", "free", "limit", "position",
     "batch_per_gpu", "accumulation", "evidence", "held_by",
 ]  # fmt: skip
 
@@ -362,12 +366,15 @@ def _decision(row: Json) -> Decision:
     """Return the `Decision` in a row of decisions.parquet (`DECISION_SCHEMA`)."""
     score = None
     if row["score"] is not None:
-        score = Score(
-            value=row["score"],
-            intercept=row["intercept"] if row["intercept"] is not None else 0.0,
-            terms=tuple(row["terms"] or ()),
-            bundle=row["bundle"] or "",
-            inputs=tuple(text or "" for text in row["inputs"] or ()),
+        score = Score.from_body(
+            {
+                "value": row["score"],
+                "intercept": row["intercept"] if row["intercept"] is not None else 0.0,
+                "terms": tuple(row["terms"] or ()),
+                "bundle": row["bundle"] or "",
+                "inputs": tuple(text or "" for text in row["inputs"] or ()),
+                "facts": row.get("facts"),
+            }
         )
     speeds = None
     if row["speed"] is not None and row["partner_speed"] is not None:

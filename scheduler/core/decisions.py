@@ -6,7 +6,8 @@ recorded decisions, never worked out afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -135,6 +136,18 @@ class PairPrediction:
     speed_path: tuple[str, ...] = ()
 
 
+class Fact(StrEnum):
+    """What a term rests on that an estimator adds to those of a model. What is decided, and how the
+    term is explained, goes by it; the words beside it are for people."""
+
+    LIMIT = "limit"  # its time limit cuts the prediction off
+    OUTLIVED = "outlived"  # it ran before, and did not end
+    LAST_RUNS = "last_runs"  # what its last runs claim
+    EXPECTED = "expected"  # what its owner expects
+    COMMAND = "command"  # how much work its command asks for, at the speed of earlier runs
+    PROGRESS = "progress"  # how far it is by its own output
+
+
 @dataclass(slots=True)
 class Score:
     """An additive score: ``value`` is the sum of the intercept and the terms, in that order.
@@ -145,6 +158,8 @@ class Score:
         terms: one contribution for each term of the model named by `bundle`.
         bundle: digest of the exported model that the terms come from.
         inputs: the feature values behind the terms, as text; empty when they were not kept.
+        facts: what the last terms rest on, in their order: those that an estimator added to the
+            model's.
     """
 
     value: float
@@ -152,6 +167,42 @@ class Score:
     terms: tuple[float, ...]
     bundle: str
     inputs: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Score:
+        """Return the score from its fields as plain values, such as lists out of JSON. Its facts
+        are read off its inputs where it was recorded without them."""
+        found = {name: _frozen(value) for name, value in body.items()}
+        given = found.get("facts")
+        found["facts"] = (
+            facts_in_words(found.get("inputs", ())) if given is None else tuple(map(Fact, given))
+        )
+        return cls(**found)
+
+    def with_term(self, moves: float, fact: Fact, text: str) -> Score:
+        """Return the score with one more term, which adds `moves` to it. `text` tells the fact
+        behind it in words."""
+        return Score(
+            value=self.value + moves,
+            intercept=self.intercept,
+            terms=(*self.terms, moves),
+            bundle=self.bundle,
+            inputs=(*self.inputs, text),
+            facts=(*self.facts, fact),
+        )
+
+    def without_last_term(self) -> Score:
+        """Return the score without its last term, which has a fact."""
+        terms = self.terms[:-1]
+        return Score(
+            value=sum(terms, self.intercept),
+            intercept=self.intercept,
+            terms=terms,
+            bundle=self.bundle,
+            inputs=self.inputs[:-1],
+            facts=self.facts[:-1],
+        )
 
 
 @dataclass(slots=True)
@@ -221,13 +272,38 @@ class Decision:
         found = {name: _frozen(value) for name, value in body.items()}
         found["action"], found["reason"] = Action(body["action"]), Reason(body["reason"])
         if "score" in body:
-            score = {name: _frozen(value) for name, value in body["score"].items()}
-            found["score"] = Score(**score)
+            found["score"] = Score.from_body(body["score"])
         return cls(**found)
 
 
 ANOTHER = "another job"
 AHEAD = "a higher-priority job"
+
+
+# The words of facts in records that do not name them; their form no longer changes.
+_FORMER_WORDS = {
+    Fact.LIMIT: r"stopped after .*",
+    Fact.OUTLIVED: r"ran for .*",
+    Fact.LAST_RUNS: r"last runs?\b.*",
+    Fact.EXPECTED: r"expects .*",
+    Fact.COMMAND: r"asks for .*",
+    Fact.PROGRESS: (
+        r"(-?\d+ % after -?\d+ s|-?\d+ s left by its own estimate|\S+ \w+ of \S+ s)(; .*)?"
+    ),
+}
+
+
+def facts_in_words(inputs: Sequence[str]) -> tuple[Fact, ...]:
+    """Return the facts behind the last terms of a score that was recorded before scores named
+    them. `inputs` are its inputs in words: feature values first, then one text for each fact.
+    """
+    found: list[Fact] = []
+    for text in reversed(inputs):
+        fact = next((f for f, form in _FORMER_WORDS.items() if re.fullmatch(form, text)), None)
+        if fact is None:
+            break
+        found.append(fact)
+    return tuple(reversed(found))
 
 
 def _frozen(value: Any) -> Any:

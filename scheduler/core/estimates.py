@@ -22,15 +22,12 @@ from features.states import State
 from features.survival import ERROR, OUTLOOK_TERMS, SUM
 from features.throughput import Asked, asked, shares
 from scheduler.core.curves import LONGEST_S, Predicted, moved
-from scheduler.core.decisions import Evidence, Score
+from scheduler.core.decisions import Evidence, Fact, Score
 from scheduler.core.durations import Duration, Stated, seconds_of, unstated
 
 if TYPE_CHECKING:
     from models.bundle import Bundle
 
-# as begins what a command says, what was outlived, what a time limit cuts off, what its last runs
-# claim, and what its owner does
-ASKS, RAN, STOPS, LAST, EXPECTS = "asks for", "ran for", "stopped after", "last run", "expects"
 DOUBTFUL = 0.25  # error of a job's own progress above which its command may know better
 SPREAD = 1.5  # of ln(true / predicted), of predictions made without it
 ENDED_HERE = "ended_here"  # how many jobs have ended, of a job whose owner's first has not
@@ -437,14 +434,8 @@ def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) ->
     score = estimate.score
     before = estimate.value
     if score is not None:
-        text = f"{STOPS} {job.time_limit_s:.0f} s"
-        score = Score(
-            value=before + moves,
-            intercept=score.intercept,
-            terms=(*score.terms, moves),
-            bundle=score.bundle,
-            inputs=(*score.inputs, text),
-        )
+        text = f"stopped after {job.time_limit_s:.0f} s"
+        score = score.with_term(moves, Fact.LIMIT, text)
     return Estimate(portable.expm1(before + moves), score, estimate.outlived_s)
 
 
@@ -458,14 +449,8 @@ def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState)
         return estimate
     seconds = portable.expm1(before + moves)
     if score is not None:
-        text = f"{RAN} {outlived_s:.0f} s and did not end"
-        score = Score(
-            value=before + moves,
-            intercept=score.intercept,
-            terms=(*score.terms, moves),
-            bundle=score.bundle,
-            inputs=(*score.inputs, text),
-        )
+        text = f"ran for {outlived_s:.0f} s and did not end"
+        score = score.with_term(moves, Fact.OUTLIVED, text)
     return Estimate(seconds, score, outlived_s)
 
 
@@ -484,14 +469,9 @@ def with_claims(estimate: Estimate, own: Predicted, claims: Sequence[Claim]) -> 
     for claim, moves in zip(claims, moved(own, claims, value, estimate.outlived_s), strict=True):
         value += moves
         if score is not None:
-            score = Score(
-                value=value,
-                intercept=score.intercept,
-                terms=(*score.terms, moves),
-                bundle=score.bundle,
-                inputs=(*score.inputs, claim.text),
-            )
-    plain = tuple(claim._replace(text="") for claim in claims)
+            fact = Fact.EXPECTED if claim.by_owner else Fact.LAST_RUNS
+            score = score.with_term(moves, fact, claim.text)
+    plain = tuple(claim._replace(text="", by_owner=False) for claim in claims)
     seconds = portable.expm1(value)
     curve = Predicted(
         seconds=seconds, ended=own.ended, shift=own.shift, most_s=own.most_s, claims=plain
@@ -500,7 +480,7 @@ def with_claims(estimate: Estimate, own: Predicted, claims: Sequence[Claim]) -> 
 
 
 def _by_command(score: Score) -> bool:
-    return bool(score.inputs) and score.inputs[-1].startswith(ASKS)
+    return score.facts[-1:] == (Fact.COMMAND,)
 
 
 def with_command(estimate: Estimate, job: Job, state: FeatureState) -> Estimate:
@@ -512,7 +492,8 @@ def with_command(estimate: Estimate, job: Job, state: FeatureState) -> Estimate:
     if found is None:
         return estimate
     most_s = job.time_limit_s or inf
-    return _with(estimate, replace(found, total_s=min(found.total_s, most_s)), most_s)
+    found = replace(found, total_s=min(found.total_s, most_s))
+    return _with(estimate, found, Fact.COMMAND, most_s)
 
 
 def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
@@ -530,19 +511,11 @@ def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
         known_better = seconds.error <= progress.error and progress.error > DOUBTFUL
         if score is None or not _by_command(score) or known_better:
             return estimate
-        terms = score.terms[:-1]
-        score = Score(
-            value=sum(terms, score.intercept),
-            intercept=score.intercept,
-            terms=terms,
-            bundle=score.bundle,
-            inputs=score.inputs[:-1],
-        )
-        estimate = Estimate(seconds.without_s, score, estimate.outlived_s)
-    return _with(estimate, progress)
+        estimate = Estimate(seconds.without_s, score.without_last_term(), estimate.outlived_s)
+    return _with(estimate, progress, Fact.PROGRESS)
 
 
-def _with(estimate: Estimate, own: Progress | Asked, most_s: float = inf) -> Estimate:
+def _with(estimate: Estimate, own: Progress | Asked, fact: Fact, most_s: float = inf) -> Estimate:
     weight = SPREAD**2 / (SPREAD**2 + own.error**2)
     before = estimate.value
     moves = weight * (log1p(own.total_s) - before)
@@ -552,13 +525,7 @@ def _with(estimate: Estimate, own: Progress | Asked, most_s: float = inf) -> Est
     )
     score = estimate.score
     if score is not None:
-        score = Score(
-            value=score.value + moves,
-            intercept=score.intercept,
-            terms=(*score.terms, moves),
-            bundle=score.bundle,
-            inputs=(*score.inputs, own.text()),
-        )
+        score = score.with_term(moves, fact, own.text())
     return Estimate(mean, score, estimate.outlived_s)
 
 
@@ -584,7 +551,7 @@ def moved_by(before: Estimate, was: Estimate, new: Estimate) -> Estimate:
     if any(one is not None for one in scores):
         if any(one is None for one in scores):
             return new
-        shapes = {(one.bundle, len(one.terms), len(one.inputs)) for one in scores if one}
+        shapes = {(s.bundle, s.facts, len(s.terms), len(s.inputs)) for s in scores if s}
         if len(shapes) > 1:
             return new
         score = _moved(*(one for one in scores if one))
@@ -615,6 +582,7 @@ def _moved(before: Score, was: Score, new: Score) -> Score:
         terms=terms,
         bundle=new.bundle,
         inputs=inputs,
+        facts=new.facts,
     )
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 MISSING = "missing, taken as"  # as `models.bundle.tree` writes it
 WITHHELD = "not shown"
+_ASSUMED = "not watched yet: taken to be as {} usually are"
+_OWNERS, _ANYBODYS = map(_ASSUMED.format, ("its user's jobs", "jobs here"))
 # features of a pair: who knows one of the two jobs could work out the other's
 OF_BOTH = (
     "gpu_util_minus_partner_pct",
@@ -17,10 +19,10 @@ OF_BOTH = (
 )
 _NUMBER = r"-?\d[\d.e+-]*"
 _PARTNER = "partner: "
-CORRECTED = "corrected by pairs that ran: "
+_CORRECTED = "corrected by pairs that ran: "
 SCORES = ("tiny", "medium", "jumbo")  # the sharing scores, 0 to 2
 _SCORE = re.compile(r"sharing score (\d) \(\w+\)")
-_SPEED = re.compile(rf"(?:{CORRECTED})?speed ({_NUMBER})")
+_SPEED = re.compile(rf"({_CORRECTED})?speed ({_NUMBER})")
 _COMPARED = re.compile(rf"(\w+) ({_NUMBER}|{MISSING}|{WITHHELD}) (<=|>) ({_NUMBER})")
 
 
@@ -37,6 +39,10 @@ class TreeStep:
             otherwise None.
         compared: name of the compared feature, its value (None: missing), whether it is at most the
             cut, and the cut; None: the step compares nothing.
+        withheld: whether the compared value is not shown to this reader.
+        corrected: whether the speed was corrected by measured speeds of pairs.
+        assumed: whether the step says that the job's profile was assumed, from the usual profile
+            of similar jobs.
     """
 
     of_partner: bool
@@ -44,6 +50,9 @@ class TreeStep:
     score: int | None = None
     speed: float | None = None
     compared: tuple[str, float | None, bool, float] | None = None
+    withheld: bool = False
+    corrected: bool = False
+    assumed: bool = False
 
     def __str__(self) -> str:
         return f"{_PARTNER}{self.text}" if self.of_partner else self.text
@@ -56,12 +65,13 @@ class TreeStep:
         if found := _SCORE.fullmatch(text):
             return cls(of_partner, text, score=int(found[1]))
         if found := _SPEED.fullmatch(text):
-            return cls(of_partner, text, speed=float(found[1]))
+            return cls(of_partner, text, speed=float(found[2]), corrected=found[1] is not None)
         if found := _COMPARED.fullmatch(text):
             name, seen, sign, cut = found.groups()
             value = None if seen in (MISSING, WITHHELD) else float(seen)
-            return cls(of_partner, text, compared=(name, value, sign == "<=", float(cut)))
-        return cls(of_partner, text)
+            compared = name, value, sign == "<=", float(cut)
+            return cls(of_partner, text, compared=compared, withheld=seen == WITHHELD)
+        return cls(of_partner, text, assumed=text in (_OWNERS, _ANYBODYS))
 
     @property
     def ends(self) -> bool:
@@ -75,7 +85,7 @@ class TreeStep:
             return self
         name, _, at_most, cut = self.compared
         text = f"{name} {WITHHELD} {'<=' if at_most else '>'} {cut:.6g}"
-        return replace(self, text=text, compared=(name, None, at_most, cut))
+        return replace(self, text=text, compared=(name, None, at_most, cut), withheld=True)
 
 
 def speed_step(speed: float) -> str:
@@ -86,4 +96,10 @@ def speed_step(speed: float) -> str:
 def corrected_step(speed: float) -> str:
     """Return, as text, the last step of a path whose predicted speed was corrected by measured
     speeds of pairs: `corrected by pairs that ran: speed 0.54`."""
-    return f"{CORRECTED}{speed_step(speed)}"
+    return f"{_CORRECTED}{speed_step(speed)}"
+
+
+def assumed_step(*, of_owner: bool) -> str:
+    """Return, as text, the step which says that a job's profile was assumed: the usual one of its
+    owner's jobs, or of all jobs."""
+    return _OWNERS if of_owner else _ANYBODYS

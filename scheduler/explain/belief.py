@@ -12,9 +12,9 @@ from typing import Protocol
 
 from features.spec import FeatureSpec
 from features.survival import SUM
-from scheduler.core.decisions import Decision, Score
+from scheduler.core.decisions import Decision, Fact, Score
 from scheduler.core.durations import LONG_S
-from scheduler.core.estimates import ASKS, ENDED_HERE, EXPECTS, LAST, RAN, STOPS
+from scheduler.core.estimates import ENDED_HERE
 from scheduler.core.plural import count
 from scheduler.explain.words import MOSTLY, duration, factor, listed, roughly
 
@@ -25,53 +25,38 @@ SHOWN = 4  # parts of a prediction that are named
 LEAST_FACTOR = 1e-300  # whose logarithm there is
 ALIKE = 12  # ended jobs that are shown: the latest with its name and owner
 
-# The terms that an estimator adds to those of a model.
-OWN = FeatureSpec(
-    name="own_progress", kind="nominal", family="progress", unit="", text="its own progress"
-)
-COMMAND = FeatureSpec(
-    name="own_command", kind="nominal", family="progress", unit="", text="its command"
-)
-LIMIT = FeatureSpec(name="own_limit", kind="nominal", family="progress", unit="", text=SUM[-1].text)
-OUTLIVED = FeatureSpec(
-    name="own_outlived", kind="nominal", family="progress", unit="", text="what it has outlived"
-)
-REPEATS = FeatureSpec(
-    name="own_repeats",
-    kind="nominal",
-    family="progress",
-    unit="",
-    text="how long its last runs lasted",
-)
-EXPECTED = FeatureSpec(
-    name="own_expected", kind="nominal", family="progress", unit="", text="what its owner expects"
-)
-# stands for any of these where a record holds no inputs, by which they are told apart
-UNRECORDED = FeatureSpec(
-    name="own_unrecorded",
-    kind="nominal",
-    family="progress",
-    unit="",
-    text="its own facts (unrecorded)",
-)
+
+def _own(name: str, text: str) -> FeatureSpec:
+    """Return the specification of a term that an estimator adds to those of a model."""
+    return FeatureSpec(name=f"own_{name}", kind="nominal", family="progress", unit="", text=text)
+
+
+OWN = _own("progress", "its own progress")
+COMMAND = _own("command", "its command")
+LIMIT = _own("limit", SUM[-1].text)
+OUTLIVED = _own("outlived", "what it has outlived")
+REPEATS = _own("repeats", "how long its last runs lasted")
+EXPECTED = _own("expected", "what its owner expects")
+# stands for any of these where a record does not tell them apart
+UNRECORDED = _own("unrecorded", "its own facts (unrecorded)")
+ADDED = OWN, COMMAND, OUTLIVED, LIMIT, REPEATS, EXPECTED, UNRECORDED
+_OF_FACT = {
+    Fact.LIMIT: LIMIT,
+    Fact.OUTLIVED: OUTLIVED,
+    Fact.LAST_RUNS: REPEATS,
+    Fact.EXPECTED: EXPECTED,
+    Fact.COMMAND: COMMAND,
+    Fact.PROGRESS: OWN,
+}
 
 
 def own_terms(score: Score, names: int) -> list[FeatureSpec]:
     """Return the specifications of a score's terms that were added to those of its model. `names`
     is the number of the model's terms."""
-    added = len(score.terms) - names
-    if added <= 0:
-        return []
-    return [_about(text) for text in score.inputs[-added:] or ("",) * added]
-
-
-_BEGINS = {ASKS: COMMAND, RAN: OUTLIVED, STOPS: LIMIT, LAST: REPEATS, EXPECTS: EXPECTED}
-
-
-def _about(text: str) -> FeatureSpec:
-    if not text:
-        return UNRECORDED
-    return next((spec for begins, spec in _BEGINS.items() if text.startswith(begins)), OWN)
+    added = max(0, len(score.terms) - names)
+    if added > len(score.facts):  # recorded without its inputs, before scores named their facts
+        return [UNRECORDED] * added
+    return [_OF_FACT[fact] for fact in score.facts[len(score.facts) - added :]]
 
 
 @dataclass(frozen=True, slots=True)

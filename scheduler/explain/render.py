@@ -52,6 +52,7 @@ from scheduler.explain.words import (
     AT_ONCE_S,
     ON_THE_MEAN,
     ONE_CURVE,
+    ForecastKind,
     bound_words,
     clock_time,
     closed_words,
@@ -235,8 +236,16 @@ def _start(about: _About) -> _Rows:
     """Yield the row on when a waiting job should start."""
     if about.job is not None and about.job.standing is not None:
         when = start_words(about.job.forecast, about.now)
-        whole = not when.startswith("starts ")  # a sentence with its subject
-        yield "", f"{when[0].upper()}{when[1:]}." if whole else f"It {when}."
+        line = f"It {when}" if has_start(about.job.forecast) else f"{when[0].upper()}{when[1:]}"
+        yield "", f"{line}."
+
+
+def has_start(made: StartForecastRow | None) -> bool:
+    """Return whether a forecast has an expected or a latest start. If it has none, its words
+    (`start_words`) have a subject of their own."""
+    if made is None or made.start_p50 is not None:
+        return made is not None
+    return made.latest is not None and made.estimate != ForecastKind.IMPOSSIBLE
 
 
 def start_words(made: StartForecastRow | None, now: float) -> str:

@@ -16,6 +16,7 @@ from scheduler.core.decisions import Decision, Score
 from scheduler.core.estimates import Description
 from scheduler.core.plural import count
 from scheduler.explain.belief import (
+    ADDED,
     COMMAND,
     EXPECTED,
     LIMIT,
@@ -261,7 +262,8 @@ def _breakdown(same: list[Decision], bundles: Mapping[str, Description]) -> Brea
     gap = gap_of(score)
     described = bundles.get(score.bundle, Description())
     names, kept = list(described.get("terms", ())), list(described.get("inputs", ()))
-    own = [spec.name for spec in own_terms(score, len(names))] if names else []
+    facts = next((s for s in scores if s.facts), score)
+    own = [spec.name for spec in own_terms(facts, len(names))] if names else []
     names, kept = [*names, *own], [*kept, *own]
     known = len(names) == len(score.terms)
     if not known:
@@ -294,8 +296,7 @@ def _term(
         if value is None:
             continue
         shown.append(_shown(value, units.get(feature, ""), feature))
-    own = OWN, COMMAND, OUTLIVED, LIMIT, REPEATS, EXPECTED, UNRECORDED
-    texts = {spec.name: spec.text for spec in own} | dict(texts) | COMPARED
+    texts = {spec.name: spec.text for spec in ADDED} | dict(texts) | COMPARED
     text = ", combined with ".join(texts.get(feature) or feature for feature in features)
     outside = [one for feature in features if (one := _outside(feature, values, described))]
     value = " and ".join(shown) + (f" ({'; '.join(outside)})" if outside else "")

@@ -12,7 +12,7 @@ from scheduler.core.decisions import STARTS, Action, Decision, Reason
 from scheduler.core.durations import LONG_S
 from scheduler.core.phase import Phase
 from scheduler.core.receipts import Receipt
-from scheduler.core.tree_steps import CORRECTED, WITHHELD, TreeStep
+from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.belief import Belief, Runs, belief
 from scheduler.explain.dossier import Dossier, Stands
 from scheduler.explain.explanation import (
@@ -303,9 +303,11 @@ def values_of(d: Decision | None) -> Mapping[str, Any]:
 def path_step(step: TreeStep) -> PathStep:
     """Return a recorded step through a decision tree (of a pair of jobs) as plain values."""
     if step.ends:
-        corrected = step.text.startswith(CORRECTED)
         return PathStep(
-            of_partner=step.of_partner, score=step.score, speed=step.speed, corrected=corrected
+            of_partner=step.of_partner,
+            score=step.score,
+            speed=step.speed,
+            corrected=step.corrected,
         )
     if step.compared is None:
         return PathStep(of_partner=step.of_partner, note=step.text)
@@ -314,7 +316,7 @@ def path_step(step: TreeStep) -> PathStep:
         of_partner=step.of_partner,
         feature=name,
         value=value,
-        withheld=WITHHELD in step.text,
+        withheld=step.withheld,
         at_most=at_most,
         cut=cut,
     )

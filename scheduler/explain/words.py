@@ -14,7 +14,7 @@ from features.progress import Progress
 from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
 from scheduler.core.phase import Phase
 from scheduler.core.plural import count
-from scheduler.core.tree_steps import WITHHELD, TreeStep
+from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.reasons import fields_in_sentence, next_step, sentence, short_reason
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
@@ -398,7 +398,7 @@ def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str
     """
     whose = partner if step.of_partner else own
     if step.speed is not None:
-        by = ", corrected by what such pairs really ran" if step.text.startswith("corr") else ""
+        by = ", corrected by what such pairs really ran" if step.corrected else ""
         return f"{whose}so the predicted speed is {percent(step.speed)} of the speed alone{by}"
     if step.compared is None or step.compared[0] not in _MEASURED:
         return f"{whose}{step.text}"
@@ -407,7 +407,7 @@ def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str
     if name == "amp":
         return f"{whose}{'no ' * at_most}{what}"
     limit = f"{'not above' if at_most else 'above'} the limit of {cut:.3g} {unit}"
-    if WITHHELD in step.text:
+    if step.withheld:
         return f"{whose}{what} is {limit}"
     value = "not measured, taken as" if seen is None else f"{seen:.3g} {unit},"
     return f"{whose}{what} {value} {limit}"

@@ -36,6 +36,7 @@ DECISION_SCHEMA = pa.schema(
         pa.field("intercept", pa.float64()),
         pa.field("terms", pa.list_(pa.float64())),  # names: bundles.json, under `bundle`
         pa.field("inputs", pa.list_(pa.string())),  # feature values behind the terms
+        pa.field("facts", pa.list_(pa.string())),  # what the last terms rest on: names of `Fact`
         pa.field("bundle", _LABEL),
         pa.field("tree_path", pa.list_(pa.string())),
         pa.field("speed", pa.float64()),  # predicted, of this job while it shares
@@ -145,6 +146,7 @@ def decision_table(decisions: list[Decision], inputs: Inputs | None = None) -> p
         "intercept": [s and s.intercept for s in scores],
         "terms": [s and s.terms for s in scores],
         "inputs": [inputs.recorded_with(d) for d in decisions],
+        "facts": [s and s.facts for s in scores],
         "bundle": [s and s.bundle for s in scores],
         "tree_path": [d.tree_path or None for d in decisions],
         "speed": [d.speeds and d.speeds[0] for d in decisions],

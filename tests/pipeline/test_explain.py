@@ -31,7 +31,7 @@ from pipeline.explain import RunFolder, UnknownJob, read_story
 from pipeline.explain.text import as_plain, show
 from pipeline.report.page import page
 from pipeline.worlds import open_scenario
-from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.core.decisions import Action, Decision, Fact, Reason, Score
 from scheduler.explain.dossier import NOTHING_ELSE, Recorded
 from scheduler.explain.drawing import view
 from scheduler.explain.life import (
@@ -66,11 +66,17 @@ def a_decision(seq: int, time: float, action: Action, reason: Reason, **more: ob
     return Decision(seq, time, action, reason, "j", "research", **more)  # type: ignore[arg-type]
 
 
-def a_score(terms: tuple[float, ...], *, off: float = 0.0, inputs: tuple[str, ...] = ()) -> Score:
+def a_score(
+    terms: tuple[float, ...],
+    *,
+    off: float = 0.0,
+    inputs: tuple[str, ...] = (),
+    facts: tuple[Fact, ...] = (),
+) -> Score:
     value = 2.0
     for term in terms:
         value += term
-    return Score(value + off, 2.0, terms, "abc", inputs)
+    return Score(value + off, 2.0, terms, "abc", inputs, facts)
 
 
 BUNDLES = {
@@ -564,11 +570,14 @@ def test_reading_back_gives_the_decisions_that_were_taken(tmp_path: Path) -> Non
     assert run.decisions("p") == ([], [taken[1]])
 
 
-def test_a_later_predictions_terms_are_named_by_the_jobs_own_facts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recorded", ["now", "before scores named their facts"])
+def test_a_later_predictions_terms_are_named_by_the_jobs_own_facts(
+    tmp_path: Path, recorded: str
+) -> None:
     """A job that was stopped is predicted again, with a term for the run that it outlived."""
     first = a_score((0.1, 0.2, 0.3), inputs=("1", ""))
     outlived = ("1", "", "ran for 7200 s and did not end")
-    again = a_score((0.1, 0.2, 0.3, 1.5), inputs=outlived)
+    again = a_score((0.1, 0.2, 0.3, 1.5), inputs=outlived, facts=(Fact.OUTLIVED,))
     taken = [
         a_decision(0, 1000.0, Action.ENQUEUE, Reason.SUBMITTED, score=first),
         a_decision(1, 1010.0, Action.WAIT, Reason.GPUS_BUSY, score=again),
@@ -576,7 +585,11 @@ def test_a_later_predictions_terms_are_named_by_the_jobs_own_facts(tmp_path: Pat
                    score=again),
     ]  # fmt: skip
     write_json(tmp_path / "bundles.json", BUNDLES)
-    story = read_story(a_run(tmp_path, taken, a_job(start_time=1020.0)), "j")
+    run = a_run(tmp_path, taken, a_job(start_time=1020.0))
+    if recorded != "now":
+        path = tmp_path / "decisions.parquet"
+        write_table(path, pq.read_table(path).drop_columns(["facts"]))
+    story = read_story(run, "j")
     added = {term.name: term for term in story.scores[-1].terms}["own_outlived"]
     assert (added.text, added.value) == ("what it has outlived", outlived[-1])
     assert "unrecorded" not in told(story)

@@ -22,6 +22,7 @@ from scheduler.core.curves import Predicted
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.durations import Duration, Quantiles, at_level, seconds_of
 from scheduler.core.queue import QueuedJob
+from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.effect import Effect, ExpectedTimes, OthersMoved, WhatIfAnswer
 from scheduler.explain.effect import Moved as MovedJob
 from scheduler.explain.whatif.changes import Change, NotPossible, changed
@@ -43,7 +44,6 @@ from scheduler.explain.whatif.futures import UNKNOWN_SPEED, Believed
 from scheduler.explain.whatif.near import by_work, by_work_alone, is_behind, left_out, place_of
 from scheduler.explain.whatif.trial import Alteration, Trial
 from scheduler.explain.whatif.waits import not_before
-from scheduler.policies.pellucid.pairing import ASSUMED
 
 MINUTE_S = 60.0
 MANY = 1000  # jobs from which on a change is tried among the running ones first
@@ -612,9 +612,9 @@ def _speed(start: Decision | None) -> float | None:
 
 
 def _guessed(start: Decision) -> bool:
-    """Return whether the predicted speed of a pair rests on the usual profile of an owner's jobs,
+    """Return whether the predicted speed of a pair rests on the usual profile of similar jobs,
     instead of a measured one."""
-    return any(ASSUMED in step for step in start.tree_path)
+    return any(TreeStep.of(step).assumed for step in start.tree_path)
 
 
 def _company(

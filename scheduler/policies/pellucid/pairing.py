@@ -20,13 +20,13 @@ from scheduler.core.findings import Hold, Partner
 from scheduler.core.obstacles import Obstacle
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import QueuedJob
+from scheduler.core.tree_steps import assumed_step
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.gputypes import TypedPlacement
 from scheduler.policies.pellucid.speeds import Experienced
 
 # what stands in the way of a pair once a prediction was made of it
 _PREDICTED = (Obstacle.SPEED, Obstacle.OTHERS)
-ASSUMED = "not watched yet: taken to be as its user's jobs usually are"
 UNKNOWN = (0.8, 0.8)  # speeds believed of a pair where nothing predicts them
 
 
@@ -314,7 +314,7 @@ def _assumed(queued: QueuedJob) -> tuple[str, ...]:
     where the job has its own profile, or none was assumed."""
     if queued.profile is not None or queued.usual is None:
         return ()
-    return (ASSUMED if queued.job.user else ASSUMED.replace("its user's jobs", "jobs here"),)
+    return (assumed_step(of_owner=bool(queued.job.user)),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from __future__ import annotations
 import importlib
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from types import MemberDescriptorType
 from typing import Any
@@ -47,6 +47,9 @@ _BUILTINS: dict[str, Any] = {
 }
 
 
+Compute = Callable[[Mapping[str, Any]], Any]
+
+
 class GraphError(ValueError):
     """Raised where objects cannot be written or read in this form. The message is one line."""
 
@@ -63,11 +66,14 @@ class Migration:
         classes: the new name of each class that was renamed or moved, by its old name.
         fields: for each class (new name), the new name of each renamed field; None: removed.
         new: for each class (new name), the fields that were added, with their values.
+        computed: for each class (new name), the fields whose value follows from the record as it
+            was before, with a function of that record's values by name.
     """
 
     classes: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
     new: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    computed: Mapping[str, Mapping[str, Compute]] = field(default_factory=dict)
 
 
 class Writer:
@@ -258,19 +264,25 @@ class Reader:
         """
         now: list[str | None] = list(fields)
         new: dict[str, Any] = {}
+        computed: dict[str, _Computed] = {}
         for migration in self._migrations:
             path = migration.classes.get(path, path)
             moved = migration.fields.get(path, {})
             now = [moved.get(name, name) if name is not None else None for name in now]
             new = {moved.get(name) or name: value for name, value in new.items()}
             new |= migration.new.get(path, {})
+            computed = {moved.get(name) or name: one for name, one in computed.items()}
+            steps = migration.computed.get(path, {})
+            computed |= {name: (of, tuple(now), dict(new)) for name, of in steps.items()}
+            now = [None if name in steps else name for name in now]
+            new = {name: value for name, value in new.items() if name not in steps}
         wanted = self._fields.get(path)
-        has = [*new, *(name for name in now if name is not None)]
+        has = [*new, *computed, *(name for name in now if name is not None)]
         if wanted is not None and sorted(has) != sorted(wanted):
             odd = sorted(set(has) ^ set(wanted)) or has
             raise GraphError(f"{path} has another schema: {odd[0]}")
         kind = _class(path)
-        return kind, _filler(kind, now, new)
+        return kind, _filler(kind, now, new, computed)
 
     def _value(self, code: int, data: bytes) -> Any:
         if code == _OBJECT:
@@ -311,6 +323,8 @@ class Reader:
 _UNSET_VALUE = _Unset()
 _PATHS: dict[type, str] = {}
 _Fill = Callable[[Any, Sequence[Any]], None]
+# a function of a record's values, with their names then, and the values that had been added by then
+_Computed = tuple[Compute, tuple[str | None, ...], Mapping[str, Any]]
 
 
 def fields_of(obj: Any) -> tuple[str, ...]:
@@ -351,12 +365,24 @@ def _class(path: str) -> type:
     return found
 
 
-def _filler(kind: type, fields: Sequence[str | None], new: Mapping[str, Any]) -> _Fill:
+def _computed(computed: Mapping[str, _Computed], row: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that follow from a row, with their values."""
+    for field_name, (compute, names, added) in computed.items():
+        was = {name: value for name, value in zip(names, row, strict=True) if name is not None}
+        yield field_name, compute({**added, **was})
+
+
+def _filler(
+    kind: type,
+    fields: Sequence[str | None],
+    new: Mapping[str, Any],
+    computed: Mapping[str, _Computed],
+) -> _Fill:
     """Return a function that sets the fields of an object of this class from a row, without
     calling anything of the class."""
     slots = {name: vars(base)[name].__set__ for base in kind.__mro__ for name in _slots(base)}
     setters = [slots[name] for name in fields if name in slots]
-    quick = len(setters) == len(fields) and not new
+    quick = len(setters) == len(fields) and not new and not computed
 
     def fill(obj: Any, row: Sequence[Any]) -> None:
         if len(row) != len(fields):
@@ -366,7 +392,9 @@ def _filler(kind: type, fields: Sequence[str | None], new: Mapping[str, Any]) ->
                 if value is not _UNSET_VALUE:
                     setter(obj, value)
             return
-        for name, value in (*zip(fields, row, strict=True), *deepcopy(new).items()):
+        for name, value in chain(
+            zip(fields, row, strict=True), deepcopy(new).items(), _computed(computed, row)
+        ):
             if name is None or value is _UNSET_VALUE:
                 continue
             if name in slots:

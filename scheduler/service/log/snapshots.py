@@ -26,11 +26,13 @@ from features.files import write_whole
 from features.garbage import uncollected
 from features.given import LARGEST, read_given
 from features.job import COUNTERS
+from features.repeats import Claim
 from features.state import FAMILIES, FeatureState
 from models.bundle import Bundle
 from scheduler.assembly import assemble
 from scheduler.backends.events import Event, canonical
 from scheduler.core.core import Core
+from scheduler.core.decisions import Fact, facts_in_words
 from scheduler.core.estimates import LiveEstimator
 from scheduler.core.memory import CoreMemory, remember, restore
 from scheduler.service.log.fold import Bundles, State
@@ -40,11 +42,26 @@ from scheduler.service.log.present import Present
 from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.store import Store
 
+
+def _whose(claims: tuple[tuple[Any, ...], ...]) -> tuple[Claim, ...]:
+    """Return claims of version 12 as they are now: each names who makes it, not only in words."""
+    return tuple(
+        Claim(low_s, high_s, share, text, by_owner=facts_in_words([text]) == (Fact.EXPECTED,))
+        for low_s, high_s, share, text in claims
+    )
+
+
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 12
+VERSION = 13
 OLDEST = 5  # of those before it a core decided with objects of its own, which no other can read
 MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
+    13: Migration(
+        computed={
+            "scheduler.core.decisions:Score": {"facts": lambda was: facts_in_words(was["inputs"])},
+            "features.state:_Submission": {"claims": lambda was: _whose(was["claims"])},
+        }
+    ),
     12: Migration(
         new={
             "scheduler.service.log.record:Record": {"waited_s": None, "waits_since": None},
@@ -138,7 +155,7 @@ FIELDS = {
     ),
     "scheduler.core.memory:QueueMemory": "fresh jobs resorted",
     "scheduler.core.decisions:PairPrediction": "path scores speed_path speeds",
-    "scheduler.core.decisions:Score": "bundle inputs intercept terms value",
+    "scheduler.core.decisions:Score": "bundle facts inputs intercept terms value",
     "scheduler.core.dependencies:EndMemory": "at job_id success",
     "scheduler.core.findings:Hold": "gpus kept_out longer_s of",
     "scheduler.core.findings:Partner": "at gain_s hold job_id refused speeds",

@@ -10,6 +10,7 @@ import pytest
 from scheduler.core.curves import Predicted
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.profiling import WaitingStage
+from scheduler.core.tree_steps import assumed_step
 from scheduler.explain.claims import Kind, of_offer
 from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
 from scheduler.explain.render import offer_words
@@ -24,7 +25,6 @@ from scheduler.explain.whatif.counterfactuals import (
 )
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
-from scheduler.policies.pellucid.pairing import ASSUMED
 from scheduler.testing.builders import Desk, Likes, Sample, a_job, cluster_of, pellucid
 from tests.scheduler.explain.test_forecast import Sure
 
@@ -49,7 +49,9 @@ def test_a_start_beside_another_names_its_speed_and_when_it_ends() -> None:
     start = asking.start("b", offer.change)
     assert start is not None
     assert not _guessed(start)
-    assert _guessed(replace(start, tree_path=("x", f"partner: {ASSUMED}")))
+    for of_owner in (True, False):
+        assumed = assumed_step(of_owner=of_owner)
+        assert _guessed(replace(start, tree_path=("x", f"partner: {assumed}")))
 
 
 def test_what_ends_later_is_offered_last_and_with_its_price() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.core.decisions import Action, Decision, Fact, Reason, Score
 from scheduler.simulation import recorder
 from scheduler.simulation.recorder import DECISION_SCHEMA, Recorder, decision_table
 
@@ -91,7 +91,7 @@ def test_a_full_row() -> None:
         "vc",
         nodes=(4, 5),
         gpus=(255, 1),
-        score=Score(1.5, 1.0, (0.25, 0.25), "digest", ("a", "")),
+        score=Score(1.5, 1.0, (0.25, 0.25), "digest", ("a", ""), (Fact.LIMIT,)),
         tree_path=("memory < 5000",),
         speeds=(0.9, 0.8),
         batch=(128, 1),
@@ -104,7 +104,7 @@ def test_a_full_row() -> None:
         "seq": 3, "action": "pack", "reason": "PartnerFound", "job_id": "mine", "vc": "vc",
         "nodes": [4, 5], "gpus": [255, 1],
         "score": 1.5, "intercept": 1.0, "terms": [0.25, 0.25], "bundle": "digest",
-        "inputs": ["a", ""],
+        "inputs": ["a", ""], "facts": ["limit"],
         "tree_path": ["memory < 5000"], "speed": 0.9, "partner_speed": 0.8, "held_by": None,
         "batch_per_gpu": 128, "accumulation": 1, "evidence": [("gain", "0.25"), ("type", "T4")],
     }  # fmt: skip

@@ -9,7 +9,7 @@ from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.decisions import Action
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.profiling import WaitingStage
-from scheduler.policies.pellucid.pairing import ASSUMED
+from scheduler.core.tree_steps import assumed_step
 from scheduler.policies.pellucid.usual import LEAST, MARGIN, UsualProfiles
 from scheduler.testing.builders import Desk, a_job, pellucid
 
@@ -67,7 +67,8 @@ def test_two_that_were_not_watched_share_and_it_is_said_of_both() -> None:
     desk.end(*(f"j{i}" for i in range(LEAST)), now=300.0)
     new = [a_job(f"j{10 + i}", gpus=1, user="ann", at=310.0) for i in range(LEAST + 1)]
     (pack,) = [d for d in desk.submit(*new, now=310.0) if d.action is Action.PACK]
-    assert pack.tree_path[:2] == (ASSUMED, f"partner: {ASSUMED}")
+    assumed = assumed_step(of_owner=True)
+    assert pack.tree_path[:2] == (assumed, f"partner: {assumed}")
 
 
 def test_memory_that_its_users_jobs_took_keeps_it_from_sharing() -> None:

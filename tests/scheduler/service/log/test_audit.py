@@ -11,9 +11,11 @@ import pytest
 from sqlalchemy import update
 from typer.testing import CliRunner
 
+from features.codec import Json
 from pipeline.app import app
 from pipeline.errors import UserError
 from scheduler.backends.events import Event, Kind, canonical
+from scheduler.core.decisions import Decision
 from scheduler.core.turn import Turn
 from scheduler.service.log.audit import CannotCheck, Divergence, audit
 from scheduler.service.log.fold import State
@@ -80,6 +82,31 @@ from scheduler.policies.fifo import Fifo
 class Mine(Fifo):
     name = "mine"
 """
+
+
+def test_decisions_that_a_release_wrote_with_fewer_fields_are_no_divergence(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, body = Desk(store, tmp_path, policy="pellucid"), Decision.body
+
+    def without_facts(self: Decision) -> Json:
+        found = body(self)
+        if "score" in found:
+            found["score"] = {name: of for name, of in found["score"].items() if name != "facts"}
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Decision, "body", without_facts)
+        for i in range(3):
+            desk.submit(f"job{i}", gpus=4)
+            desk.turn(20.0)
+    with store.reading() as connection:
+        texts = [row.body for row in connection.execute(decisions.select())]
+    assert any('"score"' in text for text in texts)
+    assert not any("facts" in text for text in texts)
+    found = audit(desk.store, desk.bundle_store.find, decide_again=True)
+    assert found.clean, found.divergences
+    assert found.decided_again == found.passes > 2
 
 
 def test_a_policy_that_cannot_be_imported_is_no_divergence(

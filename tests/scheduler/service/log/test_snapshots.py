@@ -7,6 +7,7 @@ import lzma
 from dataclasses import asdict
 from dataclasses import fields as dataclass_fields
 from datetime import tzinfo
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,9 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from features.amounts import Work
 from features.commands import work_of
 from features.progress import Progress
 from scheduler.backends.events import Event, Kind
+from scheduler.core.decisions import Fact
 from scheduler.core.durations import plain
 from scheduler.core.holders import HoldingMemory
 from scheduler.core.nodes import ChangeMemory
@@ -30,7 +33,7 @@ from scheduler.service.decide.decider import Decider
 from scheduler.service.log import snapshots
 from scheduler.service.log.audit import audit
 from scheduler.service.log.fold import State
-from scheduler.service.log.graph import Migration, Writer
+from scheduler.service.log.graph import Migration, Reader, Writer
 from scheduler.service.log.nodes import ClosedGpu
 from scheduler.service.log.record import End, Phase
 from scheduler.service.log.snapshots import (
@@ -45,6 +48,7 @@ from tests.scheduler.service.desk import Desk, lasting
 from tests.scheduler.service.pages.bundle import small_bundle
 
 VERSION_5 = Path(__file__).with_name("version-5.snapshot.xz")
+VERSION_12 = Path(__file__).with_name("version-12.snapshot.xz")
 
 
 class Kept(Desk):
@@ -114,6 +118,23 @@ def live(desk: Kept, draw: Random, jobs: range) -> None:
     runs = next(one for one in ledger.records.values() if one.phase is Phase.RUNNING)
     desk.ask(Kind.PROGRESS, runs.submission.job_id, attempt=runs.attempt, progress=asdict(SAID))
     desk.turn()
+
+
+def stated(desk: Kept) -> None:
+    """Some life in which commands, owners and last runs say how long jobs run; two wait so."""
+    for n, epochs in enumerate((4, 5)):
+        desk.submit(f"j{n}", gpus=4, owner="ann", work=epochs_of(epochs), like="train")
+        desk.until_idle()
+    desk.submit("j2", gpus=4, owner="ann")
+    desk.turn()
+    own = {"gpus": 4, "owner": "ann", "time_limit_s": 3600.0}
+    desk.submit("j3", work=epochs_of(90), like="train", **own)
+    desk.submit("j4", like="train", expect="test", **own)
+    desk.turn()
+
+
+def epochs_of(number: int) -> Work | None:
+    return work_of(["python", "train.py", "--epochs", str(number)])
 
 
 def test_a_start_from_a_snapshot_decides_as_one_from_the_whole_log(
@@ -309,6 +330,53 @@ def test_one_of_version_5_is_read(desk: Kept) -> None:
     assert rows == pytest.approx([one.estimate_s for one in now.ledger.records.values()], rel=1e-6)
     ends = found.core.estimator.state.cut_off  # asks what the features have learned
     assert ends(next(iter(found.core.jobs.values())).job, found.now) == 0.0
+
+
+def test_one_of_version_12_tells_facts_by_its_words(desk: Kept) -> None:
+    """As code of version 12 kept the same life, when a score had no names of its last terms."""
+    stated(desk)
+    desk.decider.let_go()
+    now = desk.newest()
+    at = desk.files()[-1][2]
+    version, code, _, recorded = msgpack.unpackb(lzma.decompress(VERSION_12.read_bytes())[32:])
+    assert version == 12
+    desk.rewrite(version, code, at, recorded)
+    found = desk.newest()
+    assert now
+    assert found
+    told = [
+        {job_id: one.score.facts for job_id, one in state.core.jobs.items() if one.score}
+        for state in (now, found)
+    ]
+    assert told[0] == told[1]
+    assert set(chain.from_iterable(told[1].values())) == {*Fact} - {Fact.OUTLIVED, Fact.PROGRESS}
+    features = [state.core.estimator.state for state in (now, found)]
+    jobs = [one.job for one in now.core.jobs.values()]
+    claims = [[one.claims(job, now.now) for job in jobs] for one in features]
+    assert claims[0] == claims[1]
+    whose = {claim.by_owner for claim in chain.from_iterable(claims[1])}
+    assert whose == {True, False}
+
+
+def test_a_field_may_follow_from_the_record_as_it_was() -> None:
+    """And later releases may call it otherwise, or drop what it was computed from."""
+    path = "scheduler.service.log.record:End"
+    part = {"classes": [[path, ["at", "detail"]]], "types": [], "kinds": b"\0\0"}
+    part["rows"] = msgpack.packb(msgpack.ExtType(0, bytes(4))) + msgpack.packb([1.0, "twice"])
+    steps = [
+        Migration(new={path: {"exit_code": 7}}),
+        Migration(
+            computed={
+                path: {
+                    "detail": lambda was: 2 * was["detail"],
+                    "why": lambda was: (was["detail"], was["exit_code"]),
+                }
+            }
+        ),
+        Migration(fields={path: {"why": "state", "at": None}}, new={path: {"at": 2.0}}),
+    ]
+    end = Reader(str, {path: ["at", "detail", "state", "exit_code"]}, steps).part(part)
+    assert (end.at, end.detail, end.state, end.exit_code) == (2.0, "twicetwice", ("twice", 7), 7)
 
 
 def _planted(field: str = "at", path: str = "", **changed: Any) -> dict[str, Any]:
