@@ -573,13 +573,13 @@ def _step_of(one: PathStep) -> TreeStep:
         return TreeStep(one.of_partner, text, score=one.score)
     if one.speed is not None:
         text = corrected_step(one.speed) if one.corrected else speed_step(one.speed)
-        return TreeStep(one.of_partner, text, speed=one.speed)
+        return TreeStep(one.of_partner, text, speed=one.speed, corrected=one.corrected)
     if one.cut is None:
         return TreeStep(one.of_partner, one.note)
     value = WITHHELD if one.withheld else MISSING if one.value is None else f"{one.value:.6g}"
     text = f"{one.feature} {value} {'<=' if one.at_most else '>'} {one.cut:.6g}"
     compared = (one.feature, one.value, one.at_most, one.cut)
-    return TreeStep(one.of_partner, text, compared=compared)
+    return TreeStep(one.of_partner, text, compared=compared, withheld=one.withheld)
 
 
 def _left_out(about: _About) -> _Rows:

@@ -99,6 +99,7 @@ BUDGET_S = 6.0  # processor seconds for them: fewer are too few for a line of so
 LESS = {TRIED: {"budget_s": 0.3, "question_s": 1.0}}
 REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
 NICE = 19
+TAKE_BACK = "pellucid slurm release-all"
 PING_S = 8.0  # between looks, from question to question whether Slurm is there
 
 
@@ -603,7 +604,7 @@ class Follower:
 
     def _end(self, holder: str, lease_s: float) -> None:
         if self.order and self._may_take_back(holder, lease_s):
-            self._take_back()
+            _take_back(self.slurm, self.log)
         if self.lease is not None and self.store is not None:
             with suppress(LeaseLost):
                 self.store.let_go(self.lease)
@@ -618,25 +619,11 @@ class Follower:
         try:
             self.lease = self.store.take(LEASE, holder, lease_s, ready=False)
         except SQLAlchemyError as error:
-            self._say_left(first_line(error))
+            self.log.error("order_left", why=first_line(error), take_back=TAKE_BACK)
             return False
         if self.lease is None:
             self.log.info("order_left", why="another process has the lease")
         return self.lease is not None
-
-    def _say_left(self, why: str) -> None:
-        self.log.error("order_left", why=why, take_back="pellucid slurm release-all")
-
-    def _take_back(self) -> None:
-        """Remove the priorities and comments that this program gave to Slurm's jobs. Log where that
-        failed."""
-        try:
-            answers = release_all(self.slurm)
-        except (SlurmDown, SlurmError, ParseError) as error:
-            self._say_left(str(error))
-            return
-        refused = sum(map(bool, answers.values()))
-        self.log.info("order_taken_back", jobs=len(answers), refused=refused)
 
     def _is_ready(self) -> None:
         """Record in the database's lease that this process has read Slurm once."""
@@ -694,6 +681,18 @@ def run_follower(
         ),
     )
     follower.run(stopping, holder, settings.slurm_interval_s, settings.lease_s)
+
+
+def _take_back(slurm: Slurm, log: structlog.stdlib.BoundLogger) -> None:
+    """Remove the priorities and comments that this program gave to Slurm's jobs. Log where that
+    failed."""
+    try:
+        answers = release_all(slurm)
+    except (SlurmDown, SlurmError, ParseError) as error:
+        log.error("order_left", why=str(error), take_back=TAKE_BACK)
+        return
+    refused = sum(map(bool, answers.values()))
+    log.info("order_taken_back", jobs=len(answers), refused=refused)
 
 
 def _starts(snapshot: ClusterSnapshot) -> int:
