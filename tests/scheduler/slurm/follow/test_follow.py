@@ -174,7 +174,8 @@ class Scene:
 
     def lets_go(self) -> None:
         """Let the follower be as it is before it has the lease for the first time."""
-        assert self.store is not None and self.follower.lease is not None
+        assert self.store is not None
+        assert self.follower.lease is not None
         self.store.let_go(self.follower.lease)
         self.follower.lease = None
 
