@@ -64,7 +64,7 @@ from scheduler.slurm.follow.cores import Assembled
 from scheduler.slurm.follow.database import Database
 from scheduler.slurm.follow.histories import Ended, Histories, Over
 from scheduler.slurm.follow.models import Models
-from scheduler.slurm.follow.orders import PRIORITY, Order, Orders, release_all
+from scheduler.slurm.follow.orders import PRIORITY, Order, Orders, say_left, take_back
 from scheduler.slurm.follow.outputs import Outputs
 from scheduler.slurm.follow.planner import Planner, nearby
 from scheduler.slurm.follow.promises import Promises
@@ -603,7 +603,7 @@ class Follower:
 
     def _end(self, holder: str, lease_s: float) -> None:
         if self.order and self._may_take_back(holder, lease_s):
-            self._take_back()
+            take_back(self.slurm, self.log)
         if self.lease is not None and self.store is not None:
             with suppress(LeaseLost):
                 self.store.let_go(self.lease)
@@ -618,25 +618,11 @@ class Follower:
         try:
             self.lease = self.store.take(LEASE, holder, lease_s, ready=False)
         except SQLAlchemyError as error:
-            self._say_left(first_line(error))
+            say_left(self.log, first_line(error))
             return False
         if self.lease is None:
             self.log.info("order_left", why="another process has the lease")
         return self.lease is not None
-
-    def _say_left(self, why: str) -> None:
-        self.log.error("order_left", why=why, take_back="pellucid slurm release-all")
-
-    def _take_back(self) -> None:
-        """Remove the priorities and comments that this program gave to Slurm's jobs. Log where that
-        failed."""
-        try:
-            answers = release_all(self.slurm)
-        except (SlurmDown, SlurmError, ParseError) as error:
-            self._say_left(str(error))
-            return
-        refused = sum(map(bool, answers.values()))
-        self.log.info("order_taken_back", jobs=len(answers), refused=refused)
 
     def _is_ready(self) -> None:
         """Record in the database's lease that this process has read Slurm once."""
