@@ -446,6 +446,13 @@ def test_when_it_stops_all_is_taken_back(kind: str, back: str) -> None:
     assert lines == [back, *(f"update jobid={n} AdminComment=" for n in (2, 3, 4))]
 
 
+def _without_lease(scene: Scene) -> None:
+    assert scene.store is not None
+    assert scene.follower.lease is not None
+    scene.store.let_go(scene.follower.lease)
+    scene.follower.lease = None
+
+
 def test_one_that_is_stopped_before_it_had_the_lease_takes_back_what_another_left(
     store: Store,
 ) -> None:
@@ -454,6 +461,7 @@ def test_one_that_is_stopped_before_it_had_the_lease_takes_back_what_another_lef
     scene.slurm.queue = [scene.job(2, admin_comment="pellucid: was=1002; GpusBusy")]
     back = ["update jobid=2 priority=1002", "update jobid=2 AdminComment="]
     scene.slurm.close = lambda: None  # type: ignore[method-assign]
+    _without_lease(scene)
     other = store.take(LEASE, "another", 600.0)
     assert other is not None
     with capture_logs() as log:
@@ -470,6 +478,7 @@ def test_one_that_is_stopped_before_it_had_the_lease_takes_back_what_another_lef
 def test_one_that_cannot_have_the_lease_as_it_stops_says_what_it_left(store: Store) -> None:
     scene = Scene(store)
     scene.slurm.close = lambda: None  # type: ignore[method-assign]
+    _without_lease(scene)
     full = OperationalError("", {}, Exception("database or disk is full"))
     with capture_logs() as log, mock.patch.object(store, "take", side_effect=full):
         scene.follower.run(lambda: True, "here", 0.0, 60.0)
