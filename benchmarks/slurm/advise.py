@@ -27,7 +27,7 @@ from pathlib import Path
 from benchmarks.slurm.cluster import SlurmCluster
 from benchmarks.slurm.processes import as_user, free_ports
 
-USER, SERVICE = "nobody", "daemon"  # whose jobs wait; who runs the service
+USER, SERVICE = "backup", "daemon"  # whose jobs wait (26.05 refuses nobody); who runs the service
 SERVE = "from pipeline.cli import main; main()"
 DRAWS = 2000  # bootstrap
 COMMANDS = ("squeue", "sbatch")

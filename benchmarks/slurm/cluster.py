@@ -1,7 +1,7 @@
 """`SlurmCluster`: munged, slurmctld and a few slurmd on this host, in a folder of their own.
 
     with SlurmCluster() as slurm:
-        slurm.run("sbatch", "--gpus=2", "--wrap", "sleep 5", user="nobody")
+        slurm.run("sbatch", "--gpus=2", "--wrap", "sleep 5", user="games")
 
 Needs root (the daemons run jobs as other users) and the packages `make slurm-test` installs.
 Nothing of it is left when the block ends: processes are looked for, not assumed gone.

@@ -62,6 +62,7 @@ KILLED_PAUSE_S = 0.5  # before one that somebody killed is: it was not dying by 
 DECIDER_HANGS_S, HANGS_S = 15.0, 120.0
 BEGINS_S = 60.0  # time to be heard of first
 STARVED = 20
+SILENT_S = 2.0  # whoever was heard of later is not looked at closely
 COMPUTES_S = 0.1  # of the processor: whoever used so much did not just wait
 # Whoever was killed for it has twice as long: what it meets again may just take that long.
 DOUBLED, FORGOTTEN_S = 5, 3600.0  # times at most; after so long without
@@ -313,7 +314,8 @@ class Supervisor:
         cpu_s = self._cpu_s(pid)
         if child.silence is None or child.silence.since != since:
             child.silence = Silence(since, since, cpu_s, looked=since)
-        child.silence.look(now, cpu_s, self._ready(pid))
+        silent = now - since > SILENT_S  # to look at all threads of all processes takes time
+        child.silence.look(now, cpu_s, silent and self._ready(pid))
         why = child.silence.hangs(now, self._most_s(child, now))
         if why:
             self._kill(child, now - since, why)

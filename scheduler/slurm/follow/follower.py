@@ -64,7 +64,7 @@ from scheduler.slurm.follow.cores import Assembled
 from scheduler.slurm.follow.database import Database
 from scheduler.slurm.follow.histories import Ended, Histories, Over
 from scheduler.slurm.follow.models import Models
-from scheduler.slurm.follow.orders import PRIORITY, Order, Orders, release_all
+from scheduler.slurm.follow.orders import PRIORITY, Order, Orders, say_left, take_back
 from scheduler.slurm.follow.outputs import Outputs
 from scheduler.slurm.follow.planner import Planner, nearby
 from scheduler.slurm.follow.promises import Promises
@@ -99,7 +99,6 @@ BUDGET_S = 6.0  # processor seconds for them: fewer are too few for a line of so
 LESS = {TRIED: {"budget_s": 0.3, "question_s": 1.0}}
 REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
 NICE = 19
-TAKE_BACK = "pellucid slurm release-all"
 PING_S = 8.0  # between looks, from question to question whether Slurm is there
 
 
@@ -604,7 +603,7 @@ class Follower:
 
     def _end(self, holder: str, lease_s: float) -> None:
         if self.order and self._may_take_back(holder, lease_s):
-            _take_back(self.slurm, self.log)
+            take_back(self.slurm, self.log)
         if self.lease is not None and self.store is not None:
             with suppress(LeaseLost):
                 self.store.let_go(self.lease)
@@ -619,7 +618,7 @@ class Follower:
         try:
             self.lease = self.store.take(LEASE, holder, lease_s, ready=False)
         except SQLAlchemyError as error:
-            self.log.error("order_left", why=first_line(error), take_back=TAKE_BACK)
+            say_left(self.log, first_line(error))
             return False
         if self.lease is None:
             self.log.info("order_left", why="another process has the lease")
@@ -681,18 +680,6 @@ def run_follower(
         ),
     )
     follower.run(stopping, holder, settings.slurm_interval_s, settings.lease_s)
-
-
-def _take_back(slurm: Slurm, log: structlog.stdlib.BoundLogger) -> None:
-    """Remove the priorities and comments that this program gave to Slurm's jobs. Log where that
-    failed."""
-    try:
-        answers = release_all(slurm)
-    except (SlurmDown, SlurmError, ParseError) as error:
-        log.error("order_left", why=str(error), take_back=TAKE_BACK)
-        return
-    refused = sum(map(bool, answers.values()))
-    log.info("order_taken_back", jobs=len(answers), refused=refused)
 
 
 def _starts(snapshot: ClusterSnapshot) -> int:

@@ -232,6 +232,22 @@ def release_all(slurm: Slurm) -> dict[str, str]:
     return found
 
 
+def take_back(slurm: Slurm, log: structlog.typing.FilteringBoundLogger) -> None:
+    """Remove the priorities and comments that this program gave to Slurm's jobs. Log how many they
+    were, or that it failed."""
+    try:
+        answers = release_all(slurm)
+    except (SlurmDown, SlurmError, ParseError) as error:
+        say_left(log, str(error))
+        return
+    log.info("order_taken_back", jobs=len(answers), refused=sum(map(bool, answers.values())))
+
+
+def say_left(log: structlog.typing.FilteringBoundLogger, why: str) -> None:
+    """Log that Slurm's jobs keep what this program gave them, and how to take it back."""
+    log.error("order_left", why=why, take_back="pellucid slurm release-all")
+
+
 def _priority_type(slurm: Slurm) -> str:
     """Return the site's PriorityType. Raise ParseError for an unknown one, since changes of
     priorities depend on it and cannot be undone.

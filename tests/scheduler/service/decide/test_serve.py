@@ -501,8 +501,25 @@ def test_one_that_computes_is_not_killed_before_it_had_its_seconds_of_the_proces
     assert killed_at(2000.0, share=0.0) == pytest.approx(30.0, abs=1.0)
     minding._ready = lambda _: True  # and is given none: for twenty times as long
     assert killed_at(4000.0, share=0.0) == pytest.approx(20 * 60.0, abs=1.0)
+    minding._ready = mock.Mock(return_value=True)
+    minding.counts.beats["decider"].at = 9000.0
+    minding._kill_if_it_hangs(decider, 9001.5)
+    assert not minding._ready.called, "one that was just heard of"
     why = [one.kwargs["why"] for one in minding.log.error.call_args_list]
     assert why == ["computes and does not go on", "waits", "computes little"]
+
+
+def test_one_that_is_never_heard_of_is_killed_for_it_though_it_was_ready_at_its_start(
+    minding: Supervisor,
+) -> None:
+    """The minute in which it need not be heard of is not given to it twice."""
+    decider, now = _decider_of(minding), 1000.0
+    decider.started, minding._cpu_s = now, lambda _: 0.0
+    minding.counts.beats["decider"].at = 0.0
+    while not decider.process.kill.called:
+        minding._ready = lambda _: now < 1030.0
+        minding._kill_if_it_hangs(decider, now := now + 0.25)
+    assert now - 1000.0 == pytest.approx(60.0 + 15.0, abs=0.5)
 
 
 def test_one_that_hangs_is_killed_in_a_stop_as_soon_as_else(minding: Supervisor) -> None:

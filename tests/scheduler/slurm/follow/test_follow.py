@@ -172,13 +172,6 @@ class Scene:
         said |= {"submit": NOW - 100, "eligible": NOW - 100, "priority": 1000} | more
         return SlurmJob(str(number), state, **said)
 
-    def lets_go(self) -> None:
-        """Let the follower be as it is before it has the lease for the first time."""
-        assert self.store is not None
-        assert self.follower.lease is not None
-        self.store.let_go(self.follower.lease)
-        self.follower.lease = None
-
     def look(self, *queue: SlurmJob, after_s: float = 1.0) -> list[str]:
         """The commands of one look."""
         self.now += after_s
@@ -453,6 +446,13 @@ def test_when_it_stops_all_is_taken_back(kind: str, back: str) -> None:
     assert lines == [back, *(f"update jobid={n} AdminComment=" for n in (2, 3, 4))]
 
 
+def _without_lease(scene: Scene) -> None:
+    assert scene.store is not None
+    assert scene.follower.lease is not None
+    scene.store.let_go(scene.follower.lease)
+    scene.follower.lease = None
+
+
 def test_one_that_is_stopped_before_it_had_the_lease_takes_back_what_another_left(
     store: Store,
 ) -> None:
@@ -461,7 +461,7 @@ def test_one_that_is_stopped_before_it_had_the_lease_takes_back_what_another_lef
     scene.slurm.queue = [scene.job(2, admin_comment="pellucid: was=1002; GpusBusy")]
     back = ["update jobid=2 priority=1002", "update jobid=2 AdminComment="]
     scene.slurm.close = lambda: None  # type: ignore[method-assign]
-    scene.lets_go()
+    _without_lease(scene)
     other = store.take(LEASE, "another", 600.0)
     assert other is not None
     with capture_logs() as log:
@@ -478,7 +478,7 @@ def test_one_that_is_stopped_before_it_had_the_lease_takes_back_what_another_lef
 def test_one_that_cannot_have_the_lease_as_it_stops_says_what_it_left(store: Store) -> None:
     scene = Scene(store)
     scene.slurm.close = lambda: None  # type: ignore[method-assign]
-    scene.lets_go()
+    _without_lease(scene)
     full = OperationalError("", {}, Exception("database or disk is full"))
     with capture_logs() as log, mock.patch.object(store, "take", side_effect=full):
         scene.follower.run(lambda: True, "here", 0.0, 60.0)
