@@ -22,7 +22,6 @@ from scheduler.core.decisions import (
     STARTS,
     Action,
     Decision,
-    Evidence,
     PairPrediction,
     Reason,
 )
@@ -130,7 +129,7 @@ class Script:
         d = found.popleft()
         if not isinstance(estimator, Known):  # which answers what was known of the job before
             estimator = _AsLogged(d, queued, estimator)
-        policy.prepare(queued, now, estimator)
+        policy.prepare_logged(queued, now, estimator, d.evidence)
         _predicted(policy, queued, d)
 
     def predicted_again(self, queued: QueuedJob) -> Decision | None:
@@ -203,9 +202,6 @@ class _AsLogged(Estimator):
     def enqueued(self, job: Job, now: float) -> Estimate:
         found = with_progress(self._estimator.enqueued(job, now), self._queued.progress)
         return as_logged(self._decision, found)
-
-    def rests_on(self, job: Job) -> Evidence:
-        return self._estimator.rests_on(job)
 
 
 def as_logged(d: Decision, found: Estimate) -> Estimate:

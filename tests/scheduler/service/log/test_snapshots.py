@@ -21,12 +21,13 @@ from features.amounts import Work
 from features.commands import work_of
 from features.progress import Progress
 from scheduler.backends.events import Event, Kind
-from scheduler.core.decisions import Fact
+from scheduler.core.decisions import Evidence, Fact
 from scheduler.core.durations import plain
 from scheduler.core.holders import HoldingMemory
 from scheduler.core.nodes import ChangeMemory
 from scheduler.core.profiling import KnownProfile
 from scheduler.core.settings import ProfilingPartition
+from scheduler.policies.pellucid import policy as pellucid
 from scheduler.service.analyst import process
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.decide.decider import Decider
@@ -127,7 +128,7 @@ def stated(desk: Kept) -> None:
         desk.until_idle()
     desk.submit("j2", gpus=4, owner="ann")
     desk.turn()
-    own = {"gpus": 4, "owner": "ann", "time_limit_s": 3600.0}
+    own: dict[str, Any] = {"gpus": 4, "owner": "ann", "time_limit_s": 3600.0}
     desk.submit("j3", work=epochs_of(90), like="train", **own)
     desk.submit("j4", like="train", expect="test", **own)
     desk.turn()
@@ -155,6 +156,26 @@ def test_a_start_from_a_snapshot_decides_as_one_from_the_whole_log(
     again = audit(desk.store, desk.bundle_store.find, decide_again=True)
     assert again.clean, again.divergences[:2]
     assert len(list(desk.folder.iterdir())) <= KEPT
+
+
+def test_whoever_follows_the_whole_log_works_out_no_distribution(
+    desk: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has it with each decision that a job joins its queue."""
+    for i in range(9):
+        desk.submit(f"j{i}", gpus=4, owner="ann")
+    desk.turn()
+
+    def evidence() -> dict[str, Evidence]:
+        return {job_id: one.evidence for job_id, one in desk.decider.state.core.jobs.items()}
+
+    before, worked_out = evidence(), list[object]()
+    assert any("p90_s" in dict(one) for one in before.values())
+    monkeypatch.setattr(desk, "snapshots", lambda: None)
+    monkeypatch.setattr(pellucid, "described_by", lambda *one: worked_out.append(one))
+    desk.restart()
+    assert evidence() == before
+    assert worked_out == []
 
 
 def passes_followed(patch: pytest.MonkeyPatch) -> list[Any]:
@@ -350,7 +371,7 @@ def test_one_of_version_12_tells_facts_by_its_words(desk: Kept) -> None:
     ]
     assert told[0] == told[1]
     assert set(chain.from_iterable(told[1].values())) == {*Fact} - {Fact.OUTLIVED, Fact.PROGRESS}
-    features = [state.core.estimator.state for state in (now, found)]
+    features: list[Any] = [vars(state.core.estimator)["state"] for state in (now, found)]
     jobs = [one.job for one in now.core.jobs.values()]
     claims = [[one.claims(job, now.now) for job in jobs] for one in features]
     assert claims[0] == claims[1]
