@@ -56,6 +56,8 @@ CANDIDATES: dict[str, Values] = {
     "no ageing": {"ageing": 0.0},
     "predicted once": {"predict_again_s": 0.0},
     "ordered by one number": {"order_by": "predicted"},
+    "ordered by submission": {"order_by": "submitted"},
+    "GPUs kept for the first in line": {"keeps_for_first": True},
     "ordered by GPU-time": {"gpu_exponent": 1.0},
     "ordered by duration": {"gpu_exponent": 0.0},
 }

@@ -19,6 +19,7 @@ class Obstacle(Enum):
     BUSY = auto()  # fewer GPUs are free than it asks for
     SCATTERED = auto()  # enough are, but not on the fewest nodes
     KEPT = auto()  # they are kept for another job
+    FIRST = auto()  # they are kept for the first in line
     SLOW = auto()  # they are of a type so slow that waiting for others is sooner
     BEHIND = auto()  # others are before it in line
     ROUND = auto()  # the policy decides in rounds
@@ -40,6 +41,7 @@ _NAMES = {
     Obstacle.BUSY: Reason.GPUS_BUSY,
     Obstacle.SCATTERED: Reason.GPUS_FRAGMENTED,
     Obstacle.KEPT: Reason.RESERVED_FOR_STARVING_JOB,
+    Obstacle.FIRST: Reason.WOULD_DELAY_FIRST,
     Obstacle.SLOW: Reason.FASTER_GPUS_SOON,
     Obstacle.BEHIND: Reason.BEHIND_HIGHER_PRIORITY,
     Obstacle.ROUND: Reason.NEXT_ROUND,

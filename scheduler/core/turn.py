@@ -220,7 +220,13 @@ class Turn:
         self._core.profile(queued, placement, self.now)
         return True
 
-    def reserve(self, queued: QueuedJob, held: Placement, replacing: Placement) -> None:
+    def reserve(
+        self,
+        queued: QueuedJob,
+        held: Placement,
+        replacing: Placement,
+        reason: Reason = Reason.WAITED_TOO_LONG,
+    ) -> None:
         """Reserve GPUs, busy or free, for a waiting job, in place of those reserved before
         (`replacing`).
 
@@ -235,7 +241,7 @@ class Turn:
         if held != replacing:
             self._decide(
                 Action.RESERVE,
-                Reason.WAITED_TOO_LONG,
+                reason,
                 queued,
                 nodes=tuple(node for node, _ in held),
                 gpus=tuple(mask for _, mask in held),
@@ -399,7 +405,7 @@ class Turn:
             return Holding((blocker,))
         if queued.obstacle in (Obstacle.BEHIND, Obstacle.ROUND):
             return Holding((self.queue[position - 2].job.job_id,)) if position > 1 else NOBODY
-        if queued.obstacle is Obstacle.KEPT:
+        if queued.obstacle in (Obstacle.KEPT, Obstacle.FIRST):
             kept = self._core.policy.reservation(self.vc)
             return Holding((kept[0],)) if kept is not None else NOBODY
         return self._core.held_by(self.vc, queued.job.gpus, self.now)

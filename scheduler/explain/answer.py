@@ -93,8 +93,8 @@ class OrderTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """GPUs that are reserved for a job which has waited beyond its bound, in the virtual cluster of
-    the job in question.
+    """GPUs that are reserved for a job which has waited beyond its bound, or is the first in line,
+    in the virtual cluster of the job in question.
 
     Attributes:
         own: whether they are reserved for the job in question itself.

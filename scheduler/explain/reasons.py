@@ -230,8 +230,8 @@ _SUMMARY: dict[Reason, str] = {
     Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
     Reason.NO_STATISTICS: "asks for {gpus}; nothing is known of how it trains",
     Reason.BACKFILLED: (
-        "{gpus} {are} kept for a job that has waited longer than the bound on waiting and cannot "
-        "start yet; this one is likely to have ended by then"
+        "{gpus} {are} kept for a job ahead that cannot start yet; this one is likely to have ended "
+        "by then"
     ),
 }
 
@@ -288,6 +288,10 @@ _NAMELESS: dict[Reason, str] = {
     Reason.RESERVED_FOR_STARVING_JOB: (
         "needs {gpus}; {free} of {limit} {free_are} free, but kept for a job that has waited "
         "longer than the bound on waiting"
+    ),
+    Reason.WOULD_DELAY_FIRST: (
+        "needs {gpus}; {free} of {limit} {free_are} free, but kept for the first in line, which "
+        "this job could delay"
     ),
 }
 

@@ -10,7 +10,7 @@ from enum import Enum, IntEnum, auto
 
 from features.states import MENDABLE, State
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.findings import NodesLookedAt
+from scheduler.core.findings import NodesLookedAt, Promise
 from scheduler.core.phase import OVER, Phase
 from scheduler.core.plural import are, count, were
 from scheduler.core.tree_steps import (
@@ -813,7 +813,7 @@ def promise(found: Analysis) -> str:
     Return "" if none will be reserved.
     """
     if found.reserved is not None and found.reserved.own:
-        return _kept(found.reserved)
+        return _kept(found.reserved, found.bound)
     promise = found.bound
     if promise is None:
         closed = "No GPUs are kept for it while those that it would need are closed to new jobs."
@@ -847,9 +847,10 @@ def promise(found: Analysis) -> str:
     )
 
 
-def _kept(kept: Kept) -> str:
+def _kept(kept: Kept, promise: Promise | None) -> str:
     """Return as text how many GPUs are reserved for this job, and how many of them running jobs
-    still hold.
+    still hold. They stay reserved for a job that goes before all others, by `promise`, and for
+    another while it is the first in line.
     """
     held = kept.gpus - kept.free
     busy = f"{held} of them still in use" if held else "all of them free"
@@ -859,7 +860,8 @@ def _kept(kept: Kept) -> str:
         busy += f" by {count(kept.runs, 'running job')} ({ends})"
     return (
         f"{count(kept.gpus, 'GPU')} {are(kept.gpus)} kept for it, {busy}. "
-        "No other job starts on them that is likely to keep it waiting."
+        "No other job starts on them that is likely to keep it waiting"
+        + (", as long as it is the first in line." if promise and promise.left_s else ".")
     )
 
 

@@ -160,7 +160,8 @@ def passed_bound(job: JobFacts, own: Sequence[Decision]) -> PassedBound | None:
     late = next((found for d in reversed(own) if "bound_s" in (found := dict(d.evidence))), None)
     if late is None:
         return None
-    kept = next((d.time for d in own if d.action is Action.RESERVE), None)
+    late_kept = (d for d in own if d.action is Action.RESERVE and d.reason is not Reason.PRIORITY)
+    kept = next((d.time for d in late_kept), None)
     bound_s = float(late["bound_s"])
     if kept is not None:
         on = next((d.time for d in own if d.action in STARTS and d.time >= kept), None)

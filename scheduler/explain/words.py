@@ -266,7 +266,7 @@ def held_words(d: Decision) -> str:
     who = listed([f"job {job}" for job in named[:NAMED]] + others)
     if d.reason in (Reason.BEHIND_HIGHER_PRIORITY, Reason.NEXT_ROUND):
         return f"; next ahead of it in line was {who}" if named else ""
-    if d.reason is Reason.RESERVED_FOR_STARVING_JOB:
+    if d.reason in (Reason.RESERVED_FOR_STARVING_JOB, Reason.WOULD_DELAY_FIRST):
         return f" ({who})" if named else ""
     gone_in_s = dict(d.evidence).get("gone_in_s")
     soon = f" (within {duration(float(gone_in_s))}, {MOSTLY})" if gone_in_s else ""

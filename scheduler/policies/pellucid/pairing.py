@@ -153,6 +153,10 @@ class Pairing:
         self._before = self._refusals.get(turn.vc, {})
         self._refusals[turn.vc] = {}
 
+    def keep(self, hold: object) -> None:
+        """Use another reservation of the virtual cluster in this turn: see `begin`."""
+        self._hold = hold
+
     def left(self, turn: Turn, run: Run) -> float:
         """Return the expected seconds until a run has done its remaining work."""
         job_id = run.job.job_id

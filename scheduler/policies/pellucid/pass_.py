@@ -43,6 +43,7 @@ class Parts(Protocol):
     between passes."""
 
     max_gpus: int
+    keeps_for_first: bool
     profile_above: float
     pack_first_above: float | None
     busy_above: float
@@ -74,6 +75,7 @@ class Pass:
 
     Attributes:
         moves: what is tried for a waiting job, in this order; each returns whether it succeeded.
+        kept: the obstacle to a job for which free GPUs are reserved.
         holder: id of the job for which GPUs are reserved; "" when there is none.
         searches: for how many more waiting jobs partners may be searched in this pass.
         scarce: whether a GPU that is given away now is likely to be missed.
@@ -83,6 +85,7 @@ class Pass:
     def __init__(self, policy: Parts, turn: Turn):
         self.policy = policy
         self.turn = turn
+        self.kept = Obstacle.FIRST if policy.keeps_for_first else Obstacle.KEPT
         self.moves = (self.pack_early, self.profile_first, self.start, self.backfill, self.pack)
         self.holder = ""
         self.searches = policy.partner_searches
@@ -105,8 +108,11 @@ class Pass:
         policy.pairing.time_passed()
         memo.line.follow(turn.queue, self._kind)
         LOG.debug("1 line up: vc=%s waiting=%d", turn.vc, len(turn.queue))
+        if policy.keeps_for_first:  # the first in line is offered all moves
+            self._weigh_demand()
         reservation = self._reserve()  # 2.
-        self._weigh_demand()  # 3.
+        if not policy.keeps_for_first:
+            self._weigh_demand()  # 3.
         # 4. recall which jobs cannot start, as nothing has changed for them since
         memo.begin(turn.pool, reservation)
         self.open = self._backfill(reservation)
@@ -123,13 +129,24 @@ class Pass:
         LOG.debug("6 close: vc=%s waiting=%d searches_left=%d", turn.vc, len(turn.queue), left)
 
     def _reserve(self) -> Reservation | None:
-        """Step 2. Reserve GPUs for the first job that has waited beyond its bound. Return the
-        reservation, or None if there is none."""
-        self.reserve()
-        reservation = self.policy.reservations.get(self.turn.vc)
+        """Step 2. Reserve GPUs for the first job that has waited beyond its bound or, with the
+        setting `keeps_for_first`, for the first in line that has to wait. Return the reservation,
+        or None if there is none."""
+        policy, turn = self.policy, self.turn
+        if policy.keeps_for_first:
+            held = policy.reservations.get(turn.vc)
+            policy.pairing.begin(turn, held, remembers=policy.remembers)
+            while len(turn.queue) and not self._waits_first(turn.queue[0]):
+                self._served += 1
+        else:
+            self.reserve()
+        reservation = policy.reservations.get(turn.vc)
         self.holder = reservation.holder if reservation is not None else ""
-        self.policy.pairing.begin(self.turn, reservation, remembers=self.policy.remembers)
-        LOG.debug("2 reserve: vc=%s for=%s", self.turn.vc, self.holder or "nobody")
+        if policy.keeps_for_first:
+            policy.pairing.keep(reservation)
+        else:
+            policy.pairing.begin(turn, reservation, remembers=policy.remembers)
+        LOG.debug("2 reserve: vc=%s for=%s", turn.vc, self.holder or "nobody")
         return reservation
 
     def _weigh_demand(self) -> None:
@@ -177,7 +194,7 @@ class Pass:
         gpus, obstacle = kind.gpus, self.memo.why.get(kind.gpus)
         if obstacle is None or not self.policy.remembers:
             return everybody
-        if obstacle is not Obstacle.KEPT and self._opts_out(gpus, kind.shares):
+        if obstacle is not self.kept and self._opts_out(gpus, kind.shares):
             obstacle = Obstacle.OWN
         if kind.obstacle is not obstacle:
             return everybody
@@ -263,8 +280,8 @@ class Pass:
         policy, turn = self.policy, self.turn
         if reservation is None or policy.types is not None:
             return None
-        first = first_starving(turn.queue)
-        if first is None or first.job.job_id != self.holder:
+        first = goes_first(turn.queue, policy)
+        if first is None or first.job.job_id != self.holder or not policy.starvation.backfill:
             return None  # the holder is being profiled, or others are before it
         if policy.starvation.overdue(first, turn.now):
             return None
@@ -276,6 +293,41 @@ class Pass:
             left_s=self._left_s,
             distribution=policy.distribution,
         )
+
+    # --- the first in line ------------------------------------------------------------------
+
+    def _waits_first(self, first: QueuedJob) -> bool:
+        """Start the first in line by the first move that succeeds; one that has waited beyond its
+        bound only on GPUs of its own. If none does, reserve GPUs for it, or leave those that are
+        reserved for another where too few can be, with nodes closed. Return whether it waits.
+        """
+        turn, pool, reservations = self.turn, self.turn.pool, self.policy.reservations
+        job_id, changes, held = first.job.job_id, pool.changes, reservations.get(turn.vc)
+        before = held.placement if held is not None else []
+        mine = held if held is not None and held.holder == job_id else None
+        pool.unreserve(before)
+        any_move = (self.pack_early, self.profile_first, self.start, self.pack)
+        if any(move(first) for move in ((self.start,) if is_starving(first) else any_move)):
+            run = turn.cluster.runs.get(job_id)
+            if mine is not None and run is not None and not run.profiling:
+                del reservations[turn.vc]
+            else:  # of one that still waits, or is being profiled
+                pool.reserve(before)
+            return False
+        as_it_was = mine is not None and mine.changes == changes and not self.policy.borrows
+        own = before if mine is not None else []
+        chosen = None if as_it_was else self._choose(first, own)
+        if chosen is not None:
+            pool.reserve(own)
+            turn.reserve(first, chosen, own, Reason.PRIORITY)
+            since = turn.now if mine is None else mine.since
+            reservations[turn.vc] = Reservation(job_id, chosen, changes, since)
+        elif as_it_was or (before and are_open(pool, before)):
+            pool.reserve(before)
+        else:
+            reservations.pop(turn.vc, None)
+        self.wait(first)
+        return True
 
     # --- moves of a waiting job -------------------------------------------------------------
 
@@ -329,7 +381,7 @@ class Pass:
         obstacle = turn.obstacle(queued)
         kept = types is None and self._is_kept_from(queued, obstacle)
         if types is None:
-            self.memo.find(queued.job.gpus, Obstacle.KEPT if kept else obstacle)
+            self.memo.find(queued.job.gpus, self.kept if kept else obstacle)
         if self._choosy is not None and self._choosy[0] is queued:
             turn.wait(queued, Obstacle.SLOW, evidence=self._choosy[1])
         elif kept:
@@ -452,13 +504,14 @@ class Pass:
         """Record that a job waits because GPUs are reserved. Name the job with the reservation as
         the blocker only if no other job would get these GPUs in its absence."""
         turn, holder = self.turn, self.holder
-        known = queued.obstacle is Obstacle.KEPT
-        others = known or self.memo.line.wait_before(queued, Obstacle.KEPT)
-        alone = not others and first_starving(turn.queue, after=holder) is None
+        known = queued.obstacle is self.kept
+        others = known or self.memo.line.wait_before(queued, self.kept)
+        after = goes_first(turn.queue, self.policy, after=holder)
+        alone = not others and (after is None or (self.policy.keeps_for_first and after is queued))
         kept = self.policy.reservations[turn.vc].placement
         turn.wait(
             queued,
-            Obstacle.KEPT,
+            self.kept,
             blocker=holder if alone and holder not in turn.cluster.runs else None,
             evidence=(("reserved_gpus", sum(mask.bit_count() for _, mask in kept)),),
         )
@@ -477,6 +530,15 @@ class Pass:
 def waiting(queue: Queue, job_id: str) -> QueuedJob | None:
     """Return the job with this id, or None where it is not in the queue."""
     return next((queued for queued in queue if queued.job.job_id == job_id), None)
+
+
+def goes_first(queue: Queue, policy: Parts, after: str = "") -> QueuedJob | None:
+    """Return the job for which GPUs are reserved, skipping the job `after`: the first that has
+    waited beyond its bound or, with `keeps_for_first`, the first in line. Return None if there is
+    none."""
+    if policy.keeps_for_first:
+        return next((one for one in queue if one.job.job_id != after), None)
+    return first_starving(queue, after)
 
 
 def first_starving(queue: Queue, after: str = "") -> QueuedJob | None:

@@ -51,7 +51,7 @@ from scheduler.policies.pellucid.settings import Borrowing, PellucidSettings
 from scheduler.policies.pellucid.shares import Fairness
 from scheduler.policies.pellucid.speeds import Experienced, PairErrors
 from scheduler.policies.pellucid.usual import UsualProfiles
-from scheduler.policies.pellucid.worth import COUNTS, described_by, forgiven, worth_by
+from scheduler.policies.pellucid.worth import COUNTS, SUBMITTED, described_by, forgiven, worth_by
 
 
 class Pellucid(Policy):
@@ -89,6 +89,7 @@ class Pellucid(Policy):
         self.ageing = chosen.ageing
         self.gpu_exponent = chosen.gpu_exponent
         self.order_by: str = chosen.order_by
+        self.keeps_for_first = chosen.keeps_for_first
         self.profile_above = chosen.profile_above
         self.pack_first_above = chosen.pack_first_above
         self.busy_above = chosen.busy_above
@@ -232,9 +233,11 @@ class Pellucid(Policy):
                 queued.evidence = (*counts, *worth_by(self, queued).recorded)
                 self.rank(queued, now)
         if _places(self) == _places(before):
-            starving = {queued.job.job_id for queued in here if is_starving(queued)}
+            first = {
+                queued.job.job_id for queued in here if self.keeps_for_first or is_starving(queued)
+            }
             for vc, held in before.reservations.items():
-                if held.holder in starving:
+                if held.holder in first:
                     self.reservations[vc] = replace(held, changes=-1)  # tried again
         return True
 
@@ -301,7 +304,7 @@ class Pellucid(Policy):
         name = "its own progress" if stated else "the model's duration"
         if counts.recorded:
             name += ", on the mean"
-        terms = [(name, counts.duration_s)]
+        terms = [(name, counts.duration_s)] if self.order_by != SUBMITTED else []
         if counts.sized_s != counts.duration_s:
             terms.append(("number of GPUs", counts.sized_s - counts.duration_s))
         terms.append(("credit for waiting", -credit_s))

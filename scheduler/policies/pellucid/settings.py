@@ -99,12 +99,18 @@ class PellucidSettings(PolicySettings):
         ge=0,
         le=2,
     )
-    order_by: Literal["mean", "predicted"] = setting(
+    order_by: Literal["mean", "predicted", "submitted"] = setting(
         "mean",
         "which duration counts in the order: `mean`, the average over the job's predicted "
         "distribution of durations, in which a small chance of days counts, or `predicted`, the "
         "single predicted duration; a job without a distribution, or without user, name and "
-        "command, counts with the latter",
+        "command, counts with the latter; `submitted`: none, jobs go in order of submission",
+    )
+    keeps_for_first: bool = setting(
+        False,
+        "GPUs are kept free for the first job in line from the start, and not only once it has "
+        "waited beyond `max_wait_s`; unless `backfill` is 0, jobs that are likely to end before it "
+        "can start may use them",
     )
     max_wait_s: float = setting(
         2 * DAY_S,

@@ -20,6 +20,7 @@ from scheduler.core.durations import DurationDistribution, seconds_of
 from scheduler.core.queue import QueuedJob
 
 COUNTS = "counts_s"  # as the mean is recorded
+SUBMITTED = "submitted"  # of `order_by`
 
 
 class Worth(NamedTuple):
@@ -49,8 +50,10 @@ def forgiven(policy: Orders, queued: QueuedJob) -> float:
     """Return the predicted duration that a job is forgiven per second it waits.
 
     `ageing`; nothing where nobody knows whose the job is: those of a size are then believed alike,
-    and only sizes would change places.
+    and only sizes would change places. 1 in order of submission, in which no duration counts.
     """
+    if policy.order_by == SUBMITTED:
+        return 1.0
     return policy.ageing if queued.job.user else 0.0
 
 
@@ -71,8 +74,10 @@ def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
     or the predicted duration where it has none, `order_by` is "predicted", or nothing but its size
     is known of the job.
 
-    A job without a prediction adds 0.
+    A job without a prediction adds 0, as every job does in order of submission.
     """
+    if policy.order_by == SUBMITTED:
+        return Worth(0.0, 0.0)
     predicted = queued.estimate_s or 0.0
     curve = None
     if policy.order_by == "mean" and _rests_on_more(queued):

@@ -72,6 +72,13 @@ class TestPellucidBesideWider(PolicyContract):
     chosen: ClassVar = {"pack_narrower": True}
 
 
+class TestPellucidKeepingForTheFirst(PolicyContract):
+    """It keeps GPUs for the first in line, whoever that is."""
+
+    name = "pellucid"
+    chosen: ClassVar = {"keeps_for_first": True, "order_by": "submitted"}
+
+
 class TestLucidAlwaysPacking(PolicyContract):
     """Without a forecast packing is always on, and so is passing those that do not fit."""
 

@@ -169,6 +169,21 @@ def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
     )
 
 
+def test_what_is_kept_for_the_first_in_line_is_kept_while_it_is_that() -> None:
+    known = {"wide": 60.0, "lasts": 900.0 * HOUR}
+    policy = pellucid(keeps_for_first=True, max_wait_s=10 * HOUR)
+    desk = Desk(policy, cluster_of(nodes=1, gpus=8), TableEstimator("given", known, default=HOUR))
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(a_job("running", gpus=4))
+    desk.submit(a_job("wide", gpus=8, at=1.0), now=1.0)
+    desk.submit(a_job("lasts", gpus=4, at=2.0), now=2.0)
+    futures = Futures(desk.core, memory, 2.0)
+    own = promise(analysis(futures, "wide", ""))
+    assert own.startswith("8 GPUs are kept for it, 4 of them still in use by 1 running job (")
+    assert own.endswith("likely to keep it waiting, as long as it is the first in line.")
+    assert jobs_of(find_blockers(futures, "lasts").holders) == {("wide", "KEPT")}
+
+
 def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else() -> None:
     policy = pellucid(max_wait_s=HOUR, overload=16.0)
     desk = Desk(policy, cluster_of(nodes=1, gpus=8))

@@ -187,6 +187,29 @@ def starving(turned: bool) -> list[Decision]:
     return desk.wake((0.5 if turned else 2.0) * HOUR)
 
 
+def delays_the_first(turned: bool) -> list[Decision]:
+    """Whether GPUs are kept for the first in line, which has not waited long."""
+    return the_first("j", keeps=not turned)
+
+
+def goes_first(turned: bool) -> list[Decision]:
+    return the_first("wide", keeps=not turned)
+
+
+def the_first(of: str, keeps: bool) -> list[Decision]:
+    hours = {"long": 90.0, "wide": 1.0, "j": 200.0}
+    known = {name: took * HOUR for name, took in hours.items()}
+    desk = Desk(
+        pellucid(keeps_for_first=keeps),
+        cluster_of(gpus=8),
+        TableEstimator("given", known, default=HOUR),
+    )
+    found = desk.submit(a_job("long", gpus=4))
+    found += desk.submit(a_job("wide", gpus=8, at=1.0), now=1.0)
+    found += desk.submit(a_job("j", gpus=4, at=2.0), now=2.0)
+    return [replace(d, job_id="j") for d in found if d.job_id == of]
+
+
 def backfilled(turned: bool) -> list[Decision]:
     """Whether it is likely to be gone before the one that GPUs are kept for can have them."""
     hours = {"long": 90.0, "wide": 1.0, "j": 200.0 if turned else 0.1}
@@ -360,6 +383,8 @@ SCENES: dict[Reason, Scene] = {
     Reason.KEEPS_OTHERS_OUT: others_out,
     Reason.SHARING_OPTED_OUT: lambda turned: beside(share=turned),
     Reason.RESERVED_FOR_STARVING_JOB: kept,
+    Reason.WOULD_DELAY_FIRST: delays_the_first,
+    Reason.PRIORITY: goes_first,
     Reason.FASTER_GPUS_SOON: slow_type,
     Reason.EXCLUSIVE_GPUS: own_gpus,
     Reason.PARTNER_FOUND: lambda turned: beside(share=not turned),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from scheduler.core.memory import remember, restore
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage, WaitingStage
+from scheduler.explain.words import sentence_of
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.settings import Borrowing
 from scheduler.testing.builders import (
@@ -194,6 +196,58 @@ def test_reserved_gpus_are_backfilled_until_their_holder_has_waited_twice_its_bo
     assert desk.core.jobs["lasting"].reason is Reason.RESERVED_FOR_STARVING_JOB
     desk.submit(a_job("late", gpus=4, at=21 * HOUR), now=21 * HOUR)
     assert desk.core.jobs["late"].reason is Reason.RESERVED_FOR_STARVING_JOB
+
+
+HOURS = {"long": 90.0, "wide": 1.0, "short": 0.1, "lasting": 200.0, "wider": 0.5}
+
+
+def a_desk_with_a_first(**chosen: Any) -> Desk:
+    """One node of two is busy for days, and a job of both is the first in line."""
+    table = TableEstimator("given", {of: took * HOUR for of, took in HOURS.items()}, default=HOUR)
+    desk = Desk(pellucid(keeps_for_first=True, **chosen), cluster_of(nodes=2), table)
+    desk.submit(a_job("long", gpus=8))
+    desk.submit(a_job("wide", gpus=16, at=1.0), now=1.0)
+    return desk
+
+
+def test_gpus_are_kept_for_the_first_in_line_from_the_start() -> None:
+    desk = a_desk_with_a_first()
+    reserved = desk.core.policy.reservation("vc")
+    assert reserved is not None
+    assert reserved[0] == "wide"
+    taken = desk.submit(a_job("lasting", gpus=8, at=2.0), now=2.0)
+    waits = taken[-1]
+    assert (waits.reason, waits.blocker) == (Reason.WOULD_DELAY_FIRST, "wide")
+    assert "but kept for job wide, the first in line, which this job could delay" in (
+        sentence_of(waits)
+    )
+    desk.submit(a_job("short", gpus=8, at=3.0), now=3.0)
+    assert "short" in desk.cluster.runs, "it is the first now, and gets what was kept"
+
+
+def test_gpus_are_kept_for_whoever_is_the_first_in_line() -> None:
+    desk = a_desk_with_a_first(ageing=0.0)
+    found = desk.submit(a_job("wider", gpus=16, at=2.0), now=2.0)
+    kept = [d for d in found if d.action is Action.RESERVE]
+    assert [(d.job_id, d.reason) for d in kept] == [("wider", Reason.PRIORITY)]
+    reserved = desk.core.policy.reservation("vc")
+    assert reserved is not None
+    assert (reserved[0], sorted(reserved[1])) == ("wider", [(0, 255), (1, 255)])
+    assert [d.job_id for d in desk.end("long", now=3.0) if d.action is Action.START] == ["wider"]
+    reserved = desk.core.policy.reservation("vc")
+    assert reserved is not None
+    assert reserved[0] == "wide"
+
+
+@pytest.mark.parametrize(("backfill", "starts"), [(1.0, True), (0.0, False)])
+def test_without_backfill_nobody_passes_on_gpus_kept_for_the_first(
+    backfill: float, starts: bool
+) -> None:
+    desk = a_desk_with_a_first(backfill=backfill, gpu_exponent=0.0, ageing=10.0)
+    found = desk.submit(a_job("short", gpus=8, at=HOUR), now=HOUR)
+    assert desk.core.queues["vc"][0].job.job_id == "wide"
+    backfilled = [d for d in found if d.reason is Reason.BACKFILLED]
+    assert [d.job_id for d in backfilled] == (["short"] if starts else [])
 
 
 def test_jobs_past_their_bound_go_in_the_order_they_were_submitted() -> None:

@@ -60,6 +60,8 @@ options = st.builds(
             "borrowing": st.sampled_from([None, {}, {"reserve_nodes": 1}, {"lend_s": 500.0}]),
             "pack_first_above": st.sampled_from([None, 1.2, 1.8]),
             "pack_narrower": st.booleans(),
+            "keeps_for_first": st.booleans(),
+            "order_by": st.sampled_from(["mean", "submitted"]),
             "partner_searches": st.sampled_from([0, 1, 16]),
             "busy_above": st.sampled_from([0.0, 0.85]),
         }

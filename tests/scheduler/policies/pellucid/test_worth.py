@@ -152,6 +152,28 @@ def test_settings_that_change_rank_who_waits_again() -> None:
     assert all(COUNTS not in dict(one.evidence) for one in waiting)
 
 
+@pytest.mark.parametrize("user", ["u", ""])
+def test_in_order_of_submission_no_duration_counts(user: str) -> None:
+    policy = pellucid(order_by="submitted", max_wait_s=1e9)
+    table = TableEstimator("given", {"long": 9 * HOUR, "short": 60.0}, default=HOUR)
+    desk = Desk(policy, cluster_of(gpus=8), table)
+    desk.submit(a_job("holds", gpus=8, user=user))
+    for at, name, gpus in ((1.0, "long", 8), (2.0, "short", 1)):
+        desk.submit(a_job(name, gpus=gpus, user=user, at=at), now=at)
+    line = desk.core.queues[VC]
+    assert [one.job.job_id for one in line] == ["long", "short"]
+    assert policy.order_terms(line[0], 5.0) == (("credit for waiting", -4.0),)
+    again = Pellucid(policy.settings.model_copy(update={"order_by": "predicted"}))
+    assert again.take_over(policy, list(line), [], 3.0)
+    assert [one.job.job_id for one in sorted(line)] == ["short", "long"]
+    shared = pellucid(order_by="submitted", fairness={"weight": 1.0})
+    shared.prepare(line[1], 3.0, table)
+    assert [what for what, _ in shared.order_terms(line[1], 5.0)] == [
+        "credit for waiting",
+        "fair share",
+    ]
+
+
 def test_one_that_has_run_as_long_as_predicted_is_not_said_to_end_now() -> None:
     policy, job = pellucid(), a_job("runs").job
     queued, run = QueuedJob(job, VC), Run(job, VC, 0.0, 0, (0,), (1,))

@@ -83,6 +83,7 @@ CASES: dict[str, dict[str, Case]] = {
         "hold_price": Case(1e9, {"max_wait_s": 60.0}),
         "pack_first_above": Case(None),
         "pack_narrower": Case(True),
+        "keeps_for_first": Case(True),
         "predict_again_s": Case(60.0),
         "busy_above": Case(50.0),
         "profile_above": Case(1e9),
