@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
-from benchmarks import asked_clusters
+from benchmarks import asked_clusters, asked_public
 from benchmarks.calibration import program
 from features.amounts import Amount
 from features.asked import amount_of
@@ -583,7 +583,8 @@ KEPT = [
     Asked("lit fit --trainer.limit_train_batches 100 --trainer.max_epochs 8", _of(8)),
 ]
 CLUSTERS = [Asked(*one) for one in asked_clusters.COMMANDS]
-COMMANDS = (*SHELLS, *LAUNCHERS, *OPTIONS, *FILES, *KEPT, *CLUSTERS)
+PUBLIC = [Asked(*one) for one in asked_public.COMMANDS]
+COMMANDS = (*SHELLS, *LAUNCHERS, *OPTIONS, *FILES, *KEPT, *CLUSTERS, *PUBLIC)
 
 
 def found(asked: Asked) -> Amount:

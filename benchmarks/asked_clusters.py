@@ -559,7 +559,7 @@ SECOND = [
     ("bash assoc.sh svhn", _of(100), (("assoc.sh", ASSOC),)),
     ("bash sourced.sh", _of(26), (("sourced.sh", SOURCED), ("settings.env", SETTINGS))),
     ("./traps.sh", _of(48), (("traps.sh", TRAPS),)),
-    ("bash background.sh", _of(35, runs=4), (("background.sh", BACKGROUND),)),
+    ("bash background.sh", _of(35), (("background.sh", BACKGROUND),)),
     ("bash spin.sh", _of(5, runs=inf), (("spin.sh", SPIN),)),
     ("bash stepped.sh", _of(3, runs=10), (("stepped.sh", STEPPED),)),
     ("sbatch ifhas.sh", _of(70), (("ifhas.sh", IFHAS),)),

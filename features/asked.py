@@ -18,9 +18,21 @@ from math import inf
 from pathlib import Path
 
 from features.amounts import Amount
-from features.commands import of_command, of_commands, of_settings, program_of, settings_of, trains
+from features.commands import (
+    bare,
+    of_command,
+    of_commands,
+    of_lines,
+    of_settings,
+    only_tests,
+    program_of,
+    settings_of,
+    times_of,
+    trains,
+    unit_of,
+)
 from features.given import read_text
-from features.programs import of_hydra, of_program, only_tests
+from features.programs import Imported, imported, of_hydra, of_program, settings_named
 from features.recipes import FILES, TASKS, of_target, of_task
 from features.shell import MOST_CHARACTERS, MOST_COMMANDS, SLIPS, Simple, of_script, one_of
 
@@ -31,7 +43,10 @@ MOST_PARSED = 2 * MOST_BYTES  # characters of them, a file as often as it is par
 LEAST_PARSED = 2**12  # a short file counts as so many
 MOST_FOLLOWED = 10 * MOST_COMMANDS  # commands of scripts, after which no other is read
 DEPTH = 3  # scripts that call scripts
-_SETTINGS = ".yaml", ".yml", ".json", ".toml"
+_SETTINGS = ".yaml", ".yml", ".json", ".toml", ".conf", ".cfg", ".ini"
+_PLAIN = ".conf", ".cfg", ".ini"  # a line for each setting
+_MODULES = 8  # that a program imports are read
+_GENERAL = "config", "cfg", "conf", "opt", "options", "settings", "file", "c", "f"
 _SCRIPTS = (
     ".sh", ".bash", ".sbatch", ".slurm", ".job", ".zsh", ".ksh", ".csh", ".tcsh", ".fish", ".pbs",
     ".lsf", ".sge", ".qsub", ".bsub", ".cmd",
@@ -56,6 +71,8 @@ def amount_of(command: Sequence[str], workdir: Path) -> Amount:
         beside = beside._replace(runs=inf)
     if own.epochs or own.steps:
         beside = beside._replace(epochs=None, steps=None)
+    elif own.runs and beside.runs:  # those of the program are in it
+        own = own._replace(runs=max(own.runs, beside.runs))
     return Amount(*(one if one is not None else two for one, two in zip(own, beside, strict=True)))
 
 
@@ -122,16 +139,14 @@ def _of(commands: Sequence[Simple], workdir: Path, depth: int, files: _Files) ->
     """Return the amounts and the batch size of the files that commands name. What they write is
     added to `files`."""
     found: dict[str, float] = {}
-    by_itself = list[dict[str, float]]()
+    by_itself, each = list[dict[str, float]](), list[Simple]()
     for one in commands:
         if one.words[:1] == ["cd"] and len(one.words) == 2 and "$" not in one.words[1]:
             workdir = workdir / one.words[1]
         if one.written is not None:
             files.written |= {workdir / name: one.written for name in _written_to(one.words)}
             continue
-        settings = dict[str, float]()
-        for path in islice(_settings(one.words, workdir, files), MOST_FILES):
-            settings |= _read(path, files)
+        settings = _of_settings_of(one.words, workdir, files)
         for at, word in enumerate(one.words):
             if depth < DEPTH and (at or len(one.words) == 1) and Path(word).suffix in _SCRIPTS:
                 path, rest = workdir / word, one.words[at + 1 :]
@@ -139,9 +154,33 @@ def _of(commands: Sequence[Simple], workdir: Path, depth: int, files: _Files) ->
         settings |= _of_recipe(one.words, workdir=workdir, depth=depth + 1, files=files)
         found |= settings
         if not any(of_command([f"{name}={of}" for name, of in settings.items()])[:2]):
-            by_itself += [of] if (of := _of_its_program(one.words, workdir, files)) else []
+            of = dict(_of_its_program(one.words, workdir, files))
+            if of_command(one.words).runs:
+                of.pop("runs", None)  # the command says how many
+            by_itself, each = ([*by_itself, of], [*each, one]) if of else (by_itself, each)
     if by_itself and all(one == by_itself[0] for one in by_itself):
         found |= by_itself[0]
+        programs = {program_of(one.words) for one in each}
+        alike = [one for one in commands if program_of(one.words) in programs]
+        if (times := times_of([one for one in alike if not only_tests(one.words)])) > 1.0:
+            found["runs"] = found.get("runs", 1.0) * times
+    return found
+
+
+def _of_settings_of(words: Sequence[str], workdir: Path, files: _Files) -> dict[str, float]:
+    """Return what the settings files of a command state. Of several, the last one counts; if
+    they are given for different parts of the job (`--lm_config`), and state different amounts,
+    none does."""
+    found, amounts = dict[str, float](), dict[str, set[tuple[tuple[str, float], ...]]]()
+    for path, option in islice(_settings(words, workdir, files), MOST_FILES):
+        settings = _read(path, files)
+        found |= settings
+        stated = {name: of for name, of in settings.items() if unit_of(name) in ("epochs", "steps")}
+        if stated:
+            amounts.setdefault(option, set()).add(tuple(sorted(stated.items())))
+    parts = {option for option in amounts if option and option not in _GENERAL}
+    if len(parts) > 1 and len(set().union(*(amounts[one] for one in parts))) > 1:
+        return {name: of for name, of in found.items() if unit_of(name) not in ("epochs", "steps")}
     return found
 
 
@@ -169,17 +208,58 @@ def _of_its_program(words: Sequence[str], workdir: Path, files: _Files) -> dict[
     if key not in files.programs:
         if len(files.programs) >= MOST_FILES or not files.parses(text):
             return {}
-        files.programs[key] = _of_text_of_a_program(text, given)
+        named = any(Path(word.rpartition("=")[2]).suffix in _SETTINGS for word in words)
+        files.programs[key] = _of_text_of_a_program(
+            text, given, path.parent, workdir=workdir, files=files, alone=not named
+        )
     return files.programs[key]
 
 
-def _of_text_of_a_program(text: str, given: dict[str, str]) -> dict[str, float]:
+def _of_text_of_a_program(
+    text: str, given: dict[str, str], folder: Path, workdir: Path, files: _Files, alone: bool
+) -> dict[str, float]:
+    """Return what a program asks for, also by the modules beside it and, if its command names no
+    settings file, by the one that it names itself.
+
+    Args:
+        folder: where the program lies.
+        alone: its command names no settings file.
+    """
     try:
-        found = of_program(text, given)
+        beside, settings = _beside(text, folder, workdir=workdir, files=files)
+        found = of_program(text, given, Imported(beside, settings if alone else {}))
     except SLIPS:
         return {}
+    if not found and alone:
+        amounts = of_command([f"{name}={of}" for name, of in settings.items()])
+        found = settings if amounts.epochs or amounts.steps else {}
     frames = found.pop("frames", None)
     return found if frames is None else found | {"total_timesteps": frames}
+
+
+def _beside(
+    text: str, folder: Path, workdir: Path, files: _Files
+) -> tuple[list[str], dict[str, float]]:
+    """Return (texts of the modules that a program imports from its own folders, what the settings
+    file states whose name stands in it or them). Without settings if it is not one file."""
+    beside, texts = list[str](), [(text, folder)]
+    for name in imported(text)[:_MODULES]:
+        inner = Path(*name.split(".")).with_suffix(".py")
+        for root in dict.fromkeys((folder, workdir)):
+            module = files.text(root / inner) if os.path.exists(root / inner) else None
+            if module is not None and files.parses(module):
+                beside.append(module)
+                texts.append((module, (root / inner).parent))
+                break
+    paths = dict[Path, dict[str, float]]()
+    for one, lies in texts:
+        for name in settings_named(one)[:_MODULES]:
+            for root in dict.fromkeys((workdir, folder, lies)):
+                path = Path(os.path.normpath(root / name))
+                if Path(name).suffix in _SETTINGS and path not in paths and os.path.exists(path):
+                    paths[path] = _read(path, files)
+    stated = [of for of in paths.values() if of]
+    return beside, stated[0] if len(stated) == 1 else {}
 
 
 def _of_recipe(words: Sequence[str], workdir: Path, depth: int, files: _Files) -> dict[str, float]:
@@ -224,7 +304,10 @@ def _of_text(
     files.commands -= len(commands)
     amount = of_commands(commands)
     known = {name: value for name, value in amount._asdict().items() if value is not None}
-    return _of(commands, workdir, depth, files) | known
+    found = _of(commands, workdir, depth, files)
+    if not (amount.epochs or amount.steps) and amount.runs and found.get("runs"):
+        known["runs"] = max(amount.runs, found["runs"])
+    return found | known
 
 
 def _with_sourced(text: str, workdir: Path, files: _Files) -> str:
@@ -244,9 +327,10 @@ def _with_sourced(text: str, workdir: Path, files: _Files) -> str:
     return _SOURCES.sub(sourced, text)
 
 
-def _settings(words: Sequence[str], workdir: Path, files: _Files) -> Iterator[Path]:
-    """Yield the paths of the settings files that a command names, whether they exist or not. Files
-    of Hydra are named by configuration and group, and searched for in the usual folders."""
+def _settings(words: Sequence[str], workdir: Path, files: _Files) -> Iterator[tuple[Path, str]]:
+    """Yield (path, bare option) of the settings files that a command names, whether they exist or
+    not. Files of Hydra are named by configuration and group, and searched for in the usual folders.
+    """
     options = dict(pairwise(words))
     folder, name = None, ""
     for word in words:
@@ -269,11 +353,14 @@ def _settings(words: Sequence[str], workdir: Path, files: _Files) -> Iterator[Pa
         folders = [at.parent / (folder or own), *folders] if folder or own else folders
         folders += [at.parent / one for one in _GROUPS]
     if name:
-        yield from _of_hydra(words, name.removesuffix(".yaml"), folders, files)
+        for of_hydra in _of_hydra(words, name.removesuffix(".yaml"), folders, files):
+            yield of_hydra, ""
     for i, word in enumerate(words):
-        path = workdir / word.rpartition("=")[2].lstrip("@")
+        option, equals, value = word.rpartition("=")
+        path = workdir / value.lstrip("@")
         if path.suffix in _SETTINGS or (path.suffix == ".py" and i > program):
-            yield path
+            before = option if equals else words[i - 1] if i else ""
+            yield path, bare(before) if before.startswith("-") else ""
 
 
 def _of_hydra(
@@ -326,6 +413,8 @@ def _parsed(path: Path, text: str, files: _Files) -> dict[str, float]:
             return of_settings(tomllib.loads(text))
         if path.suffix == ".json":
             return of_settings(json.loads(text))
+        if path.suffix in _PLAIN:
+            return of_lines(text)
         if path.suffix == ".py":
             return _of_python(ast.parse(text).body, path, files, {Path(os.path.normpath(path))})
         import yaml  # takes its time

@@ -35,6 +35,18 @@ _COUNTED = {
     "cv_folds? n_?seeds? num_seeds? n_?repeats? num_repeats? repeats n_runs? num_runs? runs",
 }
 _NAMES = {unit: re.compile(f"(?:{'|'.join(names.split())})$") for unit, names in _COUNTED.items()}
+_RUN_ON = re.compile(r"^(n|nb|num|max|total|end|train)(?=(?:epoch|iter|step)[a-z]{0,6}(?:_|$))")
+_ENDS = re.compile(
+    r"n|nb|nr|num|no|number|of|max|maximum|maximal|total|train|training|count|end|final|target|limit"
+)
+_PARTS = (  # of names: unit, and what it is called
+    ("epochs", re.compile(r"epochs?|epoches")),
+    ("steps", re.compile(r"iters?|iterations?|steps?")),
+)
+_OF_ALL = {  # one of these must be said beside it
+    "epochs": re.compile("n|nb|nr|num|no|number|max|maximum|maximal|total|count|end|final"),
+    "steps": re.compile("max|maximum|maximal|total|end|final|number"),
+}
 _LISTED = re.compile(r"(?:seeds|folds)$")  # each of its values is a run
 # groups of settings of which none is the training's own
 _BESIDE = re.compile(
@@ -72,6 +84,14 @@ _OTHERS = re.compile(
     r"(?:eval|test|infer|predict|sampl|generat|export|plot|pre_?proc|prepare|download|convert|merge"
     r"|extract|embed|benchmark|serve|demo|visual|setup|tokeni|clean|make_|build_|summar|report)"
 )
+_ASIDE = re.compile(
+    r"(?:do_?|only_?)?(?:eval(?:uate|uation)?|test|predict|infer(?:ence)?|val)(?:_?only)?$"
+)
+# a program that trains many times, as its name says
+_SEARCHES = re.compile(
+    r"(?:^|[/_])(?:grid_?search|random_?search|hyper_?opt|hyper_?param\w{0,10}(?:search|opt|tun)|hpo|sweep)\w{0,20}\.py$"
+)
+_MODES = "mode", "phase", "run_mode", "job_type", "stage"
 _SCRIPT = re.compile(r"\.(?:py|sh|R|jl|ipynb|lua|m)(?:\s|$)|(?:^|\s)-m\s")
 
 
@@ -96,12 +116,45 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
     amount = stated[0][0] if stated else Amount()
     if not (amount.epochs or amount.steps):
         amount = next((found for found, _ in stated if any(found)), amount)
-        runs = max((times for _, times in stated), default=1.0) * (amount.runs or 1.0)
+        runs = _most_often([one for _, one in stated]) * (amount.runs or 1.0)
         return amount._replace(runs=runs if runs > 1 else None)
-    runs = sum(times for _, times in stated) * (amount.runs or 1.0)
+    runs = times_of([one for _, one in stated]) * (amount.runs or 1.0)
     if any(other != amount for other, _ in stated):
         amount = Amount()
     return amount._replace(runs=runs if runs > 1 else None)
+
+
+def times_of(commands: Sequence[Simple]) -> float:
+    """Return how often commands run one after the other. Those of a group that runs at the same
+    time count as the one of them that runs most often."""
+    groups = dict[int, float]()
+    for one in commands:
+        if one.beside:
+            groups[one.beside] = max(groups.get(one.beside, 0.0), one.times)
+    return sum(one.times for one in commands if not one.beside) + sum(groups.values())
+
+
+def _most_often(commands: Sequence[Simple]) -> float:
+    """Return how often the program runs that runs most often, without what only tests. Each call
+    of a shell script counts for itself."""
+    programs = dict[str, list[Simple]]()
+    for i, one in enumerate(commands):
+        if not only_tests(one.words):
+            program = program_of(one.words)
+            name = f"{i} {program}" if program.endswith("sh") else program
+            programs.setdefault(name, []).append(one)
+    return max(map(times_of, programs.values()), default=1.0)
+
+
+def only_tests(words: Sequence[str]) -> bool:
+    """Return whether an option of a command asks for a test only (`--eval-only`, `--mode test`)."""
+    flags = {word.lower().replace("-", "_").lstrip("_") for word in words if word.startswith("-")}
+    if any(map(_ASIDE.fullmatch, flags)) and not any("train" in flag for flag in flags):
+        return True
+    return any(
+        bare(name) in _MODES and _ASIDE.fullmatch(value.lower())
+        for name, value, _ in settings_of(words)
+    )
 
 
 def trains(words: Sequence[str]) -> bool:
@@ -110,11 +163,12 @@ def trains(words: Sequence[str]) -> bool:
     return not _OTHERS.match(program_of(words).rpartition("/")[2].rpartition(".py")[0].lower())
 
 
-def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, float]]:
-    """Return (stated amount, number of times that its command is run) for each command. A command
-    that runs only if an earlier one fails (`||`, `else`) counts 0 times, unless it is the first."""
+def _counted(stated: Sequence[tuple[Amount, Simple]]) -> list[tuple[Amount, Simple]]:
+    """Return (stated amount, command) for each command. One that runs only if an earlier one fails
+    (`||`, `else`) counts 0 times, unless it is the first."""
     return [
-        (found, 0.0 if i and one.otherwise else one.times) for i, (found, one) in enumerate(stated)
+        (found, one._replace(times=0.0) if i and one.otherwise else one)
+        for i, (found, one) in enumerate(stated)
     ]
 
 
@@ -132,7 +186,7 @@ def _of_words(command: Sequence[str]) -> Amount:
         found["steps"] = steps
     if "epochs" not in found and (known := _of_nnunet(command)) is not None:
         found["epochs"] = known
-    runs *= found.pop("runs", 1.0)
+    runs *= found.pop("runs", inf if _SEARCHES.search(program_of(command)) else 1.0)
     return Amount(**found, runs=runs if runs > 1 else None)
 
 
@@ -294,11 +348,38 @@ def of_settings(
             plain = bare(str(name)) if isinstance(name, str | int | float) else ""
             if isinstance(value, Mapping):
                 found |= {} if _BESIDE.match(f"{plain}.") else of_settings(value, whole, searched)
+            elif "repeat" in plain:
+                continue  # of the data, as often as not
             elif unit_of(plain) or _BATCH.match(plain) or plain in _MORE:
                 value = _named_by(value, whole)
                 known = isinstance(value, int | float | str) and not isinstance(value, bool)
                 number = number_of(str(value)) if known else None
                 found |= {} if number is None else {plain: number}
+    return found
+
+
+_SECTION = re.compile(
+    r"\s{0,40}(?:\[([\w. -]{1,80})\]|([\w.-]{1,80})\s{0,4}[:=]?\s{0,4}\{)\s{0,4}$"
+)
+_LINE = re.compile(
+    r"\s{0,40}([A-Za-z_][\w.-]{0,80})\s{0,20}[:=]\s{0,20}['\"]?([\d.,_e]{1,20}[kKM]?)['\"]?"
+    r"\s{0,20}(?:[#;].{0,200})?$"
+)
+
+
+def of_lines(text: str) -> dict[str, float]:
+    """Return the settings that a plain file states, a line each (`nepoch = 200`), as
+    `of_settings` does; those of sections of evaluation are left out."""
+    found, sections = dict[str, float](), list[str]()
+    for line in text.splitlines():
+        if section := _SECTION.match(line):
+            sections = [section[1]] if section[1] else [*sections, section[2]]
+        elif line.strip() in ("}", "},"):
+            sections = sections[:-1]
+        elif (one := _LINE.match(line)) and not any(
+            _BESIDE.match(f"{at.lower()}.") for at in sections
+        ):
+            found |= of_settings({one[1]: one[2]})
     return found
 
 
@@ -369,7 +450,7 @@ def printed(line: str) -> list[tuple[str, float]]:
     do. `unit` is "epochs" or "steps"."""
     found = []
     for match in _PRINTED.finditer(line):
-        unit, number = unit_of(match[1]), number_of(match[2].rstrip(",_"))
+        unit, number = _known(match[1]), number_of(match[2].rstrip(",_"))
         if _COUNTS.fullmatch(match[1]):
             continue  # "train step: 120" is how far it is
         if unit in ("epochs", "steps") and number is not None:
@@ -379,8 +460,25 @@ def printed(line: str) -> list[tuple[str, float]]:
 
 def unit_of(name: str) -> str | None:
     """Return the unit that a setting of this name counts, a key of `_COUNTED`; None for another."""
+    return _known(name) or _by_parts(bare(name))
+
+
+def _known(name: str) -> str | None:
+    """Return the unit of a name that is one of `_COUNTED`."""
     plain = bare(name)
     return next((unit for unit, names in _NAMES.items() if names.match(plain)), None)
+
+
+def _by_parts(name: str) -> str | None:
+    """Return the unit of a name that is none of `_COUNTED`, by its parts: one of them says what is
+    counted, and all others that it is counted to an end (`maxepoch`, `train_iter_num`)."""
+    parts = [one for one in _RUN_ON.sub(r"\1_", name).split("_") if one]
+    for unit, counted in _PARTS:
+        others = [one for one in parts if not counted.fullmatch(one)]
+        if len(others) == len(parts) - 1 and all(map(_ENDS.fullmatch, others)):
+            many = "train" in others and len(parts) > 2  # train_iter_num
+            return unit if any(map(_OF_ALL[unit].fullmatch, others)) or many else None
+    return None
 
 
 def bare(name: str) -> str:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from features.commands import bare, number_of, unit_of
 
@@ -37,23 +37,33 @@ _OPTIONS = "add_argument", "add_arg", "option", "Option"
 _FLAGS = re.compile(r"DEFINE_(?:integer|float|string|multi_integer)$")
 _SETTINGS = re.compile(r"\w{0,60}(?:dataclass|define|attrs|s|chz|wrap|store)$")
 _PARSED = re.compile(r"(?:Base(?:Model|Settings)|Tap|TypedArgs|Serializable)$")
+_IMPORT = re.compile(
+    r"(?m)^[ \t]{0,8}(?:import[ \t]{1,4}([\w.]{1,80})|from[ \t]{1,4}(\.{0,3}[\w.]{0,80})[ \t]{1,4}"
+    r"import[ \t]{1,4}([^\n#]{0,400}))"
+)
+_NAMED_FILE = re.compile(r"['\"]([\w./-]{1,100}\.(?:ya?ml|json|toml|conf|cfg|ini))['\"]")
 _COMMANDS = re.compile(r"(?:command|config|automain|main|run|entrypoint|cli|Fire)$")
 _SACRED = re.compile(r"config$")  # what such a function assigns are settings
-_HANDED = re.compile(r"(?:Fire|run|cli|auto_cli|CLI|defopt)$")
+_HANDED = re.compile(r"(?:Fire|call|run|cli|auto_cli|CLI|defopt)$")
 _HUGGING = re.compile(r"(?:Seq2Seq)?TrainingArguments$")
 _HUGGING_EPOCHS = 3.0  # of one that names neither epochs nor steps
-_ASIDE = re.compile(
-    r"(?:do_?|only_?)?(?:eval(?:uate|uation)?|test|predict|infer(?:ence)?|val)(?:_?only)?$"
-)
 
 
-def only_tests(words: Sequence[str]) -> bool:
-    """Return whether an option of a command asks for a test only (`--eval-only`)."""
-    flags = {word.lower().replace("-", "_").lstrip("_") for word in words if word.startswith("-")}
-    return any(map(_ASIDE.fullmatch, flags)) and not any("train" in flag for flag in flags)
+class Imported(NamedTuple):
+    """What a program does not say itself.
+
+    Attributes:
+        texts: of the modules that it imports.
+        settings: of the settings file that it reads.
+    """
+
+    texts: Sequence[str] = ()
+    settings: Mapping[str, float] = {}
 
 
-def of_program(text: str, given: Mapping[str, str]) -> dict[str, float]:
+def of_program(
+    text: str, given: Mapping[str, str], beside: Imported | None = None
+) -> dict[str, float]:
     """Return the amount of training that a program asks for, such as {"epochs": 30.0}; its names
     are those of `features.commands`. Return {} if it states none, or amounts that contradict each
     other.
@@ -61,6 +71,7 @@ def of_program(text: str, given: Mapping[str, str]) -> dict[str, float]:
     Args:
         text: the program's text.
         given: values of its options in its command.
+        beside: where names are looked up that it does not assign.
 
     Raises one of `features.shell.SLIPS` if the text is no program.
     """
@@ -68,7 +79,29 @@ def of_program(text: str, given: Mapping[str, str]) -> dict[str, float]:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what another's program may be warned of
-        return _Program(ast.parse(text), given).amount()
+        return _Program(ast.parse(text), given, beside or Imported()).amount()
+
+
+def imported(text: str) -> list[str]:
+    """Return the names of the modules that a program imports; [] for one that is too long."""
+    if len(text) > MOST_CHARACTERS:
+        return []
+    found = dict[str, None]()
+    for plain, base, names in _IMPORT.findall(text):
+        if plain:
+            found[plain] = None
+        base = base.lstrip(".")
+        found |= dict.fromkeys([base] if base else [])
+        for name in names.split(",")[:20]:
+            inner = name.partition(" as ")[0].strip(" ()\t")
+            if inner.isidentifier():
+                found[f"{base}.{inner}" if base else inner] = None
+    return list(found)
+
+
+def settings_named(text: str) -> list[str]:
+    """Return the names of settings files that stand in a program's texts."""
+    return list(dict.fromkeys(_NAMED_FILE.findall(text[:MOST_CHARACTERS])))
 
 
 def of_hydra(text: str) -> tuple[str, str]:
@@ -94,8 +127,10 @@ def _is_main(node: ast.AST) -> TypeGuard[ast.Attribute]:
 class _Program:
     """A parsed program, and the values of its options and names."""
 
-    def __init__(self, tree: ast.Module, given: Mapping[str, str]) -> None:
+    def __init__(self, tree: ast.Module, given: Mapping[str, str], beside: Imported) -> None:
         self.budget = MOST_EXPRESSIONS
+        self.settings = beside.settings
+        self.others = _assigned(beside.texts)  # by modules
         self.given = {bare(name): value for name, value in given.items()}
         self.nodes = list(ast.walk(tree))
         self.options = dict(self._defaults())
@@ -195,6 +230,8 @@ class _Program:
                 continue
             name, end = counted
             unit = "epochs" if _EPOCH.match(name) else "steps" if _STEP.match(name) else ""
+            unit = "epochs" if unit_of(_name(end)) == "epochs" else unit
+            unit = "" if any("episode" in _name(one) for one in ast.walk(end)) else unit
             if unit:
                 counts[unit].add(self._number(end))
                 inner |= {id(one) for one in ast.walk(node)}
@@ -225,9 +262,11 @@ class _Program:
             target = node.target if isinstance(node, ast.For) else None
             if isinstance(target, ast.Tuple) and target.elts:
                 target = target.elts[0]
-            if target is None or not _RUN.match(_name(target)) or not isinstance(node, ast.For):
+            if target is None or not isinstance(node, ast.For):
                 continue
             end = _end(node.iter)
+            if not _RUN.match(_name(target)) and unit_of(_name(end or target)) != "runs":
+                continue
             number = self._number(end) if end is not None else None
             if isinstance(node.iter, ast.List | ast.Tuple):
                 number = float(len(node.iter.elts))
@@ -286,8 +325,49 @@ class _Program:
         if name in self.options:
             return self._number(self.options[name], depth + 1)
         of = self.names.get(name) or self.names.get(name.upper()) or []
+        of = (
+            of or self._handed(name) or self.others.get(name) or self.others.get(name.upper()) or []
+        )
         values = {self._number(one, depth + 2) for one in of[:8]}
+        if not values and name in self.settings:
+            return self.settings[name]
         return values.pop() if len(values) == 1 else None
+
+    def _handed(self, name: str) -> list[ast.expr]:
+        """Return what the calls of the program's functions hand to an argument of this name: its
+        default where they hand nothing. [] if there is no such argument."""
+        found = list[ast.expr]()
+        for node in self._takes.get(name, ()):
+            arguments = [*node.args.posonlyargs, *node.args.args]
+            at = next((i for i, one in enumerate(arguments) if bare(one.arg) == name), None)
+            default = dict(_of_arguments(node.args)).get(name)
+            for call in self._calls(node.name):
+                named = next(
+                    (one.value for one in call.keywords if bare(one.arg or "") == name), None
+                )
+                placed = call.args[at] if at is not None and at < len(call.args) else None
+                found += [one for one in (named or placed or default,) if one is not None]
+        return found
+
+    @cached_property
+    def _takes(self) -> dict[str, list[ast.FunctionDef]]:
+        """The functions of the program, by the names of their arguments."""
+        found = dict[str, list[ast.FunctionDef]]()
+        for node in self.nodes:
+            if isinstance(node, ast.FunctionDef):
+                for one in node.args.args + node.args.kwonlyargs:
+                    found.setdefault(bare(one.arg), []).append(node)
+        return found
+
+
+def _assigned(texts: Sequence[str]) -> dict[str, list[ast.expr]]:
+    """Return what modules assign, by name."""
+    found = dict[str, list[ast.expr]]()
+    for text in texts:
+        for node in ast.parse(text).body if len(text) <= MOST_CHARACTERS else ():
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                found.setdefault(_name(node.targets[0]), []).append(node.value)
+    return found
 
 
 def _of_arguments(arguments: ast.arguments) -> Iterable[tuple[str, ast.expr]]:

@@ -83,11 +83,14 @@ _OPENS = "then", "else", "do", "{", "!", "time", "exec", "elif", "if"
 _TESTS = ["["], ["[["], ["test"]
 _SAY = "echo", "printf"  # what is handed to them is not run
 _WINDOWS = "new-session", "new", "new-window", "neww", "split-window", "splitw"  # of tmux
+_DETACH = "tmux", "screen"  # what runs in them does not keep the next command waiting
 _HANDED = "su", "runuser", "script", "flock"  # run what stands behind their -c
 _FIXED = "#"  # among the variables: arguments keep their places
 _ARGUMENT = re.compile(r"\$\{?\d")
 _LOCAL = re.compile(r"\blocal\s{1,4}(?:-\w{1,8}\s{1,4})?([A-Za-z_]\w{0,63})")
-_SUBMITS = "sbatch", "qsub", "bsub"
+# what submits a job, and its options that wait until it is over
+_SUBMITS = {"sbatch": {"-W", "--wait"}, "qsub": {"-sync"}, "bsub": {"-K"}}
+_PASSES = ["shuf"], ["sort"], ["tac"], ["tee"]  # print as many lines as they are given
 _SSH_VALUES = re.compile(r"-[a-zA-Z]{0,8}[BbcDEeFIiJLlmOopQRSWw]$")  # another word belongs to it
 _CLOSES, _LOOPS = ("done", "fi", "}", "esac", "end"), ("for", "while", "until", "select")
 
@@ -100,12 +103,15 @@ class Simple(NamedTuple):
         otherwise: whether the command stands behind `||` or in an `else`, so that it runs only if
             the command before it fails or does not run.
         written: text of the here document that the command is given, and writes to a file.
+        beside: number of the group of commands that run at the same time (`&`, a window of tmux),
+            from 1; each `wait` begins another. 0: the next command waits for it.
     """
 
     words: list[str]
     times: float = 1.0
     otherwise: bool = False
     written: str | None = None
+    beside: int = 0
 
 
 def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
@@ -117,7 +123,9 @@ def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -
         variables: values of shell variables that are known.
     """
     try:
-        return _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS])
+        found = _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS])
+        times = _repeated(command, [], {}) if ":::" in command else 1.0
+        return [one._replace(times=one.times * times) for one in found]
     except SLIPS:
         return [Simple(list(command))]
 
@@ -150,7 +158,7 @@ def _unwrapped(
         return [] if depth >= DEPTH else _script(line, known, depth + 1, budget)
     if words and (body := known.get(f"{words[0]}()")) is not None and depth < DEPTH:
         return _called(body, words, known=known, depth=depth, budget=budget)
-    if depth and words and words[0] in _SUBMITS and not {"-W", "--wait"} & {*words}:
+    if depth and words and words[0] in _SUBMITS and not _SUBMITS[words[0]] & {*words}:
         return []  # what a script submits runs elsewhere
     for i, word in enumerate(words):
         if words[0].endswith("sbatch") and (line := _wrapped(words, i)) is not None:
@@ -264,6 +272,7 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
     piped = list[str]()
     begun = list[int]()  # how many commands were found before each loop
     tested = False  # what follows `&&` or `||` is run only if a test says so
+    last, group = 0, 1  # how many commands were found before the last; of those side by side
     text, functions = _functions(text[:MOST_CHARACTERS])
     known |= {f"{one or two}++": "" for one, two in _COUNTS_UP.findall(text)}
     known |= functions
@@ -271,6 +280,11 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
         budget[0] -= 1
         if budget[0] < 0:
             break
+        found[last:] = [_beside(one, group) if sign == "&" else one for one in found[last:]]
+        at = begun[-1] if loops and begun else len(found)
+        passes = inf if branches or "-n" in words else prod(loops)
+        group = _waits(words, found, at, group=group, passes=passes)
+        last = len(found)
         words = _branched(sign, words, branches, known)
         if any(branch.skips for branch in branches):
             continue
@@ -287,7 +301,8 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
         plain = _assigned([one for word in plain for one in _filled_all(word, known)], known)
         known |= {name: _either(name, {of, known[name]}) for name, of in outside.items()}
         tested = plain[:1] in _TESTS or (tested and sign in ("&&", "||"))
-        before, piped = piped if sign == "|" else [], plain
+        before = piped if sign == "|" else []
+        piped = before if before and plain[:1] in _PASSES else plain
         if plain and plain[0] not in _SAY:
             around = loops[:-1] if condition else loops
             if 0 in around:
@@ -295,6 +310,8 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
             times = inf if inf in around else prod(around)
             times *= _repeated(plain, before, known)
             inner = _unwrapped(plain, known, depth, budget)
+            detached = plain[0].rpartition("/")[2] in _DETACH
+            inner = [_beside(one, group) if detached else one for one in inner]
             if document is not None and not (depth and plain[0] in _SUBMITS):
                 document = _document(document, known)
                 inner = _given(plain, document, known=known, depth=depth, budget=budget) or inner
@@ -303,6 +320,24 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
                 for one in inner
             ]
     return found
+
+
+def _beside(one: Simple, group: int) -> Simple:
+    """Return a command as one of a group that runs at the same time, once."""
+    return one if one.beside else one._replace(times=1.0, beside=group)
+
+
+def _waits(words: Sequence[str], found: list[Simple], at: int, group: int, passes: float) -> int:
+    """Return the group of the commands that follow one. If it waits for those at its side, it does
+    so in each pass of the loop whose commands begin at an index of `found`.
+
+    Args:
+        passes: how often the loop passes.
+    """
+    if [word for word in words if word not in _OPENS][:1] != ["wait"]:
+        return group
+    found[at:] = [one._replace(times=passes) if one.beside == group else one for one in found[at:]]
+    return group + 1
 
 
 def _document(text: str, known: Mapping[str, str]) -> str:
@@ -512,16 +547,22 @@ def _times(words: Sequence[str], known: dict[str, str]) -> float:
         known_ends = end.isdecimal() and (begin or "0").isdecimal()
         if f"{name}++" in known and sign in ("-lt", "-le") and known_ends:
             return float(max(1, int(end[:9]) - int(begin[:9] or 0) + (sign == "-le")))
-    listed = [_filled(word, known) for word in words[3:]]
+    listed = _filled_items(words[3:], known)
     if words[0] != "for" or words[2:3] != ["in"] or any(set(one) & set("$`*?") for one in listed):
         return inf
     return _length(listed, known)
 
 
+def _filled_items(items: Iterable[str], known: Mapping[str, str]) -> list[str]:
+    return [_filled(one, known) for one in items]
+
+
 def _length(items: Iterable[str], known: Mapping[str, str]) -> float:
     """Return the number of items of a list, its ranges (`{1..5}`) and variables filled in."""
     count = 0.0
-    for word in " ".join(_filled(one, known) for one in items).split():
+    for word in " ".join(_filled_items(items, known)).split():
+        if set(word) & set("$`*?"):
+            return inf
         ends = _RANGE.fullmatch(word)
         count += abs(int(ends[2]) - int(ends[1])) + 1 if ends else 1
     return count
@@ -677,7 +718,7 @@ def _worked_out(node: ast.AST) -> int | None:
 def _commands(text: str) -> Iterable[tuple[str, list[str], str | None]]:
     """Yield (sign before it, such as `||` or `;`; words; the here document that it is given) for
     each simple command of a script. What cannot be read as a command is left out."""
-    text = re.sub(r"\\\r?\n", " ", text)
+    text = re.sub(r"\\\r?\n", " ", text).rstrip().rstrip("\\")
     text = _FOREACH.sub(r"\1for \2 in \3", _SEQ.sub(_sequence, text))
     text = _ARITHMETIC.sub(_sum_of, text)
     text = _COUNTING.sub(_counted, text)

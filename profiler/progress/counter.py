@@ -55,7 +55,8 @@ class Counter:
             mark = mark._replace(of=self.mark.of)
         before_s, self.seen_s = self.seen_s, at
         self.mark = mark
-        self.zero = self.zero or (mark.n == 0 and not mark.based)
+        begins = not mark.based or (mark.unit == "epoch" and not mark.exact)
+        self.zero = self.zero or (mark.n == 0 and begins)  # whatever its format says
         if not self.points:
             self.points.append((at, mark.n))
             self._first_s = at

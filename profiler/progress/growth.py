@@ -22,12 +22,15 @@ from profiler.progress.counter import Counter, Point
 from profiler.progress.formats import Mark
 
 GROWN = "growth"
-Kind = Literal["epoch", "step", "other", ""]
+Kind = Literal["epoch", "step", "round", "other", ""]
 LONGEST, MOST_NUMBERS, MOST = 300, 12, 48  # characters of a line, numbers in it, counters kept
 BEFORE = 80  # characters before a number that tell it from others
 LEAST = 4  # numbers that went up, before they are a counter
+NAMED_LEAST = 3  # the same where each is called a round
 OWN_LEAST = 2  # the same where its line has the total
 EVEN, EVEN_OWN = 1.6, 2.5  # factor between the paces of two halves, at most
+BEHIND = 0.5  # times the share of another, below which a counter goes around it
+AROUND = 2  # times that a counter begins again, before another may count them
 CLOCKS = 1.0, 1000.0, 1 / 60  # growth in a second of what only tells the time
 CLOCK = 0.05  # relative difference from these
 EARLY_PERCENT = 20.0  # that a share of the run is below when it is first seen
@@ -73,15 +76,19 @@ _FALLS = re.compile(  # what falls to 0: what is left
     r"|#[^\w#]{0,3}(?:remaining|left|pending|queued|todo)$",
     re.IGNORECASE,
 )
+_STATES = re.compile(
+    r"(?<![\w./-])(\d{1,7}+) (?:(terminated|error(?:ed)?|done|completed?|finished|failed|succeeded"
+    r"|skipped|cached)|running|pending|queued|waiting|paused|remaining|scheduled)\b",
+    re.IGNORECASE,
+)
 _DRAWN = re.compile(r"[|\[][#=█▏▎▍▌▋▊▉▓▒░>.\- ]{5,200}[|\]]")  # a bar of signs
 _TESTED = re.compile(r"(?<![a-z])(?:va|val\w{0,9}|test|dev)(?![a-z])", re.IGNORECASE)
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("epoch", re.compile(r"\bep(?:och)?s?(?![a-z])|\bpass(?![a-z])", re.IGNORECASE)),
+    ("round", re.compile(r"\brounds?\b", re.IGNORECASE)),
     (
         "other",
-        re.compile(
-            r"\b(?:episode|game|fold|trial|run|session|round|task|job|sample)s?\b", re.IGNORECASE
-        ),
+        re.compile(r"\b(?:episode|game|fold|trial|run|session|task|job|sample)s?\b", re.IGNORECASE),
     ),
     ("step", re.compile(r"step|iter|batch|update|cycle|sweep|\bgen|frame|\bit\b", re.IGNORECASE)),
 )
@@ -117,6 +124,8 @@ class Growth:
             key = _blank(line[: part.start()]) + "/"
             mark = Mark(GROWN, "step", float(part[1]), of=float(part[2]), scope="run", label=key)
             self._add(key, mark, at)
+        if (states := _by_states(line)) is not None:
+            self._add(states.label, states, at)
         tested = _TESTED.search(line) is not None
         before, end, numbers = "", 0, 0
         for match in _WORD.finditer(line):
@@ -178,6 +187,27 @@ class Growth:
             if one.seen_s >= 0.8 * latest and grows(one):
                 yield one
 
+    def around(self, one: Counter) -> float:
+        """Return how often a counter with a total may begin again: as often as another was not
+        reached yet that was there before it, and is far behind. Return 1 if there is none."""
+        share = one.n / (one.mark.of or one.n or 1.0)
+        behind = (
+            other.mark.of / max(1.0, other.n)
+            for other in self._counters.values()
+            if other.mark.of is not None and other.n / other.mark.of < BEHIND * share
+            if other.points[0][0] <= one.points[0][0]
+        )
+        return max(behind, default=1.0)
+
+    def goes_around(self, one: Counter) -> bool:
+        """Return whether a counter went up each time that another with a total began again."""
+        went = one.n - one.points[0][1]
+        return any(
+            other.resets >= AROUND and abs(other.resets - went) <= 1.0
+            for other in self._counters.values()
+            if other.mark.of is not None and other is not one
+        )
+
     def _add(self, key: str, mark: Mark, at: float) -> None:
         if _OTHER.search(key) is not None:
             return
@@ -194,6 +224,17 @@ class Growth:
         counter.add(mark, at)
 
 
+def _by_states(line: str) -> Mark | None:
+    """Return the mark of a line that says how many parts of the job are in which state, `3
+    TERMINATED, 1 RUNNING, 6 PENDING`. Return None for another line."""
+    states = _STATES.findall(line)
+    if len(states) < 2:
+        return None
+    of = sum(float(number) for number, _ in states)
+    done = sum(float(number) for number, over in states if over)
+    return Mark(GROWN, "step", done, of=of, scope="run", label="steps by state") if of > 1 else None
+
+
 def grows(one: Counter) -> bool:
     """Return whether a counter went up several times at a near-constant pace, never began again,
     and does not tell the time.
@@ -202,6 +243,8 @@ def grows(one: Counter) -> bool:
     least, even = (LEAST, EVEN) if one.mark.of is None else (OWN_LEAST, EVEN_OWN)
     if one.mark.unit == "percent":
         least, even = LEAST, EVEN
+    elif one.step == 1.0 and kind(one) == "round":
+        least = min(least, NAMED_LEAST)
     if one.resets or one.setbacks or one.totals > 1 or len(points) < least:
         return False
     if one.mark.unit == "percent" and points[0][1] > EARLY_PERCENT:

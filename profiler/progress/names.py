@@ -36,7 +36,7 @@ class Terms(NamedTuple):
 
     Attributes:
         earliest_s: time of the first report, seconds since the job began.
-        least_s: least time between two reports, seconds.
+        least_s: least time between two reports, seconds; less in the first minutes.
         firm: largest relative standard error of a pace that is compared with another.
     """
 

@@ -16,6 +16,7 @@ WIDEST = 1.0  # standard deviation of ln(total) beyond which nothing is reported
 NARROWER = 0.7  # an error that is less than so much of the last one is news
 SAME = 0.1  # a total that differs by more, of its logarithm, is news
 APART = 0.05  # share of its time between two reports
+YOUNG = 1 / 3  # the same of a job that has not run for long
 AGAIN = 2.0  # times the total at which it was taken back, after which that is too little
 ASTRAY = 10.0  # factor left of what was reported, where its output makes no sense any more
 
@@ -52,9 +53,11 @@ class Follower:
             if before is None or (before.error > WIDEST and at_s < AGAIN * before.total_s):
                 return None
             total_s = max(before.total_s, at_s)  # taken back
-            found = replace(before, low_s=total_s / ASTRAY, high_s=total_s * ASTRAY, at_s=at_s)
+            low_s, high_s = total_s / ASTRAY, total_s * ASTRAY
+            found = replace(before, total_s=total_s, low_s=low_s, high_s=high_s, at_s=at_s)
         elif before is not None:
-            apart = last or at_s - before.at_s >= max(self._terms.least_s, APART * at_s)
+            least_s = min(self._terms.least_s, YOUNG * at_s)
+            apart = last or at_s - before.at_s >= max(least_s, APART * at_s)
             moved = abs(log(found.total_s / before.total_s)) > SAME
             if not apart or not (moved or found.error < NARROWER * before.error):
                 return None

@@ -57,6 +57,7 @@ STRANGE = (
     2.0  # over the number of steps seen: how much wider a counter makes it that no format names
 )
 OWN = "its own words"
+FRAMES = "Stable-Baselines3"
 _BREAKS = re.compile(rb"[\r\n]+")
 _TESTS = re.compile(r"(?<![A-Za-z])(?:val|eval|test|VAL|EVAL|Val|Eval|Test)(?![a-z]{0,12}\.py)")
 _LOSS = re.compile(r"(?<![a-z])[Ll]oss\W{1,4}\d")
@@ -305,6 +306,7 @@ class Reader:
             epochs = [c for c in epochs if c.mark.of != 1.0 or c.points[1:] or c.resets]
         whole = [c for c in steps if self._whole(c, bool(hugging), epochs)]
         within = [c for c in steps if c not in whole and c.of()]
+        yield from _finest([c for c in whole if c.mark.of is None])
         for counter in sorted(whole, key=lambda c: (-(self._of(c) or 0), -c.seen_s)):
             yield Structure(counter)
         inner = max(within, key=_seen, default=None)
@@ -669,13 +671,20 @@ def _growing(
     asked, passes = amount.steps, amount.epochs
     epochs = [c for c in alive if c.mark.unit == "epoch"]
     going = [c for c in steady if c.mark.of and c.n < c.mark.of]  # one that is done was a part
-    whole = [c for c in going if not epochs or _outlasts(c, epochs)]
+    still = not any(one.points[1:] or one.resets for one in epochs)  # each within a round, say
+    whole = [
+        c for c in going if not epochs or _outlasts(c, epochs) or (still and growth.goes_around(c))
+    ]
     if whole and (passes is None or passes <= 1.0):
-        yield from (_of_line(c, BEFORE if lossless else PARTLY) for c in whole)
+        doubt = BEFORE if lossless else PARTLY
+        yield from (_of_line(c, doubt, growth.around(c)) for c in whole)
         return
     steady += [c for c in alive if c.mark.unit == "step" and grows(c)]
+    rounds = not epochs and not any(kind(one) == "step" for one in steady)
     for one in steady:
         of, counts = one.mark.of, kind(one)
+        if counts == "round" and rounds:  # nothing else counts
+            counts = "step"
         if of is not None and of not in (asked, passes):
             if _outlasts(one, epochs) and counts != "epoch":
                 yield Structure(one, None, PARTLY)
@@ -692,11 +701,14 @@ def _growing(
                 yield from _towards(one, total, PARTLY)
 
 
-def _of_line(one: Counter, doubt: float) -> Structure:
+def _of_line(one: Counter, doubt: float, most: float) -> Structure:
     """Return the structure of a run that a counter with a total of its own counts. A short one may
     begin again.
+
+    Args:
+        most: how often it may begin again, whatever its length.
     """
-    most = FIRST if (one.mark.of or 0.0) < SHORT else 1.0
+    most = max(most, FIRST if (one.mark.of or 0.0) < SHORT else 1.0)
     return Structure(one, None, doubt, (1.0, most))
 
 
@@ -809,6 +821,21 @@ def _likely(steps: float) -> float:
     """
     chosen = CHOSEN / (90 * MAGNITUDES) if steps == float(f"{steps:.1e}") else 0.0
     return (1.0 - CHOSEN) / (log(10.0) * MAGNITUDES * steps) + chosen
+
+
+def _finest(steps: Sequence[Counter]) -> Iterator[Structure]:
+    """Yield the structure of a run whose output counts several numbers of steps, of which the
+    command asks for one: as long as the quickest takes, or as much shorter as the slowest is behind
+    it. Yields none if they are alike."""
+    if len(steps) > 1:
+        quickest, slowest = max(steps, key=_number), min(steps, key=_number)
+        if slowest.n > 0 and quickest.n > AGREE * slowest.n:
+            named = quickest.mark.format == FRAMES  # what is asked for by that name
+            yield Structure(quickest, None, 1.0, (1.0, 1.0 if named else quickest.n / slowest.n))
+
+
+def _number(counter: Counter) -> float:
+    return counter.n
 
 
 def _over_steps(epochs: Counter, bar: Counter | None, steps: float | None) -> Iterator[Structure]:

@@ -16,7 +16,7 @@ from features.amounts import Amount
 from features.asked import MOST_FILES, MOST_FOLLOWED, MOST_PARSED, amount_of, of_files
 from features.commands import of_command, of_settings, work_of
 from features.given import read_text
-from features.programs import of_program
+from features.programs import Imported, of_program
 from features.recipes import of_target, of_task
 from features.shell import MOST_CHARACTERS, Simple, of_script, one_of
 
@@ -103,16 +103,19 @@ def test_a_program_is_worked_out_once_for_all_its_commands(
 ) -> None:
     given = list[dict[str, str]]()
 
-    def counted(text: str, options: dict[str, str]) -> dict[str, float]:
+    def counted(text: str, options: dict[str, str], beside: Imported) -> dict[str, float]:
         given.append(options)
-        return of_program(text, options)
+        return of_program(text, options, beside)
 
     monkeypatch.setattr(asked, "of_program", counted)
     (tmp_path / "t.py").write_text("for epoch in range(7): ...\n")
-    assert of_files(["bash", "-c", "python t.py --lr 1\n" * 50], tmp_path) == {"epochs": 7}
+    assert of_files(["bash", "-c", "python t.py --lr 1\n" * 50], tmp_path) == {
+        "epochs": 7,
+        "runs": 50,
+    }
     assert len(given) == 1
     each = "\n".join(f"python t.py --lr {i}" for i in range(300))
-    assert of_files(["bash", "-c", each], tmp_path) == {"epochs": 7}
+    assert of_files(["bash", "-c", each], tmp_path) == {"epochs": 7, "runs": 300}
     assert len(given) <= 1 + MOST_FILES
 
 

@@ -219,7 +219,7 @@ LAUNCHED = [
     ("bash -c 'python prep.py --steps 10; python train.py --epochs 6'", Amount(runs=2)),
     (
         "bash -c 'python train.py --epochs 6 &\n python train.py --epochs 6 &\n wait'",
-        Amount(6, runs=2),
+        Amount(6),  # side by side
     ),
     ("bash -c 'sleep 10; python train.py --epochs 6'", Amount(6)),
     ("bash -c 'tar xf a.tar -C /tmp && python train.py --epochs 6 --data /tmp/a'", Amount(6)),

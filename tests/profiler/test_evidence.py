@@ -589,7 +589,47 @@ def test_what_was_taken_back_is_not_left_behind_by_the_time(tmp_path: Path) -> N
 
     took_s, found = play(run, tmp_path)
     assert all(one.high_s >= at for at, one in found)
+    assert all(one.total_s >= 0.99 * at for at, one in found)
     assert found[-1][1].high_s > took_s
+
+
+def test_of_a_young_job_is_said_more_soon(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        for i in range(1, 101):
+            log.wait(1 if i < 12 else 2)
+            log.line(f"step {i}/100 loss: 0.{i}")
+
+    took_s, found = play(run, tmp_path)
+    assert [at for at, _ in found if at < 0.33 * took_s][1:]
+    said = [one for at, one in found if at < 0.33 * took_s][-1]
+    assert abs(said.total_s / took_s - 1) < 0.15
+
+
+def test_of_several_counts_of_steps_the_quickest_is_the_least(tmp_path: Path) -> None:
+    def table(log: Log, name: str) -> None:
+        for i in range(1, 201):
+            log.wait(5)
+            log.line(f"| nupdates           | {i}           |")
+            log.line(f"| {name} | {i * 128}        |")
+            log.line("| value_loss         | 0.4478733     |")
+
+    took_s, found = play(
+        lambda log: table(log, "total_timesteps   "), tmp_path, Amount(None, 25_600)
+    )
+    assert all(abs(one.total_s / took_s - 1) < 0.2 for _, one in found)
+    _, found = play(lambda log: table(log, "global_step       "), tmp_path, Amount(None, 200))
+    assert narrow_and_wrong(took_s, found) == []
+
+
+def test_an_epoch_of_the_number_0_shows_where_numbers_begin(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        for epoch in range(6):
+            for k in range(20, 401, 20):
+                log.wait(3)
+                log.line(f"Train Epoch: {epoch} [{k}/400 Srno: 1 ({k // 4}%)]\tLoss: 0.2{k}")
+
+    took_s, found = play(run, tmp_path, Amount(6))
+    assert all(abs(one.total_s / took_s - 1) < 0.25 for _, one in found)
 
 
 def test_what_another_figure_is_of_says_nothing_of_a_step() -> None:

@@ -46,6 +46,12 @@ LINES: dict[str, tuple[Callable[[int], str], Amount | None, str]] = {
         None,
         "20000 steps,     40.0 ps.\n",
     ),
+    "parts by their state": (
+        lambda i: f"trials: {i} TERMINATED | 1 RUNNING | {39 - i} PENDING",
+        None,
+        "",
+    ),
+    "rounds asked for": (lambda i: f"Round {i}\n\ttrain metrics: a=3.{i}", Amount(None, 40), ""),
     "epochs asked for": (lambda i: f"[{i:4d}] tr {5 / i:.4f} va 0.41", Amount(40), ""),
     "a table of a tuner": (
         lambda i: f"| PPO_1a2b_00000 | RUNNING | 10.0.0.3:41203 | {i} | {i}.031 | {i * 4000} |",
@@ -155,6 +161,29 @@ def test_a_short_counter_may_begin_again_and_one_that_is_done_says_nothing() -> 
     assert found is not None
     assert found.high_s > 9.0 * found.total_s
     assert last(line, 5) is None
+
+
+def test_rounds_are_no_steps_where_steps_are_counted() -> None:
+    def lines(i: int) -> str:
+        return f"round {i}\nat step {30 * i}: fine"
+
+    found = last(lines, 12, Amount(None, 1200))
+    assert found is not None
+    assert found.done == 360.0
+
+
+def test_what_begins_again_for_each_of_another_counter_is_a_part_of_it() -> None:
+    reader, at, found = Reader(), 0.0, dict[int, Progress]()
+    for turn in range(1, 10):
+        reader.feed(f"site a - train round: {turn} / 9\n".encode(), at)
+        for k in range(40, 201, 40):
+            at += 10.0
+            reader.feed(f"Epoch: 1 | Completed: {k}/200 ({k / 2:.0f}%)\n".encode(), at)
+            if (said := reader.progress(at)) is not None:
+                found[turn] = said
+                assert said.high_s >= 0.9 * 450.0
+    assert found[7].of == 9.0
+    assert found[7].low_s <= 450.0 <= found[7].high_s
 
 
 def test_a_time_left_that_does_not_fall_is_not_of_the_run() -> None:
