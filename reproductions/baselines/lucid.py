@@ -118,7 +118,7 @@ class Lucid(Policy):
         self._believe(predictors.pair_predictor)
         self.quiet_jobs = self.settings.quiet_jobs
         self.forecast: ArrivalForecaster | None = None
-        self._models = Models()
+        self._models = Models(predictors.arrival_model, predictors.arrived)
         self._recent = predictors.arrivals
         if self.quiet_jobs is not None:
             self.forecast = self.forecaster(predictors.arrivals)
