@@ -42,7 +42,7 @@ Ints = NDArray[np.int64]
 QUANTILES = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 GROUPS = 8  # levels of the forecast that are calibrated apart
 CALIBRATION_BINS = 28 * DAY_BINS
-MIN_BINS = 14 * DAY_BINS
+MIN_DAYS = 14  # to the nearest: that no job came in a trace's first minutes costs it no model
 # bags, interactions, learning rate, rounds without gain: "fast" is a tenth of the work
 PRESETS = {"fast": (2, 4, 0.2, 10), "full": (8, 15, 0.03, 50)}
 LOSS = "pseudo_huber:delta=0.1"
@@ -82,6 +82,11 @@ class Arrivals:
         """Return both series of counts by name: "jobs" and "gpus"."""
         return {"jobs": self.jobs, "gpus": self.gpus}
 
+    @property
+    def enough(self) -> bool:
+        """Return whether these are enough to fit a model on: `MIN_DAYS`, to the nearest day."""
+        return round(len(self.jobs) / DAY_BINS) >= MIN_DAYS
+
     def until(self, bins: int) -> Arrivals:
         """Return the arrivals of the first `bins` bins."""
         return Arrivals(
@@ -94,17 +99,32 @@ class Arrivals:
 
     @classmethod
     def of_jobs(
-        cls, submit_s: Floats, gpus: Floats, *, utc_offset_s: float = 0.0, **calendar: Any
+        cls,
+        submit_s: Floats,
+        gpus: Floats,
+        *,
+        until_s: float | None = None,
+        utc_offset_s: float = 0.0,
+        **calendar: Any,
     ) -> Arrivals:
         """Return the arrivals counted from jobs: their submit times (seconds since the epoch, in
-        any order) and numbers of GPUs. Raises TrainingError if there is no job."""
+        any order) and numbers of GPUs.
+
+        Args:
+            until_s: until when all jobs are known, after the last of them: so long nobody came.
+                None: until the last of them.
+            utc_offset_s, calendar: see the attributes of the class.
+
+        Raises TrainingError if there is no job.
+        """
         if not len(submit_s):
             raise TrainingError("no job to count arrivals of")
         first = float(np.min(submit_s) // BIN_S * BIN_S)
         where = ((np.asarray(submit_s) - first) // BIN_S).astype(np.int64)
+        whole = 0 if until_s is None else int((until_s - first) // BIN_S)
         return cls(
-            np.bincount(where).astype(np.float64),
-            np.bincount(where, weights=gpus).astype(np.float64),
+            np.bincount(where, minlength=whole).astype(np.float64),
+            np.bincount(where, weights=gpus, minlength=whole).astype(np.float64),
             first,
             utc_offset_s,
             **calendar,
@@ -155,13 +175,15 @@ def fit_arrivals(
     The last four weeks (or the last quarter, if that is less) are forecast by a model fitted on the
     bins before them; its errors give the quantiles. The returned model is then fitted on all bins.
 
-    Raises TrainingError with less than two weeks of history.
+    Raises TrainingError with less than two weeks of history, to the nearest day.
     """
     if preset not in PRESETS:
         raise TrainingError(f"preset is {preset!r}, must be one of {', '.join(PRESETS)}")
     bins = len(history.jobs)
-    if bins < MIN_BINS:
-        raise TrainingError(f"{bins} bins of arrivals, at least {MIN_BINS} (14 days) needed")
+    if not history.enough:
+        raise TrainingError(
+            f"{bins / DAY_BINS:.1f} days of arrivals, at least {MIN_DAYS} needed, to the nearest"
+        )
     cut = bins - min(CALIBRATION_BINS, bins // 4)
     models, calibrations = {}, {}
     for name in SERIES:
@@ -292,9 +314,9 @@ def evaluate_arrivals(
     """
     bins = len(history.jobs)
     cut = int((test_from_s - history.first_bin_s) // BIN_S)
-    if not MIN_BINS <= cut < bins:
+    before = history.until(max(cut, 0))
+    if not before.enough or cut >= bins:
         raise TrainingError("too little before or nothing after the time to test from")
-    before = history.until(cut)
     model = fit_arrivals(before, leads=leads, preset=preset, seed=seed).model
     result: dict[str, Any] = {}
     for series in SERIES:

@@ -20,7 +20,7 @@ from features.survival import HISTORIES, History
 from models.bundle import AdditiveModel, Bundle
 from models.bundle.acceptance import check
 from models.bundle.gputypes import GpuTypeSpeed
-from models.training.arrivals import MIN_BINS, Arrivals, fit_arrivals
+from models.training.arrivals import Arrivals, fit_arrivals
 from models.training.duration import fit_at
 from models.training.edits import Edits, apply_edits, check_names, read_edits
 from models.training.errors import TrainingError
@@ -123,7 +123,7 @@ def fit(
     if beside.histories:
         metadata[HISTORIES] = [one.plain() for one in beside.histories]
     coming, arrivals = None, beside.arrivals
-    if arrivals is not None and len(arrivals.jobs) >= MIN_BINS:
+    if arrivals is not None and arrivals.enough:
         found = fit_arrivals(arrivals, preset="fast", seed=seed)
         coming, metadata["arrivals"] = found.model, dict(found.metadata)
     bundle = settled(
@@ -149,7 +149,8 @@ def arrivals_before(trace: pa.Table, cut: float) -> Arrivals | None:
     seen = submitted < cut
     if not seen.any():
         return None
-    return Arrivals.of_jobs(submitted[seen], trace.column("gpus").to_numpy()[seen])
+    known_s = min(cut, float(submitted.max()))
+    return Arrivals.of_jobs(submitted[seen], trace.column("gpus").to_numpy()[seen], until_s=known_s)
 
 
 def run(params: Params, shown: Shown = unseen) -> str:

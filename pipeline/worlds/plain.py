@@ -171,6 +171,7 @@ def of_workload(
         raise TrackError(f"trace {name} holds no job with a duration to simulate")
     workload = jitter(played, seed, compress=playing.compress, permute=False)
     loaded = Bundle.load(bundle) if bundle is not None else None
+    coming = loaded.arrivals if loaded is not None and "arrivals" in loaded.parts else None
     more: dict[str, Callable[[], Estimator]] = {"helios": lambda: helios(seed)}
     if loaded is not None:
         more["own"] = lambda: BundleEstimator(loaded)
@@ -187,6 +188,8 @@ def of_workload(
         estimator,
         pair_predictor=pair_predictor,
         pairs_from=pairs_from,
+        arrival_model=coming,
+        arrived=[(job.submit_time, job.gpus) for job in past],
         profiling=profiling,
         seed=seed,
         loop=loop,

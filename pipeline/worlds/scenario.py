@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from features.codec import Json
+from models.bundle.arrivals import ArrivalModel
 from scheduler.assembly import CoreSpec, assemble, folded_note, policy_of
 from scheduler.core.arrivals import ArrivalForecaster, RecentForecaster
 from scheduler.core.core import Core
@@ -46,6 +47,8 @@ class Scenario:
             own packs no jobs.
         pairs_from: the source of that predictor, in words; "": not shown.
         arrivals: returns a forecaster of arrivals; None: there is none.
+        arrival_model: a bundle's model of arrivals; None: there is none.
+        arrived: earlier submissions that are not simulated, each with its number of GPUs.
         profiling: the profiling partition; None: no job is profiled.
         quirks: known defects of published simulations that the engine copies.
         seed: seed of the workload's permutation and jitter.
@@ -66,6 +69,8 @@ class Scenario:
     pair_predictor: Callable[[], PairPredictor] | None = None
     pairs_from: str = ""
     arrivals: Callable[[], ArrivalForecaster] | None = RecentForecaster
+    arrival_model: ArrivalModel | None = None
+    arrived: Sequence[tuple[float, int]] = ()
     profiling: ProfilingPartition | None = None
     quirks: Quirks = NONE
     seed: int = 0
@@ -177,7 +182,10 @@ class Scenario:
         pairs = (
             self.pair_predictor() if self.pair_predictor and spec.kind.capabilities.packs else None
         )
-        made = policy_of(spec, Predictors(pairs, self.arrivals))
+        predictors = Predictors(
+            pairs, self.arrivals, arrival_model=self.arrival_model, arrived=self.arrived
+        )
+        made = policy_of(spec, predictors)
         if self.shows is not None:
             self.shows(made)
         return made

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -22,19 +23,24 @@ LEAD = "soon"
 
 @dataclass(slots=True)
 class Models:
-    """Holds the model of arrivals in use, which all forecasters of a policy share; None: there is
-    no model.
+    """Holds what all forecasters of a policy share.
+
+    Attributes:
+        arrivals: the model of arrivals in use; None: there is no model.
+        arrived: submissions before the first that a forecaster is notified of, each with its number
+            of GPUs.
     """
 
     arrivals: ArrivalModel | None = None
+    arrived: Sequence[tuple[float, int]] = ()
 
 
 class Coming:
     """A forecaster of arrivals by the model in use, from the submissions that it has been notified
-    of.
+    of and those before.
 
     Args:
-        models: holds the model in use.
+        models: holds the model in use, and the submissions before.
         otherwise: the forecaster that is used where the model cannot be.
     """
 
@@ -43,6 +49,8 @@ class Coming:
         self._arrivals: deque[tuple[float, int]] = deque()
         self._first: int | None = None  # bin from which on arrivals are known
         self._made: dict[str, tuple[ArrivalModel, int, float]] = {}
+        if models.arrived:
+            self.restore(list(models.arrived))
 
     def submitted(self, gpus: int, now: float) -> None:
         self._otherwise.submitted(gpus, now)

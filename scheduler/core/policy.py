@@ -3,7 +3,7 @@ use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from math import inf, isnan, nan
@@ -24,6 +24,7 @@ from scheduler.core.turn import Turn
 
 if TYPE_CHECKING:
     from models.bundle import Bundle
+    from models.bundle.arrivals import ArrivalModel
     from scheduler.core.pairs import PairPredictor
     from scheduler.core.settings import PolicySettings
 
@@ -104,11 +105,15 @@ class Predictors:
         arrivals: makes a new forecaster of arrivals, for each part of the core that needs one;
             None: there is none.
         type_speeds: predicts speeds by GPU type; None: the policy's settings state them.
+        arrival_model: a bundle's model of arrivals; None: there is none.
+        arrived: submissions before the first that is decided on, each with its number of GPUs.
     """
 
     pair_predictor: PairPredictor | None = None
     arrivals: Callable[[], ArrivalForecaster] | None = RecentForecaster
     type_speeds: TypeSpeeds | None = None
+    arrival_model: ArrivalModel | None = None
+    arrived: Sequence[tuple[float, int]] = ()
 
 
 NO_CLUSTER = ClusterSpec({})

@@ -102,7 +102,7 @@ def test_the_share_of_their_limits_that_an_owner_uses_claims_the_next() -> None:
 
     def ran(job: Job, lasted_s: float) -> None:
         nonlocal now
-        if job.job_id in ("half1", "half2"):
+        if job.job_id in ("steady1", "steady2"):
             new = replace(job, job_id="new", name="never-seen")
             assert not state.claims(new, now), "fewer than three say little"
         state.submit(job, now)
@@ -111,7 +111,7 @@ def test_the_share_of_their_limits_that_an_owner_uses_claims_the_next() -> None:
         state.end(job.job_id, now, State.COMPLETED, lasted_s)
 
     for i, limit_s in enumerate((3600.0, 14_400.0, 7200.0, 36_000.0, 1800.0, 28_800.0)):
-        for who, share in (("half", 0.5), ("other", (0.02, 0.9, 0.3)[i % 3])):
+        for who, share in (("steady", 0.75), ("other", (0.02, 0.9, 0.3)[i % 3])):
             job = Job(f"{who}{i}", now, 1, who, "vc", name=f"{who}-{i * 'x'}", time_limit_s=limit_s)
             ran(job, share * limit_s)
 
@@ -119,13 +119,14 @@ def test_the_share_of_their_limits_that_an_owner_uses_claims_the_next() -> None:
         new = Job("new", now, 1, who, "vc", name="never-seen", time_limit_s=limit_s)
         return state.claims(new, now)
 
-    (claim,) = claims("half", 86_400.0)
-    assert claim.holds(43_200.0)
-    assert not claim.holds(86_400.0)
+    (claim,) = claims("steady", 86_400.0)
+    assert claim.holds(64_800.0)
+    assert not claim.holds(43_200.0)
     assert claim.share > 0.5, "it has held each time"
     assert claim.text.startswith("last runs, 3 of its owner, by the shares of their limits: ")
-    (shorter,) = claims("half", 600.0)
-    assert shorter.holds(300.0)
-    assert not claims("half", None)
+    (shorter,) = claims("steady", 600.0)
+    assert shorter.holds(450.0)
+    assert not shorter.holds(300.0)
+    assert not claims("steady", None)
     assert not claims("other", 86_400.0), "whose shares do not agree"
     assert not claims("new", 86_400.0)

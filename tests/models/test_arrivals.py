@@ -128,6 +128,19 @@ def test_too_little_history_and_malformed_files_are_refused(tmp_path):
         Calibration((0.0,), (0.5,), ((0.0,),), (1.0,))
 
 
+@pytest.mark.parametrize(("bins", "enough"), [(14 * DAY_BINS - 1, True), (13 * DAY_BINS, False)])
+def test_a_trace_whose_first_job_comes_after_midnight_has_its_days(bins, enough):
+    """Bins are counted from the first job on."""
+    assert daily(15, 0).until(bins).enough is enough
+
+
+def test_a_quiet_end_counts_as_long_as_it_is_known():
+    jobs, gpus = np.array([START + 5.0, START + 1300.0]), np.array([1, 8])
+    got = Arrivals.of_jobs(jobs, gpus, until_s=START + 4 * BIN_S + 599)
+    assert got.jobs.tolist() == [1.0, 0.0, 1.0, 0.0]  # the fifth bin is not over
+    assert got.gpus.tolist() == [1.0, 0.0, 8.0, 0.0]
+
+
 def test_counting_jobs_into_bins():
     got = Arrivals.of_jobs(np.array([START + 1300.0, START + 5, START + 10]), np.array([8, 1, 2]))
     assert got.jobs.tolist() == [2.0, 0.0, 1.0]

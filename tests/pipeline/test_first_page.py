@@ -30,6 +30,7 @@ PREBUILT = ROOT / first.PREBUILT
 
 
 TOLERANCE = 1e-3  # of ln(1 + seconds): a thousandth of a duration
+COUNTS = {name: np.arange(300.0) % 7 for name in ("jobs", "gpus")}  # of ten minutes each
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,9 @@ def made() -> tuple[Rows, float, Bundle]:
     rows = training_rows(trace, families=params.features.families).agreed()
     wanted = params.train
     pairs = train.read_measured(wanted.pairs, wanted.seed, wanted.sharing)
-    return rows, cut, train.fit(rows, cut, pairs, preset=wanted.preset, seed=wanted.seed)
+    beside = train.Beside(arrivals=train.arrivals_before(trace, cut))
+    now = train.fit(rows, cut, pairs, preset=wanted.preset, seed=wanted.seed, beside=beside)
+    return rows, cut, now
 
 
 def test_the_prebuilt_predict_what_is_trained_now(made: tuple[Rows, float, Bundle]) -> None:
@@ -57,6 +60,8 @@ def test_the_prebuilt_predict_what_is_trained_now(made: tuple[Rows, float, Bundl
         assert before.packing.classify(own)[0] == now.packing.classify(own)[0]
         speeds = [bundle.pair_speed(own, other) for bundle in (before, now)]
         assert speeds[0] == pytest.approx(speeds[1], abs=TOLERANCE)
+    coming = [bundle.arrivals.forecast(COUNTS, 0.0, "jobs", "soon") for bundle in (before, now)]
+    assert coming[0].mean == pytest.approx(coming[1].mean, rel=TOLERANCE)
 
 
 def test_the_prebuilt_models_were_trained_on_the_rows_that_the_code_makes_now(

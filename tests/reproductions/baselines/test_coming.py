@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from models.bundle import Bundle
 from models.bundle.arrivals import LEADS, ArrivalModel
 from models.training.arrivals import Arrivals, fit_arrivals
+from pipeline.traces.synthetic.generate import default_config, generate
+from pipeline.worlds import plain
+from pipeline.worlds.cluster_file import read_cluster
+from pipeline.worlds.playing import Playing
 from reproductions.baselines.coming import Coming, Models
 from reproductions.baselines.lucid import Lucid, LucidSettings
 from scheduler.core.arrivals import BIN_S, RecentForecaster
 
+ROOT = Path(__file__).resolve().parents[3]
 START = 1_600_041_600.0
 DAY_BINS = 144
 
@@ -71,3 +79,52 @@ def test_the_mode_and_the_profiling_stage_share_the_model(model: ArrivalModel) -
     assert not policy.packing_on(now)
     policy._models.arrivals = model
     assert policy.forecast.jobs(now) == stage.jobs(now) != 2.0
+
+
+def test_jobs_share_as_published_where_a_bundle_forecasts_arrivals(model: ArrivalModel) -> None:
+    policy, always = Lucid(), Lucid(LucidSettings(quiet_jobs=0.0))
+    assert policy.packing_on(START)
+    assert policy.next_wake(START) is None, "nothing is forecast"
+    for one in (policy, always):
+        one.use(Bundle(arrivals=model))
+        assert isinstance(one.forecast, Coming)
+        heard(one.forecast, 8)
+    evening, noon = START + 7.96 * 86_400.0, START + 7.5 * 86_400.0
+    for now, busy in ((evening, False), (noon, True)):
+        known = [one for one in policy.forecast.remember() if one[0] < now]
+        for one in (policy, always):
+            assert one.forecast is not None
+            one.forecast.restore(known)
+        assert policy.packing_on(now) is busy
+        assert always.packing_on(now)
+    assert policy.next_wake(START) == START + BIN_S
+    policy.use(Bundle())
+    assert policy.packing_on(evening)
+    assert policy.next_wake(evening) is None
+
+
+def test_a_simulation_by_a_bundle_has_its_model_and_the_days_before(
+    model: ArrivalModel, tmp_path: Path
+) -> None:
+    spec = read_cluster(ROOT / "pipeline/worlds/clusters/demo.yaml")
+    trace = generate(default_config())
+    sent = trace.column("submit_time").cast("int64").to_numpy() / 1000
+    since = float(sent[0]) + 4.5 * 86_400.0
+    past = list(zip(sent[sent < since].tolist(), trace.column("gpus").to_pylist(), strict=False))
+    bundle = Bundle(arrivals=model).save(tmp_path / "bundle")
+    world = plain.scenario(
+        trace, "demo", spec.cluster, spec.profiling, Playing(bundle=bundle, since=since)
+    )
+    world.pair_predictor = None
+    policy = world.policy("lucid")
+    assert isinstance(policy, Lucid)
+    assert policy.forecast is not None
+    notified = Coming(Models(model), RecentForecaster())
+    for at, gpus in past:
+        notified.submitted(gpus, at)
+    lent = policy.forecaster(RecentForecaster)
+    assert lent is not None
+    assert policy.forecast.jobs(since) == lent.jobs(since) == notified.jobs(since)
+    recent = RecentForecaster()
+    recent.restore(past)
+    assert notified.jobs(since) != recent.jobs(since)
