@@ -148,8 +148,10 @@ class Lucid(Policy):
     ) -> ArrivalForecaster | None:
         return None if otherwise is None else Coming(self._models, otherwise())
 
-    def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        super().prepare(queued, now, estimator)
+    def prepare(
+        self, queued: QueuedJob, now: float, estimator: Estimator, *, logged: bool = False
+    ) -> None:
+        super().prepare(queued, now, estimator, logged=logged)
         if self.forecast is not None:
             self.forecast.submitted(queued.job.gpus, now)
 

@@ -282,12 +282,12 @@ AHEAD = "a higher-priority job"
 
 # The words of facts in records that do not name them; their form no longer changes.
 _FORMER_WORDS = {
-    Fact.LIMIT: r"stopped after .*",
-    Fact.OUTLIVED: r"ran for .*",
-    Fact.LAST_RUNS: r"last runs?\b.*",
-    Fact.EXPECTED: r"expects .*",
-    Fact.COMMAND: r"asks for .*",
-    Fact.PROGRESS: (
+    Fact.LIMIT: re.compile(r"stopped after .*"),
+    Fact.OUTLIVED: re.compile(r"ran for .*"),
+    Fact.LAST_RUNS: re.compile(r"last runs?\b.*"),
+    Fact.EXPECTED: re.compile(r"expects .*"),
+    Fact.COMMAND: re.compile(r"asks for .*"),
+    Fact.PROGRESS: re.compile(
         r"(-?\d+ % after -?\d+ s|-?\d+ s left by its own estimate|\S+ \w+ of \S+ s)(; .*)?"
     ),
 }
@@ -299,7 +299,7 @@ def facts_in_words(inputs: Sequence[str]) -> tuple[Fact, ...]:
     """
     found: list[Fact] = []
     for text in reversed(inputs):
-        fact = next((f for f, form in _FORMER_WORDS.items() if re.fullmatch(form, text)), None)
+        fact = next((f for f, form in _FORMER_WORDS.items() if form.fullmatch(text)), None)
         if fact is None:
             break
         found.append(fact)

@@ -129,7 +129,8 @@ class Script:
         d = found.popleft()
         if not isinstance(estimator, Known):  # which answers what was known of the job before
             estimator = _AsLogged(d, queued, estimator)
-        policy.prepare_logged(queued, now, estimator, d.evidence)
+        policy.prepare(queued, now, estimator, logged=True)
+        queued.evidence = d.evidence
         _predicted(policy, queued, d)
 
     def predicted_again(self, queued: QueuedJob) -> Decision | None:

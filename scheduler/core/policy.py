@@ -13,7 +13,7 @@ from features.job import Job, Profile
 from scheduler.core.arrivals import ArrivalForecaster, RecentForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
-from scheduler.core.decisions import Decision, Evidence, Reason
+from scheduler.core.decisions import Decision, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.findings import Findings, Lack, Promise
@@ -218,9 +218,15 @@ class Policy:
         makes none."""
         return None
 
-    def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+    def prepare(
+        self, queued: QueuedJob, now: float, estimator: Estimator, *, logged: bool = False
+    ) -> None:
         """Set the key of a job, by which its queue is sorted (smallest first). Called whenever a
         job joins its queue.
+
+        Args:
+            logged: whether a log is followed, from which the caller takes the job's evidence: what
+                would only make evidence may be left out.
 
         Raise PolicyViolation where the policy's key is not a number.
         """
@@ -229,14 +235,6 @@ class Policy:
             estimate = with_progress(estimator.enqueued(queued.job, now), queued.progress)
             queued.believe(estimate)
         self.rank(queued, now)
-
-    def prepare_logged(
-        self, queued: QueuedJob, now: float, estimator: Estimator, evidence: Evidence
-    ) -> None:
-        """Do what `prepare` does, for a job of which a followed log records that it joined its
-        queue, with this evidence. Policies override it to leave out what only makes evidence."""
-        self.prepare(queued, now, estimator)
-        queued.evidence = evidence
 
     def rank(self, queued: QueuedJob, now: float) -> None:
         """Set a job's key to what `key` returns. Raise PolicyViolation where that is not a

@@ -16,7 +16,7 @@ from features.job import Job, Profile
 from models.bundle import Bundle
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
-from scheduler.core.decisions import Evidence, Reason
+from scheduler.core.decisions import Reason
 from scheduler.core.durations import Duration, DurationDistribution, Stated, at_level, seconds_of
 from scheduler.core.estimates import Estimator
 from scheduler.core.findings import Findings, Lack, NotExamined, Promise
@@ -123,20 +123,9 @@ class Pellucid(Policy):
 
     # --- order ------------------------------------------------------------------------------
 
-    def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        self._join(queued, now, estimator)
-        described = (*described_by(self, queued), *estimator.rests_on(queued.job))
-        queued.evidence = (*described, *queued.evidence)
-
-    def prepare_logged(
-        self, queued: QueuedJob, now: float, estimator: Estimator, evidence: Evidence
+    def prepare(
+        self, queued: QueuedJob, now: float, estimator: Estimator, *, logged: bool = False
     ) -> None:
-        self._join(queued, now, estimator)
-        queued.evidence = evidence
-
-    def _join(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        """Set the prediction and the key of a job that joins its queue, and take it into account
-        from now on."""
         estimator = self.repredict.alike.asked(queued, estimator)
         super().prepare(queued, now, estimator)
         self.repredict.alike.joined(queued, estimator)
@@ -144,6 +133,9 @@ class Pellucid(Policy):
         self.estimates[queued.job.job_id] = queued.estimate_s
         self.demand.joins(queued, now)
         self.starvation.expect(queued)
+        if not logged:
+            described = (*described_by(self, queued), *estimator.rests_on(queued.job))
+            queued.evidence = (*described, *queued.evidence)
 
     def key(self, queued: QueuedJob, now: float) -> float:
         """Return the order value of a job; the smallest goes first. It is the weighted predicted

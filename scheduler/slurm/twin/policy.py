@@ -209,7 +209,9 @@ class Slurm(Policy):
         self._asks[job.job_id] = found
         return found
 
-    def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+    def prepare(
+        self, queued: QueuedJob, now: float, estimator: Estimator, *, logged: bool = False
+    ) -> None:
         queued.key = -float(self.ask(queued.job).priority)  # until it is next looked at
         self._clock.came(queued.job.vc)
 
