@@ -191,14 +191,14 @@ def tune(asked: Asked, address: Address) -> None:
     for line in known.notes:
         typer.echo(line)
     _print(found, jobs)
-    if found["adopt"]:
-        _print_adoption(asked, found, answer)
     typer.echo(found["rivals"])
     if found["policy"]:
         typer.echo(
             f"A log keeps its policy: to run {found['policy']}, begin another with "
             f"pellucid serve --policy {found['policy']} and a new --database."
         )
+    if found["adopt"]:
+        _print_adoption(asked, found, answer)
 
 
 def _known(asked: Asked) -> _Known:
