@@ -77,7 +77,7 @@ class Nameless(Policy):
     def serve(self, turn: Turn) -> None:
         in_order(turn)
         for queued in list(turn.queue)[1:]:
-            turn.wait(queued, Reason.WOULD_DELAY_FIRST)
+            turn.wait(queued, Reason.SHARE_USED)
 
 
 def run(policy: Policy, world: World = WORLD) -> Watched:
