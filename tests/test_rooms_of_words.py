@@ -245,3 +245,10 @@ def test_what_describes_is_no_phrase() -> None:
         "def f(job_id):\n    'Return what this job waits for'\n    option(help='what it is for')"
     )
     assert [*phrases("scheduler/a.py", ast.parse(source))] == []
+
+
+RECORDS = 51  # with a job's id
+
+
+def test_records_of_jobs_become_no_more() -> None:
+    assert len(records() - OF_JOBS) <= RECORDS
