@@ -21,6 +21,7 @@ from pipeline.printed import eta as printed_eta
 from pipeline.printed.why import lines_of, sooner_lines
 from scheduler.core.plural import count
 from scheduler.explain.effect import Eta, Sooner
+from scheduler.explain.effect_words import place_words
 from scheduler.explain.explanation import Explanation
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow
@@ -225,7 +226,17 @@ class Tools:
 
         def asked(look: Direct) -> tuple[list[Placed], list[str]]:
             rows = [_placed(look, one) for one in look.queue() if Phase(one.phase).waits]
-            return rows, [_place(row) for row in rows]
+            lines = [
+                place_words(
+                    job_id=row.job_id,
+                    position=row.position,
+                    waiting=row.waiting,
+                    priority=row.priority,
+                    terms=[(term.name, term.points) for term in row.terms],
+                )
+                for row in rows
+            ]
+            return rows, lines
 
         return self._ask("order", list[Placed], asked)
 
@@ -267,14 +278,6 @@ def _placed(look: Direct, job: JobRow) -> Placed:
         terms=reason.terms,
         places=reason.places,
     )
-
-
-def _place(row: Placed) -> str:
-    if row.position is None:
-        return f"{row.job_id}: no place is known."
-    made = "".join(f", {term.name} {term.points:g}" for term in row.terms)
-    priority = "" if row.priority is None else f" Priority {row.priority}{made}."
-    return f"{row.job_id}: {row.position} of {row.waiting} who wait.{priority}"
 
 
 def _listed(look: Direct, job: JobRow) -> Listed:

@@ -16,11 +16,10 @@ import typer
 from features.given import opened
 from pipeline.errors import UserError
 from pipeline.options import JSON, PREVIEW_MOVES, REASON, SERVER, TOKEN
-from pipeline.printed import between
 
 if TYPE_CHECKING:
     from features.codec import Json
-    from scheduler.explain.effect import Effect, ExpectedTimes, WhatIfAnswer
+    from scheduler.explain.effect import Effect
     from scheduler.service.api.shapes import RunsThere
     from scheduler.service.client import Client
 
@@ -114,24 +113,6 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def forecast_words(forecast: ExpectedTimes | None, now: float) -> str:
-    """Return a forecast of a job's start and end as a sentence, with times relative to `now`."""
-    from scheduler.explain.words import ForecastKind
-
-    if forecast is None:
-        return "estimate unavailable: none was made yet"
-    if forecast.estimate == ForecastKind.IMPOSSIBLE:
-        return forecast.why_not
-    if forecast.start_p50 is None:
-        return f"estimate unavailable: {forecast.why_not or 'the service gives no reason'}"
-    words = f"starts within {between(now, forecast.start_p50)} in half of such cases"
-    if forecast.start_p90 is not None:
-        words += f", within {between(now, forecast.start_p90)} nine times in ten"
-    if forecast.end_p50 is not None:
-        words += f"; ends within {between(now, forecast.end_p50)} in half of them"
-    return words
-
-
 def change(service: Service, done: str, ask: Callable[[Client], Json]) -> None:
     """Ask the service for a change of nodes or settings, or for its preview, and print the result.
 
@@ -171,63 +152,16 @@ def print_change(answer: Json, done: str) -> None:
 
 
 def _runs_there(running: list[RunsThere]) -> None:
+    from scheduler.explain.effect_words import runs_there_words
+
     if not running:
         typer.echo("Nothing runs there.")
     for job in running:
-        until = "until when is not known"
-        if job.ends_at is not None:
-            until = time.strftime("until about %F %R", time.localtime(job.ends_at))
-        typer.echo(f"Runs there: {job.job_id} of {job.owner}, {until}")
+        typer.echo(runs_there_words(job.job_id, job.owner, job.ends_at))
 
 
 def _preview(effect: Effect) -> None:
-    from scheduler.explain.words import duration
+    from scheduler.explain.effect_words import preview_lines
 
-    if effect.why_not:
-        typer.echo(f"Nothing is changed. No preview: {effect.why_not}")
-        return
-    typer.echo(
-        f"Nothing is changed. Of {effect.waiting} waiting jobs, {effect.examined} were forecast "
-        f"in {effect.futures} simulated futures. What the change would do:"
-    )
-    for job_id, by_s in sorted(effect.moved.items(), key=lambda item: item[1]):
-        typer.echo(f"  {job_id} {duration(abs(by_s))} {'later' if by_s > 0 else 'earlier'}")
-    for job_id in effect.stuck:
-        typer.echo(f"  {job_id} would not start within the forecast")
-    if not (effect.moved or effect.stuck):
-        typer.echo("  no job starts a minute or more earlier or later")
-
-
-def effect_lines(answer: WhatIfAnswer, now: float) -> list[str]:
-    """Return lines of text about what a change would do to a waiting job and to others, by the
-    service's forecast. Times are relative to `now`."""
-    if answer.unavailable:
-        return [f"estimate unavailable: {answer.unavailable}"]
-    lines = [
-        f"unchanged:  {forecast_words(answer.now, now)}",
-        f"changed:    {forecast_words(answer.then, now)}",
-    ]
-    if answer.starts_now:
-        lines.append("It would start at once.")
-    gain = answer.gain_s
-    if gain is not None and abs(gain) >= 1:
-        word = "earlier" if gain > 0 else "later"
-        by = f"Its median start is {between(0.0, abs(gain))} {word}"
-        if gain > 0 and 2 * (answer.earlier or 0) < (answer.futures or 0):
-            by = "No clear change"  # the medians differ by the luck of the draw
-        lines.append(f"{by} (earlier in {answer.earlier} of {answer.futures} simulated futures).")
-    end = answer.then.end_p50 if answer.then is not None else None
-    if answer.stopped and end is not None:
-        lines.append(f"Its time limit would stop it {between(now, end)} from now, unfinished.")
-    for one in answer.moved:
-        word = "later" if one.by_s > 0 else "earlier"
-        by = between(0.0, abs(one.by_s))
-        lines.append(f"Your job {one.job_id} would start {by} {word}.")
-    others = answer.others_moved
-    if others and (others.later or others.earlier):
-        lines.append(f"Jobs of others: {others.later} would start later, {others.earlier} earlier.")
-    lines += [f"This holds if {assumed}." for assumed in answer.assumed]
-    if answer.command:
-        worse = gain is not None and gain <= -1
-        lines.append(f"{'Do it all the same' if worse else 'Do it'}: {answer.command}")
-    return lines
+    for line in preview_lines(effect):
+        typer.echo(line)

@@ -267,50 +267,6 @@ def test_no_reason_steers_a_policy() -> None:
     assert found == []
 
 
-# Sentences by room, outside `scheduler/explain/`, which is where an answer is put into words.
-SENTENCES_LEFT = {
-    "scheduler/core/": 42,  # faults of a policy, refused settings, labels; and notes on pairs
-    "scheduler/policies/": 4,
-    "scheduler/service/analyst/": 0,
-    "scheduler/service/api/": 49,  # problems of a request, and of the service itself
-    "scheduler/charts/": 5,
-    "scheduler/service/pages/": 44,
-    "scheduler/slurm/twin/": 6,  # of the table that `slurm modelled` prints
-    "pipeline/printed/": 0,
-    "pipeline/report/": 74,
-    "pipeline/replay/": 60,
-}
-_PHRASE = re.compile(r"[A-Za-z][a-z']*(?:[,:;]? [a-z']+){3}")  # four words in a row
-_DESCRIBES = {"help", "description", "summary", "epilog"}
-
-
-def test_sentences_move_to_the_room_that_explains() -> None:
-    """The counts may only fall: write down the new one where you moved some. What is raised, and
-    what describes an option, is no sentence about a decision."""
-    found = dict.fromkeys(SENTENCES_LEFT, 0)
-    for room in found:
-        for file in (ROOT / room).rglob("*.py"):
-            found[room] += sum(1 for _ in _sentences(ast.parse(file.read_text())))
-    assert found == SENTENCES_LEFT
-
-
-def _sentences(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and _is_text(node.value)):
-        return
-    if isinstance(node, ast.keyword) and node.arg in _DESCRIBES:
-        return
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setting":
-        return  # its second argument is a description
-    if isinstance(node, ast.Constant) and _is_text(node) and _PHRASE.search(str(node.value)):
-        yield str(node.value)
-    for child in ast.iter_child_nodes(node):
-        yield from _sentences(child)
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
 SHOWN = re.compile(r"(?:^|\.)(?:get|post|put|patch|delete|command|callback|tool|property)\b|prop")
 
 

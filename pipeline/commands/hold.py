@@ -12,7 +12,7 @@ import typer
 from features.codec import decode
 from pipeline.errors import UserError
 from pipeline.options import JOBS, PREVIEW, spread
-from pipeline.remote import Service, effect_lines, print_json
+from pipeline.remote import Service, print_json
 from scheduler.service.api.shapes import JobChange
 from scheduler.service.log.record import Phase
 
@@ -124,11 +124,8 @@ def _meant(client: Client, job: str) -> list[str]:
 def effect(done: str, answer: JobChange, now: float) -> list[str]:
     """Return lines of text about the effect of a change on a waiting job. `done` are words for the
     job after the change, such as "is held"."""
-    job = answer.job_id
-    if not answer.needed:
-        return [f"{job} is so already"]
-    if answer.applied:
-        return [f"{job} {done}"]
-    if answer.effect is None:
-        return [f"{job} would be so; no estimate: it is being profiled"]
-    return [f"{job}, if changed:", *(f"  {line}" for line in effect_lines(answer.effect, now))]
+    from scheduler.explain.effect_words import change_lines
+
+    return change_lines(
+        answer.job_id, done, answer.effect, now, needed=answer.needed, applied=answer.applied
+    )

@@ -8,7 +8,7 @@ import typer
 
 from pipeline.commands.hold import act
 from pipeline.options import JOBS, PREVIEW, spread
-from pipeline.remote import Service, effect_lines
+from pipeline.remote import Service
 from scheduler.service.api.shapes import PriorityEffect
 
 
@@ -46,6 +46,8 @@ def priority(
 
 
 def _lines(answer: PriorityEffect, now: float) -> list[str]:
+    from scheduler.explain.effect_words import effect_lines
+
     has = "has" if answer.applied else "would have"
     lines = [f"{answer.job_id} {has} priority {answer.priority_after}"]
     if answer.before and answer.after:

@@ -9,9 +9,10 @@ import typer
 from features.codec import decode
 from pipeline.errors import UserError
 from pipeline.options import JOB, takes
-from pipeline.remote import Service, effect_lines, print_json
+from pipeline.remote import Service, print_json
 from scheduler.core.request import OF_JOB, TRIED
 from scheduler.explain.effect import WhatIfAnswer
+from scheduler.explain.effect_words import effect_lines
 
 # a message or a note moves no start
 MOVES = {name: one for name, one in TRIED.items() if name in {*OF_JOB, "priority"}}

@@ -141,6 +141,7 @@ def print_why(
     """
     from features.codec import decode
     from scheduler.explain.effect import Sooner
+    from scheduler.explain.effect_words import task_words
     from scheduler.explain.explanation import Compared, Explanation
     from scheduler.explain.tree import tree_of
 
@@ -159,11 +160,8 @@ def print_why(
         more = {"sooner": sooner} if sooner is not None else {}
         print_json(answer | more | ({"parts": parts} if parts else {}))
         return
-    if parts:
-        typer.echo(f"{job} is a heterogeneous job of {len(parts) + 1} components.")
-    elif task != job:
-        does = "runs" if explained.phase == "running" else "waits"
-        typer.echo(f"{job} is an array; {task} is its first task that {does}.")
+    if which := task_words(job, task, len(parts) + 1 if parts else 0, explained.phase):
+        typer.echo(which)
     if tree:
         _print(tree_lines(tree_of(explained)))
         return

@@ -72,14 +72,11 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitedFor:
-    """A job that other jobs wait for: its owner and phase, the number of jobs that wait for it, and
-    the GPUs that they ask for.
+class WaitedFor(Other):
+    """A job that other jobs do wait for: the number of these jobs, and of the GPUs that they ask
+    for.
     """
 
-    job_id: str
-    owner: str
-    phase: str
     jobs: int
     gpus: int
 

@@ -345,6 +345,8 @@ MEANS = (
 )
 
 
+NOT_WAITING = "It does not wait any more."
+WAITS_FOR_ENDS = "other jobs have to end before it may start"
 ON_THE_MEAN = "on the mean"  # of a term of the order: see `policies.pellucid.policy.order_terms`
 ONE_CURVE = (
     "The mean may be longer than the time that half of such jobs run: the few that last very long "

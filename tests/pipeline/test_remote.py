@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from pipeline.app import app
 from pipeline.errors import UserError
-from pipeline.remote import Service, connect, effect_lines
+from pipeline.remote import Service, connect
 from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
+from scheduler.explain.effect_words import effect_lines
 
 
 def test_only_a_small_regular_file_of_ones_own_holds_a_token(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from scheduler.core.limits import PRINTABLE, composed
 from scheduler.explain.render import says
 from scheduler.explain.share import sentences
 from scheduler.explain.stories import bundle_in_use
+from scheduler.explain.words import NOT_WAITING
 from scheduler.service.api import jobs as api
 from scheduler.service.api.auth import COOKIE, Asking, Authenticator
 from scheduler.service.api.cluster import shares_of
@@ -261,7 +262,7 @@ async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
     analysis, why_not = None, ""
     try:
         analysis = (await api.explanation(job_id, request, view, analyse=True)).analysis
-        why_not = "" if analysis else "It does not wait any more."
+        why_not = "" if analysis else NOT_WAITING
     except Problem as problem:
         why_not = problem.detail
     except UnknownJob:

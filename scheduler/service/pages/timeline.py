@@ -64,17 +64,13 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A bar of the drawing as a row of a table: a job on GPUs of a node. "" and None mean unknown,
-    or not shown.
+    """A bar of the drawing as a row of a table: a job, with the name of a node and the GPUs of that
+    node on which it is.
     """
 
     node: str
     gpus: str
-    job_id: str
-    who: str
-    end_p50: float | None
-    end_p90: float | None
-    past_s: float
+    job: Holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +211,7 @@ class _Drawn:
         for first, n, jobs in self._blocks(node):
             where = f"{first}" if n == 1 else f"{first}-{first + n - 1}"
             for one in jobs:
-                yield Line(
-                    node=node.name,
-                    gpus=where,
-                    job_id=one.job_id,
-                    who=one.who,
-                    end_p50=one.end_p50,
-                    end_p90=one.end_p90,
-                    past_s=one.past_s,
-                )
+                yield Line(node=node.name, gpus=where, job=one)
 
     def _blocks(self, node: Node) -> Iterable[tuple[int, int, list[Holding]]]:
         """Yield blocks of neighbouring GPUs with the same jobs, as (first GPU, number of GPUs, the

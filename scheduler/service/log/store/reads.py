@@ -46,7 +46,7 @@ from scheduler.explain.bound import MOST, Ahead, Bound, bound
 from scheduler.explain.bound import Held as Holder
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Held
-from scheduler.explain.words import overtaking
+from scheduler.explain.words import WAITS_FOR_ENDS, overtaking
 from scheduler.job_rows import job_row
 from scheduler.service.log.nodes import change_words, closed_gpus_of
 from scheduler.service.log.record import Phase
@@ -503,7 +503,7 @@ class VisibleQueries(ShortRows):
             return _too_many(standing.position - 1)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
         if row["reason"] in DEPENDS:
-            return Bound(missing="other jobs have to end before it may start")
+            return Bound(missing=WAITS_FOR_ENDS)
         ahead = jobs.c.submitted_seq != row["submitted_seq"]
         if row["phase"] == QUEUED:
             ahead = and_(ahead, _before(_place(row)))

@@ -59,7 +59,7 @@ def test_bars_end_when_jobs_are_expected_to(foreseen: Lived) -> None:
         for node, gpus in job.placement.items():
             for gpu in gpus:
                 on.get((node, gpu), []).append(job.job_id)
-    assert {row.job_id for row in drawn.rows} == {job for jobs in on.values() for job in jobs}
+    assert {row.job.job_id for row in drawn.rows} == {job for jobs in on.values() for job in jobs}
     foreseen_bars = [
         bar for lane in drawn.nodes for bar in lane.bars if "unknown" not in bar.css.split()
     ]
@@ -82,16 +82,16 @@ def test_bars_end_when_jobs_are_expected_to(foreseen: Lived) -> None:
 
 def test_others_are_there_without_a_name(foreseen: Lived) -> None:
     everything = foreseen.see("olga")
-    runs = [everything.job(row.job_id) for row in _drawn(foreseen, "olga", []).rows]
+    runs = [everything.job(row.job.job_id) for row in _drawn(foreseen, "olga", []).rows]
     other = "ada.byron" if runs[0].owner == "grace.hopper" else "grace.hopper"
     drawn, seen = (_drawn(foreseen, user, []) for user in (other, "olga"))
-    hidden = [row for row in drawn.rows if not row.job_id]
+    hidden = [row for row in drawn.rows if not row.job.job_id]
     assert len(hidden) == sum(job.owner != other for job in runs)
-    assert {row.who for row in hidden} == {ANOTHER}
+    assert {row.job.who for row in hidden} == {ANOTHER}
     bars = [bar for lane in drawn.nodes for bar in lane.bars if "other" in bar.css.split()]
     assert {bar.label for bar in bars} == {""}
-    assert [(row.end_p50, row.gpus) for row in seen.rows] == [
-        (row.end_p50, row.gpus) for row in drawn.rows
+    assert [(row.job.end_p50, row.gpus) for row in seen.rows] == [
+        (row.job.end_p50, row.gpus) for row in drawn.rows
     ]
 
 
@@ -113,6 +113,6 @@ def test_without_forecasts_it_says_so(lived: Lived) -> None:
     lived.settle(1)
     drawn = _drawn(lived, "ada.byron", [])
     [row] = drawn.rows
-    assert (row.job_id, row.gpus, row.end_p50) == (job, "0-3", None)
+    assert (row.job.job_id, row.gpus, row.job.end_p50) == (job, "0-3", None)
     assert "its end is not foreseen" in drawn.nodes[0].bars[0].tip
     assert "not foreseen" in lived.browser("ada.byron").get("/?vc=vision").text
