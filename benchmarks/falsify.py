@@ -349,10 +349,13 @@ def _coming(made: Scenario, memory: Memory, now: float) -> Piece:
     return found
 
 
-def foretold(seed: int, jobs: int) -> dict[str, dict[tuple[float, str], float]]:
+def foretold(seed: int, jobs: int, every: int = EVERY) -> dict[str, dict[tuple[float, str], float]]:
     """Forecast the starts of waiting jobs at moments of one run, once for each assumption about
     arrivals (unchanged, none, another cluster's, known). Return the loss of each, by moment and
     job.
+
+    Args:
+        every: decisions between two moments.
     """
     made = world(seed, jobs)
     core = made.core(POLICY)
@@ -366,7 +369,7 @@ def foretold(seed: int, jobs: int) -> dict[str, dict[tuple[float, str], float]]:
         started.update({d.job_id: d.time for d in decisions if d.action in STARTS})
         before, seen = seen, seen + len(decisions)
         waiting = [q.job.job_id for queue in core.queues.values() for q in queue]
-        if not decisions or before // EVERY == seen // EVERY or len(waiting) < 2:
+        if not decisions or before // every == seen // every or len(waiting) < 2:
             return
         now = decisions[-1].time
         awaited = [waiting[chosen(len(waiting), now, i)] for i in range(AWAITED)]
@@ -408,12 +411,12 @@ def verdict(more: Sequence[float]) -> dict[str, float | str]:
     return {"more": round(much, 4), "within": round(sure, 4), "verdict": says}
 
 
-def compared(part: str, seeds: Sequence[int], jobs: int) -> dict[str, Any]:
+def compared(part: str, seeds: Sequence[int], jobs: int, every: int = EVERY) -> dict[str, Any]:
     """Run with a part unchanged, constant and shuffled. Return how much worse each figure gets when
     the part is falsified.
     """
     if part == "arrivals":
-        losses = [one for seed in seeds if (one := foretold(seed, jobs))[""]]
+        losses = [one for seed in seeds if (one := foretold(seed, jobs, every))[""]]
         return {
             how: {
                 "start forecasts": verdict(
@@ -446,11 +449,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=1500)
+    parser.add_argument("--every", type=int, default=EVERY, help="decisions between forecasts")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     given = parser.parse_args(arguments)
     found = {}
     for part in given.parts:
-        found[part] = compared(part, given.seeds, given.jobs)
+        found[part] = compared(part, given.seeds, given.jobs, given.every)
         print(*_lines(part, found[part]), sep="\n", file=sys.stderr if given.json else sys.stdout)
     if given.json:
         print(json.dumps({"seeds": given.seeds, "jobs": given.jobs, "parts": found}, indent=1))

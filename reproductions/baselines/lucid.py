@@ -26,16 +26,13 @@ from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import PolicySettings, SharingRules, setting
 from scheduler.core.turn import Turn
 
-QUIET_JOBS = 2.0  # per ten minutes, of the published artifact
-
 
 class LucidSettings(PolicySettings):
     """Settings of `lucid`."""
 
     quiet_jobs: float | None = setting(
         None,
-        "jobs share GPUs only while more jobs than this are forecast to be submitted; null: 2, as "
-        "published, where a bundle forecasts arrivals, else always",
+        "jobs share GPUs only while more jobs than this are forecast to be submitted; null: always",
         unit="jobs per 10 min",
         ge=0,
     )
@@ -119,10 +116,12 @@ class Lucid(Policy):
         self.settings = chosen = settings or LucidSettings()
         self._sharing = chosen.sharing
         self._believe(predictors.pair_predictor)
+        self.quiet_jobs = self.settings.quiet_jobs
         self.forecast: ArrivalForecaster | None = None
         self._models = Models(predictors.arrival_model, predictors.arrived)
         self._recent = predictors.arrivals
-        self._listen()
+        if self.quiet_jobs is not None:
+            self.forecast = self.forecaster(predictors.arrivals)
         self.sharing_limit = self.settings.sharing_limit
         self.priority_factor = self.settings.priority_factor
         self.capabilities = replace(
@@ -131,17 +130,6 @@ class Lucid(Policy):
         self.max_gpus = self.settings.sharing.max_gpus
         self.learned = LucidLearned(self)
         self.quiet: set[str] = set()  # virtual clusters in which nobody was packed of late
-
-    @property
-    def quiet_jobs(self) -> float | None:
-        """Return the forecast number of jobs above which they share GPUs; None: they always do."""
-        given = self.settings.quiet_jobs
-        return QUIET_JOBS if given is None and self._models.arrivals is not None else given
-
-    def _listen(self) -> None:
-        """Make the forecaster of arrivals, once there is a number of jobs to compare it with."""
-        if self.forecast is None and self.quiet_jobs is not None:
-            self.forecast = self.forecaster(self._recent)
 
     def forecaster(
         self, otherwise: Callable[[], ArrivalForecaster] | None
@@ -169,8 +157,8 @@ class Lucid(Policy):
         if isinstance(before, Lucid):
             self.quiet = before.quiet
             self._models = before._models
-            self.forecast = None if self.quiet_jobs is None else before.forecast
-            self._listen()
+            if self.forecast is not None:
+                self.forecast = before.forecast or self.forecaster(self._recent)
         return True
 
     def _believe(self, pair_predictor: PairPredictor | None) -> None:
@@ -179,24 +167,20 @@ class Lucid(Policy):
     def use(self, bundle: Bundle) -> None:
         self._believe(pair_predictor_of(bundle))
         self._models.arrivals = bundle.arrivals if "arrivals" in bundle.parts else None
-        self._listen()
 
     def next_wake(self, now: float) -> float | None:
         """Return the start of the next interval of the forecast, when packing may be switched on or
-        off; None where it is always on.
+        off; None without a forecast.
         """
-        if self.forecast is None or self.quiet_jobs is None:
-            return None
-        return (floor(now / BIN_S) + 1) * BIN_S
+        return None if self.forecast is None else (floor(now / BIN_S) + 1) * BIN_S
 
     def packing_on(self, now: float) -> bool:
-        """Return whether jobs may be packed now: only while more than `quiet_jobs` jobs are
-        forecast to be submitted in ten minutes. Without a forecast or such a number, always.
+        """Return whether jobs may be packed now: without a forecast always, otherwise only
+        while more than `quiet_jobs` jobs are forecast to be submitted in ten minutes.
         """
-        quiet = self.quiet_jobs
-        if self.forecast is None or quiet is None:
+        if self.forecast is None or self.quiet_jobs is None:
             return True
-        return self.forecast.jobs(now) > quiet
+        return self.forecast.jobs(now) > self.quiet_jobs
 
     def serve(self, turn: Turn) -> None:
         if turn.vc in self.quiet:

@@ -81,28 +81,6 @@ def test_the_mode_and_the_profiling_stage_share_the_model(model: ArrivalModel) -
     assert policy.forecast.jobs(now) == stage.jobs(now) != 2.0
 
 
-def test_jobs_share_as_published_where_a_bundle_forecasts_arrivals(model: ArrivalModel) -> None:
-    policy, always = Lucid(), Lucid(LucidSettings(quiet_jobs=0.0))
-    assert policy.packing_on(START)
-    assert policy.next_wake(START) is None, "nothing is forecast"
-    for one in (policy, always):
-        one.use(Bundle(arrivals=model))
-        assert isinstance(one.forecast, Coming)
-        heard(one.forecast, 8)
-    evening, noon = START + 7.96 * 86_400.0, START + 7.5 * 86_400.0
-    for now, busy in ((evening, False), (noon, True)):
-        known = [one for one in policy.forecast.remember() if one[0] < now]
-        for one in (policy, always):
-            assert one.forecast is not None
-            one.forecast.restore(known)
-        assert policy.packing_on(now) is busy
-        assert always.packing_on(now)
-    assert policy.next_wake(START) == START + BIN_S
-    policy.use(Bundle())
-    assert policy.packing_on(evening)
-    assert policy.next_wake(evening) is None
-
-
 def test_a_simulation_by_a_bundle_has_its_model_and_the_days_before(
     model: ArrivalModel, tmp_path: Path
 ) -> None:
@@ -115,7 +93,7 @@ def test_a_simulation_by_a_bundle_has_its_model_and_the_days_before(
     world = plain.scenario(
         trace, "demo", spec.cluster, spec.profiling, Playing(bundle=bundle, since=since)
     )
-    world.pair_predictor = None
+    world.pair_predictor, world.settings = None, {"lucid": {"quiet_jobs": 2.0}}
     policy = world.policy("lucid")
     assert isinstance(policy, Lucid)
     assert policy.forecast is not None

@@ -55,7 +55,7 @@ NOT_LEARNED = {
     "Easy": "settings default_limit_s learned",
     "Horus": "settings limit_pct capabilities max_gpus learned",
     "Lucid": (
-        "settings _sharing pair_predictor _unpaired sharing_limit priority_factor "
+        "settings _sharing pair_predictor _unpaired quiet_jobs sharing_limit priority_factor "
         "capabilities max_gpus learned"
     ),
     "KeyHistory": "_past",  # worked out once it is asked for
