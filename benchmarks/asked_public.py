@@ -62,7 +62,7 @@ plac.call(main)
 """
 SIDE_BY_SIDE = """for seed in 3 5 6; do
     nohup python3 t.py \\
-        --epochs 9 --seed $seed > seed_$seed.log 2>&1 &
+        --epochs 9 --seed $seed 2>&1 | tee seed_$seed.log &
 done
 """
 BATCHED = """for a in 1 2 3; do
@@ -101,14 +101,18 @@ COMMANDS: tuple[tuple[str, Amount, Files] | tuple[str, Amount], ...] = (
     ("python t.py --train_iter_num 9000 --eval_iter 10", _of(None, 9_000)),
     ("python t.py --nepochs 12 --epochs_per_eval 2", _of(12)),
     ("python t.py --n_steps 2048 --save_epochs 3 --epoch_size 7", _of(7)),
-    ("bash a.sh", _of(400), (("a.sh", "python t.py \\\n  --epochs 400 \\\n  --decay 0.05 \\"),)),
+    (
+        "bash decay.sh",
+        _of(400),
+        (("decay.sh", "python t.py \\\n  --epochs 400 \\\n  --decay 0.05 \\"),),
+    ),
     ("python t.py --dataset a --runs 3", _of(1000, runs=3), (("t.py", REPEATED),)),
     (
-        "bash a.sh",
+        "bash twice.sh",
         _of(1000, runs=20),
-        (("a.sh", "python t.py --data a\npython t.py --data b\n"), ("t.py", REPEATED)),
+        (("twice.sh", "python t.py --data a\npython t.py --data b\n"), ("t.py", REPEATED)),
     ),
-    ("python t.py", _of(4), (("t.py", DEFAULTED),)),
+    ("python defaults.py", _of(4), (("defaults.py", DEFAULTED),)),
     (
         "python -u t.py",
         _of(80),
@@ -119,22 +123,22 @@ COMMANDS: tuple[tuple[str, Amount, Files] | tuple[str, Amount], ...] = (
         ),
     ),
     (
-        "python t.py",
+        "python from_file.py",
         _of(164),
         (
-            ("t.py", BY_FILE),
+            ("from_file.py", BY_FILE),
             ("settings/loader.py", 'def read(path="all.yaml"): ...\n'),
             ("settings/all.yaml", "runs:\n  epochs: 164\nmilestones: [80, 120]\n"),
         ),
     ),
     ("python t.py --lr 1", _of(70), (("t.py", BY_END),)),
     ("python t.py --train_episodes 1000", _of(), (("t.py", EPISODES),)),
-    ("python t.py", _of(10), (("t.py", CALLED),)),
-    ("bash a.sh", _of(9), (("a.sh", SIDE_BY_SIDE),)),
-    ("bash a.sh", _of(9, runs=3), (("a.sh", BATCHED),)),
-    ("bash a.sh", _of(9, runs=inf), (("a.sh", LIMITED),)),
-    ("bash a.sh", _of(9), (("a.sh", WINDOWS),)),
-    ("bash a.sh", _of(), (("a.sh", SUBMITTED),)),
+    ("python called.py", _of(10), (("called.py", CALLED),)),
+    ("bash seeds.sh", _of(9), (("seeds.sh", SIDE_BY_SIDE),)),
+    ("bash turns.sh", _of(9, runs=3), (("turns.sh", BATCHED),)),
+    ("bash limited.sh", _of(9, runs=inf), (("limited.sh", LIMITED),)),
+    ("bash windows.sh", _of(9), (("windows.sh", WINDOWS),)),
+    ("bash queue.sh", _of(), (("queue.sh", SUBMITTED),)),
     ("python t.py --conf a.conf --gpu 0", _of(200), (("a.conf", CONF),)),
     (
         "python run.py --config a.yaml",

@@ -45,7 +45,7 @@ MOST_FOLLOWED = 10 * MOST_COMMANDS  # commands of scripts, after which no other 
 DEPTH = 3  # scripts that call scripts
 _SETTINGS = ".yaml", ".yml", ".json", ".toml", ".conf", ".cfg", ".ini"
 _PLAIN = ".conf", ".cfg", ".ini"  # a line for each setting
-_MODULES = 8  # that a program imports are read
+_MODULES, MOST_IMPORTED = 8, 100  # that a program imports are read, and looked for
 _GENERAL = "config", "cfg", "conf", "opt", "options", "settings", "file", "c", "f"
 _SCRIPTS = (
     ".sh", ".bash", ".sbatch", ".slurm", ".job", ".zsh", ".ksh", ".csh", ".tcsh", ".fish", ".pbs",
@@ -243,7 +243,9 @@ def _beside(
     """Return (texts of the modules that a program imports from its own folders, what the settings
     file states whose name stands in it or them). Without settings if it is not one file."""
     beside, texts = list[str](), [(text, folder)]
-    for name in imported(text)[:_MODULES]:
+    for name in imported(text)[:MOST_IMPORTED]:
+        if len(beside) >= _MODULES:
+            break
         inner = Path(*name.split(".")).with_suffix(".py")
         for root in dict.fromkeys((folder, workdir)):
             module = files.text(root / inner) if os.path.exists(root / inner) else None

@@ -358,6 +358,7 @@ def of_settings(
     return found
 
 
+MOST_SECTIONS = 20  # within each other, of a plain settings file
 _SECTION = re.compile(
     r"\s{0,40}(?:\[([\w. -]{1,80})\]|([\w.-]{1,80})\s{0,4}[:=]?\s{0,4}\{)\s{0,4}$"
 )
@@ -373,7 +374,7 @@ def of_lines(text: str) -> dict[str, float]:
     found, sections = dict[str, float](), list[str]()
     for line in text.splitlines():
         if section := _SECTION.match(line):
-            sections = [section[1]] if section[1] else [*sections, section[2]]
+            sections = [section[1]] if section[1] else [*sections[:MOST_SECTIONS], section[2]]
         elif line.strip() in ("}", "},"):
             sections = sections[:-1]
         elif (one := _LINE.match(line)) and not any(

@@ -19,6 +19,7 @@ from features.commands import bare, number_of, unit_of
 
 MOST_CHARACTERS = 2**18  # of a program are read; a longer one is not
 MOST_EXPRESSIONS = 20_000  # of a program are worked out
+MOST_CALLS = 8  # of a function, and functions that take one argument, are looked at
 DEPTH = 8  # of an expression, and of names that stand for names
 _AMOUNTS = "epochs", "steps", "frames"
 _EPOCH = re.compile(r"_?(?:epochs?|epoch_(?:i|idx|num|index|number)|i_?epoch|cur_epoch|ep)$")
@@ -337,16 +338,25 @@ class _Program:
         """Return what the calls of the program's functions hand to an argument of this name: its
         default where they hand nothing. [] if there is no such argument."""
         found = list[ast.expr]()
-        for node in self._takes.get(name, ()):
+        for node in self._takes.get(name, [])[:MOST_CALLS]:
             arguments = [*node.args.posonlyargs, *node.args.args]
             at = next((i for i, one in enumerate(arguments) if bare(one.arg) == name), None)
             default = dict(_of_arguments(node.args)).get(name)
-            for call in self._calls(node.name):
+            for call in self._called.get(node.name, [])[:MOST_CALLS]:
                 named = next(
                     (one.value for one in call.keywords if bare(one.arg or "") == name), None
                 )
                 placed = call.args[at] if at is not None and at < len(call.args) else None
                 found += [one for one in (named or placed or default,) if one is not None]
+        return found
+
+    @cached_property
+    def _called(self) -> dict[str, list[ast.Call]]:
+        """The calls in the program, by the names of what they call."""
+        found = dict[str, list[ast.Call]]()
+        for node in self.nodes:
+            if isinstance(node, ast.Call):
+                found.setdefault(_name(node.func), []).append(node)
         return found
 
     @cached_property

@@ -284,7 +284,7 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
         at = begun[-1] if loops and begun else len(found)
         passes = inf if branches or "-n" in words else prod(loops)
         group = _waits(words, found, at, group=group, passes=passes)
-        last = len(found)
+        last = last if sign == "|" else len(found)
         words = _branched(sign, words, branches, known)
         if any(branch.skips for branch in branches):
             continue

@@ -10,9 +10,10 @@ from functools import cache
 import pytest
 
 from features.clock import read_seconds
-from features.commands import of_command, of_settings, printed, work_of
+from features.commands import of_command, of_lines, of_settings, printed, work_of
 from features.names import normalise
 from features.options import with_options
+from features.programs import imported, settings_named
 from features.recipes import of_target
 from features.shell import of_script
 from pipeline.replay.causes import cause_of
@@ -100,6 +101,9 @@ READERS: dict[str, Read] = {
     "targets of make": lambda text: of_target(text, "make", [text]),
     "targets of just": lambda text: of_target(text, "just", [text]),
     "settings": lambda text: of_settings({"epochs": text, text: 3}),
+    "plain settings": of_lines,
+    "imports of a program": imported,
+    "files that a program names": settings_named,
     "a printed setting": printed,
     "a time": read_seconds,
     "a name": normalise,

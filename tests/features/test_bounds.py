@@ -250,3 +250,17 @@ def test_a_slip_in_reading_a_command_is_nobodys_error(
 )
 def test_runs_and_here_documents_are_counted_where_they_are(script: str, amount: Amount) -> None:
     assert of_command(["bash", "-c", script]) == amount, shlex.split(script, comments=True)
+
+
+def test_of_the_modules_that_a_program_imports_a_few_are_read(
+    tmp_path: Path, read: list[Path]
+) -> None:
+    outside = "".join(f"import outside_{i}\n" for i in range(60))
+    for i in range(30):
+        (tmp_path / f"m{i}.py").write_text("import t\nepochs = 9\n")
+    inside = "".join(f"from m{i} import epochs\n" for i in range(30))
+    (tmp_path / "t.py").write_text(f"{outside}{inside}for epoch in range(epochs): ...\n")
+    assert of_files(["python", "t.py"], tmp_path) == {"epochs": 9}
+    assert len([path for path in read if path.name.startswith("m")]) == 8
+    (tmp_path / "t.py").write_text(f"{outside}import m7\nfor epoch in range(m7.epochs): ...\n")
+    assert of_files(["python", "t.py"], tmp_path) == {"epochs": 9}

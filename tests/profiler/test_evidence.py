@@ -599,10 +599,8 @@ def test_of_a_young_job_is_said_more_soon(tmp_path: Path) -> None:
             log.wait(1 if i < 12 else 2)
             log.line(f"step {i}/100 loss: 0.{i}")
 
-    took_s, found = play(run, tmp_path)
-    assert [at for at, _ in found if at < 0.33 * took_s][1:]
-    said = [one for at, one in found if at < 0.33 * took_s][-1]
-    assert abs(said.total_s / took_s - 1) < 0.15
+    _, found = play(run, tmp_path)
+    assert len([at for at, _ in found if at < 35]) > 1
 
 
 def test_of_several_counts_of_steps_the_quickest_is_the_least(tmp_path: Path) -> None:
@@ -629,7 +627,7 @@ def test_an_epoch_of_the_number_0_shows_where_numbers_begin(tmp_path: Path) -> N
                 log.line(f"Train Epoch: {epoch} [{k}/400 Srno: 1 ({k // 4}%)]\tLoss: 0.2{k}")
 
     took_s, found = play(run, tmp_path, Amount(6))
-    assert all(abs(one.total_s / took_s - 1) < 0.25 for _, one in found)
+    assert all(abs(one.total_s / took_s - 1) < 0.1 for at, one in found if at > 0.4 * took_s)
 
 
 def test_what_another_figure_is_of_says_nothing_of_a_step() -> None:

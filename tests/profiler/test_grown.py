@@ -47,7 +47,7 @@ LINES: dict[str, tuple[Callable[[int], str], Amount | None, str]] = {
         "20000 steps,     40.0 ps.\n",
     ),
     "parts by their state": (
-        lambda i: f"trials: {i} TERMINATED | 1 RUNNING | {39 - i} PENDING",
+        lambda i: f"trials: {i} TERMINATED | {40 - i} RUNNING",
         None,
         "",
     ),
