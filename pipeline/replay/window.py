@@ -30,14 +30,18 @@ def runs(table: pa.Table) -> pa.ChunkedArray:
 def until(table: pa.Table, last: int) -> pa.Table:
     """Return the jobs with a start and an end. Running jobs end at `last`, the last time in the
     dump (milliseconds since the epoch), since they hold their GPUs until then. A running job past
-    its time limit is left out: its end was not recorded."""
+    its time limit is left out: its end was not recorded. So are starts that failed at once and were
+    requeued: their jobs waited on, and nothing ran."""
     start, end = (table[name].cast(pa.int64()) for name in ("start_time", "end_time"))
     limit = pc.fill_null(pc.cast(table["time_limit_s"], pa.float64()), float("inf"))
     ran_s = pc.divide(pc.cast(pc.subtract(last, start), pa.float64()), 1000.0)
     still = pc.and_(pc.and_(runs(table), end.is_null()), pc.less(ran_s, limit))
     table = with_column(table, "end_time", pc.if_else(still, last, end))
     table = with_column(table, "duration_s", pc.if_else(still, ran_s, table["duration_s"]))
-    return table.filter(pc.and_(table["start_time"].is_valid(), table["end_time"].is_valid()))
+    table = table.filter(pc.and_(table["start_time"].is_valid(), table["end_time"].is_valid()))
+    again = pc.equal(table["state"].cast(pa.string()), State.PREEMPTED.value)
+    ran = pc.greater(table["end_time"].cast(pa.int64()), table["start_time"].cast(pa.int64()))
+    return table.filter(pc.or_(ran, pc.invert(pc.fill_null(again, False))))
 
 
 def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:

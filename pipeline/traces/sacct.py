@@ -214,13 +214,15 @@ def _check_one_cluster(draft: Draft, seen: set[str], name: str) -> None:
 
 
 def _requeued(columns: Mapping[str, Any]) -> Any:
-    """Return a mask of the runs that ended because their job was requeued. Return None if the
-    columns hold no start or no end."""
+    """Return a mask of the runs that ended because their job was requeued: Slurm states that of
+    some, and of others that the job waits, though they ended. Return None if the columns hold no
+    start or no end."""
     if "start_time" not in columns or "end_time" not in columns:
         return None
     ran = pc.and_(pc.is_valid(columns["start_time"]), pc.is_valid(columns["end_time"]))
     words = pc.cast(columns["state"], pa.string())
-    return pc.and_(ran, pc.fill_null(pc.starts_with(words, "REQUEUE"), False))
+    again = pc.or_(pc.starts_with(words, "REQUEUE"), pc.starts_with(words, "PENDING"))
+    return pc.and_(ran, pc.fill_null(again, False))
 
 
 def _attempts(state: Any, requeued: Any) -> Any:

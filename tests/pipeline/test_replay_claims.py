@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.sites import SITES, BatchSystem, settings, tasks, written
+from benchmarks.sites import HEADER, SITES, BatchSystem, settings, tasks, written
 from pipeline.app import app
 from pipeline.replay.claims import FACTOR, WRONG, Claim, claims, refusals
 from pipeline.replay.figures import FIT_RANK, ceiling, misfit
@@ -177,6 +177,23 @@ def test_slurm_without_backfill_takes_no_heterogeneous_job_and_so_none_is_compar
     stated = replay(read, 2, variants=[slurm, changed])["changed"][0]
     assert stated["jobs"] == read.replayable.num_rows - len(both)
     assert stated["savings"]["changed"]["shorter"] == 0
+
+
+def test_a_start_that_failed_at_once_and_was_requeued_is_no_job_that_hardly_waited(
+    tmp_path: Path,
+) -> None:
+    """slurmctld tries some jobs every six seconds: dozens of short waits that nobody had."""
+    before = site("small", 4, tmp_path)
+    dump, names = tmp_path / "dump.txt", HEADER.split("|")
+    head, *lines = dump.read_text().splitlines()
+    row = dict(zip(names, lines[-1].split("|"), strict=True))
+    none = row | {"JobID": "9001", "State": "PENDING", "End": row["Start"]}
+    some = row | {"JobID": "9002", "State": "PENDING"}
+    attempts = ["|".join(one.values()) for one in (none, none | {"State": "REQUEUED"}, some)]
+    dump.write_text("\n".join([head, *lines, *attempts]) + "\n")
+    read = read_site(dump, tmp_path / "again", DumpOptions(printed=[tmp_path / "site.txt"]))
+    more = {job.job_id for job in read.workload.jobs} - {job.job_id for job in before.workload.jobs}
+    assert more == {"9002"}
 
 
 @pytest.mark.parametrize(

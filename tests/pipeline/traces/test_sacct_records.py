@@ -127,8 +127,10 @@ def test_a_run_that_was_requeued_is_an_attempt(tmp_path: Path) -> None:
         line(1, State="COMPLETED", Start=TIME.format(3), End=TIME.format(4)),
     ]
     rows.append(line(2, State="REQUEUED", Start="Unknown", End="Unknown"))
+    rows += [line(3, State="PENDING"), line(4, State="PENDING", Start="Unknown", End="Unknown")]
     _, jobs = load(tmp_path, "\n".join(["|".join(NAMES), *rows]) + "\n")
-    assert [job["state"] for job in jobs] == ["preempted", "completed", "pending"]
+    found = ["preempted", "completed", "pending", "preempted", "pending"]
+    assert [job["state"] for job in jobs] == found
 
 
 def test_many_bars_take_no_long_time() -> None:
