@@ -104,6 +104,13 @@ def test_nothing_happens_to_a_job_that_is_over_and_no_second_run_begins() -> Non
     assert gives == {Phase.SUBMITTED, Phase.QUEUED}
 
 
+def test_a_wait_counts_to_the_end_of_a_job_that_never_began() -> None:
+    ledger = a_ledger(SUBMIT, LINE)
+    tell(ledger, CANCEL, 50.0)
+    record = ledger.records["a"]
+    assert (record.waited_s, record.waits_since) == (50.0, None)
+
+
 def test_a_story_is_everything_that_happened_in_order() -> None:
     ledger = a_ledger(SUBMIT, Action.PROFILE, STARTED, Kind.PROFILED, LINE, Action.WAIT, GO)
     ledger.take(event(STARTED, 8.0, attempt=2))
