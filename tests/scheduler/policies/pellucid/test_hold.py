@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from reproductions.baselines.lucid import Lucid
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.decisions import STARTS, Action, Decision, Reason
+from scheduler.core.estimates import TableEstimator
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy, Predictors
 from scheduler.core.profiling import WaitingStage
+from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Host, Turn
 from scheduler.explain.reasons import sentence
 from scheduler.policies.pellucid.policy import Pellucid
@@ -265,6 +267,45 @@ def test_nobody_past_its_bound_is_put_off_at_less_than_the_stated_price(
     world: World, price: float, max_wait_s: float
 ) -> None:
     bounded(world, hold_price=price, max_wait_s=max_wait_s)
+
+
+def one_past_its_bound(price: float) -> tuple[Pellucid, QueuedJob]:
+    """On a full node a job has just waited for its bound, and another waits with it."""
+    table = TableEstimator("given", {"late": 600.0}, default=7200.0)
+    policy = pellucid(max_wait_s=2000.0, overload=16.0, price=price, predict_again_s=0.0)
+    desk = Desk(policy, cluster_of(gpus=4), table)
+    desk.submit(a_job("holds", gpus=4, user="u"))
+    desk.submit(a_job("late", user="u", at=1.0), now=1.0)
+    desk.submit(a_job("other", user="u", at=2.0), now=2.0)
+    desk.wake(2001.0)
+    return policy, desk.core.jobs["late"]
+
+
+def test_who_is_past_its_bound_goes_first_from_the_very_price_that_is_stated() -> None:
+    policy, late = one_past_its_bound(1e-6)
+    put_off = policy.starvation.put_off(late)
+    assert put_off is not None
+    at = put_off.costs_s / put_off.waited_s
+    for price, first in ((0.95 * at, False), (1.05 * at, True)):
+        policy, late = one_past_its_bound(price)
+        assert policy.starvation.goes_first(late) is first, (price, at)
+
+
+def test_a_pair_is_made_however_little_it_saves() -> None:
+    """With nobody ahead who would wait, and with less than a minute left of the other."""
+    desk = Desk(
+        pellucid(TablePairPredictor({"runs": 0, "comes": 0}, lambda a, b: (0.95, 0.9))),
+        cluster_of(gpus=4),
+        TableEstimator("given", {"runs": 15.0, "comes": 7200.0}, default=600.0),
+    )
+    desk.submit(a_job("runs", gpus=4))
+    profile = a_job("runs").work.profile
+    assert profile is not None
+    desk.core.observed("runs", profile, 0.0)
+    desk.core.submitted(a_job("comes", gpus=4).job, 0.0)
+    desk.core.jobs["comes"].profile = profile
+    [made] = [d for d in desk.core.decide(0.0) if d.action is Action.PACK]
+    assert 0.0 < float(dict(made.evidence)["gain_s"]) < 60.0
 
 
 @settings(max_examples=40)
