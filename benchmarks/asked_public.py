@@ -55,6 +55,9 @@ for iteration in range(args.start_iter + 1, args.epochs):
 EPISODES = """for ep in range(args.train_episodes + 1):
     collect()
 """
+PLAYED = """for ep in range(500):
+    state = env.reset()
+"""
 CALLED = """import plac
 def main(batch_size: int = 64, epoch: int = 10, lr: float = 0.001):
     pass
@@ -133,6 +136,7 @@ COMMANDS: tuple[tuple[str, Amount, Files] | tuple[str, Amount], ...] = (
     ),
     ("python t.py --lr 1", _of(70), (("t.py", BY_END),)),
     ("python t.py --train_episodes 1000", _of(), (("t.py", EPISODES),)),
+    ("python played.py", _of(), (("played.py", PLAYED),)),
     ("python called.py", _of(10), (("called.py", CALLED),)),
     ("bash seeds.sh", _of(9), (("seeds.sh", SIDE_BY_SIDE),)),
     ("bash turns.sh", _of(9, runs=3), (("turns.sh", BATCHED),)),

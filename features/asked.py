@@ -355,8 +355,8 @@ def _settings(words: Sequence[str], workdir: Path, files: _Files) -> Iterator[tu
         folders = [at.parent / (folder or own), *folders] if folder or own else folders
         folders += [at.parent / one for one in _GROUPS]
     if name:
-        for of_hydra in _of_hydra(words, name.removesuffix(".yaml"), folders, files):
-            yield of_hydra, ""
+        for path in _of_hydra(words, name.removesuffix(".yaml"), folders, files):
+            yield path, ""
     for i, word in enumerate(words):
         option, equals, value = word.rpartition("=")
         path = workdir / value.lstrip("@")

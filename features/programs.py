@@ -233,6 +233,7 @@ class _Program:
             unit = "epochs" if _EPOCH.match(name) else "steps" if _STEP.match(name) else ""
             unit = "epochs" if unit_of(_name(end)) == "epochs" else unit
             unit = "" if any("episode" in _name(one) for one in ast.walk(end)) else unit
+            unit = "" if name == "ep" and _plays(node) else unit
             if unit:
                 counts[unit].add(self._number(end))
                 inner |= {id(one) for one in ast.walk(node)}
@@ -391,6 +392,15 @@ def _of_arguments(arguments: ast.arguments) -> Iterable[tuple[str, ast.expr]]:
     for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if default is not None:
             yield bare(one.arg), default
+
+
+def _plays(node: ast.AST) -> bool:
+    """Return whether a loop lets an environment begin again, or names episodes: its `ep` is one."""
+    return any(
+        "episode" in _name(one)
+        or (isinstance(one, ast.Attribute) and one.attr == "reset" and "env" in _name(one.value))
+        for one in ast.walk(node)
+    )
 
 
 def _counted(node: ast.AST) -> tuple[str, ast.expr] | None:
