@@ -302,8 +302,8 @@ def _by_priority(
     if stops := _stopped(ask, policy, now):
         return replace(plain, stopped=stops)
     before = min(before for before, _ in places)
-    others = (one for one in policy.line() if not before and one.ask.job_id != ask.job_id)
-    wait = {one.partition.name for one in others}
+    others = [] if before else policy.line()  # which is long
+    wait = {one.partition.name for one in others if one.ask.job_id != ask.job_id}
     first = _goes_first(before, places[0][1].partition, policy.site, wait)
     return replace(plain, goes_first=first)
 

@@ -54,6 +54,7 @@ from scheduler.slurm.read.parse import Node, ParseError, SlurmJob
 from scheduler.slurm.read.shape import Shape
 from scheduler.slurm.reason import rows
 from scheduler.slurm.twin import passes
+from scheduler.slurm.twin import policy as twin_policy
 from scheduler.slurm.twin.passes import Ranked
 from scheduler.slurm.twin.priority import Multifactor
 from scheduler.slurm.twin.site import Ask, Partition, Site, SiteNode
@@ -444,6 +445,22 @@ def test_when_it_stops_all_is_taken_back(kind: str, back: str) -> None:
     scene.slurm.close = lambda: lines.extend(scene.slurm.lines)  # type: ignore[method-assign]
     scene.follower.run(lambda: True, "here", 0.0, 60.0)
     assert lines == [back, *(f"update jobid={n} AdminComment=" for n in (2, 3, 4))]
+
+
+def test_the_whole_line_is_looked_through_no_more_often_where_more_jobs_are_explained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With 10,000 waiting, a third of a look was that, once for each of 512 jobs."""
+    asked, line = [], twin_policy.Slurm.line
+    monkeypatch.setattr(twin_policy.Slurm, "line", lambda self: asked.append(1) or line(self))
+    counts = []
+    for jobs in (3, 30):
+        scene = Scene(None, "slurm", order=False)
+        scene.look(*(scene.job(n, priority=1000 - n, reason="Priority") for n in range(1, jobs)))
+        assert scene.follower.reasons[str(jobs - 1)].goes_first
+        counts.append(len(asked))
+        asked.clear()
+    assert 0 < counts[0] == counts[1]
 
 
 def _without_lease(scene: Scene) -> None:
