@@ -206,13 +206,16 @@ def test_what_a_planted_bug_is_found_by_strikes_where_it_says(bench: Bench, muta
     if mutant.chaos.endswith("--power") and bench.url is not None:
         pytest.skip("it has a host of its own")
     seeds, *options = shlex.split(mutant.chaos)
-    first, where = int(seeds.partition(":")[0]), options[options.index("--strike") + 1]
-    plan = Plan(first, 3000, calm=True, power="--power" in options)
+    first, _, last = seeds.partition(":")
+    where = options[options.index("--strike") + 1]
+    plan = Plan(int(first), 3000, calm=True, power="--power" in options)
     if "--freeze" in options:
         plan = replace(plan, freeze_s=float(options[options.index("--freeze") + 1]))
-    there = bench.points(plan, where)
-    assert there, "nobody comes by"
-    run = bench.play(replace(plan, crash_at=(there[0],)))
+    plans = [replace(plan, seed=seed) for seed in range(plan.seed, int(last or plan.seed + 1))]
+    there = ((one, at) for one in plans for at in bench.points(one, where))
+    struck, at = next(there, (plan, 0))
+    assert at, "nobody comes by"
+    run = bench.play(replace(struck, crash_at=(at,)))
     assert run.wrong == []
     frozen = [one["role"] for one in run.history if one["what"] == "frozen"]
     role = where.partition(":")[0]
