@@ -450,7 +450,7 @@ def test_when_it_stops_all_is_taken_back(kind: str, back: str) -> None:
 def test_the_whole_line_is_looked_through_no_more_often_where_more_jobs_are_explained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With 10,000 waiting, a third of a look was that, once for each of 512 jobs."""
+    """With 10,000 waiting, it was gone through once for each of 512 jobs."""
     asked, line = [], twin_policy.Slurm.line
     monkeypatch.setattr(twin_policy.Slurm, "line", lambda self: asked.append(1) or line(self))
     counts = []
