@@ -282,13 +282,13 @@ AHEAD = "a higher-priority job"
 
 # The words of facts in records that do not name them; their form no longer changes.
 _FORMER_WORDS = {
-    Fact.LIMIT: re.compile(r"stopped after .*"),
-    Fact.OUTLIVED: re.compile(r"ran for .*"),
-    Fact.LAST_RUNS: re.compile(r"last runs?\b.*"),
-    Fact.EXPECTED: re.compile(r"expects .*"),
-    Fact.COMMAND: re.compile(r"asks for .*"),
+    Fact.LIMIT: re.compile(r"\Astopped after .*"),
+    Fact.OUTLIVED: re.compile(r"\Aran for .*"),
+    Fact.LAST_RUNS: re.compile(r"\Alast runs?\b.*"),
+    Fact.EXPECTED: re.compile(r"\Aexpects .*"),
+    Fact.COMMAND: re.compile(r"\Aasks for .*"),
     Fact.PROGRESS: re.compile(
-        r"(-?\d+ % after -?\d+ s|-?\d+ s left by its own estimate|\S+ \w+ of \S+ s)(; .*)?"
+        r"\A(-?\d+ % after -?\d+ s|-?\d+ s left by its own estimate|\S+ \w+ of \S+ s)(; .*)?"
     ),
 }
 
