@@ -16,6 +16,7 @@ from math import inf
 from typing import NamedTuple, TypeGuard
 
 from features.commands import bare, number_of, unit_of
+from features.shell import SLIPS
 
 MOST_CHARACTERS = 2**18  # of a program are read; a longer one is not
 MOST_EXPRESSIONS = 20_000  # of a program are worked out
@@ -89,15 +90,13 @@ def imported(text: str) -> list[str]:
         return []
     found = dict[str, None]()
     for plain, base, names in _IMPORT.findall(text):
-        if plain:
-            found[plain] = None
         base = base.lstrip(".")
-        found |= dict.fromkeys([base] if base else [])
+        found |= dict.fromkeys(one for one in (plain, base) if one)
         for name in names.split(",")[:20]:
             inner = name.partition(" as ")[0].strip(" ()\t")
             if inner.isidentifier():
                 found[f"{base}.{inner}" if base else inner] = None
-    return list(found)
+    return [name for name in found if all(name.split("."))]  # not "import ..." of a sentence
 
 
 def settings_named(text: str) -> list[str]:
@@ -233,7 +232,7 @@ class _Program:
             unit = "epochs" if _EPOCH.match(name) else "steps" if _STEP.match(name) else ""
             unit = "epochs" if unit_of(_name(end)) == "epochs" else unit
             unit = "" if any("episode" in _name(one) for one in ast.walk(end)) else unit
-            unit = "" if name == "ep" and _plays(node) else unit
+            unit = "" if name == "ep" and id(node) in self._plays else unit
             if unit:
                 counts[unit].add(self._number(end))
                 inner |= {id(one) for one in ast.walk(node)}
@@ -339,43 +338,71 @@ class _Program:
         """Return what the calls of the program's functions hand to an argument of this name: its
         default where they hand nothing. [] if there is no such argument."""
         found = list[ast.expr]()
-        for node in self._takes.get(name, [])[:MOST_CALLS]:
-            arguments = [*node.args.posonlyargs, *node.args.args]
-            at = next((i for i, one in enumerate(arguments) if bare(one.arg) == name), None)
-            default = dict(_of_arguments(node.args)).get(name)
-            for call in self._called.get(node.name, [])[:MOST_CALLS]:
-                named = next(
-                    (one.value for one in call.keywords if bare(one.arg or "") == name), None
-                )
+        for function, at, default in self._takes.get(name, []):
+            for call, named in self._called.get(function, []):
                 placed = call.args[at] if at is not None and at < len(call.args) else None
-                found += [one for one in (named or placed or default,) if one is not None]
+                handed = named.get(name) or placed or default
+                found += [] if handed is None else [handed]
         return found
 
     @cached_property
-    def _called(self) -> dict[str, list[ast.Call]]:
-        """The calls in the program, by the names of what they call."""
-        found = dict[str, list[ast.Call]]()
+    def _called(self) -> dict[str, list[tuple[ast.Call, dict[str, ast.expr]]]]:
+        """The first calls in the program, each with what it hands by name, by the names of what
+        they call."""
+        found = dict[str, list[tuple[ast.Call, dict[str, ast.expr]]]]()
         for node in self.nodes:
             if isinstance(node, ast.Call):
-                found.setdefault(_name(node.func), []).append(node)
+                calls = found.setdefault(_name(node.func), [])
+                if len(calls) < MOST_CALLS:
+                    named = [(bare(one.arg or ""), one.value) for one in node.keywords]
+                    calls.append((node, dict(reversed(named))))  # the first of a name
         return found
 
     @cached_property
-    def _takes(self) -> dict[str, list[ast.FunctionDef]]:
-        """The functions of the program, by the names of their arguments."""
-        found = dict[str, list[ast.FunctionDef]]()
+    def _takes(self) -> dict[str, list[tuple[str, int | None, ast.expr | None]]]:
+        """The first functions of the program as (name; which argument it is, None: by name only;
+        its default), by the names of their arguments."""
+        found = dict[str, list[tuple[str, int | None, ast.expr | None]]]()
         for node in self.nodes:
-            if isinstance(node, ast.FunctionDef):
-                for one in node.args.args + node.args.kwonlyargs:
-                    found.setdefault(bare(one.arg), []).append(node)
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            defaults = dict(_of_arguments(node.args))
+            before = len(node.args.posonlyargs)
+            places: list[tuple[int | None, ast.arg]] = [*enumerate(node.args.args, before)]
+            for at, one in [*places, *((None, one) for one in node.args.kwonlyargs)]:
+                takes = found.setdefault(bare(one.arg), [])
+                if len(takes) < MOST_CALLS:
+                    takes.append((node.name, at, defaults.get(bare(one.arg))))
+        return found
+
+    @cached_property
+    def _plays(self) -> set[int]:
+        """The nodes, by their ids, in which an environment begins again, or an episode is named:
+        the `ep` of such a loop is one."""
+        within = {id(one): node for node in self.nodes for one in ast.iter_child_nodes(node)}
+        found = set[int]()
+        for node in self.nodes:
+            resets = (
+                isinstance(node, ast.Attribute)
+                and node.attr == "reset"
+                and "env" in _name(node.value)
+            )
+            around: ast.AST | None = node if resets or "episode" in _name(node) else None
+            while around is not None and id(around) not in found:
+                found.add(id(around))
+                around = within.get(id(around))
         return found
 
 
 def _assigned(texts: Sequence[str]) -> dict[str, list[ast.expr]]:
-    """Return what modules assign, by name."""
+    """Return what modules assign, by name. One that is no Python of today assigns nothing."""
     found = dict[str, list[ast.expr]]()
     for text in texts:
-        for node in ast.parse(text).body if len(text) <= MOST_CHARACTERS else ():
+        try:
+            body = ast.parse(text).body if len(text) <= MOST_CHARACTERS else []
+        except SLIPS:
+            continue
+        for node in body:
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
                 found.setdefault(_name(node.targets[0]), []).append(node.value)
     return found
@@ -392,15 +419,6 @@ def _of_arguments(arguments: ast.arguments) -> Iterable[tuple[str, ast.expr]]:
     for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if default is not None:
             yield bare(one.arg), default
-
-
-def _plays(node: ast.AST) -> bool:
-    """Return whether a loop lets an environment begin again, or names episodes: its `ep` is one."""
-    return any(
-        "episode" in _name(one)
-        or (isinstance(one, ast.Attribute) and one.attr == "reset" and "env" in _name(one.value))
-        for one in ast.walk(node)
-    )
 
 
 def _counted(node: ast.AST) -> tuple[str, ast.expr] | None:

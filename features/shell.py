@@ -123,7 +123,7 @@ def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -
         variables: values of shell variables that are known.
     """
     try:
-        found = _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS])
+        found = _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS, 1])
         times = _repeated(command, [], {}) if ":::" in command else 1.0
         return [one._replace(times=one.times * times) for one in found]
     except SLIPS:
@@ -146,7 +146,7 @@ def of_script(
         known[_FIXED] = ""
     try:
         text = with_options(text[:MOST_CHARACTERS], arguments)
-        return _script(text, known, 1, [MOST_COMMANDS])
+        return _script(text, known, 1, [MOST_COMMANDS, 1])
     except SLIPS:
         return []
 
@@ -263,8 +263,9 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
         text: content of the script.
         known: values of variables; assignments in the script are added.
         depth: number of scripts around this one.
-        budget: one number: how many commands may still be read, also in scripts that this one
-            calls. It is counted down, because scripts that call scripts could multiply without end.
+        budget: two numbers, also for the scripts that this one calls: how many commands may still
+            be read, counted down, because scripts that call scripts could multiply without end; and
+            the number of the group of commands that now run side by side (see `Simple`).
     """
     found: list[Simple] = []
     loops: list[float] = []
@@ -272,7 +273,7 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
     piped = list[str]()
     begun = list[int]()  # how many commands were found before each loop
     tested = False  # what follows `&&` or `||` is run only if a test says so
-    last, group = 0, 1  # how many commands were found before the last; of those side by side
+    last = 0  # how many commands were found before the last
     text, functions = _functions(text[:MOST_CHARACTERS])
     known |= {f"{one or two}++": "" for one, two in _COUNTS_UP.findall(text)}
     known |= functions
@@ -280,10 +281,10 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
         budget[0] -= 1
         if budget[0] < 0:
             break
-        found[last:] = [_beside(one, group) if sign == "&" else one for one in found[last:]]
+        found[last:] = [_beside(one, budget[1]) if sign == "&" else one for one in found[last:]]
         at = begun[-1] if loops and begun else len(found)
         passes = inf if branches or "-n" in words else prod(loops)
-        group = _waits(words, found, at, group=group, passes=passes)
+        budget[1] = _waits(words, found, at, group=budget[1], passes=passes)
         last = last if sign == "|" else len(found)
         words = _branched(sign, words, branches, known)
         if any(branch.skips for branch in branches):
@@ -311,7 +312,7 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
             times *= _repeated(plain, before, known)
             inner = _unwrapped(plain, known, depth, budget)
             detached = plain[0].rpartition("/")[2] in _DETACH
-            inner = [_beside(one, group) if detached else one for one in inner]
+            inner = [_beside(one, budget[1]) if detached else one for one in inner]
             if document is not None and not (depth and plain[0] in _SUBMITS):
                 document = _document(document, known)
                 inner = _given(plain, document, known=known, depth=depth, budget=budget) or inner

@@ -14,7 +14,7 @@ import yaml
 from features import asked, programs
 from features.amounts import Amount
 from features.asked import MOST_FILES, MOST_FOLLOWED, MOST_PARSED, amount_of, of_files
-from features.commands import of_command, of_settings, work_of
+from features.commands import of_command, of_commands, of_settings, work_of
 from features.given import read_text
 from features.programs import Imported, of_program
 from features.recipes import of_target, of_task
@@ -49,17 +49,61 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return paths
 
 
-def test_folds_are_counted_once_for_all_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted, plain = list[str](), programs._name
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that are looked at in programs."""
+    counted, name, bare = list[str](), programs._name, programs.bare
 
-    def name(node: ast.AST) -> str:
-        counted.append(plain(node))
+    def plain(node: ast.AST) -> str:
+        counted.append(name(node))
         return counted[-1]
 
-    monkeypatch.setattr(programs, "_name", name)
+    def of_option(text: str) -> str:
+        counted.append(bare(text))
+        return counted[-1]
+
+    monkeypatch.setattr(programs, "_name", plain)
+    monkeypatch.setattr(programs, "bare", of_option)
+    return counted
+
+
+def test_folds_are_counted_once_for_all_loops(named: list[str]) -> None:
     loops = "for epoch in range(3): pass\nk = KFold(n_splits=2)\n" + "for fold in x: pass\n" * 90
     assert of_program(loops, {}) == {"epochs": 3, "runs": 2**90}
-    assert counted.count("KFold") < 10  # not by each loop
+    assert named.count("KFold") < 10  # not by each loop
+
+
+def test_arguments_and_episodes_are_looked_at_once_for_all_loops(named: list[str]) -> None:
+    arguments = [f"a{i}" for i in range(60)]
+    loops = "".join(f"for epoch in range({one}): ...\n" for one in arguments)
+    for given in (", ".join(["3"] * 60), ", ".join(f"{one}=3" for one in arguments)):
+        program = f"def f({', '.join(arguments)}): ...\nf({given})\n{loops}"
+        assert of_program(program, {}) == {"epochs": 3}
+    assert named.count("a7") < 20
+    nested = "\n".join(f"{' ' * i}for ep in range(3):" for i in range(60))
+    assert of_program(f"{nested}\n{' ' * 60}last_episode()\n", {}) == {}
+    assert named.count("last_episode") < 10
+
+
+@pytest.mark.parametrize("beside", ["print 'of Python 2'\n", "x = (\n", "\0"])
+def test_a_module_that_is_no_program_takes_nothing_from_the_one_beside_it(
+    beside: str, tmp_path: Path
+) -> None:
+    (tmp_path / "util.py").write_text(beside)
+    program = "from util import show\nfor epoch in range(7): ...\n"
+    for text in (program, f'"""It can\nimport ...\nand\nimport a..b\n"""\n{program}'):
+        (tmp_path / "t.py").write_text(text)
+        assert of_files(["python", "t.py"], tmp_path) == {"epochs": 7}
+
+
+@pytest.mark.parametrize("call", ["f", "bash -c '{0} & {0} & wait'"])
+def test_who_waits_within_a_call_waits_at_each_call(call: str) -> None:
+    trains = "python t.py --epochs 3"
+    function = f"f() {{\n{trains} &\n{trains} &\nwait\n}}\n"
+    calls = f"{call.format(trains)}\n" * 2
+    assert of_commands(of_script(function + calls)) == Amount(3, runs=2)
+    aside = function.replace("wait\n", "") + "f\nf\nwait\n"
+    assert of_commands(of_script(aside)) == Amount(3)
 
 
 def test_of_a_sequence_no_more_is_made_than_is_kept() -> None:
