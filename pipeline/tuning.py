@@ -378,7 +378,9 @@ def tune(
         "before": {name: mine.get(name) for name in settings},
         "verdict": _verdict(row, adopt=adopt),
         "policy": other["policy"] if other is not None and recommended else None,
-        "rivals": _of_rivals(other, others, recommended=recommended),
+        "rivals": _of_rivals(
+            other, others, better=other is not None and good(other), recommended=recommended
+        ),
     }
 
 
@@ -516,12 +518,14 @@ def _but(row: Row) -> str:
     return "that may be chance" if row["jct_high"] >= 1 else "the p99 wait is longer"
 
 
-def _of_rivals(row: Row | None, others: Collection[str], *, recommended: bool) -> str:
+def _of_rivals(row: Row | None, others: Collection[str], *, better: bool, recommended: bool) -> str:
     """Return as a sentence how other policies compare, or "" where none was tried.
 
     Args:
         row: the best of them, on the second half; None: on the first half, none does better than
             the settings, the best new ones included.
+        better: whether its mean JCT there is lower than that of the settings in force, and its p99
+            wait not too long.
     """
     if not others:
         return ""
@@ -531,7 +535,8 @@ def _of_rivals(row: Row | None, others: Collection[str], *, recommended: bool) -
         return (
             f"Better served by {row['name']}: on the half that did not choose it, {_figures(row)}."
         )
-    why = "the settings to adopt are as good" if row["jct_high"] < 1 else _but(row)
+    beyond_chance = better and row["jct_high"] < 1
+    why = "the settings to adopt are as good" if beyond_chance else _but(row)
     return f"Of other policies, {row['policy']} has on the second half {_figures(row)}: {why}."
 
 

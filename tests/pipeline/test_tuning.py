@@ -124,6 +124,22 @@ def test_another_policy_must_do_better_than_the_settings_to_adopt(
     assert tune(past, {}, {"mine": {"partner_searches": 7}}, 1)["rivals"] == ""
 
 
+def test_another_policy_that_makes_some_wait_longer_is_refused_for_that(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = np.arange(800.0)
+
+    def drawn(_: object, cell: tuning.Cell) -> np.ndarray:
+        late = cell.half == 1 and cell.policy == "qssf"
+        jct = (0.8 if cell.policy == "qssf" else 1.0) * (wait + 50)
+        return np.array([jct, np.where(wait > 700, 5 * wait, wait) if late else wait])
+
+    monkeypatch.setattr(tuning, "play", drawn)
+    found = tune(past, {}, {}, 1, others=["qssf"])
+    assert (found["policy"], found["adopt"]) == (None, False)
+    assert found["rivals"].endswith(": the p99 wait is longer.")
+
+
 def test_what_is_worse_or_the_same_is_not(past: History) -> None:
     tried: dict[str, tuning.Values] = {"rigid": RIGID, "alike": {"partner_searches": 15}}
     found = tune(past, {}, tried, 1)
