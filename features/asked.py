@@ -86,13 +86,17 @@ def of_files(command: Sequence[str], workdir: Path) -> dict[str, float]:
         return {}
 
 
+_Program = tuple[Path, str, frozenset[tuple[str, str]], Path, bool]
+
+
 class _Files:
     """The files that one command leads to. Each is read once. How much of them is read and parsed
     is limited in all, because files that name each other could multiply without end.
 
     Attributes:
         written: files that the commands have written, by here documents.
-        programs: what the programs ask for, by path, text and the options given.
+        programs: what the programs ask for, by path, text, the options given, the folder that they
+            run in, and whether their command names settings.
         settings: what the files of settings state, by path and text.
         sourced: how many files may still be sourced.
         commands: how many commands of scripts may still be followed.
@@ -100,7 +104,7 @@ class _Files:
 
     def __init__(self) -> None:
         self.written = dict[Path, str]()
-        self.programs = dict[tuple[Path, str, frozenset[tuple[str, str]]], dict[str, float]]()
+        self.programs = dict[_Program, dict[str, float]]()
         self.settings = dict[tuple[Path, str], dict[str, float]]()
         self.sourced, self.commands = MOST_FILES, MOST_FOLLOWED
         self._hydra = dict[str, tuple[str, str]]()
@@ -204,11 +208,11 @@ def _of_its_program(words: Sequence[str], workdir: Path, files: _Files) -> dict[
     at = [*words].index(program_of(words)) + 1
     given = {name: value for name, value, _ in settings_of(words[at:])}
     text = files.text(path) or ""
-    key = path, text, frozenset(given.items())
+    named = any(Path(word.rpartition("=")[2]).suffix in _SETTINGS for word in words)
+    key = path, text, frozenset(given.items()), workdir, named
     if key not in files.programs:
         if len(files.programs) >= MOST_FILES or not files.parses(text):
             return {}
-        named = any(Path(word.rpartition("=")[2]).suffix in _SETTINGS for word in words)
         files.programs[key] = _of_text_of_a_program(
             text, given, path.parent, workdir=workdir, files=files, alone=not named
         )

@@ -199,6 +199,8 @@ def _stated(command: Sequence[str]) -> dict[str, float]:
         unit = None if _BESIDE.search(name.lower()) else unit_of(plain)
         number = number_of(value) if unit or plain in _MORE else None
         if unit and number is not None:
+            if unit in names and _known(names[unit]) and not _known(plain):
+                continue  # a count that is known, not one that its name's parts suggest
             found[unit], names[unit] = number, plain
         elif number is not None:
             more[plain] = number

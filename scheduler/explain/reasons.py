@@ -313,7 +313,7 @@ _NEXT: dict[Reason, str] = {
     ),
     Reason.NODE_DRAINED: "it can start when those GPUs are open to jobs again",
     Reason.MEMORY_GUARD: "a smaller batch would let it share a GPU",
-    Reason.WOULD_DELAY_FIRST: "a shorter time limit would let it start before that job",
+    Reason.WOULD_DELAY_FIRST: "a shorter time limit may let it start before that job",
     Reason.SHARING_OPTED_OUT: "allow it to share GPUs: jobs run that it might fit beside",
     Reason.NO_MATCHING_GPU_TYPE: "leave the GPU type out, or submit where there is one",
     Reason.LOST: "see whether it left results behind; submit it again if not",

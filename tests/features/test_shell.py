@@ -229,6 +229,8 @@ LAUNCHED = [
     ("bash -c 'parallel python train.py --epochs 6 --seed {} ::: 1 2 3'", Amount(6, runs=3)),
     ("bash -c 'python -c \"print(1)\"; python train.py --epochs 6'", Amount(6)),
     ("bash -c 'python train.py --epochs 6 # --epochs 9'", Amount(6)),
+    ("python train.py --n_epochs 100 --epoch_count 50", Amount(100)),
+    ("python train.py --epoch_count 50 --n_epochs 100", Amount(100)),
     ("bash -c 'true'", Amount()),
     ("bash train.sh", Amount()),
     ("python train.py", Amount()),
@@ -467,6 +469,18 @@ PROGRAMS = [
         Amount(30, runs=2),
     ),
 ]
+
+
+@pytest.mark.parametrize("commands", [("t.py", "t.py o.yaml"), ("t.py o.yaml", "t.py")])
+def test_what_two_runs_of_a_program_ask_for_is_the_same_in_either_order(
+    commands: tuple[str, str], tmp_path: Path
+) -> None:
+    """One of them is given settings; the other takes those that the program names by itself."""
+    (tmp_path / "t.py").write_text("import yaml\nconfig = yaml.safe_load(open('d.yaml'))\n")
+    (tmp_path / "d.yaml").write_text("epochs: 5\n")
+    (tmp_path / "o.yaml").write_text("lr: 1\n")
+    script = "; ".join(f"python {one}" for one in commands)
+    assert amount_of(["bash", "-c", script], tmp_path) == Amount(5, runs=2)
 
 
 @pytest.mark.parametrize(("program", "command", "amount"), PROGRAMS)

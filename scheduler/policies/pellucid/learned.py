@@ -176,7 +176,7 @@ class PellucidLearned(Learned):
         held = policy.reservations.get(turn.vc)
         if d.action is Action.RESERVE:
             queued, placement = turn.job(d.job_id), list(zip(d.nodes, d.gpus, strict=True))
-            turn.reserve(queued, placement, [] if held is None else held.placement)
+            turn.reserve(queued, placement, [] if held is None else held.placement, d.reason)
             since = turn.now if held is None or held.holder != d.job_id else held.since
             policy.reservations[turn.vc] = Reservation(d.job_id, placement, -1, since)
         elif d.action in STARTS and held is not None and held.holder == d.job_id:

@@ -87,6 +87,15 @@ def test_what_held_up_gpus_that_were_kept_late_is_said() -> None:
     )
 
 
+def test_gpus_kept_for_the_first_in_line_are_not_kept_for_its_wait() -> None:
+    """Where `keeps_for_first` keeps them from the start, no bound has to pass."""
+    first = replace(WAITS, action=Action.RESERVE, reason=Reason.PRIORITY)
+    late = (("bound_s", 2 * HOUR_S), ("bound_left_s", 0.0))
+    waits = replace(WAITS, time=4 * HOUR_S, evidence=late)
+    found = passed_bound(JobFacts("a", 1, 0.0, 0.0), [first, waits])
+    assert "GPUs were kept for it" not in bound_words(found, still=True)
+
+
 THAT = "that does not count as waiting."
 
 
