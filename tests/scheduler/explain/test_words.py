@@ -35,6 +35,7 @@ from scheduler.explain.words import (
     ended,
     event_words,
     has_gpus,
+    held_words,
     overtaking,
     phrase,
     roughly,
@@ -97,6 +98,12 @@ def test_a_step_is_worded_from_its_values_as_from_what_was_recorded(
         Packing(partner="p", path=path, speed=None, partner_speed=None, newcomer=newcomer)
     ))))  # fmt: skip
     assert path_words(told) == list(sharing.tree_path)
+
+
+@pytest.mark.parametrize("reason", [Reason.WOULD_DELAY_FIRST, Reason.RESERVED_FOR_STARVING_JOB])
+def test_for_whom_gpus_are_kept_is_named_behind_the_sentence(reason: Reason) -> None:
+    waits = Decision(0, 0.0, Action.WAIT, reason, "a", "vc", held_by=("first",))
+    assert held_words(waits) == " (job first)"
 
 
 @pytest.mark.parametrize("reason", Reason)

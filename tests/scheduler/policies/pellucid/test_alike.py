@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from features.job import Job
 from features.schema import State
 from scheduler.core.cluster import Cluster, ClusterSpec
-from scheduler.core.decisions import Score
+from scheduler.core.decisions import Fact, Score
 from scheduler.core.durations import Stated, seconds_of
 from scheduler.core.estimates import Estimate, LiveEstimator, moved_by
 from scheduler.explain.whatif.changes import Change
@@ -211,6 +211,9 @@ def test_answers_that_cannot_be_compared_stand_as_they_are() -> None:
     assert moved_by(new_model, one, one) == new_model, "nothing has changed"
     assert moved_by(Estimate(10.0), one, other) == other
     assert moved_by(one, one, other) == other
+    limited = Estimate(10.0, Score(2.4, 2.0, (0.4,), "m", facts=(Fact.LIMIT,)))
+    outlived = Estimate(20.0, Score(3.0, 2.0, (1.0,), "m", facts=(Fact.OUTLIVED,)))
+    assert moved_by(one, limited, outlived) == outlived, "terms of unlike facts"
     stated = Estimate(Stated(20.0, 0.1, 40.0))
     moved = moved_by(Estimate(5.0), Estimate(10.0), stated).seconds
     assert isinstance(moved, Stated)

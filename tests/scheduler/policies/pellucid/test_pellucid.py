@@ -18,6 +18,7 @@ from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage, WaitingStage
 from scheduler.explain.words import sentence_of
 from scheduler.policies.pellucid.borrowing import Lending
+from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import Borrowing
 from scheduler.testing.builders import (
     VC,
@@ -223,6 +224,15 @@ def test_gpus_are_kept_for_the_first_in_line_from_the_start() -> None:
     )
     desk.submit(a_job("short", gpus=8, at=3.0), now=3.0)
     assert "short" in desk.cluster.runs, "it is the first now, and gets what was kept"
+
+
+def test_gpus_stay_kept_for_the_first_in_line_when_settings_change() -> None:
+    desk = a_desk_with_a_first()
+    before = desk.core.policy
+    assert isinstance(before, Pellucid)
+    after = Pellucid(before.settings.model_copy(update={"pack_first_above": 0.5}))
+    assert after.take_over(before, list(desk.core.queues[VC]), [], 2.0)
+    assert after.reservation(VC) == before.reservation(VC)
 
 
 def test_gpus_are_kept_for_whoever_is_the_first_in_line() -> None:
