@@ -244,8 +244,9 @@ def _of_text_of_a_program(
 def _beside(
     text: str, folder: Path, workdir: Path, files: _Files
 ) -> tuple[list[str], dict[str, float]]:
-    """Return (texts of the modules that a program imports from its own folders, what the settings
-    file states whose name stands in it or them). Without settings if it is not one file."""
+    """Return the texts of the modules that a program imports from `folder` or `workdir`, and what
+    the settings file states that the program or one of these modules names. Return no settings
+    where several files that they name state some, or none does."""
     beside, texts = list[str](), [(text, folder)]
     for name in imported(text)[:MOST_IMPORTED]:
         if len(beside) >= _MODULES:

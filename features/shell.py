@@ -324,7 +324,8 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
 
 
 def _beside(one: Simple, group: int) -> Simple:
-    """Return a command as one of a group that runs at the same time, once."""
+    """Return a command marked as a member of a group whose commands run at the same time. It
+    counts as run once. A command that has a group already is returned as it is."""
     return one if one.beside else one._replace(times=1.0, beside=group)
 
 

@@ -824,9 +824,10 @@ def _likely(steps: float) -> float:
 
 
 def _finest(steps: Sequence[Counter]) -> Iterator[Structure]:
-    """Yield the structure of a run whose output counts several numbers of steps, of which the
-    command asks for one: as long as the quickest takes, or as much shorter as the slowest is behind
-    it. Yields none if they are alike."""
+    """Yield a structure for a run whose output has several counters of steps, where the command
+    asks for a number of steps without saying which. The run takes as long as the quickest counter
+    needs, or is shorter by up to the ratio of the quickest to the slowest. Yield nothing if the
+    counters are about equal."""
     if len(steps) > 1:
         quickest, slowest = max(steps, key=_number), min(steps, key=_number)
         if slowest.n > 0 and quickest.n > AGREE * slowest.n:

@@ -47,10 +47,11 @@ class Orders(Protocol):
 
 
 def forgiven(policy: Orders, queued: QueuedJob) -> float:
-    """Return the predicted duration that a job is forgiven per second it waits.
+    """Return how many seconds a job's order value falls for each second that it waits.
 
-    `ageing`; nothing where nobody knows whose the job is: those of a size are then believed alike,
-    and only sizes would change places. 1 in order of submission, in which no duration counts.
+    That is the setting `ageing`. It is 0 for a job without a user: all such jobs of one size are
+    predicted alike, so ageing would only let sizes change places. It is 1 where the order is that
+    of submission, in which no duration counts.
     """
     if policy.order_by == SUBMITTED:
         return 1.0
