@@ -1,13 +1,15 @@
-"""How long real trainings by real libraries will take, as the reader says it, and as it turned out.
+"""Measures how well the reader of output predicts how long real trainings by real libraries take.
 
-    python -m benchmarks.printed.libraries --json [--only keras lightning] [--seconds 60] [--clock cpu]
+    python -m benchmarks.printed.libraries --json [--only keras lightning] [--seconds 60] [--clock
+    cpu]
 
-Trains with each library of `trainings.py` that is installed, and plays what it printed, with the times
-at which it did, through the product's follower. Judged: what is said once a third of the run is over
-(a profiling pass sees less of a longer job), and what is said of a second run with another amount at
-its submission, from the first one. Those that are not installed are named. `--clock cpu` times what is
-printed by the processor time of the training, which neighbours on the machine hardly change; `--keep`
-keeps what was printed in a folder, and plays from there what is there already.
+Trains with each library of `trainings.py` that is installed, and plays what it printed, at the
+times when it did, through the product's follower. Two predictions are judged: the one when a third
+of the run is over (a profiling pass sees less of a longer job), and the one that is made from the
+first run for a second run with another amount, at its submission. Libraries that are not installed
+are named. `--clock cpu` takes all times in processor seconds of the training, which other programs
+on the machine hardly change. `--keep` names a folder that keeps what was printed; what is there
+already is not trained again.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ NAMED = {"torch_plain": "torch", "torch_tqdm": "torch", "sklearn": "sklearn", "b
 def trained(
     name: str, amount: int, rows: int, clock: str
 ) -> tuple[list[str], list[tuple[float, str]], float]:
-    """Train. Return the command, what was printed with its seconds, and how long it took."""
+    """Train with a library in a process of its own. Return the command, the pieces that it printed,
+    each with the seconds when, and the seconds that it took."""
     option, _ = AMOUNTS.get(name, EPOCHS)
     options = [name, option, str(amount), "--rows", str(rows)]
     parts, begun = list[tuple[float, str]](), time.monotonic()
@@ -96,7 +99,7 @@ def run_twice(wanted: argparse.Namespace, name: str) -> Any:
 
 
 def row(wanted: argparse.Namespace, name: str) -> dict[str, Any]:
-    """Return what was said of two runs by a library, and how long they took."""
+    """Return what the reader predicted of two runs by a library, and how long they took."""
     amount, (command, parts, took_s), (again, _, again_s) = run_twice(wanted, name)
     played = play(parts, took_s, of_command(command))
     bare = play(parts, took_s, None)
