@@ -1,5 +1,5 @@
 """Why a job is in its present state, as plain values. The API replies with them, pages show them,
-and the command line decodes them. This module imports nothing but the standard library."""
+and the command line decodes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StartForecastRow:
             behind it starts first.
         no_latest: why there is no latest start.
         stated: the latest start if running jobs end when their reported progress says, which is not
-            guaranteed; None: that is not earlier.
+            guaranteed; None: that is not earlier by a minute.
     """
 
     made_at: float
@@ -257,7 +257,7 @@ class OrderRow:
 
 @dataclass(frozen=True, slots=True)
 class HeldRow:
-    """A held job of the asking user. Held jobs are in no queue."""
+    """A held job of the asking user (for an operator, of any user). Held jobs are in no queue."""
 
     job_id: str
     gpus: int
@@ -300,8 +300,8 @@ class PassedBound:
         in_force: where no GPUs were reserved for it: whether the job then went before all jobs that
             had not waited beyond it.
         kept_after_s: seconds from its submission until GPUs were reserved for it; None: none were.
-        started_after_s: seconds from then until it started, in which it waited for the jobs on
-            those GPUs; None: it has not started.
+        started_after_s: seconds from that reservation until it started, in which it waited for the
+            jobs on those GPUs; None: it has not started.
         kept_for: the job for which GPUs were reserved meanwhile, since only one gets them at a
             time; None: there was none.
         costs_s: where the bound is not in force, or was not at first: the waiting that going first

@@ -119,8 +119,9 @@ class Shortage:
 
 
 def _least(node: NodeShort) -> tuple[bool, int, float, int, str]:
-    """Return the sort key of a node, smallest first: nodes with enough GPUs, then nodes that lack
-    few resources, then nodes that lack small amounts.
+    """Return the sort key of a node. Nodes with enough free GPUs come first; among these and among
+    the others, those that lack fewer resources; then those that lack smaller shares of what is
+    asked for.
     """
     lack = sum(1 - one.free / one.asked for one in node.lacks if one.asked)
     no_gpu = any(one.what == GPU for one in node.lacks)
@@ -131,8 +132,9 @@ def _least(node: NodeShort) -> tuple[bool, int, float, int, str]:
 
 
 def clauses(one: Shortage, now: float) -> list[str]:
-    """Return as clauses which resources the nodes of a partition lack for a job. Return [] if
-    nothing is known to be lacking.
+    """Return as clauses which resources the nodes of a partition lack for a job, which nodes are
+    shut, and until when. For a part of a heterogeneous job that has room, say that it starts with
+    the other parts. Return [] if nothing is known to be lacking.
     """
     if one.parts and one.readies >= one.nodes:
         has = f"{_has(one.readies)} enough free for this part"
