@@ -43,8 +43,8 @@ class ShutNode:
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """One obstacle that keeps a waiting job from starting: a run, a waiting job or a node. On a
-    copy of the core without all obstacles in `Analysis.holders`, the job starts.
+    """One obstacle, of a set that keeps a waiting job from starting: a run, a waiting job or a
+    node. On a copy of the core without the whole set, the job starts.
 
     Attributes:
         kind: running job, waiting job, reservation, or closed node.

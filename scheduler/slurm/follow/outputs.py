@@ -131,7 +131,8 @@ def _to_be_read(job: SlurmJob) -> bool:
 
 def submitted(line: str) -> list[str]:
     """Return the script with its arguments from a line of sbatch, or what `--wrap` runs. Return all
-    words where the options cannot be read. The line has lost its quotes.
+    words where the options cannot be read, and [] for a line longer than `LONGEST`. The line has
+    lost its quotes.
     """
     words = line.split() if len(line) <= LONGEST else []
     wrapped = next((i for i, word in enumerate(words) if word.startswith("--wrap")), None)

@@ -214,6 +214,7 @@ _STATES = ("DRAIN", "drained"), ("FAIL", "failing"), ("DOWN", "down"), ("MAINT",
 
 
 def state_word(state: str) -> str:
-    """Return a node's state as one word: "drained" for ``IDLE+DRAIN``."""
+    """Return a node's state in words: "drained" for ``IDLE+DRAIN``. Return an unknown one in small
+    letters."""
     found = next((word for mark, word in _STATES if mark in state.upper()), None)
     return found or state.lower().rstrip("*")

@@ -376,7 +376,8 @@ def _moment(value: Any) -> float | None:
 
 
 def task_numbers(text: str) -> list[int]:
-    """Return the numbers in a list of tasks such as ``1-3,7,8-12:2%4``."""
+    """Return the numbers in a list of tasks such as ``1-3,7,8-12:2%4``. Raise ParseError where it
+    cannot be read, or has too many."""
     found: list[int] = []
     for part in text.split("%")[0].strip("[]").split(","):
         match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", part.strip())
@@ -564,7 +565,8 @@ def fields(line: str) -> dict[str, str]:
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """Return the host names in a host list such as ``n[1-3,07],m2``, in its order."""
+    """Return the host names in a host list such as ``n[1-3,07],m2``, in its order. Raise ParseError
+    where it cannot be read, or is too long."""
     if text in ("", "(null)", "None assigned"):
         return ()
     found: list[str] = []

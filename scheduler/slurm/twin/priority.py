@@ -64,7 +64,8 @@ class Multifactor:
         now: float,
         fairshare: Mapping[AssocKey, float] | None = None,
     ) -> Terms:
-        """Return the terms of a job's priority in one of its partitions, as computed at `now`.
+        """Return the terms of a job's priority in one of its partitions, as computed at `now`. All
+        are 0 where the site computes no priorities.
 
         Args:
             fairshare: fair shares by association; None: those of the site.
@@ -271,7 +272,7 @@ def _tres_weights(text: str) -> dict[str, float]:
 
 def duration_s(text: str) -> float | None:
     """Return a duration such as ``7-00:00:00``, ``01:00:00``, ``30`` (minutes) or ``5 sec`` in
-    seconds. Return None for UNLIMITED."""
+    seconds. Return None for UNLIMITED and for any other text."""
     text = text.strip()
     if text.endswith(" sec"):
         return float(text[:-4])
