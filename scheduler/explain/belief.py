@@ -117,9 +117,9 @@ class Runs:
     """A job that runs now.
 
     Attributes:
-        ran_s: for how many seconds it has.
-        likely_s, latest_s: in how many it should end, given that: with even odds, and nine in ten;
-            None: no forecast says so.
+        ran_s: seconds that it has run.
+        likely_s, latest_s: seconds from now until its end, given that it has run so long: median
+            and 90th percentile; None: not forecast.
         odds: chances to run longer in all than each of `LONG_S`, by name.
     """
 

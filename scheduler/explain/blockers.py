@@ -132,7 +132,8 @@ class _Search:
         self.believed = Believed({j: q.estimate_s for j, q in self.core.jobs.items()})
 
     def _copy(self) -> CoreCopy:
-        """Return a copy of the core with only the jobs that the search may need."""
+        """Return a copy of the core without a very long queue and, in a core of more than `SMALL`
+        jobs, without waiting jobs that are not ahead."""
         core, line = self.core, [] if self.crowd else self.waiting
         kept = {*core.cluster.runs, *line, self.job_id}
         if len(core.jobs) <= SMALL:

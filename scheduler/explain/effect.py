@@ -59,7 +59,8 @@ class OthersMoved:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfAnswer:
-    """The forecast of a job as it is, and with a change, from the same simulated futures."""
+    """The forecast of a job as it is, and with a change, from the same simulated futures. A start
+    at once (`starts_now`) is a decision on a copy of the core instead."""
 
     job_id: str
     changes: Json = field(metadata={"description": "What was to be different."})

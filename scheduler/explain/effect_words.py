@@ -69,7 +69,7 @@ def change_lines(
 
     Args:
         done: words for the job after the change, such as "is held".
-        effect: what the change would do; None: not known.
+        effect: what the change would do; None: not known, as the job is being profiled.
         needed: whether it changes anything.
         applied: whether it was made, and not only previewed.
     """

@@ -57,9 +57,9 @@ class DecisionValues:
     Attributes:
         reason: reason code of the decision.
         action: what was decided; "": no decision was taken, or none is recorded.
-        need, free, limit: GPUs that the job asks for, that are free, and that the virtual cluster
-            has.
-        closed: how many of `limit` were closed.
+        need, free, limit: GPUs that the job asks for, that are free, and that it may use (for a
+            profiling run, `limit` is its longest duration in seconds).
+        closed: how many of the `limit` GPUs were closed.
         position: place in the queue, from 1.
         blocker, partner: the job in the way, and the job with which GPUs are shared.
         held_by: the jobs for whose end it waited.
@@ -329,7 +329,7 @@ class Waited:
         still: whether it goes on.
         live: whether this is about a present job of a service, instead of a record of a finished
             run.
-        came: whether the job had not started or ended by the end of the record.
+        came: whether the job had neither started nor ended by the end of the record.
         refused: whether the job was refused, so that it was never in a queue.
         meanwhile: jobs that had most GPU-time of its virtual cluster, of those that the viewer may
             see.

@@ -44,7 +44,7 @@ def fields_in_sentence(d: Decision, visible: Collection[str] | None = None) -> f
 
 
 def summary(d: Decision, *, blocker: str = "", partner: str = "") -> str:
-    """Return one sentence for the owner of a waiting job, with the numbers of the decision.
+    """Return a decision as a sentence without its subject, with the numbers of the decision.
 
     Args:
         blocker, partner: names for these jobs in the sentence; "": their ids.

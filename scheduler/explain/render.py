@@ -268,8 +268,8 @@ def start_words(made: StartForecastRow | None, now: float) -> str:
 
 
 def _times(about: _About) -> _Rows:
-    """Yield the row with three times: when the job was submitted, when it became eligible to start,
-    and when it started.
+    """Yield the row that says when the job was submitted, when it became eligible to start or that
+    it is not yet, and when it started, if it has.
     """
     if about.job is None:
         return
@@ -406,7 +406,7 @@ def waited_words(job: Explanation, found: Waited) -> str:
 
 def decision_words(one: DecisionValues, job_id: str) -> str:
     """Return the sentence of a decision about a job. A reason code that this version does not know
-    is used as it is."""
+    is given by the words in its name."""
     if not one.action and one.reason == Reason.NOT_YET_EVALUATED:
         return "in the queue, no reason recorded yet"
     action = one.action or Action.WAIT  # an older service tells none
@@ -923,8 +923,8 @@ def moved_words(found: MovedStart, now: float, most: int | None = None) -> str:
 
 
 def cause_words(cause: Cause) -> str:
-    """Return as text one cause by which a forecast start has changed: "3 later jobs are
-    before it".
+    """Return as text one cause by which a forecast start has changed: "3 jobs submitted later are
+    ahead of it in line".
     """
     if cause.kind == "closed":
         return f"GPUs of {count(cause.count, 'node')} are closed"

@@ -70,9 +70,10 @@ class Shortage:
             number.
         shut, shuts: nodes that are closed to the job or kept from it, the first few, and their
             number.
-        ready: nodes that lack nothing, the first few.
+        ready, readies: nodes that lack nothing, the first few, and their number.
         unsuited: nodes of the partition that could never run the job.
-        parts: the other parts of its heterogeneous job, with which it starts together.
+        parts: number of the other parts of its heterogeneous job, with which it starts together.
+        free_gpus: free GPUs of the types that it asks for, on all nodes that are not shut.
     """
 
     partition: str

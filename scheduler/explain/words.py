@@ -173,7 +173,7 @@ def sentence_of(d: Decision) -> str:
 
 
 def fields_worded(d: Decision) -> frozenset[str]:
-    """Return the names of the fields of a decision that `sentence_of` mentions."""
+    """Return the names of the values that `sentence_of` mentions, as `fields_in_sentence` does."""
     return fields_in_sentence(d, _named(d))
 
 
