@@ -216,7 +216,8 @@ class SlurmReason:
         nodes_allowed: the numbers of nodes that its partitions allow.
         no_features: its constraint on features, where no node of its partitions satisfies it.
         limit: the limit that it would exceed.
-        lapsed: whether that limit has room now, after `ahead` jobs that wait for the same limit.
+        lapsed: whether the limit that `code` names has room now. `ahead` jobs that wait for the
+            same limit stand before this one.
         withdrawn: the withdrawn statement that the limit has room; None: there is none.
         stopped: the limit that stops it because a job ahead waits for that limit.
         shortage: what it lacks, node by node.

@@ -44,8 +44,8 @@ class Outputs:
         self.unread: dict[str, str] = {}
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> dict[str, Progress]:
-        """Return the progress that was found since the last poll, by job id, and start to read the
-        outputs again. Reading may take as long as a file system hangs."""
+        """Return the progress that was found since the last poll, by job id, and have the outputs
+        read again. Another process reads them, since a file system may hang."""
         found, self.unread = dict[str, Progress](), {}
         running = self._take(jobs)
         for run in running:

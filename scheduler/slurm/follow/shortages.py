@@ -65,7 +65,7 @@ class Accounts:
 
     def by_node(self, job_id: str) -> ByNode:
         """Return what keeps a job from each node of its partitions, in a form that every user may
-        read."""
+        read. `unavailable` says so where the job is not known here."""
         ask = self.twin.asked(job_id)
         found, unsuited = list[OnNode](), 0
         for name in ask.partitions if ask is not None else ():

@@ -214,7 +214,8 @@ class Trials:
         return Sooner(now, as_it_is, found, not_tried=not_tried, refused=refused)
 
     def _lasts_s(self, job: SlurmJob, drawn: ClusterSnapshot) -> float | None:
-        """Return how long a job should run as it is, at even odds; None where nobody knows."""
+        """Return how many seconds a job should run without a change, at most its time limit. Return
+        None where nothing is predicted."""
         queued = drawn.core.jobs.get(job.id)
         found = None if queued is None else self.memory.predicted(queued.job, self.now)
         return None if found is None else min(seconds_of(found), job.time_limit_s or inf)

@@ -405,8 +405,8 @@ def quoted(text: str) -> str:
 
 
 def word(text: str) -> str:
-    """Return a word for a command line, unchanged. Raise SlurmError when Slurm could read it as
-    more than one word."""
+    """Return a word for a command line, unchanged. Raise SlurmError for an empty one, and for one
+    that Slurm could read as an option or as more than one word."""
     if not text or text.startswith("-") or not set(text) <= _SAFE_WORD:
         raise SlurmError(f"{text[:40]!r} is no name that can be given to scontrol")
     return text

@@ -49,7 +49,8 @@ _SET_APART = frozenset(("MAINT", "MAINTENANCE", "RESERVED"))  # by a reservation
 
 
 def moment(text: str) -> float | None:
-    """Return a time in seconds since the epoch, or None where the text gives none."""
+    """Return a time, given in seconds since the epoch, as a number; None where the text stands for
+    no time (``N/A``). Raise ValueError for any other text."""
     return None if text.upper() in ("N/A", "UNKNOWN", "NONE", "") else _dated(int(text))
 
 
@@ -414,7 +415,7 @@ def gpus_in(tres: str) -> tuple[int, str] | None:
     """Return the number and type of GPUs in a list like ``cpu=4,gres/gpu:a100=2`` or
     ``gres:gpu:2``; None where it names no GPU.
 
-    If there are several types, the last one is returned.
+    If there are several types, the number is that of all, and the last type is returned.
     """
     found = gpu_types(tres)
     if found is None:

@@ -16,7 +16,8 @@ from scheduler.slurm.twin.site import Ask, Assoc, AssocKey, Partition, Site
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The weighted terms of a job's priority. Their sum, cut to a whole number, is the priority."""
+    """The weighted terms of a job's priority. Their sum, with `nice` subtracted, is the priority,
+    cut to a whole number of at least 1."""
 
     site: float = 0.0
     age: float = 0.0
@@ -228,7 +229,8 @@ class FairShare:
         self.counted = now
 
     def ran(self, run: Runs, now: float) -> None:
-        """Charge a job that ends for its usage."""
+        """Charge a job that ends for its usage since the last `count`. Do nothing before the
+        first."""
         if self.counted is not None and self._usage:
             self._charge(run, now)
 
