@@ -132,7 +132,7 @@ def shown_event(viewer: Viewer, kind: str, body: Mapping[str, Any]) -> Json | No
 
 
 def shown_actor(viewer: Viewer, actor: str) -> str:
-    """Return the name under which the viewer sees the person who did something to their job: the
-    person's own name, or a word for somebody else.
+    """Return the name that the viewer sees of who did something to a job. Operators see every name,
+    others only their own; for anybody else they see "an operator". "" stays "".
     """
     return actor if viewer.sees_all or actor in ("", viewer.name) else SOMEBODY

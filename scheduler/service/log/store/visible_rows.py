@@ -122,8 +122,8 @@ class VisibleRows:
             return records(connection, now)
 
     def _stated_ends(self, now: float) -> dict[str, float]:
-        """Return when the running jobs of all users end by the progress that they report, in
-        seconds since the epoch, by job ID.
+        """Return by when each running job of any user that reports progress has ended with a
+        probability of nine in ten, in seconds since the epoch, by job ID.
         """
         with self._engine.connect() as connection:
             return stated_ends(connection, now)
