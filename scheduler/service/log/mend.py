@@ -116,9 +116,9 @@ def find(store: Store, now: float, first: int | None = None, began: float | None
 def apply(
     store: Store, bundles: Bundles, wrong: Wrong, *, actor: str, reason: str, now: float
 ) -> int:
-    """Log a correction of the times `wrong`, on a stopped service, and correct the rows of `jobs`.
-    Return the number of corrected rows. Raise NothingToMend where the log has grown since `wrong`
-    was found.
+    """Log a correction of the times `wrong`, on a stopped service, and correct the rows of `jobs`
+    and `leases`. Return the number of corrected rows of `jobs`. Raise NothingToMend where the log
+    has grown since `wrong` was found.
     """
     body = {"first": wrong.first, "by_s": wrong.by_s, "reason": reason}
     with store.writing() as connection:

@@ -223,7 +223,7 @@ class StateCheckpoints:
 
     def save(self, state: State, passed: Event) -> Path:
         """Write the state as it is after a decision pass to a file, and return its path. `passed`
-        is the pass's DECIDED event in the log.
+        is the pass's DECIDED event in the log. Delete all but the newest `KEPT` files.
         """
         recorded = msgpack.packb(Writer(_named(state), SCHEMA).part(_recorded(state)))
         at = passed.seq, _digest(passed)
