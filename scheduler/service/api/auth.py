@@ -283,7 +283,11 @@ class Authenticator:
             raise Problem(403, "cross-site-request", "this request was made by another site")
 
     def from_our_page(self, request: Request) -> None:
-        """Raise Problem unless one of our pages made the visitor's browser send this request."""
+        """Raise Problem (403) for a request that another site may have had the visitor's browser
+        send: one from another origin, one that came through the site's proxy and states no origin,
+        or one with our cookie and without the word of our pages (`csrf_word`). Other requests pass,
+        such as those of programs.
+        """
         self.same_origin(request)
         if self._vouched.by_proxy(request) and not SAYS_WHENCE & set(request.headers):
             # the proxy's cookie may come along from anywhere
@@ -348,8 +352,8 @@ def _is_address(host: str) -> bool:
 
 
 async def admitted(request: Request) -> Viewer:
-    """Return the viewer who sends the request, as a FastAPI dependency. Raise Problem (401, 403,
-    429) where the request is refused.
+    """Return the viewer who sends the request, as a FastAPI dependency. A request that only reads
+    first waits for its turn. Raise Problem (401, 403, 429) where the request is refused.
     """
     authenticator: Authenticator = request.app.state.authenticator
     if authenticator.knows(request):  # nothing to wait for: no need of a thread

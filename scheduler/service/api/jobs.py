@@ -237,8 +237,8 @@ async def explanation(
 async def analysis(
     job_id: str, request: Request, view: VisibleQueries, *, helps: bool = True
 ) -> Analysis:
-    """Return the analyst's answer on why the viewer's job waits at this moment; with `helps` also
-    on what would help it.
+    """Return the analyst's answer on why a job waits at this moment; with `helps` also on what
+    would help it.
     """
     vcs = list(view.viewer.vcs)
     why = await _ask(request, view, "why", job_id, helps=helps, vcs=vcs)
@@ -323,8 +323,8 @@ async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: See
 
 
 async def _ask(request: Request, view: VisibleQueries, kind: str, job_id: str, **more: Any) -> Json:
-    """Return the analyst's answer to a question (`kind`) about the viewer's job. It names other
-    users' jobs for operators only.
+    """Return the analyst's answer to a question (`kind`) about a job. It names other users' jobs
+    for operators only.
     """
     questions: Questions = request.app.state.questions
     asked = {"job_id": job_id, "names": view.viewer.sees_all, **more}
