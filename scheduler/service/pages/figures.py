@@ -200,8 +200,8 @@ def _time(seconds: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The content of the page of ended jobs: charts over everybody's jobs, and rows of the
-    viewer's.
+    """The content of the page of ended jobs: charts over everybody's jobs, and rows of those that
+    the viewer may see.
     """
 
     charts: list[Chart]
@@ -360,7 +360,8 @@ FEWEST = 20  # batches before a share is judged
 
 
 def promises(view: PageQueries) -> Promises:
-    """Return how often starts forecast at submission came true, in groups by the forecast.
+    """Return the content of the page on forecasts: how often starts and ends forecast at submission
+    came true, in groups by the forecast, and how other claims turned out.
 
     The groups are formed by the forecast: to choose jobs by how long they waited would choose those
     that were late.
