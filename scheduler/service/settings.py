@@ -374,8 +374,10 @@ class Settings(BaseSettings):
 
     @property
     def one_account(self) -> bool:
-        """Return whether jobs of all users would run in the service's account, so that each
-        could read and change the others', and the service's own database."""
+        """Return whether jobs of all users would run in the service's account, so that each could
+        read and change the others', and the service's own database. False where `single_tenant`
+        says that they trust each other.
+        """
         return self.backend == "local" and os.geteuid() != 0 and not self.single_tenant
 
     @property
