@@ -354,7 +354,7 @@ class VisibleQueries(ShortRows):
         ]
 
     def vcs(self) -> list[str]:
-        """Return the names of the virtual clusters, in node order."""
+        """Return the names of the virtual clusters, in the order of their first nodes."""
         first = func.min(nodes.c.node)
         return [r["vc"] for r in self._all(select(nodes.c.vc).group_by(nodes.c.vc).order_by(first))]
 
@@ -588,7 +588,7 @@ class VisibleQueries(ShortRows):
 
     def history(self, since: float = 0.0, vc: str | None = None) -> list[Day]:
         """Return figures of the jobs that had started and ended at or after `since`, one record for
-        each day, over all users. `vc`: virtual cluster; None: all.
+        each day on which any ended, over all users. `vc`: virtual cluster; None: all.
         """
         day = func.floor(jobs.c.ended_at / 86_400) * 86_400
         query = select(

@@ -57,7 +57,7 @@ class VisibleRows:
 
     def not_there(self, job_id: str, *, of_slurm: bool = False) -> str:
         """Return that the viewer may see no such job, as text, with what may have been meant: a
-        similar id among the viewer's latest jobs. No other job is hinted at.
+        similar id among the viewer's latest jobs. No job that the viewer may not see is hinted at.
 
         Args:
             of_slurm: whether the jobs are those of a Slurm, whose ids are numbers.
@@ -164,8 +164,8 @@ class VisibleRows:
         ]
 
     def _bodies(self, table: Table, rows: Sequence[RowMapping]) -> list[str]:
-        """Return the bodies of rows of `events` or `decisions`, from the archive where they were
-        moved there.
+        """Return the bodies of rows of `events` or `decisions`, in the order of `rows`. Bodies that
+        were moved are read from the archive.
         """
         with self._engine.connect() as connection:
             return archive.bodies(connection, table, rows)
