@@ -68,8 +68,8 @@ def find(store: Store, now: float, first: int | None = None, began: float | None
 
     Args:
         now: the time of day, seconds since the epoch.
-        first: the first event dated wrong. None: the event after the last leap of a day or more, up
-            to the first event that lies in the future.
+        first: the first event dated wrong. None: of the events up to the first one in the future,
+            the last that is dated over a day later than all before it.
         began: when event `first` truly happened, seconds since the epoch; None: right after the
             event before it.
     """
