@@ -167,8 +167,8 @@ class Authenticator:
 
     @staticmethod
     def _alone(connection: Connection, token: tokens.Token) -> None:
-        """Raise Problem (403) for a token of a second user, where all jobs run in one Unix account,
-        which cannot keep users apart.
+        """Raise Problem (403) for a token of a second user, unless it is a viewer's. Called where
+        all jobs run in one Unix account, which cannot keep users apart.
         """
         first = tokens.tenants(connection, time())[:1]
         if token.role is not Role.VIEWER and token.name not in first:
@@ -245,9 +245,10 @@ class Authenticator:
         return self._local(request), False
 
     def _local(self, request: Request) -> Viewer:
-        """Return the user at the other end of a loopback connection as a viewer; used where
-        tokens are off. Raise Problem (401) for a user other than the service's own, unless the
-        service runs as root."""
+        """Return the user at the other end of a loopback connection as a viewer; used where tokens
+        are off. The service's own user is an operator. Any other is a submitter to all virtual
+        clusters where the service runs as root, and else refused by Problem (401).
+        """
         user = self._peer(request)
         if user == self._user:
             return Viewer(user, Role.OPERATOR, os_user=user)

@@ -333,8 +333,8 @@ class Changes:
     # --- the rest ---------------------------------------------------------------------------
 
     def cancel(self, viewer: Viewer, job: JobRow) -> None:
-        """Ask for a job to be stopped. Do nothing where it has ended. Raise Problem (403, 409)
-        where the viewer may not, or Slurm decides.
+        """Ask for a job to be stopped. Do nothing where it has ended, or that was asked before.
+        Raise Problem (403, 409) where the viewer may not, or Slurm decides.
         """
         self.in_charge("scancel")
         if viewer.role is Role.VIEWER:

@@ -140,7 +140,9 @@ def list_jobs(
 
 @router.get("/jobs/{job_id}", summary="One job", responses=responses(404))
 def get_job(job_id: str, view: Seen) -> JobRow:
-    """Return a job of yours. Another user's job counts as not found."""
+    """Return a job of yours, or for operators, anybody's. Another user's job counts as not
+    found.
+    """
     return view.job(job_id)
 
 
@@ -164,8 +166,8 @@ async def set_priority(
     view: Seen,
     preview: Annotated[bool, Query(description="Show the effect only, change nothing.")] = False,
 ) -> PriorityEffect:
-    """Set the priority of a waiting job. Higher goes first. Submitters may only lower that of their
-    own jobs (below 0); operators may also raise it.
+    """Set the priority of a waiting job. Higher goes first. Submitters may give their own jobs 0 or
+    less, operators may give any.
 
     The answer gives the effect at this moment: the place in the queue before and after. With
     `preview`, it also gives the start and reason that the analyst forecasts.
@@ -201,7 +203,8 @@ async def explanation(
     ] = False,
 ) -> Explanation:
     """Explain why a job waits: at most four reasons with their numbers; the first is the reason
-    now. For an array of a Slurm, the answer is about its first waiting task, or else a running one.
+    now. For an array, the answer is about its first waiting task, else a running one, else its
+    last.
     """
     changes: Changes = request.app.state.changes
     await up_to_date(request, view, job_id)
@@ -277,8 +280,8 @@ async def after(
     responses=responses(409),
 )
 async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50) -> list[Order]:
-    """List the waiting jobs in the order of their queue, with the terms of your jobs, like Slurm's
-    `sprio`; operators see everybody's terms.
+    """List your waiting jobs (for operators, everybody's) in the order of their queue, each with
+    the terms that make its place, like Slurm's `sprio`.
     """
     request.app.state.changes.in_charge("`sprio -l`, and `pellucid why JOB` for the place of a job")
     owner = None if view.viewer.sees_all else view.viewer.name
