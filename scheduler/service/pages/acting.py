@@ -95,7 +95,7 @@ def act_on(
     for some and done for none.
 
     Args:
-        given: `do`; for a change also the values of the form. Without those nothing is changed.
+        given: `do`; for a change also the values of the form, without which it is refused.
     """
     deed = given["do"]
     if deed not in (DEEDS if len(given) > 1 else DEEDS[1:]):

@@ -99,7 +99,7 @@ class Queue:
     """Some rows of a virtual cluster's queue.
 
     Attributes:
-        waiting: number of jobs in the queue.
+        waiting: number of jobs that wait in the virtual cluster, held ones included.
         next: the cursor of the next rows, or None.
         more: whether there are more than `rows`.
     """
@@ -336,5 +336,7 @@ def _first(runs: Sequence[list[QueueEntry]], rows: int) -> list[list[QueueEntry]
 
 
 def others(n: int) -> str:
-    """Return in words how many jobs of other users are in a queue. `n`: their number."""
+    """Return in words a number of jobs that belong to other users, as in "3 jobs of other users".
+    `n`: the number.
+    """
     return count(n, "job") + (" of another user" if n == 1 else " of other users")
