@@ -418,8 +418,9 @@ class Analyst:
 
     def forecast(self, job_ids: Iterable[str]) -> dict[str, StartForecast]:
         """Return corrected forecasts of jobs that have not ended, by job id. Jobs that have ended
-        are left out, and so are jobs to which something happened during the simulation. Questions
-        are answered meanwhile, from the log as it is then.
+        are left out, and so are jobs to which something happened during the simulation. Of more
+        than `FORECAST_JOBS` waiting jobs, those first in line are simulated, and the others are
+        forecast roughly. Questions are answered meanwhile, from the log as it is then.
         """
         state, seen = self.state, self.state.seen
         core, now = state.core, self.now()
