@@ -58,8 +58,7 @@ class Connection:
         server: address of the service; by default $PELLUCID_SERVER, or this machine.
         token: bearer token; by default $PELLUCID_TOKEN. None is needed on loopback when the service
             runs with tokens off.
-        http: object that makes the requests, such as a test client; None: an HTTP client of this
-            class.
+        http: object that makes the requests, such as a test client; None: an `Http` is made.
     """
 
     def __init__(
@@ -261,8 +260,8 @@ class JobClient(Connection):
         return self._json("GET", _path(job_id, "after"), params={"other": other})
 
     def order(self, vc: str | None = None, *, limit: int = 50) -> list[Json]:
-        """Return the waiting jobs in the order of their queue, with the terms that make each job's
-        place.
+        """Return, for a virtual cluster (None: for each), your waiting jobs (for operators,
+        everybody's) in the order of their queue, each with the terms that make its place.
         """
         asked = {"limit": limit} | ({"vc": vc} if vc else {})
         return cast(list[Json], self._json("GET", "/order", params=asked))

@@ -324,10 +324,10 @@ class Metrics(Collector):
 
     def unlike(self, connection: Connection) -> list[Alarm]:
         """Return alarms about jobs of the last day that are unlike those of the past weeks. The
-        jobs are compared again every ten minutes.
+        jobs are compared at most every ten minutes; in between, the last alarms are returned.
 
-        What is usual is computed four times a day; in between, only jobs submitted since then are
-        read.
+        What is usual is computed four times a day, from the past weeks up to a day ago. In between,
+        only jobs submitted and ended since then are read.
         """
         with self._watching:
             now = self._store.clock.now()

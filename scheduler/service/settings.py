@@ -356,7 +356,9 @@ class Settings(BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        """Return whether only this machine can reach the API."""
+        """Return whether only this machine can reach the API directly: it listens on a loopback
+        address.
+        """
         return self.host in ("127.0.0.1", "::1", "localhost")
 
     @property
