@@ -62,8 +62,8 @@ class Viewer:
 
 
 def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> Json:
-    """Return a decision about the viewer's job, without what it says of jobs that the viewer may
-    not see.
+    """Return a decision about a job that the viewer may see, without what it says of other jobs
+    that they may not see.
 
     Args:
         visible: ids of the other jobs that the viewer may see. Of a hidden partner, the path

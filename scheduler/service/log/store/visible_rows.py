@@ -57,7 +57,8 @@ class VisibleRows:
 
     def not_there(self, job_id: str, *, of_slurm: bool = False) -> str:
         """Return that the viewer may see no such job, as text, with what may have been meant: a
-        similar id among the viewer's latest jobs. No job that the viewer may not see is hinted at.
+        similar id among the latest jobs that they may see. No job that the viewer may not see is
+        hinted at.
 
         Args:
             of_slurm: whether the jobs are those of a Slurm, whose ids are numbers.
