@@ -92,8 +92,8 @@ def _count(store: Store) -> int:
 
 def profiles(connection: Connection, since: float = 0.0) -> Mapping[str, Any]:
     """Return the latest measured profile of each job, by job ID: that of a profiling run, or where
-    there is none, of the job on its own GPUs. Events before `since` (seconds since the epoch) are
-    ignored.
+    there is none, the one measured while the job ran. Events before `since` (seconds since the
+    epoch) are ignored.
     """
     seen = _latest(connection, Kind.OBSERVED, "profile", since)
     return seen | _latest(connection, Kind.PROFILED, "profile", since)

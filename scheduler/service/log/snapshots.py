@@ -260,7 +260,8 @@ class StateCheckpoints:
         self, connection: Connection, store: Store, upto: int
     ) -> Iterator[tuple[int, bytes]]:
         """Yield version and content of each usable file, the newest first. A usable file belongs to
-        this user, is whole, and was taken of this log at event `upto` or before.
+        this user, is whole, has a schema of `OLDEST` or later, and was taken of this log at event
+        `upto` or before.
         """
         for path in self._paths():
             try:
