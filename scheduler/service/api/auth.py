@@ -180,7 +180,9 @@ class Authenticator:
             )
 
     def knows(self, request: Request) -> bool:
-        """Return whether the token in a request's header was found valid a moment ago."""
+        """Return whether the token in a request's header was found valid within the last `KNOWN_S`
+        seconds.
+        """
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._fresh(secret.strip()) is not None
 
@@ -196,7 +198,9 @@ class Authenticator:
         return hmac.digest(secret.encode(errors="surrogatepass"), b"csrf", "sha256").hex()
 
     def vouched(self, request: Request) -> bool:
-        """Return whether the site's proxy vouches for the sender of a request."""
+        """Return whether the site's proxy vouches for the sender of a request; False also where it
+        does so for a person without a role here.
+        """
         try:
             return self._vouched.viewer(request) is not None
         except Problem:
@@ -302,8 +306,9 @@ class Authenticator:
 
 
 def form(request: Request, lists: Collection[str] = ()) -> dict[str, str]:
-    """Return the fields of an HTML form, from the body that the request guard has read. Raise
-    Problem (400) where the form cannot be read, and (422) where a field is too long.
+    """Return the fields of an HTML form, from the body that the request guard has read; {} for a
+    body of another type. Raise Problem (400) where the form cannot be read, and (422) where a field
+    is too long.
 
     Args:
         lists: fields that hold many names each, and so may be longer than a person writes.
