@@ -331,7 +331,7 @@ class Promise:
     @property
     def margin(self) -> float:
         """Return two standard errors of the share, assuming that the aim is met exactly and that
-        the jobs of one batch are late together.
+        the jobs of one batch are late together; 1 without jobs.
         """
         return 2 * (self.aim * (1 - self.aim) / self.batches) ** 0.5 if self.jobs else 1.0
 
