@@ -332,7 +332,8 @@ class Supervisor:
 
     def _kill_who_holds_up(self) -> None:
         """Kill a process that hangs in the middle of a write to the database, because all others
-        wait for that write. One that is ready to run and gets no processor does not hang.
+        wait for that write. A process that is ready to run and gets no processor does not hang, nor
+        does a decider that was heard of or computed lately.
         """
         turn = None if self._line is None else self._line.head()
         child = next((c for c in self.children if turn and _pid(c) == turn.pid), None)
