@@ -124,8 +124,9 @@ def chosen(
 
 
 def _moment(text: str, now: float) -> float:
-    """Return the time that `text` names, in seconds since the epoch: a date, a date with a time of
-    day, or a span before `now` (90m, 3d). Raise UserError for anything else."""
+    """Return the time that `text` names, in seconds since the epoch: a date, or a date with a
+    time of day, in local time, or a span before `now` (90m, 3d). Raise UserError for anything
+    else."""
     from features.clock import read_seconds
 
     try:
