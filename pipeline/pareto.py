@@ -102,7 +102,8 @@ def cost(
 def curve(
     loops: Loops, settings: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], where: str
 ) -> list[Point]:
-    """Run each pair of settings in each loop. Return their figures, one row each.
+    """Run each pair of settings in each loop. Return the figures, one row for each pair and
+    loop.
 
     Args:
         loops: returns the worlds of all loops, given settings by policy.
