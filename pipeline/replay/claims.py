@@ -70,8 +70,8 @@ class Claim:
         by, name: the column of the record that defines the part, and its value; both "" for the
             whole site.
         recorded_s, replayed_s: mean wait as recorded, and over the replays of Slurm's own schedule.
-        chance_s: half the width of the 90 % interval of `replayed_s`, by chance alone; None with
-            one replay.
+        chance_s: seconds by which a single replay may differ from `replayed_s` by chance, nine
+            times in ten; None with one replay.
         refused: why nothing is stated about the part; "" if something is.
         savings: key of a variant (a policy with its settings) -> its saving.
     """
@@ -96,16 +96,18 @@ class Claim:
 def claims(
     record: pa.Table, found: Mapping[str, Sequence[Mapping[str, Any]]], base: str | None
 ) -> list[Claim]:
-    """Return the statements about the whole site first, then about partitions, numbers of GPUs and
-    users.
+    """Return the statements about the whole site first, then about partitions, numbers of GPUs
+    and users with at least `FEWEST` jobs. Return [] if `base` is None, or if no job is
+    compared.
 
     Args:
         record: the recorded jobs that are compared.
         found: variant -> results of `figures.of_replay`, one per replay.
-        base: the variant that replays Slurm's own schedule; None: there is none.
+        base: the variant that savings are counted against, usually Slurm's own schedule; None:
+            there is none.
 
-    The statement about the whole leaves out the partitions about which nothing is stated.
-    """
+    The statement about the whole leaves out the partitions about which nothing is stated. If
+    these are all, there is no statement about the whole."""
     if base is None or not len(record):
         return []
     wait = floats(record["wait_s"])
@@ -195,8 +197,9 @@ def _refused(recorded: float, replayed: float) -> str:
 
 
 def _chance(*of: Floats) -> float:
-    """Return by how much a single replay may differ by chance from the mean of the given replays,
-    seconds, nine times in ten; 0 with fewer than two replays."""
+    """Return by how much a single replay may differ by chance from the mean of the given
+    replays, seconds, nine times in ten. For two lists of replays, return the same for the
+    difference of the two. Return 0 with fewer than two replays."""
     draws = min(len(one) for one in of)
     if draws < 2:
         return 0.0

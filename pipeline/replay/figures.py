@@ -56,8 +56,9 @@ def _waits(wait: Floats, jct: Floats) -> Figures:
 
 
 def apart(record: pa.Table) -> list[Figures]:
-    """Return how long the jobs submitted in the window waited, as recorded, one row per cause of
-    waiting."""
+    """Return how long the jobs submitted in the window waited, as recorded: the number of jobs,
+    and their wait in hours, one row per cause of waiting. A last row has the time before jobs
+    were eligible to start, if there was any."""
     wait, before, found = (
         floats(record["wait_s"]),
         floats(record["before_s"]),
@@ -163,9 +164,9 @@ def _mean(values: np.ndarray[Any, Any]) -> float | None:
 
 
 def ceiling(base: Sequence[Figures]) -> float:
-    """Return the mean rank correlation of waits between replays of Slurm's own schedule with
-    different seeds. A replay cannot be expected to correlate better with the record. Return 1.0 for
-    a single replay, or if all waits are equal."""
+    """Return the mean rank correlation of waits between the first replay of Slurm's own
+    schedule and those with other seeds. A replay cannot be expected to correlate better with
+    the record. Return 1.0 for a single replay, or if all waits are equal."""
     waits = [np.array(cell["by_job"]["wait_s"], float) for cell in base if "by_job" in cell]
     found = []
     for other in waits[1:]:

@@ -101,8 +101,8 @@ def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _claimed(
     stated: Sequence[Mapping[str, Any]], variant: str, *, whole: bool = False
 ) -> list[Mapping[str, Any]]:
-    """Return the rows of the table of parts (partitions, numbers of GPUs) for a variant, with the
-    saving of each.
+    """Return the rows of the table of parts (partitions, numbers of GPUs) for a variant, at
+    most twice `SHOWN`, each with its saving (None if none is stated).
 
     Users are left out, because they have a table of their own.
 

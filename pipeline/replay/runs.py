@@ -159,7 +159,8 @@ def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tupl
 
 def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> Scenario:
     """Return the scenario of one replay: the site's jobs under a variant of its scheduler. Each
-    submission is moved by a random 0 to 1 s, except with seed 0.
+    submission is moved by a random 0 to 1 s, except with seed 0. With odd seeds, Slurm's own
+    schedule also prefers other nodes of equal weight.
 
     Args:
         modelled: causes of waiting that the replay models; a job that waited for another cause is
@@ -269,9 +270,11 @@ class Cell:
 
 
 def cell(site: Site, wanted: Cell) -> Figures | None:
-    """Run the task and return its figures. Those of a replay of Slurm's own schedule with seed 0
-    include a back-test (comparison with the record). If that back-test is of another replay, in
-    which jobs also wait for limits, a second one (`counted`) is of this replay."""
+    """Run the task and return its figures; None if it is the evaluation of predicted durations
+    and there are too few jobs. Without `limits`, the figures of a replay of Slurm's own
+    schedule, or of plain backfill, with seed 0 include a back-test (comparison with the
+    record). If that back-test is of another replay, in which jobs also wait for limits, a
+    second one (`counted`) is of this replay."""
     variant = wanted.variant
     if variant is None:
         return duration_knowledge(site)
@@ -448,8 +451,8 @@ def _bound(
     over_cells: Callable[[Sequence[Cell]], Iterator[Figures]],
     seeds: int,
 ) -> str:
-    """Return a sentence about the cost of Pellucid's bound on waiting, found by replays without it;
-    "" if few jobs waited for longer."""
+    """Return a sentence about the cost of Pellucid's bound on waiting, found by replays without
+    it; "" if few jobs waited for longer, or if Pellucid was not replayed."""
     variant = next((variant for variant in variants if variant.key == POLICY), None)
     if variant is None:
         return ""
