@@ -174,7 +174,8 @@ def states(values: pa.Array, known: Mapping[str, State]) -> tuple[pa.Array, dict
 
 
 def constant_label(value: str | None, length: int) -> pa.Array:
-    """Return a label column (dictionary-encoded text) of `length` rows, all with this value."""
+    """Return a label column (dictionary-encoded text) of `length` rows, all with this value;
+    None: null."""
     if value is None:
         return pa.nulls(length, LABEL)
     zeros = pa.array(np.zeros(length, np.int32))

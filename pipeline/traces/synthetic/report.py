@@ -281,7 +281,8 @@ def comparison(table: pa.Table) -> str:
 
 
 def leak_table(config: SyntheticConfig, seeds: int) -> str:
-    """Return a Markdown table of the leak checks for `seeds` different seeds of the trace."""
+    """Return a Markdown table of the leak checks for the seeds 0 to `seeds` - 1 of the
+    trace."""
     rows: dict[str, list[float]] = {column: [] for column in PROFILE_COLUMNS}
     small: dict[str, int] = dict.fromkeys(PROFILE_COLUMNS, 0)
     names, history = [], []
