@@ -491,8 +491,8 @@ def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
 
 
 def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the figures for the days that follow 1, 3, 7 and 14 days of history: {number of days
-    as text: figures}; {} for a number without rows."""
+    """Return the figures for the three days that follow 1, 3, 7 and 14 days of history: {number
+    of days as text: figures}; {} for a number without rows."""
     first = math.floor(float(rows.time.min()) / DAY_S) * DAY_S
     found = {}
     for days in HISTORY_DAYS:

@@ -112,8 +112,8 @@ def evaluated(bundle: Path, trace: pa.Table, rows: Rows, rolling: DurationEvalua
 
 
 def weeks(rolling: DurationEvaluation) -> dict[str, dict[str, float]]:
-    """Return the errors in each week: {number of the week since the epoch: {figure as MLflow names
-    it: value}}."""
+    """Return the errors in each week with at least `LEAST_OF_A_WEEK` jobs: {number of the week
+    since the epoch: {figure as MLflow names it: value}}."""
     rows, score = rolling.rows, rolling.scores["ga2m"]
     number = (rows.time // (7 * DAY_S)).astype(np.int64)
     found = {}
