@@ -104,9 +104,8 @@ class Check:
 def build(inputs: Inputs) -> Report:
     """Make the report from the inputs, and return it.
 
-    Raises ReportError if there is no input; and RunError, BundleError or TraceError if an input
-    cannot be read.
-    """
+    Raises ReportError if there is none of comparison, bundle, trace and metrics; and RunError,
+    BundleError or TraceError if an input cannot be read."""
     if not any((inputs.compare, inputs.bundle, inputs.trace, inputs.metrics)):
         raise ReportError("nothing to report on; give --compare, --bundle, --trace or --metrics")
     comparison = read_comparison(inputs.compare, inputs.coming) if inputs.compare else None

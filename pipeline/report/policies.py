@@ -144,8 +144,9 @@ def rivals(c: Comparison) -> list[PolicyRun]:
 
 
 def headline(c: Comparison) -> list[str]:
-    """Return sentences that compare the report's own policy with each rival, and then sentences
-    about the figures in which it is behind."""
+    """Return sentences that compare the report's own policy with each rival, then sentences
+    about the figures in which it is behind, and one about what was simulated. If no job ended,
+    return a sentence that says so."""
     own = c.own
     jct = own.mean(JCT)
     if jct is None:
@@ -401,7 +402,8 @@ class Gains:
 
 
 def gains(c: Comparison) -> list[Gains]:
-    """Return which jobs gain and which lose, compared with each of the first `GAINS` rivals."""
+    """Return which jobs gain and which lose, compared with each of the first `GAINS` rivals of
+    which as many draws are recorded."""
     found = (_gains(c, rival) for rival in rivals(c) if len(rival.draws) == len(c.own.draws))
     return list(islice(found, GAINS))
 

@@ -117,8 +117,8 @@ def samples(
 
     The first is the job with the best story: among those that waited, shared GPUs and had a
     predicted duration, the one with the wait that is shortened most compared with the policies
-    `BESIDE`. Then come the job with the wait that is lengthened most, and that with the worst
-    prediction. No job occurs twice.
+    `BESIDE`. Then come the job with the wait that is lengthened most, that with the longest
+    wait, and that with the worst prediction. No job occurs twice.
 
     Args:
         colours: number of the colour of each run.

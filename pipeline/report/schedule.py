@@ -68,7 +68,7 @@ class Schedule:
         vc_of: node -> the virtual cluster that owns it.
         spells: which jobs held which GPUs when.
         until: index of a shared spell -> time when the sharing ended.
-        first, last: time of the first and the last event, seconds since the epoch.
+        first, last: time of the first and the last submission, seconds since the epoch.
     """
 
     spells: Spells
