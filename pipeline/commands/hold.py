@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 @spread
 def hold(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
-    """Hold waiting jobs: they do not start until they are released, and no other job waits for
-    them.
+    """Hold waiting jobs: they do not start until they are released, and no GPUs are kept for
+    them until then.
 
     The time for which a job is held does not count as time waited. A job that an operator held
     can be released only by an operator.

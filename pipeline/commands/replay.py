@@ -270,8 +270,8 @@ def _changed(pairs: Sequence[str], known: Site, variants: Sequence[Variant]) -> 
     """Return the site's own Slurm with the settings `pairs` (NAME=VALUE) as a variant, in a tuple;
     () if `pairs` is empty.
 
-    Raises UserError if an entry is not NAME=VALUE, or names a setting that replays do not model.
-    """
+    Raises UserError if an entry is not NAME=VALUE, if it names a setting that replays do not
+    model, or if Slurm's own schedule is not replayed."""
     from scheduler.slurm.twin.known import REPLAYED, Known, parameter
 
     if not pairs:
