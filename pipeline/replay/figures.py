@@ -81,8 +81,8 @@ def of_replay(replayed: pa.Table, record: pa.Table) -> Figures:
         replayed: table with job_id, wait_s and jct_s of every job that ended in the replay.
         record: the recorded jobs that are compared; others are left out of every figure.
 
-    `ended_by_user` and its like are the shares of jobs that ended, of which the means are.
-    """
+    Means are over the jobs that ended; `ended_by_user` and its like are the shares of these
+    jobs."""
     found = of_jobs(replayed, record["job_id"])
     ended = found["job_id"].is_valid()
     shares = {f"ended_by_{name}": _ended(record, ended, name) for name in PARTS}
@@ -103,9 +103,9 @@ def by_job(replayed: pa.Table, record: pa.Table) -> dict[str, list[float | None]
 
 
 def backtest(replayed: pa.Table, record: pa.Table) -> Figures:
-    """Return how far a replay of Slurm's own schedule is from the record: over all jobs, by
-    partition, by cause of waiting, and by the scheduling pass of Slurm (main or backfill) that
-    started the job.
+    """Return how far a replay of Slurm's own schedule, or of plain backfill in its place, is
+    from the record: over all jobs, by partition, by cause of waiting, and by the scheduling
+    pass of Slurm (main or backfill) that started the job.
 
     Args:
         replayed: table with job_id and wait_s.

@@ -87,9 +87,9 @@ def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the range of waiting that Pellucid would save compared with Slurm's own schedule, over
-    all jobs, in hours; `which` is less, more or unclear. Return None if nothing may be stated about
-    the whole site."""
+    """Return the range of waiting that Pellucid would save compared with the variant that
+    savings are counted against, over all jobs, in hours; `which` is less, more or unclear.
+    Return None if nothing may be stated about the whole site."""
     whole = next((claim for claim in found["claims"] if not claim["by"]), None)
     if whole is None or PELLUCID not in whole["savings"]:
         return None
@@ -170,9 +170,8 @@ def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> SimpleNa
     """Return which of the groups of jobs in `rows` wait less or more under Pellucid: their numbers,
     and rows of the largest groups and of those that lose most.
 
-    They are compared with the replay of Slurm's own schedule, the variant `against`. If that is
-    None, they are compared with the record.
-    """
+    They are compared with the replay of the variant `against` (Slurm's own schedule, or plain
+    backfill). If that is None, they are compared with the record."""
     base = "recorded_s" if against is None else f"{against}_s"
     changed = [
         {**row, "name": _short(row["name"]), "base_s": row[base], "change_s": change}

@@ -303,7 +303,8 @@ def _compared(site: Site, *, whole: bool) -> pa.Table:
 
 
 def _takes_all(variants: Sequence[Variant]) -> bool:
-    """Return whether Slurm takes heterogeneous jobs under the changed settings of each variant."""
+    """Return whether Slurm accepts heterogeneous jobs under the changed settings of every
+    variant."""
     types = [variant.changed.get("SchedulerType", BACKFILL) for variant in variants]
     return all(one.endswith("backfill") for one in types)
 
@@ -346,15 +347,14 @@ def replay(
         where, keep: see `pipeline.cluster.mapped`; kept results must belong to this site.
         progress: called with the number of tasks done, of all of `cells_of`.
 
-    Returns ``{backtest, backtests, ceiling, misfit, refused, claims, changed, recorded, counted,
-    apart, against, variants: [figures with standard errors], bound, by_user, by_vc, by_job,
-    duration_model}``. `misfit` lists reasons to doubt the savings, `refused` why none is stated at
-    all. `claims` are the statements of `pipeline.replay.claims`; `changed` are those about Slurm
-    with other settings. `against` is the variant that savings are counted against. `counted` is the
-    back-test of its replay, if `backtest` is of another replay that models more. `bound` is a
-    sentence about the cost of Pellucid's bound on waiting, if many jobs waited for longer,
-    otherwise "".
-    """
+    Returns ``{seeds, moved_s, backtest, backtests, ceiling, misfit, refused, claims, changed,
+    recorded, counted, apart, against, variants: [figures with standard errors], bound, by_user,
+    by_vc, by_job, duration_model}``. `misfit` lists reasons to doubt the savings, `refused` why
+    none is stated at all. `claims` are the statements of `pipeline.replay.claims`; `changed`
+    are those about Slurm with other settings. `against` is the variant that savings are counted
+    against. `counted` is the back-test of its replay, if `backtest` is of another replay that
+    models more. `bound` is a sentence about the cost of Pellucid's bound on waiting, if many
+    jobs waited for longer, otherwise ""."""
     cells = cells_of(variants, seeds)
     known: Figures | None = None
     limited: dict[str, list[Figures]] = {}

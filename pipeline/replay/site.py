@@ -90,15 +90,15 @@ class Site:
             that ran or waited when the replayed window begins come first, with the time that they
             had left.
         recorded: one row per job of `workload`, in its order: job_id, user, vc (the partition),
-            gpus, state, submit, wait_s and ran_s as they happened; `before_s`: seconds from its
-            submission until it was eligible to start, which do not count as wait; `carried`:
-            whether the job only fills the cluster as the window begins or the dump ends, and is
-            left out of the figures; `cause`: what it waited for (`pipeline.replay.causes`);
+            gpus, state; `submit`: when it was eligible to start, seconds since the epoch;
+            `wait_s` and `ran_s`: from then to its start, and from its start to its end;
+            `before_s`: seconds from its submission until it was eligible; `carried`: whether
+            the job only fills the cluster as the window begins or the dump ends, and is left
+            out of the figures; `cause`: what it waited for (`pipeline.replay.causes`);
             `started_by`: the scheduling pass of Slurm that started it, "" if unknown.
         twin: the site's own Slurm, as it is imitated in a replay.
         shape: a sentence that says where the cluster's shape comes from.
-        counts: numbers of lines of the dump that were used, or left out and why; they add up to
-            `lines`.
+        counts: numbers of lines of the dump, in all (`lines`) and by what became of them.
         quarantined: number of refused lines, by reason.
         ran: one row per month of the whole dump: month, jobs, gpu_hours, avg_wait_s.
         window: days replayed, and whether the dump was too large to replay whole.
