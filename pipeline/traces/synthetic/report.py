@@ -224,8 +224,8 @@ def profile_leak(jobs: Drawn, table: pa.Table) -> dict[str, tuple[float, float]]
 
 
 def name_leak(jobs: Drawn, table: pa.Table) -> tuple[float, int]:
-    """Return (Spearman correlation of predicted and true durations, number of jobs) of a model that
-    knows of a job only the part of its name that differs within its template.
+    """Return (Spearman correlation of predicted and true durations, number of jobs tested) of a
+    model that knows of a job only the part of its name that differs within its template.
 
     Hashed tokens of the name, without those that all runs of the template share, are fitted by
     ridge regression to the log duration relative to the template's mean. The model is fitted on
