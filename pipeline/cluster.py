@@ -284,7 +284,8 @@ class Keep:
     """A folder that keeps the results of finished tasks, to be reused after an interruption.
 
     Attributes:
-        folder: created if missing. Only its owner may write to it, since results are pickled.
+        folder: created if missing. UserError is raised if others may write to it, since results
+            are pickled.
         question: digest of everything that the results depend on (`question_of`). Files with
             another digest are neither read nor changed.
         label: returns a name for a value, unique among the values; it becomes part of the file's

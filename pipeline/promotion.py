@@ -75,7 +75,8 @@ class Proposal:
 
     @property
     def better(self) -> bool:
-        """Return whether the candidate may become champion without a person's decision."""
+        """Return whether the candidate may become champion without a person's decision: if it
+        is better beyond chance, or if there is no champion."""
         if self.champion is None:
             return True
         both = self.judgement is not None and self.replay is not None
@@ -83,7 +84,8 @@ class Proposal:
 
     @property
     def reason(self) -> str:
-        """Return the outcome as one line."""
+        """Return the outcome as one line: the most telling figure, why the two were not
+        compared, or that there is no champion."""
         if self.champion is None:
             return FIRST
         if self.judgement is None or self.replay is None:
@@ -93,7 +95,8 @@ class Proposal:
 
     @property
     def undecided(self) -> bool:
-        """Return whether the jobs are too few to say that the candidate is better, or worse."""
+        """Return whether the jobs are too few to say that the candidate is better, or worse.
+        Return False if the two were not compared."""
         return self.judgement is not None and self.replay is not None and undecided(self.figures)
 
     @property

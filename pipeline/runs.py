@@ -313,7 +313,8 @@ class _Sweep:
 
 
 def not_over(rows: Sequence[Figures]) -> str:
-    """Return a note that some jobs of a policy had not ended at the end of its runs; "" if all had.
+    """Return a note that some jobs of a policy had not ended at the end of its runs; "" if all
+    but the refused ones had.
 
     Args:
         rows: figures of the policy's runs, one per seed.

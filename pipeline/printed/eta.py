@@ -39,7 +39,7 @@ def with_script(options: list[str]) -> list[str]:
 
 def lines(answer: Eta) -> list[str]:
     """Return lines of text about the start in each partition: first those with a time, then the
-    reasons of the others."""
+    reasons of the others. If there is no estimate, return one line that says why."""
     if answer.unavailable:
         return [f"estimate unavailable: {answer.unavailable}"]
     from scheduler.explain.render import of_partitions

@@ -251,8 +251,8 @@ class Foil(TypedDict):
 
 
 def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[Foil]:
-    """Return three unseen jobs, each with the most similar ended jobs: a typical one and the two
-    with the largest errors.
+    """Return three unseen jobs, each with the most similar ended jobs: one with a typical
+    error, and those that ran longer and shorter than predicted by the largest factors.
 
     Similarity is that of the exported model (`models.training.card.similar_rows`), so the similar
     jobs show why the model predicted what it did.
