@@ -29,7 +29,7 @@ def hold(jobs: JOBS, service: Service, preview: PREVIEW = False) -> None:
     them until then.
 
     The time for which a job is held does not count as time waited. A job that an operator held
-    can be released only by an operator.
+    for another user can be released only by an operator.
 
     Example:
 
