@@ -38,7 +38,7 @@ FIGURES = {
     "p99_queue_s": "p99 wait",
     "max_queue_large_s": "longest wait of more than 8 GPUs",
 }
-LATE = 0.02  # share of starts past the bound, above which its cost is worth a run without it
+LATE = 0.02  # share of jobs that waited past the bound, above which its cost is worth a run
 
 
 def cost_of_bound(

@@ -71,7 +71,7 @@ PACKING: dict[str, Values] = {
     "no profiling first": {"profile_above": OFF},
     "pair speeds as predicted": {"learns_speeds": False},
 }
-CROSSED = 4  # crossings that are tried
+CROSSED = 4  # most crossings that are tried
 WINDOWS = 8  # of each half, for the intervals
 LEAST = 2 * WINDOWS * 20  # jobs to choose by: 20 of each window
 LAST_DAYS = 56.0  # that are replayed

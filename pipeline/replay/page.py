@@ -25,7 +25,7 @@ SHOWN = 12  # users and partitions in a table
 MONTHS = 24
 LONGEST_NAME, LONGEST_NOTE = 60, 600
 COUNTED = "the same, in the replay that savings are counted in"
-LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losing
+LOSES_S = 60.0  # waiting longer by more than this counts as losing
 
 
 def render(site: Site, found: Mapping[str, Any]) -> str:

@@ -151,8 +151,9 @@ def map_unique(values: pa.Array, convert: Callable[[str], Any], kind: pa.DataTyp
 
 
 def states(values: pa.Array, known: Mapping[str, State]) -> tuple[pa.Array, dict[str, int]]:
-    """Return the source's states of jobs as those of the trace schema, by the mapping ``known``. A
-    state that is not in ``known`` becomes ``unknown`` and gives a warning.
+    """Return the source's states of jobs as those of the trace schema, by the mapping
+    ``known``. A state that is missing, or not in ``known``, becomes ``unknown`` and gives a
+    warning.
 
     Returns:
         the states as a label column, and the number of rows by warning.

@@ -31,7 +31,7 @@ PER_NODE = 8  # where a dump tells neither nodes nor their number
 USUAL = {1, 2, 3, 4, 6, 8, 16}  # GPUs of a node
 LOAD = 0.9
 SHOWN = 8  # virtual clusters named in a sentence
-PLENTY = 1_000_000  # CPUs, and MiB, of a node that nobody described
+PLENTY = 1_000_000  # CPUs, and GiB, of a node that nobody described
 
 
 @dataclass(frozen=True)
