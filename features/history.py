@@ -211,8 +211,8 @@ class KeyHistory:
         return self._ended
 
     def latest(self, most: int) -> list[float]:
-        """Return the durations, in seconds, of the `most` jobs that ended last, the oldest
-        first."""
+        """Return the durations, in seconds, of the `most` jobs that ended last, the oldest first;
+        `WINDOW` of them at most."""
         ring, newest = self._ring, (self._ended - 1) % WINDOW
         count = min(most, len(ring))
         return [ring[(newest - i) % WINDOW][0] for i in reversed(range(count))]
