@@ -124,7 +124,8 @@ class DecisionInput:
         now: seconds since the epoch.
         jobs: every active job, in order of arrival.
         nodes: every node, by index.
-        submitted, ended: jobs that came and went since the last allocation.
+        submitted: ids of jobs that were submitted since the last allocation.
+        ended: ids of jobs that ended since then.
     """
 
     now: float

@@ -121,7 +121,9 @@ class Worker:
 
     def await_event(self, *events: str, timeout_s: float) -> dict[str, Any]:
         """Return the next message whose kind is one of `events`. Progress reports that come before
-        it are recorded.
+        it are recorded. Raises WorkerFailed if none comes within `timeout_s` seconds, and errors
+        as `_take` does. If the worker has ended, raises NotSupported (it has no torch),
+        DriverMissing (no GPU) or WorkerFailed.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -224,7 +226,9 @@ class Worker:
         return (last.steps - first.steps) / (last.t - first.t)
 
     def between(self, start: float, end: float) -> tuple[Progress, Progress]:
-        """Return the first and the last progress report of a window."""
+        """Return the first and the last progress report of a window. If it holds fewer than two, or
+        fewer than four steps, return the nearest ones outside of it. Raise WorkerFailed where there
+        are no two."""
         points = self.progress
         inside = [p for p in points if start <= p.t <= end]
         if len(inside) < 2 or inside[-1].steps - inside[0].steps < 4:

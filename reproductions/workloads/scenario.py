@@ -54,9 +54,9 @@ class AllocationScenario:
         return {"oracle": made.oracle, "preemptive": preemptive, "estimates": False}
 
     def check(self, name: str) -> None:
-        """Raise UnmetNeeds if a policy needs a statistic that this workload lacks.
-
-        A policy that chooses no GPU type would spread a gang over several.
+        """Raise UnmetNeeds if a policy needs a statistic that this workload lacks. Also raise it if
+        the cluster has several GPU types and the policy does not choose among them: it would spread
+        a gang over several.
         """
         policy = self._policy(name)
         types = sorted({node.gpu_type for node in self.workload.nodes})
