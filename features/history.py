@@ -207,7 +207,7 @@ class KeyHistory:
 
     @property
     def ended(self) -> int:
-        """Return the number of jobs of this key that have ended."""
+        """Return the number of jobs of this key that have ended after a known duration."""
         return self._ended
 
     def latest(self, most: int) -> list[float]:

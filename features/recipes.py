@@ -60,7 +60,8 @@ def of_task(text: str, words: Sequence[str]) -> str:
 
 
 def _service(text: str, plain: Sequence[str]) -> str:
-    """Return the shell line of a service of `docker compose`, or the one that the command gives."""
+    """Return the shell line of a service of `docker compose`, or the one that the command gives; ""
+    if neither gives one, or the text is no YAML."""
     import yaml  # takes its time
 
     from features.yamls import loaded

@@ -158,8 +158,8 @@ class Repeats:
 
 
 class Word(NamedTuple):
-    """How reliable an owner's expected durations have been: `held` of them were right, of `of` that
-    ended."""
+    """How reliable an owner's expected durations have been: of `of` jobs that ended, `held` lasted
+    as long as expected."""
 
     held: int
     of: int

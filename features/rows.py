@@ -37,7 +37,8 @@ class Rows:
         features: specs of the columns of X, in order.
         X: continuous columns float64 (NaN missing), nominal columns object (None missing).
         y: exclusive duration of the job, seconds; NaN where it has not ended, or is not known.
-        job_id: id of the job; a job has one row per moment (`Moment`) that was asked for.
+        job_id: id of the job; a job has one row per moment (`Moment`) that was asked for, but none
+            for "profiled" if its profile never became known.
         moment: "submit" or "profiled".
         time: time as of which the row was computed, seconds since the epoch.
         submit_time, start_time, end_time: seconds since the epoch; NaN for what has not happened.

@@ -35,7 +35,8 @@ ORIGINS = ("fit", "monotone", "edited")
 class Axis:
     """How the values of one feature fall into bins.
 
-    Bin 0 holds missing values. Continuous: bin k >= 1 holds cuts[k-2] <= x < cuts[k-1].
+    Bin 0 holds missing values. Continuous: bin k >= 1 holds cuts[k-2] <= x < cuts[k-1]; the first
+    of these has no lower bound, the last no upper one.
     Nominal: bin k >= 1 holds categories[k-1]; the last bin holds every category not seen in
     training.
 
