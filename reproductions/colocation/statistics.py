@@ -17,7 +17,7 @@ class Mean:
     Attributes:
         sd: sample standard deviation; NaN for one repeat.
         half_width: of the 95 % confidence interval (Student), relative to the mean; infinite for
-            one repeat.
+            one repeat, and where the mean is 0.
     """
 
     value: float

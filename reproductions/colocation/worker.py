@@ -156,8 +156,8 @@ class Worker:
             raise (DoesNotFit if kind == "out_of_memory" else WorkerFailed)(message["text"])
 
     def order(self, config: Config, report_every_s: float = 0.3) -> None:
-        """Send the worker the order to train a workload. To wait until training has begun, call
-        `ready`.
+        """Send the worker the order to train a workload, and forget its earlier progress reports.
+        To wait until training has begun, call `ready`.
         """
         self.progress, self.training = [], True
         self._tell(
@@ -174,7 +174,8 @@ class Worker:
         self.progress.append(_progress(message))
 
     def follow(self, until: float) -> None:
-        """Take in progress reports until a moment of time.monotonic()."""
+        """Take in progress reports until a moment of time.monotonic(). Raise WorkerFailed if the
+        worker has died, and errors as `_take` does."""
         while (left := until - time.monotonic()) > 0:
             try:
                 message = self._messages.get(timeout=left)
@@ -240,7 +241,7 @@ class Worker:
         return inside[0], inside[-1]
 
     def close(self) -> None:
-        """End the process; idempotent."""
+        """End the process. If it has ended, do nothing."""
         if self._process.poll() is None:
             try:
                 assert self._process.stdin is not None

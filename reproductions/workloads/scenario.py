@@ -65,8 +65,8 @@ class AllocationScenario:
         check_needs(policy, self.workload.ground_truth(policy))
 
     def runnable(self) -> list[str]:
-        """Return the policies for which the workload has all statistics, in the order of the
-        registry.
+        """Return the names of the policies that this workload can run (see `check`), in the order
+        of the registry.
         """
         names = []
         for name in ALLOCATING:
