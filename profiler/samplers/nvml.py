@@ -514,7 +514,7 @@ class _Watch:
 
     def again(self) -> _Watch:
         """Return new probes of the same GPU, after the NVML library was initialised again. The GPU
-        is found by its UUID. What is `missing` of it is found out anew."""
+        is found by its UUID. What is `missing` of it is looked for again."""
         handle, parent = self.nvml.nvmlDeviceGetHandleByUUID(self.gpu.uuid), self.gpu.parent
         if self.gpu.mig:
             parent = self.nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
