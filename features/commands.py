@@ -1,7 +1,7 @@
 """The amount of training that a job asks for in its command or settings files: epochs or steps.
 
 >>> of_command(["python", "train.py", "--epochs", "90"])
-Amount(epochs=90.0, steps=None)
+Amount(epochs=90.0, steps=None, patience=None, runs=None)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The commands that a shell line or script would run, as far as its text shows them.
 
->>> one_of(["bash", "-c", "cd a && python train.py --epochs 3"])
-[Simple(words=['python', 'train.py', '--epochs', '3'], times=1.0)]
+>>> [one.words for one in one_of(["bash", "-c", "cd a && python train.py --epochs 3"])]
+[['cd', 'a'], ['python', 'train.py', '--epochs', '3']]
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Simple(NamedTuple):
 
 def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
     """Return the commands that a command runs: those of the shell line that it hands to a shell
-    (`srun bash -c '...'`), otherwise the command itself without its launcher. If that line cannot
+    (`srun bash -c '...'`), otherwise the command itself, its launcher included. If that line cannot
     be read, return the command itself.
 
     Args:
