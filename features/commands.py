@@ -125,13 +125,14 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
 
 
 def times_of(commands: Sequence[Simple]) -> float:
-    """Return how often commands run one after the other. Those of a group that runs at the same
-    time count as the one of them that runs most often."""
-    groups = dict[int, float]()
+    """Return how often commands run one after the other. Those of a group of jobs that run at the
+    same time count as those of its longest job."""
+    jobs, groups = dict[tuple[int, int], float](), dict[int, float]()
     for one in commands:
-        if one.beside:
-            groups[one.beside] = max(groups.get(one.beside, 0.0), one.times)
-    return sum(one.times for one in commands if not one.beside) + sum(groups.values())
+        jobs[one.beside, one.job] = jobs.get((one.beside, one.job), 0.0) + one.times
+    for (group, _), times in jobs.items():
+        groups[group] = max(groups.get(group, 0.0), times)
+    return sum(groups.values())
 
 
 def _most_often(commands: Sequence[Simple]) -> float:
