@@ -35,6 +35,10 @@ from features.throughput import asked as at_submission
 NEAR, NEAR_AGAIN = 1.1, 1.15  # what counts as right: of a run seen, of one at its submission
 SEEN = 1 / 3  # share of a run after which it is judged
 TRIAL_EPOCHS = 2
+PLAIN_S = (
+    4.0  # of processor time that a longer trial takes more: start-ups differ by about a second
+)
+MOST_TRIAL_EPOCHS = 200
 SECOND = 0.6  # share of the first run's amount that the second asks for
 PROGRAM = [sys.executable, "-m", "benchmarks.printed.trainings"]
 NAMED = {"torch_plain": "torch", "torch_tqdm": "torch", "sklearn": "sklearn", "boosting": "sklearn"}
@@ -73,14 +77,22 @@ def _processor_s(pid: int) -> float:
 
 
 def _an_epoch_s(name: str, rows: int) -> float:
-    """Return the CPU seconds of an epoch, or of as many rounds or steps, by two short runs."""
+    """Return the CPU seconds of an epoch, or of as many rounds or steps, by two short runs: the
+    second of so many epochs that it takes plainly longer than the first."""
+    epochs, first_s = TRIAL_EPOCHS, _trial_s(name, TRIAL_EPOCHS, rows)
+    while True:
+        epochs *= 3
+        longer_s = _trial_s(name, epochs, rows) - first_s
+        if longer_s >= PLAIN_S or epochs >= MOST_TRIAL_EPOCHS:
+            return max(0.001, longer_s / (epochs - TRIAL_EPOCHS))
+
+
+def _trial_s(name: str, epochs: int, rows: int) -> float:
+    """Return the CPU seconds of a run of so many epochs, its start included."""
     _, many = AMOUNTS.get(name, EPOCHS)
-    cpu_s = []
-    for epochs in (TRIAL_EPOCHS, 3 * TRIAL_EPOCHS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        trained(name, epochs * many, rows, "wall")
-        cpu_s.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
-    return max(0.05, (cpu_s[1] - cpu_s[0]) / (2 * TRIAL_EPOCHS))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    trained(name, epochs * many, rows, "wall")
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
 def run_twice(wanted: argparse.Namespace, name: str) -> Any:
