@@ -226,8 +226,8 @@ class ConstantEstimator(Estimator):
 
 
 class Known(Estimator):
-    """An estimator that answers with a given estimate. `inner`, another estimator, is told which
-    estimate was used, and is not asked for a duration."""
+    """An estimator that answers with a given estimate. `inner`, another estimator, gets to
+    know which estimate was used, and is not asked for a duration."""
 
     def __init__(self, inner: Estimator, estimate: Estimate):
         super().__init__()

@@ -163,8 +163,8 @@ class Verdict:
 
 
 def judged(connection: Connection, now: float) -> list[Verdict]:
-    """Return what can be said at `now` of open claims (predictions shown to people): a verdict,
-    that an offer was taken up, or that the claim is to be deleted. All other claims stay open. Of
+    """Return what is known at `now` of open claims (predictions shown to people): a verdict, that
+    an offer was taken up, or that the claim is to be deleted. All other claims stay open. Of
     many open claims, only a part chosen by chance is examined in one call.
 
     A claim about an unknown job stays open for `VALID_S` seconds; then its verdict is to delete it.
