@@ -202,9 +202,9 @@ def _groups_body(spec: ClusterSpec) -> list[Any]:
 
 def establish(store: Store, header: LogHeader) -> LogHeader:
     """Begin an empty log with `header`. Return the header that holds: that of the log, which may
-    state other nodes and settings, or for a service that follows a Slurm, `header`, recorded once more
-    where it differs. Raise LogHeaderError where the log's jobs are on another backend, or in
-    another state folder.
+    state other nodes and settings, or for a service that follows a Slurm, `header`, which is
+    recorded once more where it differs. Raise LogHeaderError where the log's jobs are on another
+    backend, or in another state folder.
     """
     with store.writing() as connection:
         first = store.first_in(connection)
