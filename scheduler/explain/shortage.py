@@ -40,8 +40,8 @@ class NodeShort:
     Attributes:
         gpus, gpus_there: free GPUs and all GPUs of the types that the job asks for.
         lacks: resources of which too little is free; empty: none.
-        shut: "closed" or "reservation" (in older records also "kept", for jobs ahead of it); "":
-            the node is open to the job.
+        shut: "closed" or "reservation" (another word: kept for jobs ahead of it); "": the node is
+            open to the job.
         why: the node's state with the administrator's text, or the reservation's name.
         until: when the reservation ends, otherwise the latest time when the node could take the
             job, by time limits (seconds since the epoch); None: unknown.
