@@ -119,7 +119,7 @@ class Drawn:
 
 
 def head(by: Drawn) -> str:
-    """Send a head of a request that is hardly one."""
+    """Send a malformed head of a request. Return the status of its answer, or "closed"."""
     lines = [f"{by.word()}: {by.text()}" for _ in range(by.draw.randrange(8))]
     first = by.draw.choice(["GET /health HTTP/1.1", f"{by.word()} /{by.text()[:200]} HTTP/1.1"])
     named = by.draw.choice(["Host: localhost", "Content-Length: 5", "Transfer-Encoding: chunked"])
@@ -132,7 +132,7 @@ def head(by: Drawn) -> str:
 
 
 def address(by: Drawn) -> str:
-    """Ask for a page or a part of the API with a query that was drawn."""
+    """Ask for a page or a part of the API with a query that was drawn. Return the status."""
     page = by.draw.choice(PAGES).format(id=quote(by.word()[:300], ""))
     path = page if by.draw.random() < 0.5 else by.route()[1]
     asked = {by.word()[:100]: by.text()[:4000] for _ in range(by.draw.randrange(5))}
@@ -140,7 +140,7 @@ def address(by: Drawn) -> str:
 
 
 def body(by: Drawn) -> str:
-    """Send the API a body that was drawn."""
+    """Send the API a body that was drawn. Return the status."""
     method, path = by.route()
     data = json.dumps(by.value()) if by.draw.random() < 0.9 else by.text()
     return by.ask(method, path, data.encode("utf-8", "surrogatepass"), "application/json")
@@ -153,7 +153,8 @@ def _a_job(by: Drawn) -> str:
 
 
 def form(by: Drawn) -> str:
-    """Fill in a form that a page shows, some of its fields with what was drawn."""
+    """Send a form that a page shows, some of its fields filled with what was drawn. Return the
+    status, or why nothing was sent."""
     page = by.draw.choice(FORMS)
     path = page.format(id=quote(_a_job(by), "")) if "{id}" in page else page
     try:
@@ -185,7 +186,8 @@ def form(by: Drawn) -> str:
 
 
 def output(by: Drawn) -> str:
-    """Submit a job that prints what was drawn, and reports it as its progress."""
+    """Submit a job that prints what was drawn, and reports it as its progress. Return the status,
+    or "full" where `JOBS` jobs run already."""
     time.sleep(0.2)
     with urlopen(f"{by.address}/api/v1/jobs?phase=running", timeout=30) as answer:
         if answer.read().count(b'"job_id"') >= JOBS:
@@ -204,7 +206,8 @@ FUZZERS: dict[str, Callable[[Drawn], str]] = {
 
 
 def _fuzzing(name: str, seed: str, address: str, until: float, to: Connection) -> None:
-    """Send what a fuzzer draws until then, and last what came of it."""
+    """Send a service what a fuzzer draws, until the time `until`. Then send how often each result
+    came through the pipe `to`."""
     os.nice(10)
     by, came = Drawn(seed, address), Counter[str]()
     while time.monotonic() < until:
@@ -216,9 +219,8 @@ def _fuzzing(name: str, seed: str, address: str, until: float, to: Connection) -
 
 
 def _health(address: str, until: float) -> Iterator[tuple[float, str]]:
-    """Yield how long `/health` took, each second, and when and at which load that was; infinity
-    where it gave no answer in 30 s.
-    """
+    """Each second, ask `/health`. Yield how many seconds it took, and a text with the time, this
+    and the machine's load; infinity where it gave no answer in 30 s."""
     while (now := time.monotonic()) < until:
         try:
             with urlopen(f"{address}/health", timeout=30) as answer:

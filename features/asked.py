@@ -51,6 +51,7 @@ _SCRIPTS = (
     ".sh", ".bash", ".sbatch", ".slurm", ".job", ".zsh", ".ksh", ".csh", ".tcsh", ".fish", ".pbs",
     ".lsf", ".sge", ".qsub", ".bsub", ".cmd",
 )  # fmt: skip
+_SHELLS = "bash", "sh", "zsh", "ksh", "dash", "source", "."
 _GROUP = re.compile(
     r"(?m)^ {0,8}- (?:override |optional ){0,2}/?([\w/]{1,80})(?:@[\w.]{1,40})?"
     r": ([\w-]{1,80})\s{0,4}$"
@@ -152,7 +153,7 @@ def _of(commands: Sequence[Simple], workdir: Path, depth: int, files: _Files) ->
             continue
         settings = _of_settings_of(one.words, workdir, files)
         for at, word in enumerate(one.words):
-            if depth < DEPTH and (at or len(one.words) == 1) and Path(word).suffix in _SCRIPTS:
+            if depth < DEPTH and _is_script(word, one.words[:at], len(one.words)):
                 path, rest = workdir / word, one.words[at + 1 :]
                 settings |= _of_script(path, rest, workdir=workdir, depth=depth + 1, files=files)
         settings |= _of_recipe(one.words, workdir=workdir, depth=depth + 1, files=files)
@@ -166,9 +167,24 @@ def _of(commands: Sequence[Simple], workdir: Path, depth: int, files: _Files) ->
         found |= by_itself[0]
         programs = {program_of(one.words) for one in each}
         alike = [one for one in commands if program_of(one.words) in programs]
-        if (times := times_of([one for one in alike if not only_tests(one.words)])) > 1.0:
+        if (
+            times := times_of([one for one in alike if one in each or not only_tests(one.words)])
+        ) > 1:
             found["runs"] = found.get("runs", 1.0) * times
     return found
+
+
+def _is_script(word: str, before: Sequence[str], count: int) -> bool:
+    """Return whether a word of a command names a shell script: by its end, or because a shell runs
+    it.
+
+    Args:
+        before: words of the command before it.
+        count: of how many words the command consists.
+    """
+    if Path(word).suffix in _SCRIPTS:
+        return bool(before) or count == 1
+    return bool(before) and before[-1].rpartition("/")[2] in _SHELLS and not word.startswith("-")
 
 
 def _of_settings_of(words: Sequence[str], workdir: Path, files: _Files) -> dict[str, float]:
@@ -203,10 +219,9 @@ def _of_its_program(words: Sequence[str], workdir: Path, files: _Files) -> dict[
     if any(of_command(words)[:2]):
         return {}
     path = _program_path(words, workdir)
-    if path is None or only_tests(words) or not trains(words):
+    if path is None or only_tests(words, ()) or not trains(words):
         return {}
-    at = [*words].index(program_of(words)) + 1
-    given = {name: value for name, value, _ in settings_of(words[at:])}
+    given = _given_to(words)
     text = files.text(path) or ""
     named = any(Path(word.rpartition("=")[2]).suffix in _SETTINGS for word in words)
     key = path, text, frozenset(given.items()), workdir, named
@@ -214,24 +229,33 @@ def _of_its_program(words: Sequence[str], workdir: Path, files: _Files) -> dict[
         if len(files.programs) >= MOST_FILES or not files.parses(text):
             return {}
         files.programs[key] = _of_text_of_a_program(
-            text, given, path.parent, workdir=workdir, files=files, alone=not named
+            text, words, path.parent, workdir=workdir, files=files, alone=not named
         )
     return files.programs[key]
 
 
+def _given_to(words: Sequence[str]) -> dict[str, str]:
+    """Return the settings behind the program of a command."""
+    at = [*words].index(program_of(words)) + 1
+    return {name: value for name, value, _ in settings_of(words[at:])}
+
+
 def _of_text_of_a_program(
-    text: str, given: dict[str, str], folder: Path, workdir: Path, files: _Files, alone: bool
+    text: str, words: Sequence[str], folder: Path, workdir: Path, files: _Files, alone: bool
 ) -> dict[str, float]:
     """Return what a program asks for, also by the modules beside it and, if its command names no
     settings file, by the one that it names itself.
 
     Args:
+        words: its command.
         folder: where the program lies.
         alone: its command names no settings file.
     """
     try:
         beside, settings = _beside(text, folder, workdir=workdir, files=files)
-        found = of_program(text, given, Imported(beside, settings if alone else {}))
+        if only_tests(words, [text, *beside]):
+            return {}
+        found = of_program(text, _given_to(words), Imported(beside, settings if alone else {}))
     except SLIPS:
         return {}
     if not found and alone:

@@ -23,13 +23,16 @@ _COUNTED = {
     "steps": "steps it iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
     "|num_training|total_train|total_training|total_optimization)_(steps?|iters?|iterations?)"
     " (ts_max_steps|nsteps|numb_steps|num_server_rounds) max_updates? lr_anneal_steps"
-    " total_num_update (comm(unication)?_|global_)?rounds num_designs n_batches"
+    " total_num_update (comm(unication)?_|global_)?rounds (comm(unication)?|global)_round"
+    " num_designs n_batches"
     " num_boost_round n_estimators num_trees num_rounds? nrounds n_?rounds?"
     " max_num_(steps|iterations) (max_)?number_of_(steps|iterations) nb_steps"
     " (max|num|total|train)_batches"
     " after_batches stop_iters kimg num_updates n_?gen (max_)?generations",
     "frames": "total_timesteps total_env_steps num_env_steps max_env_steps total_frames "
     "num_timesteps train_for_env_steps",
+    # these are no amount, but what else is stated counts something within them
+    "episodes": "((n|nb|num|number_of|max|total|train|num_train)_)?episodes?",
     "patience": "patience (es|early_stop(ping)?)_(patience|rounds?) early_stopping_rounds?",
     "runs": "n_?trials? (num|max)_trials? n_?folds? (num|k)_?folds? kfolds? n_splits? num_splits? "
     "cv_folds? n_?seeds? num_seeds? n_?repeats? num_repeats? repeats n_runs? num_runs? runs",
@@ -53,7 +56,13 @@ _BESIDE = re.compile(
     r"(?:^|[-+./])(?:eval(?:uation|uator)?|val(?:id(?:ation)?)?|test|predict(?:ion)?|sampl(?:er|ing)"
     r"|warm_?up|scheduler|lr_scheduler|checkpoint|logging)(?:_?(?:cfg|config|args|loop))?[./]"
 )
-_MORE = "n_epochs_decay", "train_samples", "global_batch_size"  # say how much together with another
+_MORE = (
+    "n_epochs_decay",
+    "niter_decay",
+    "train_samples",
+    "global_batch_size",
+)  # say how much together with another
+_ROUNDS = re.compile(r"(?<!boost_)rounds?$")
 _EARLY = re.compile(r"(?:use_)?early_?stop(?:ping)?$")
 _INTERPOLATED = re.compile(r"\$\{([\w.]{1,80})\}")  # OmegaConf
 _LASTS = re.compile(r"(\d{1,12})(ep|ba|)$")  # Composer: max_duration=3ep
@@ -92,6 +101,10 @@ _SEARCHES = re.compile(
     r"(?:^|[/_])(?:grid_?search|random_?search|hyper_?opt|hyper_?param\w{0,10}(?:search|opt|tun)|hpo|sweep)\w{0,20}\.py$"
 )
 _MODES = "mode", "phase", "run_mode", "job_type", "stage"
+_CHOOSES = re.compile(  # a program compares what it is to do
+    r"\b(?:mode|phase|job_type|stage)['\")\]]{0,3} {0,2}(?:==|!=|in|not in) {0,2}[(\[{]?['\"]"
+)
+_DATA = re.compile(r"\.(?:csv|tsv|jsonl?|txt|h5|hdf5|np[yz]|pkl|parquet|lmdb|arrow)$")
 _SCRIPT = re.compile(r"\.(?:py|sh|R|jl|ipynb|lua|m)(?:\s|$)|(?:^|\s)-m\s")
 
 
@@ -125,13 +138,14 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
 
 
 def times_of(commands: Sequence[Simple]) -> float:
-    """Return how often commands run one after the other. Those of a group that runs at the same
-    time count as the one of them that runs most often."""
-    groups = dict[int, float]()
+    """Return how often commands run one after the other. Those of a group of jobs that run at the
+    same time count as those of its longest job."""
+    jobs, groups = dict[tuple[int, int], float](), dict[int, float]()
     for one in commands:
-        if one.beside:
-            groups[one.beside] = max(groups.get(one.beside, 0.0), one.times)
-    return sum(one.times for one in commands if not one.beside) + sum(groups.values())
+        jobs[one.beside, one.job] = jobs.get((one.beside, one.job), 0.0) + one.times
+    for (group, _), times in jobs.items():
+        groups[group] = max(groups.get(group, 0.0), times)
+    return sum(groups.values())
 
 
 def _most_often(commands: Sequence[Simple]) -> float:
@@ -146,15 +160,28 @@ def _most_often(commands: Sequence[Simple]) -> float:
     return max(map(times_of, programs.values()), default=1.0)
 
 
-def only_tests(words: Sequence[str]) -> bool:
-    """Return whether an option of a command asks for a test only (`--eval-only`, `--mode test`)."""
-    flags = {word.lower().replace("-", "_").lstrip("_") for word in words if word.startswith("-")}
+def only_tests(words: Sequence[str], texts: Sequence[str] | None = None) -> bool:
+    """Return whether an option of a command asks for a test only (`--eval-only`, `--mode test`).
+
+    Args:
+        texts: of the program and its modules; None: not known. `--phase val` of one that compares
+            no phase with a text may be the part of the data on which it validates.
+    """
+    flags = {word.lower().replace("-", "_").lstrip("_") for word in _flags(words)}
     if any(map(_ASIDE.fullmatch, flags)) and not any("train" in flag for flag in flags):
         return True
-    return any(
-        bare(name) in _MODES and _ASIDE.fullmatch(value.lower())
-        for name, value, _ in settings_of(words)
-    )
+    chosen = [value.lower() for name, value, _ in settings_of(words) if bare(name) in _MODES]
+    if texts is not None and not any(map(_CHOOSES.search, texts)):
+        chosen = [value for value in chosen if not value.startswith("val")]
+    return any(map(_ASIDE.fullmatch, chosen))
+
+
+def _flags(words: Sequence[str]) -> Iterator[str]:
+    """Yield the options of a command, without those that are given a file of data."""
+    for i, word in enumerate(words):
+        value = words[i + 1] if i + 1 < len(words) else ""
+        if word.startswith("-") and not _DATA.search(value):
+            yield word
 
 
 def trains(words: Sequence[str]) -> bool:
@@ -209,8 +236,26 @@ def _stated(command: Sequence[str]) -> dict[str, float]:
         elif _EARLY.match(plain) and value.lower() not in ("false", "0", "no", "none"):
             waits = number_of(value) or 0.0
             found.setdefault("patience", waits if waits > 1 else 0.0)
+    return _agreed(found, names, more)
+
+
+def _agreed(
+    found: dict[str, float], names: Mapping[str, str], more: Mapping[str, float]
+) -> dict[str, float]:
+    """Return what settings state together, {unit: number}.
+
+    Args:
+        found: what each states for itself.
+        names: of the settings, by their units.
+        more: numbers that say how much together with another.
+    """
     if names.get("epochs") == "num_train_epochs" and "steps" in found:
         del found["epochs"]  # Hugging Face: a number of steps overrides it
+    if _ROUNDS.search(names.get("steps", "")) or "episodes" in found:
+        found.pop("epochs", None)  # within each round of federated learning, of each episode
+    found.pop("episodes", None)
+    if names.get("steps") == "niter" and "niter_decay" in more:  # pix2pix: they are epochs
+        found["epochs"] = found.pop("steps") + more["niter_decay"]
     if "epochs" in found:
         found["epochs"] += more.get("n_epochs_decay", 0.0)
     if "steps" not in found and "train_samples" in more and "global_batch_size" in more:

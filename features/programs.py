@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
 from typing import NamedTuple, TypeGuard
@@ -27,6 +27,16 @@ _EPOCH = re.compile(r"_?(?:epochs?|epoch_(?:i|idx|num|index|number)|i_?epoch|cur
 _STEP = re.compile(
     r"_?(?:global_|train_|cur_|current_)?(?:steps?|iters?|iterations?|it|updates?|num_updates)"
     r"(?:_(?:num|idx|count|i))?$"
+)
+_ROUND = re.compile(r"_?(?:com\w{0,12}_|global_|server_)?(?:rounds?|rnd)(?:_(?:num|idx|id|i))?$")
+_EPISODES = re.compile(r"(?:n|nb|num|number_of|max|total|train|num_train)?_?episodes?$")
+# functions whose loops train nothing
+_ASIDE = re.compile(
+    r"_{0,2}(?:sample|generat|eval|test|valid|infer|predict|plot|show|draw|demo|render|visuali|warm)"
+)
+_FITS = re.compile(r"(?:fit|learn|train|run)(?:_\w{1,40})?$")  # trains at each call
+_SEARCHES = re.compile(
+    r"(?:(?:Halving)?(?:Grid|Random(?:ized)?)SearchCV|BayesSearchCV|cross_val_\w{1,20}|cross_validate)$"
 )
 _RUN = re.compile(
     r"_?(?:i_|k_|cv_)?(?:fold|seed|run|trial|rep|repeat|split)(?:_(?:i|idx|num|id))?$"
@@ -130,10 +140,12 @@ class _Program:
     def __init__(self, tree: ast.Module, given: Mapping[str, str], beside: Imported) -> None:
         self.budget = MOST_EXPRESSIONS
         self.settings = beside.settings
-        self.others = _assigned(beside.texts)  # by modules
         self.given = {bare(name): value for name, value in given.items()}
         self.nodes = list(ast.walk(tree))
-        self.options = dict(self._defaults())
+        self.modules = _on_import(beside.texts)
+        self.others = _assigned(self.modules)
+        self.options = dict(self._defaults(self.nodes))
+        self.options = _agreed(self._defaults(self.modules)) | self.options
         for call in self._calls("set_defaults"):
             self.options |= {one.arg: one.value for one in call.keywords if one.arg}
         self.names = dict[str, list[ast.expr]]()
@@ -154,8 +166,11 @@ class _Program:
             self.names.setdefault(name, []).append(value)
 
     def amount(self) -> dict[str, float]:
-        """Return what the program asks for."""
-        found = self._of_trainers() or self._of_loops() or self._of_options()
+        """Return what the program asks for. {} where two readings of it contradict each other."""
+        try:
+            found = self._read(self.nodes) or self._of_others()
+        except _Contradicts:
+            return {}
         if not found:
             return {}
         waits = [
@@ -174,10 +189,34 @@ class _Program:
             if isinstance(node, ast.Call) and _name(node.func) in names:
                 yield node
 
-    def _defaults(self) -> Iterator[tuple[str, ast.expr]]:
-        """Yield (name, default) of each option that the program declares."""
+    def _read(self, nodes: Sequence[ast.AST]) -> dict[str, float]:
+        """Return the amount that nodes hand to a trainer, or that their loops count to; {} if they
+        state none that is known.
+
+        Raises _Contradicts if they state several.
+        """
+        loops = _Loops(nodes, self._number)
+        handed, counted = self._of_trainers(nodes, loops), loops.amount()
+        if handed and counted and handed != counted:
+            raise _Contradicts
+        return handed or counted
+
+    def _of_others(self) -> dict[str, float]:
+        """Return the amount that the defaults of the options name, or the modules that the program
+        calls; {} if neither does.
+
+        Raises _Contradicts if they do not agree.
+        """
+        options = self._of_options()
+        inner = self._read(_called_in(self.modules, self.nodes)) if self.modules else {}
+        if options and inner and options != inner:
+            raise _Contradicts
+        return options or inner
+
+    def _defaults(self, nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+        """Yield (name, default) of each option that nodes declare."""
         handed = set[str]()
-        for call in self.nodes:
+        for call in nodes:
             if not isinstance(call, ast.Call):
                 continue
             name = _name(call.func)
@@ -187,14 +226,17 @@ class _Program:
                 yield bare(_text(call.args[0])), call.args[1]
             elif _HANDED.match(name):
                 handed |= {_name(one) for one in call.args}
-        for node in self.nodes:
+        for node in nodes:
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
                 yield from _fields(node, node.name in handed)
 
-    def _of_trainers(self) -> dict[str, float]:
-        """Return the amount that the program hands to a trainer: `Trainer(max_epochs=3)`."""
+    def _of_trainers(self, nodes: Sequence[ast.AST], loops: _Loops) -> dict[str, float]:
+        """Return the amount that nodes hand to a trainer: `Trainer(max_epochs=3)`.
+
+        Raises _Contradicts if they hand several.
+        """
         ways = set[tuple[tuple[str, float], ...]]()
-        for node in self.nodes:
+        for node in nodes:
             if not isinstance(node, ast.Call):
                 continue
             name = _name(node.func)
@@ -202,48 +244,37 @@ class _Program:
                 _HUGGING.match(_name(one)) for one in ast.walk(node) if isinstance(one, ast.Name)
             ):
                 ways.add((("epochs", _HUGGING_EPOCHS),))
-            if not _TRAINER.match(name):
-                continue
-            found, open_ = dict[str, float](), False
-            for one in node.keywords:
-                unit = unit_of(one.arg or "")
-                if unit in _AMOUNTS and one.arg not in ("n_iter", "it"):
-                    number = self._number(one.value)
-                    found |= {} if number is None else {unit: number}
-                    open_ = open_ or (number is None and not _is_none(one.value))
-                open_ = open_ or one.arg is None
-            if not found and _HUGGING.match(name) and not open_:
-                found["epochs"] = _HUGGING_EPOCHS
-            if "steps" in found and _HUGGING.match(name):
-                found.pop("epochs", None)
+            found = self._handed_to(node, name) if _TRAINER.match(name) else {}
+            around = loops.around.get(id(node))
+            if found and around is not None:  # a part of each pass of a loop over epochs
+                if found not in ({"epochs": 1.0}, around):
+                    raise _Contradicts
+                found = around
             if found:
                 ways.add(tuple(sorted(found.items())))
-        return dict(ways.pop()) if len(ways) == 1 else {}
+        if len(ways) > 1:
+            raise _Contradicts
+        return dict(ways.pop()) if ways else {}
 
-    def _of_loops(self) -> dict[str, float]:
-        """Return what the loops over epochs count to, or else those over steps."""
-        inner = set[int]()
-        counts: dict[str, set[float | None]] = {"epochs": set(), "steps": set()}
-        for node in self.nodes:  # the outer ones first
-            counted = _counted(node) if id(node) not in inner else None
-            if counted is None:
-                continue
-            name, end = counted
-            unit = "epochs" if _EPOCH.match(name) else "steps" if _STEP.match(name) else ""
-            unit = "epochs" if unit_of(_name(end)) == "epochs" else unit
-            unit = "" if any("episode" in _name(one) for one in ast.walk(end)) else unit
-            unit = "" if name == "ep" and id(node) in self._plays else unit
-            if unit:
-                counts[unit].add(self._number(end))
-                inner |= {id(one) for one in ast.walk(node)}
-        for unit, numbers in counts.items():
-            if numbers:
-                number = numbers.pop() if len(numbers) == 1 else None
-                return {} if number is None else {unit: number}
-        return {}
+    def _handed_to(self, node: ast.Call, name: str) -> dict[str, float]:
+        """Return the amount that a call hands to a trainer."""
+        found, open_ = dict[str, float](), False
+        for one in node.keywords:
+            unit = unit_of(one.arg or "")
+            if unit in _AMOUNTS and one.arg not in ("n_iter", "it"):
+                number = self._number(one.value)
+                found |= {} if number is None else {unit: number}
+                open_ = open_ or (number is None and not _is_none(one.value))
+            open_ = open_ or one.arg is None
+        if not found and _HUGGING.match(name) and not open_:
+            found["epochs"] = _HUGGING_EPOCHS
+        if "steps" in found and _HUGGING.match(name):
+            found.pop("epochs", None)
+        return found
 
     def _of_options(self) -> dict[str, float]:
-        """Return the amount that the defaults of the options name; {} if they name several."""
+        """Return the amount that the defaults of the options name; {} if they name several, or
+        episodes too: the epochs beside them are passes over what an episode collected."""
         found = dict[str, set[float]]()
         for name, value in self.options.items():
             unit = unit_of(name)
@@ -253,12 +284,15 @@ class _Program:
         one = {unit: numbers.pop() for unit, numbers in found.items() if len(numbers) == 1}
         if "frames" in one:  # others are passes over what a step collected
             return {"frames": one["frames"]}
+        if any(_EPISODES.match(bare(name)) for name in self.options):
+            return {}
         return one if len(found) == len(one) == 1 else {}
 
     def _runs(self) -> float:
-        """Return how many runs the loops over folds, seeds or trials make; infinite if that is not
-        known, 1 if there are none."""
-        runs = 1.0
+        """Return how many runs the loops over folds, seeds or trials make, and those in which a
+        model is fit; infinite if that is not known, 1 if there are none."""
+        runs = inf if any(_SEARCHES.match(_name(c.func)) for c in self._all_calls) else 1.0
+        fits = self._fitting
         for node in self.nodes:
             target = node.target if isinstance(node, ast.For) else None
             if isinstance(target, ast.Tuple) and target.elts:
@@ -266,13 +300,40 @@ class _Program:
             if target is None or not isinstance(node, ast.For):
                 continue
             end = _end(node.iter)
-            if not _RUN.match(_name(target)) and unit_of(_name(end or target)) != "runs":
+            names = _RUN.match(_name(target)) or unit_of(_name(end or target)) == "runs"
+            if not names and id(node) not in fits:
                 continue
             number = self._number(end) if end is not None else None
             if isinstance(node.iter, ast.List | ast.Tuple):
                 number = float(len(node.iter.elts))
             runs *= number or self._splits or inf
         return runs
+
+    @cached_property
+    def _all_calls(self) -> list[ast.Call]:
+        """All calls of the program."""
+        return [node for node in self.nodes if isinstance(node, ast.Call)]
+
+    @cached_property
+    def _fitting(self) -> set[int]:
+        """The loops, by their ids, in each pass of which a trainer is called with an amount. Those
+        over epochs or steps are none of them."""
+        within = {id(one): node for node in self.nodes for one in ast.iter_child_nodes(node)}
+        found, seen = set[int](), set[int]()
+        for call in self._all_calls:
+            name = _name(call.func)
+            if not _FITS.match(name) or not self._handed_to(call, name):
+                continue
+            around: ast.AST | None = call
+            while around is not None and id(around) not in seen:
+                seen.add(id(around))
+                if isinstance(around, ast.FunctionDef | ast.Lambda):
+                    break
+                counts = _unit(*counted) if (counted := _counted(around)) is not None else ""
+                if isinstance(around, ast.For) and not counts:
+                    found.add(id(around))
+                around = within.get(id(around))
+        return found
 
     @cached_property
     def _splits(self) -> float | None:
@@ -350,7 +411,7 @@ class _Program:
         """The first calls in the program, each with what it hands by name, by the names of what
         they call."""
         found = dict[str, list[tuple[ast.Call, dict[str, ast.expr]]]]()
-        for node in self.nodes:
+        for node in [*self.nodes, *self.modules]:
             if isinstance(node, ast.Call):
                 calls = found.setdefault(_name(node.func), [])
                 if len(calls) < MOST_CALLS:
@@ -363,16 +424,76 @@ class _Program:
         """The first functions of the program as (name; which argument it is, None: by name only;
         its default), by the names of their arguments."""
         found = dict[str, list[tuple[str, int | None, ast.expr | None]]]()
-        for node in self.nodes:
+        for node in [*self.nodes, *self.modules]:
             if not isinstance(node, ast.FunctionDef):
                 continue
             defaults = dict(_of_arguments(node.args))
-            before = len(node.args.posonlyargs)
+            first = next(iter([*node.args.posonlyargs, *node.args.args]), None)
+            own = first is not None and first.arg in ("self", "cls")  # it is not handed
+            before = len(node.args.posonlyargs) - own
             places: list[tuple[int | None, ast.arg]] = [*enumerate(node.args.args, before)]
             for at, one in [*places, *((None, one) for one in node.args.kwonlyargs)]:
                 takes = found.setdefault(bare(one.arg), [])
                 if len(takes) < MOST_CALLS:
                     takes.append((node.name, at, defaults.get(bare(one.arg))))
+        return found
+
+
+class _Contradicts(Exception):
+    """Two readings of a program do not agree on its amount."""
+
+
+class _Loops:
+    """The loops over epochs, steps and rounds among nodes, the outer ones.
+
+    Attributes:
+        around: what such a loop counts to, {unit: number}, by the ids of the nodes within it.
+    """
+
+    def __init__(
+        self, nodes: Sequence[ast.AST], number: Callable[[ast.expr | None], float | None]
+    ) -> None:
+        self.nodes = nodes
+        self.around = dict[int, dict[str, float]]()
+        self.counts: dict[str, set[float | None]] = {
+            "rounds": set(),
+            "epochs": set(),
+            "steps": set(),
+        }
+        for node in nodes:  # the outer ones first
+            counted = _counted(node) if id(node) not in self.around else None
+            unit = "" if counted is None or id(node) in self._aside else _unit(*counted)
+            if counted is None or not unit:
+                continue
+            if counted[0] == "ep" and id(node) in self._plays:
+                continue
+            end = number(counted[1])
+            self.counts[unit].add(end)
+            states = {} if end is None else {"steps" if unit == "rounds" else unit: end}
+            self.around |= dict.fromkeys(map(id, ast.walk(node)), states)
+
+    def amount(self) -> dict[str, float]:
+        """Return what the loops over rounds count to, or else those over epochs, or those over
+        steps; {} if that is not known.
+
+        Raises _Contradicts if some count to different numbers.
+        """
+        for unit, numbers in self.counts.items():
+            if len(numbers - {None}) > 1:
+                raise _Contradicts
+            if numbers:
+                number = numbers.pop() if len(numbers) == 1 else None
+                return {} if number is None else {"steps" if unit == "rounds" else unit: number}
+        return {}
+
+    @cached_property
+    def _aside(self) -> set[int]:
+        """The nodes, by their ids, of functions that evaluate, draw or generate."""
+        found = set[int]()
+        for node in self.nodes:
+            aside = isinstance(node, ast.FunctionDef) and _ASIDE.match(node.name)
+            if aside and id(node) not in found:
+                found |= set(map(id, ast.walk(node)))
         return found
 
     @cached_property
@@ -394,17 +515,75 @@ class _Program:
         return found
 
 
-def _assigned(texts: Sequence[str]) -> dict[str, list[ast.expr]]:
-    """Return what modules assign, by name. One that is no Python of today assigns nothing."""
-    found = dict[str, list[ast.expr]]()
+def _unit(name: str, end: ast.expr) -> str:
+    """Return what a loop counts by its name and its end: "rounds", "epochs" or "steps". Return ""
+    if it counts something else."""
+    if any("episode" in _name(one) for one in ast.walk(end)):
+        return ""
+    if unit_of(_name(end)) == "epochs" or _EPOCH.match(name):
+        return "epochs"
+    return "rounds" if _ROUND.match(name) else "steps" if _STEP.match(name) else ""
+
+
+def _on_import(texts: Sequence[str]) -> list[ast.AST]:
+    """Return the nodes of modules, without what they do only when they are run as programs. One
+    that is no Python of today has none."""
+    found = list[ast.AST]()
     for text in texts:
         try:
             body = ast.parse(text).body if len(text) <= MOST_CHARACTERS else []
         except SLIPS:
             continue
         for node in body:
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                found.setdefault(_name(node.targets[0]), []).append(node.value)
+            main = isinstance(node, ast.If) and any(
+                _name(one) == "__name__" for one in ast.walk(node.test)
+            )
+            found += [] if main else ast.walk(node)
+    return found
+
+
+def _agreed(defaults: Iterable[tuple[str, ast.expr]]) -> dict[str, ast.expr]:
+    """Return the defaults of options that several modules may declare: none of those that they
+    declare with different ones."""
+    found = dict[str, set[str]]()
+    values = dict[str, ast.expr]()
+    for name, value in defaults:
+        found.setdefault(name, set()).add(ast.dump(value))
+        values[name] = value
+    return {name: values[name] for name, ways in found.items() if len(ways) == 1}
+
+
+def _called_in(modules: Sequence[ast.AST], program: Sequence[ast.AST]) -> list[ast.AST]:
+    """Return the nodes of the functions and classes of modules that a program calls, by their
+    names, and those that they call."""
+    bodies = dict[str, list[ast.AST]]()
+    for node in modules:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            bodies.setdefault(node.name, []).append(node)
+    found, seen = list[ast.AST](), set[int]()
+    calls = [node for node in program if isinstance(node, ast.Call)]
+    while calls:
+        for one in bodies.pop(_name(calls.pop().func), []):
+            new = [node for node in ast.walk(one) if id(node) not in seen]
+            seen |= set(map(id, new))
+            found += new
+            calls += [node for node in new if isinstance(node, ast.Call)]
+    return found
+
+
+def _assigned(nodes: Sequence[ast.AST]) -> dict[str, list[ast.expr]]:
+    """Return what nodes of modules assign, by name: variables, fields, and what their dictionaries
+    hold."""
+    found = dict[str, list[ast.expr]]()
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            found.setdefault(_name(node.targets[0]), []).append(node.value)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            found.setdefault(_name(node.target), []).append(node.value)
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is not None and (name := _text(key)):
+                    found.setdefault(name, []).append(value)
     return found
 
 

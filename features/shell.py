@@ -103,8 +103,10 @@ class Simple(NamedTuple):
         otherwise: whether the command stands behind `||` or in an `else`, so that it runs only if
             the command before it fails or does not run.
         written: text of the here document that the command is given, and writes to a file.
-        beside: number of the group of commands that run at the same time (`&`, a window of tmux),
-            from 1; each `wait` begins another. 0: the next command waits for it.
+        beside: number of the group of jobs that run at the same time (`&`, a window of tmux, and
+            what runs in front meanwhile), from 1; each `wait` begins another. 0: nothing runs
+            beside it.
+        job: number of its job, whose commands run one after the other. 0: the one in front.
     """
 
     words: list[str]
@@ -112,6 +114,7 @@ class Simple(NamedTuple):
     otherwise: bool = False
     written: str | None = None
     beside: int = 0
+    job: int = 0
 
 
 def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
@@ -123,7 +126,7 @@ def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -
         variables: values of shell variables that are known.
     """
     try:
-        found = _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS, 1])
+        found = _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS, 1, 0])
         times = _repeated(command, [], {}) if ":::" in command else 1.0
         return [one._replace(times=one.times * times) for one in found]
     except SLIPS:
@@ -146,7 +149,7 @@ def of_script(
         known[_FIXED] = ""
     try:
         text = with_options(text[:MOST_CHARACTERS], arguments)
-        return _script(text, known, 1, [MOST_COMMANDS, 1])
+        return _script(text, known, 1, [MOST_COMMANDS, 1, 0])
     except SLIPS:
         return []
 
@@ -232,20 +235,28 @@ def _for_each(words: Sequence[str]) -> str | None:
 
 
 def _typed(words: Sequence[str]) -> str | None:
-    """Return the shell line that a command of tmux runs in a window or types into one; None if it
-    does neither."""
-    does, at, typed = words[1:2], 2, list[str]()
-    if does and does[0] not in _WINDOWS and does != ["send-keys"] and does != ["send"]:
-        return None
-    while at < len(words):
-        if words[at].startswith("-"):
-            at += 2 if re.search(r"[ctsnxyFe]$", words[at]) else 1
-            continue
-        if words[at] in ("Enter", "C-m", ";"):
-            break
-        typed.append(words[at])
-        at += 1
-    return " ".join(typed) if does and typed else None
+    """Return the shell line that a command of tmux runs in windows or types into them, those of
+    several windows side by side; None if it does neither."""
+    windows, parts = list[str](), [list[str]()]
+    for word in words[1:]:
+        parts[-1] += [plain] if (plain := word.rstrip(";")) else []
+        parts += [[]] if word.endswith(";") else []
+    for does, *rest in filter(None, parts):
+        typed = _keys(rest) if does in _WINDOWS or does in ("send-keys", "send") else ""
+        windows += [typed] if typed else []
+    if len(windows) > 1:
+        return "".join(f"({one}\n) &\n" for one in windows)
+    return windows[0] if windows else None
+
+
+def _keys(words: Sequence[str]) -> str:
+    """Return what a command of tmux runs or types, by its arguments."""
+    typed, at = list[str](), 0
+    while at < len(words) and words[at] not in ("Enter", "C-m"):
+        option = words[at].startswith("-")
+        typed += [] if option else [words[at]]
+        at += 2 if option and re.search(r"[ctsnxyFe]$", words[at]) else 1
+    return " ".join(typed)
 
 
 def _wrapped(words: Sequence[str], i: int) -> str | None:
@@ -263,9 +274,10 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
         text: content of the script.
         known: values of variables; assignments in the script are added.
         depth: number of scripts around this one.
-        budget: two numbers, also for the scripts that this one calls: how many commands may still
-            be read, counted down, because scripts that call scripts could multiply without end; and
-            the number of the group of commands that now run side by side (see `Simple`).
+        budget: three numbers, also for the scripts that this one calls: how many commands may
+            still be read, counted down, because scripts that call scripts could multiply without
+            end; the number of the group of jobs that now run side by side (see `Simple`); and how
+            many jobs have begun.
     """
     found: list[Simple] = []
     loops: list[float] = []
@@ -273,7 +285,7 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
     piped = list[str]()
     begun = list[int]()  # how many commands were found before each loop
     tested = False  # what follows `&&` or `||` is run only if a test says so
-    last = 0  # how many commands were found before the last
+    jobs = _Jobs(found, budget)
     text, functions = _functions(text[:MOST_CHARACTERS])
     known |= {f"{one or two}++": "" for one, two in _COUNTS_UP.findall(text)}
     known |= functions
@@ -281,16 +293,16 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
         budget[0] -= 1
         if budget[0] < 0:
             break
-        found[last:] = [_beside(one, budget[1]) if sign == "&" else one for one in found[last:]]
+        jobs.reads(sign, words, loops)
         at = begun[-1] if loops and begun else len(found)
         passes = inf if branches or "-n" in words else prod(loops)
         budget[1] = _waits(words, found, at, group=budget[1], passes=passes)
-        last = last if sign == "|" else len(found)
         words = _branched(sign, words, branches, known)
         if any(branch.skips for branch in branches):
             continue
         otherwise = sign == "||" or any(branch.otherwise for branch in branches)
         plain, condition = _steered(words, loops, known)
+        jobs.closes(begun[len(loops) :])
         begun = [*begun[: len(loops)], *[len(found)] * (len(loops) - len(begun))]
         if plain == ["break"] and loops and found[begun[-1] :] and not tested:
             if sign == "&&" or words[0] == "then":  # it is run until it succeeds
@@ -311,34 +323,93 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
             times = inf if inf in around else prod(around)
             times *= _repeated(plain, before, known)
             inner = _unwrapped(plain, known, depth, budget)
-            detached = plain[0].rpartition("/")[2] in _DETACH
-            inner = [_beside(one, budget[1]) if detached else one for one in inner]
+            if plain[0].rpartition("/")[2] in _DETACH:
+                times, inner = 1.0, jobs.begun(inner)
             if document is not None and not (depth and plain[0] in _SUBMITS):
                 document = _document(document, known)
                 inner = _given(plain, document, known=known, depth=depth, budget=budget) or inner
-            found += [
+            jobs.adds(
                 one._replace(times=one.times * times, otherwise=one.otherwise or otherwise)
                 for one in inner
-            ]
+            )
     return found
 
 
-def _beside(one: Simple, group: int) -> Simple:
-    """Return a command marked as a member of a group whose commands run at the same time. It
-    counts as run once. A command that has a group already is returned as it is."""
-    return one if one.beside else one._replace(times=1.0, beside=group)
+@dataclass
+class _Jobs:
+    """The commands of a script that were found so far, and which of them run side by side.
+
+    Attributes:
+        budget: as of `_script`.
+        opened: how many commands were found before each `(` and `{` that is open.
+        last: how many were found before the last pipeline, or the `( ... )` or loop that has just
+            ended: what a `&` behind it runs in the background.
+    """
+
+    found: list[Simple]
+    budget: list[int]
+    opened: list[int] = field(default_factory=list)
+    last: int = 0
+
+    def reads(self, sign: str, words: Sequence[str], loops: Sequence[float]) -> None:
+        """Take in a command that is reached, and the sign before it.
+
+        Args:
+            loops: how often the loops around it pass.
+        """
+        for one in [*sign, *words[:1]]:
+            if one in ("(", "{"):
+                self.opened.append(len(self.found))
+            elif one in (")", "}") and self.opened:
+                self.last = self.opened.pop()
+        plain = sign.strip("()")
+        if plain == "&":
+            self.found[self.last :] = self.begun(self.found[self.last :], prod(loops))
+        goes_on = sign != "" and plain in ("", "|", "&&", "||") and "(" not in sign
+        if not goes_on and words[:1] != ["}"]:
+            self.last = len(self.found)
+
+    def closes(self, loops: Sequence[int]) -> None:
+        """Take in that loops end, before which so many commands were found."""
+        self.last = next(iter(loops), self.last)
+
+    def begun(self, commands: Sequence[Simple], around: float = 1.0) -> list[Simple]:
+        """Return commands marked as a job that begins, as often as it runs in one pass of the loops
+        around it. Those of another job are returned as they are.
+
+        Args:
+            around: how often these loops pass.
+        """
+        self.budget[2] += 1
+        beside, job = self.budget[1:]
+        each = [one.times / around if around < inf else 1.0 for one in commands]
+        return [
+            one if one.job else one._replace(times=times, beside=beside, job=job)
+            for one, times in zip(commands, each, strict=True)
+        ]
+
+    def adds(self, commands: Iterable[Simple]) -> None:
+        """Add commands that were found: in front of the jobs that run, if there are any."""
+        group = self.budget[1]
+        runs = any(one.beside == group for one in self.found)
+        self.found += [
+            one._replace(beside=group) if runs and not one.beside else one for one in commands
+        ]
 
 
 def _waits(words: Sequence[str], found: list[Simple], at: int, group: int, passes: float) -> int:
-    """Return the group of the commands that follow one. If it waits for those at its side, it does
-    so in each pass of the loop whose commands begin at an index of `found`.
+    """Return the group of the jobs that follow a command. If it waits for those at its side, it
+    does so in each pass of the loop whose commands begin at an index of `found`.
 
     Args:
         passes: how often the loop passes.
     """
     if [word for word in words if word not in _OPENS][:1] != ["wait"]:
         return group
-    found[at:] = [one._replace(times=passes) if one.beside == group else one for one in found[at:]]
+    found[at:] = [
+        one._replace(times=one.times * passes) if one.beside == group and one.job else one
+        for one in found[at:]
+    ]
     return group + 1
 
 

@@ -1,12 +1,13 @@
-"""How well the reader of output says how long a job will run.
+"""Measures how well the reader of output predicts how long a job will run.
 
     python -m benchmarks.printed --json [--half chosen|reported] [--draws 2] [--only NAME]
 
-Each log is drawn from a shape (`shapes.py`, `more.py`, `field.py`, `public.py`, `pasted.py`), played at its own speed,
-and looked at as a service does, with what its command asks for and without. What stands at 10, 30, 60
-and 90 % of the run is judged: a forecast is good if it is within a quarter of the truth or its interval
-of nine in ten holds it. The reader is worked on with the half `chosen`; `reported`, which is judged,
-draws other numbers and adds shapes of its own (`kept.py`). Prints whether `printed_budget.json` holds.
+Each log is drawn from a shape (`shapes.py`, `more.py`, `field.py`, `public.py`, `pasted.py`),
+played at its own speed, and read as a service does, with what its command asks for and without. The
+forecasts that stand at 10, 30, 60 and 90 % of the run are judged: one is good if it is within a
+quarter of the truth, or if the truth lies in its interval (nine in ten). The reader is worked on
+with the half `chosen`; `reported`, which is judged, draws other numbers and adds shapes of its own
+(`kept.py`). Prints whether `printed_budget.json` holds.
 """
 
 from __future__ import annotations
@@ -58,9 +59,8 @@ class Played(NamedTuple):
 
 
 def play(parts: Sequence[tuple[float, str]], took_s: float, amount: Amount | None) -> Played:
-    """Write a log bit by bit, and read it as often as a service does. Return the progress that was
-    reported, with times.
-    """
+    """Write a log bit by bit, and read it as often as a service does. Return what the follower
+    reported, with times."""
     reports, at, i, read_s = list[tuple[float, Progress]](), 0.0, 0, 0.0
     with TemporaryDirectory() as folder:
         output = Path(folder, "output")
@@ -123,7 +123,7 @@ def judged(played: Sequence[tuple[Case, Played]]) -> dict[str, float]:
 
 
 def _well(one: Played) -> bool:
-    """Return whether all that was said is good, and something was from 30 % of the run on."""
+    """Return whether every judged forecast is good, and there is one at 30, 60 and 90 % of the run."""
     said = [one.at(share) for share in MOMENTS]
     return all(found is not None for found in said[1:]) and all(
         good(found, one.took_s) for found in said if found is not None

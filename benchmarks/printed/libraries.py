@@ -1,13 +1,15 @@
-"""How long real trainings by real libraries will take, as the reader says it, and as it turned out.
+"""Measures how well the reader of output predicts how long real trainings by real libraries take.
 
-    python -m benchmarks.printed.libraries --json [--only keras lightning] [--seconds 60] [--clock cpu]
+    python -m benchmarks.printed.libraries --json [--only keras lightning] [--seconds 60] [--clock
+    cpu]
 
-Trains with each library of `trainings.py` that is installed, and plays what it printed, with the times
-at which it did, through the product's follower. Judged: what is said once a third of the run is over
-(a profiling pass sees less of a longer job), and what is said of a second run with another amount at
-its submission, from the first one. Those that are not installed are named. `--clock cpu` times what is
-printed by the processor time of the training, which neighbours on the machine hardly change; `--keep`
-keeps what was printed in a folder, and plays from there what is there already.
+Trains with each library of `trainings.py` that is installed, and plays what it printed, at the
+times when it did, through the product's follower. Two predictions are judged: the one when a third
+of the run is over (a profiling pass sees less of a longer job), and the one that is made from the
+first run for a second run with another amount, at its submission. Libraries that are not installed
+are named. `--clock cpu` takes all times in processor seconds of the training, which other programs
+on the machine hardly change. `--keep` names a folder that keeps what was printed; what is there
+already is not trained again.
 """
 
 from __future__ import annotations
@@ -33,6 +35,10 @@ from features.throughput import asked as at_submission
 NEAR, NEAR_AGAIN = 1.1, 1.15  # what counts as right: of a run seen, of one at its submission
 SEEN = 1 / 3  # share of a run after which it is judged
 TRIAL_EPOCHS = 2
+PLAIN_S = (
+    4.0  # of processor time that a longer trial takes more: start-ups differ by about a second
+)
+MOST_TRIAL_EPOCHS = 200
 SECOND = 0.6  # share of the first run's amount that the second asks for
 PROGRAM = [sys.executable, "-m", "benchmarks.printed.trainings"]
 NAMED = {"torch_plain": "torch", "torch_tqdm": "torch", "sklearn": "sklearn", "boosting": "sklearn"}
@@ -41,7 +47,8 @@ NAMED = {"torch_plain": "torch", "torch_tqdm": "torch", "sklearn": "sklearn", "b
 def trained(
     name: str, amount: int, rows: int, clock: str
 ) -> tuple[list[str], list[tuple[float, str]], float]:
-    """Train. Return the command, what was printed with its seconds, and how long it took."""
+    """Train with a library in a process of its own. Return the command, the pieces that it printed,
+    each with the seconds when, and the seconds that it took."""
     option, _ = AMOUNTS.get(name, EPOCHS)
     options = [name, option, str(amount), "--rows", str(rows)]
     parts, begun = list[tuple[float, str]](), time.monotonic()
@@ -70,14 +77,22 @@ def _processor_s(pid: int) -> float:
 
 
 def _an_epoch_s(name: str, rows: int) -> float:
-    """Return the CPU seconds of an epoch, or of as many rounds or steps, by two short runs."""
+    """Return the CPU seconds of an epoch, or of as many rounds or steps, by two short runs: the
+    second of so many epochs that it takes plainly longer than the first."""
+    epochs, first_s = TRIAL_EPOCHS, _trial_s(name, TRIAL_EPOCHS, rows)
+    while True:
+        epochs *= 3
+        longer_s = _trial_s(name, epochs, rows) - first_s
+        if longer_s >= PLAIN_S or epochs >= MOST_TRIAL_EPOCHS:
+            return max(0.001, longer_s / (epochs - TRIAL_EPOCHS))
+
+
+def _trial_s(name: str, epochs: int, rows: int) -> float:
+    """Return the CPU seconds of a run of so many epochs, its start included."""
     _, many = AMOUNTS.get(name, EPOCHS)
-    cpu_s = []
-    for epochs in (TRIAL_EPOCHS, 3 * TRIAL_EPOCHS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        trained(name, epochs * many, rows, "wall")
-        cpu_s.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
-    return max(0.05, (cpu_s[1] - cpu_s[0]) / (2 * TRIAL_EPOCHS))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    trained(name, epochs * many, rows, "wall")
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
 def run_twice(wanted: argparse.Namespace, name: str) -> Any:
@@ -96,7 +111,7 @@ def run_twice(wanted: argparse.Namespace, name: str) -> Any:
 
 
 def row(wanted: argparse.Namespace, name: str) -> dict[str, Any]:
-    """Return what was said of two runs by a library, and how long they took."""
+    """Return what the reader predicted of two runs by a library, and how long they took."""
     amount, (command, parts, took_s), (again, _, again_s) = run_twice(wanted, name)
     played = play(parts, took_s, of_command(command))
     bare = play(parts, took_s, None)

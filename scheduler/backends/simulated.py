@@ -202,8 +202,7 @@ class World:
 
     def wait(self, timeout_s: float) -> None:
         """Wait until there is a report, at most `timeout_s` seconds on the clock of this simulated
-        world.
-        """
+        world. Return at once if `timeout_s` is inf and nothing will ever happen."""
         began = self.now()
         until = began + timeout_s
         while not self._unacked and self._clock < until:

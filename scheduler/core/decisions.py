@@ -137,8 +137,8 @@ class PairPrediction:
 
 
 class Fact(StrEnum):
-    """What a term rests on that an estimator adds to those of a model. What is decided, and how the
-    term is explained, goes by it; the words beside it are for people."""
+    """What a term of a score rests on, if an estimator added the term to those of the model.
+    Decisions and explanations depend on this; the text recorded with it is for people."""
 
     LIMIT = "limit"  # its time limit cuts the prediction off
     OUTLIVED = "outlived"  # it ran before, and did not end
@@ -171,8 +171,8 @@ class Score:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Score:
-        """Return the score from its fields as plain values, such as lists out of JSON. Its facts
-        are read off its inputs where it was recorded without them."""
+        """Return the score from its fields as plain values, such as lists out of JSON. Where it was
+        recorded without facts, these are found from its inputs."""
         found = {name: _frozen(value) for name, value in body.items()}
         given = found.get("facts")
         found["facts"] = (
@@ -259,7 +259,7 @@ class Decision:
     receipt: Plain = ()
 
     def body(self) -> Json:
-        """Return the decision as plain values, without empty fields."""
+        """Return the decision as plain values, without fields that are None or ()."""
         found = {name: getattr(self, name) for name in Decision.__slots__}
         if self.score is not None:
             # not `asdict`, which copies every value and is most of the cost of a pass's record

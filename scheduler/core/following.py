@@ -313,7 +313,7 @@ def _take_turns(core: FollowingHost, script: Script, now: float) -> None:
 
 def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
     """Carry out the recorded decisions of one turn (one virtual cluster at one time), up to the
-    first one of the profiling stage."""
+    first one that only the profiling stage makes."""
     rest = script.rest
     while rest and (rest[0].vc == turn.vc or rest[0].action is Action.PREEMPT):
         if rest[0].action in _BY_STAGE_ALONE:

@@ -72,7 +72,7 @@ def create_app(
     pages: bool = True,
     counts: Counts | None = None,
 ) -> FastAPI:
-    """Return the API, and the pages, over a database.
+    """Return the web app over a database: the API and, with `pages`, the pages.
 
     Args:
         store: the database; by default the one of the settings.

@@ -1,5 +1,5 @@
-"""Simulated jobs that report their progress while they run, and with commands that state how much
-they are to do.
+"""Simulated jobs that report their progress while they run, and whose commands state how much they
+are to do.
 
 Their reports are about the whole of their work. A job that fails or is cancelled was stopped before
 its work was done. As the trace does not say where, the share that it had done is random.

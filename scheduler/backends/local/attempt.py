@@ -60,8 +60,8 @@ class LocalAttempt:
 
     def pace(self, now: float, company: LocalAttempt | None) -> float | None:
         """Return the attempt's speed beside another job (`company`), once it was measured for long
-        enough; else None. `now`: monotonic seconds.
-        """
+        enough; otherwise None. Measuring stops then, or when either has ended. `now`: monotonic
+        seconds."""
         if self.beside is None:
             return None
         if self.over or company is None or company.over:

@@ -70,8 +70,8 @@ def orphans(zygote: int) -> list[int]:
 def on_gpus(
     devices: Sequence[str], claim: Claim, shims: Iterable[int], nvml_module: Any
 ) -> list[int]:
-    """Return the ids of processes that compute on GPUs, started after an attempt and belong to no
-    known job.
+    """Return the ids of processes that compute on the GPUs of an attempt, began after it, and
+    belong to no running attempt. Return [] where that cannot be found out.
 
     Args:
         devices: names of the attempt's GPUs.

@@ -28,7 +28,8 @@ class Missing:
     def __call__(
         self, command: Sequence[str], workdir: str, environment: Mapping[str, str], user: str
     ) -> str:
-        """Return what `missing` does; or that its folder cannot be looked at."""
+        """Return what `missing` returns: why the command cannot be executed, or "". Return a
+        sentence, too, if its folder cannot be looked at."""
         place = workdir or os.path.dirname(command[0]) or "the program's folder"
         path = {name: environment[name] for name in ("PATH",) if name in environment}
         given = [command[0]], workdir, path, user

@@ -185,7 +185,7 @@ class Alike:
 
     def due(self, turn: Turn) -> Iterable[QueuedJob]:
         """Yield the waiting jobs of a virtual cluster that are to be predicted again, because
-        similar jobs ended since the last turn."""
+        similar jobs ended or the models changed. They are no longer marked then."""
         for request in self._news.pop(turn.vc, ()):
             self._as_of[request] = self._ends
             yield from (one for one in self._waiting[request].values() if one in turn.queue)

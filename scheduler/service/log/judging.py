@@ -93,8 +93,9 @@ def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping)
 def step(
     store: Store, proposals: Proposals, desk: Desk, clock: Callable[[], float], stopping: Stopping
 ) -> bool:
-    """Judge or promote one proposal, if there is one to be judged or promoted. Return whether one
-    was; False also where the service's stop interrupted that, or the disk is full.
+    """Judge or promote one proposal, if there is one to be judged or promoted. Return whether that
+    was done, with success or not; False also where the service's stop interrupted that, or the disk
+    is full.
     """
     log = structlog.get_logger(LOG)
     for one in reversed(proposals.each()):

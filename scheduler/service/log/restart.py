@@ -59,7 +59,7 @@ class Difference:
 
     Attributes:
         lines: the difference in words.
-        ask: makes the change by which the log would follow the file; None: no change can, for the
+        ask: returns the change by which the log would follow the file; None: no change can, for the
             reason `why_not`.
     """
 

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 def explained(view: VisibleQueries, job_id: str, now: float) -> Explanation:
-    """Return the explanation of where the viewer's job is at `now`, and why. Raise UnknownJob where
-    the viewer may not see the job.
+    """Return the explanation of where a job is at `now`, and why. Raise UnknownJob where the viewer
+    may not see the job.
     """
     return explain(dossier_of(view, job_id, now))
 
 
 def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
-    """Return all that the viewer may know of their job at `now`. Raise UnknownJob where the viewer
-    may not see the job.
+    """Return all that the viewer may know of a job at `now`. Raise UnknownJob where the viewer may
+    not see the job.
 
     Decisions about a job that Slurm started are left out, because they took no effect. Which jobs
     had GPUs while it waited is not recorded for jobs of Slurm.
