@@ -425,8 +425,8 @@ def _document(text: str, known: Mapping[str, str]) -> str:
 def _given(
     words: list[str], document: str, known: dict[str, str], depth: int, budget: list[int]
 ) -> list[Simple]:
-    """Return what a command does with a here document: a shell or `sbatch` without a script runs it
-    (`bash <<EOF`), another writes it (`cat > a.yaml <<EOF`)."""
+    """Return what a command does with a here document: a shell or `sbatch` without a script, and
+    `ssh`, run it (`bash <<EOF`), another writes it (`cat > a.yaml <<EOF`)."""
     name = words[0].rpartition("/")[2]
     files = [one for one in words[1:] if "." in one and not one.startswith("-")]
     shells = any(_SHELLS.search(one) for one in words) and not files

@@ -820,8 +820,8 @@ def _check_asked(job: Job) -> None:
 
 
 def _expired(ascending: list[float], now: float) -> int:
-    """Return how many times of an ascending list are before the burst window that ends at `now`.
-    They are at the start of the list."""
+    """Return how many times of an ascending list the burst window that ends at `now` leaves out:
+    those at or before its beginning. They are at the start of the list."""
     return bisect_right(ascending, now - BURST_WINDOW_S)
 
 
