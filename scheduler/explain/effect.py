@@ -199,7 +199,7 @@ class Tried:
     partition: str = ""
     words: str = ""
     command: str = ""
-    amount: float | None = _about("Of what was otherwise: seconds, MiB, CPUs or GPUs.")
+    amount: float | None = _about("Of what was otherwise: seconds, MiB, CPUs, GPUs or nodes.")
     costs: str = _about("What it costs, in words; empty: nothing that is known.", "")
     assumed: str = _about("What is taken for granted, in words.", "")
     times: float | None = _about("How many times as long it takes.")

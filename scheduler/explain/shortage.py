@@ -40,8 +40,7 @@ class NodeShort:
     Attributes:
         gpus, gpus_there: free GPUs and all GPUs of the types that the job asks for.
         lacks: resources of which too little is free; empty: none.
-        shut: "closed" or "reservation" (another word: kept for jobs ahead of it); "": the node is
-            open to the job.
+        shut: "closed" or "reservation"; "": the node is open to the job.
         why: the node's state with the administrator's text, or the reservation's name.
         until: when the reservation ends, otherwise the latest time when the node could take the
             job, by time limits (seconds since the epoch); None: unknown.
@@ -226,11 +225,9 @@ def _shut(one: Shortage, now: float) -> list[str]:
     for node in one.shut[:SHOWN]:
         if node.shut == "closed":
             found.append(f"{node.name} is {node.why}")
-        elif node.shut == "reservation":
+        else:
             until = f" until {clock_time(node.until, now)}" if node.until is not None else ""
             found.append(f"reservation {node.why} has {node.name}{until}")
-        else:
-            found.append(f"{node.name} is kept for jobs that go before it")
     more = one.shuts - len(found)
     return [*found, *([f"{count(more, 'more node')} likewise"] if more else [])]
 

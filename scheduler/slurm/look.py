@@ -367,6 +367,6 @@ def _is_trusted(config: Mapping[str, str], slurm: Slurm, user: str) -> bool:
         return True
     try:
         level = slurm.read("sacctmgr", "-n", "-P", "show", "user", user, "format=AdminLevel")
-    except SlurmError:
+    except (SlurmDown, SlurmError):
         return False
     return level.strip() in ("Operator", "Administrator")
