@@ -137,10 +137,9 @@ def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tupl
     """Return the variants to replay, with the settings `values` for `policy`. If no variant is of
     that policy, one is added at the end.
 
-    Without the extra `train`, variants that pack jobs are left out, because the choice of pairs is
-    learned. If `jobs`, their number, is large, Slurm's own schedule is left out unless it is
-    `policy`.
-    """
+    Without the extra `train`, variants that pack jobs are left out, because the choice of pairs
+    is learned. If there are more than `MOST_SLURM` jobs (`jobs`), Slurm's own schedule is left
+    out unless it is `policy`."""
     played = [
         variant
         for variant in VARIANTS
