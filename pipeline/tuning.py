@@ -140,6 +140,14 @@ class Tuned(TypedDict):
     rivals: str
 
 
+def _since(workload: Workload, last_days: float | None) -> float:
+    """Return the time so many days before the last submission, seconds since the epoch; -inf where
+    `last_days` is None, or there are no jobs."""
+    if not workload.jobs or last_days is None:
+        return -np.inf
+    return workload.jobs[-1].submit_time - last_days * DAY_S
+
+
 @dataclass(frozen=True)
 class History:
     """A site's past jobs, which are replayed in two halves.
@@ -164,10 +172,7 @@ class History:
     @property
     def since(self) -> float:
         """Return the time from which on jobs are replayed, seconds since the epoch; -inf: all."""
-        jobs = self.workload.jobs
-        if not jobs or self.last_days is None:
-            return -np.inf
-        return jobs[-1].submit_time - self.last_days * DAY_S
+        return _since(self.workload, self.last_days)
 
     @property
     def played(self) -> list[float]:
@@ -435,9 +440,10 @@ class Tuning:
     def due(self, results: Iterable[JobResult], core: Core, now: float) -> None:
         """Tune on the jobs in `results` that have ended by `now`. If other settings are better
         beyond chance, the policy of `core` uses them from now on. Do nothing if fewer than
-        `LEAST` have ended."""
+        `LEAST` of the last `LAST_DAYS` days have ended."""
         past = self._past(results)
-        if len(past.jobs) < LEAST:
+        since = _since(past, LAST_DAYS)
+        if sum(job.submit_time >= since for job in past.jobs) < LEAST:
             return
         found = tune(
             History(past, self.scenario.profiling, LAST_DAYS),

@@ -126,8 +126,8 @@ def train(
         from pipeline.stages.train import Beside, arrivals_before, fit, read_measured
         from pipeline.traces import read_dataset
 
-        if where is not None and (gpu_rates is not None or edits is not None):
-            raise UserError("--gpu-rates and --edits do not go together with --where")
+        if where is not None and (gpu_rates, edits, mlflow) != (None, None, None):
+            raise UserError("--gpu-rates, --edits and --mlflow do not go together with --where")
         types = None
         if gpu_rates is not None:
             from models.training.gputypes import fit_gpu_types

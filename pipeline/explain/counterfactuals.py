@@ -104,6 +104,7 @@ class PlayedAgain:
             after=scenario.workload.after,
             quirks=scenario.quirks,
         )
+        self._engine.states = scenario.states
 
     def stand_at(self, at: float) -> tuple[Core, Memory]:
         """Simulate the run up to the time `at`, and return the core and its memory after all
