@@ -123,7 +123,7 @@ def judged(played: Sequence[tuple[Case, Played]]) -> dict[str, float]:
 
 
 def _well(one: Played) -> bool:
-    """Return whether every judged forecast is good, and there is one at 30, 60 and 90 % of the run."""
+    """Return whether all judged forecasts are good, and there is one at 30, 60 and 90 % of the run."""
     said = [one.at(share) for share in MOMENTS]
     return all(found is not None for found in said[1:]) and all(
         good(found, one.took_s) for found in said if found is not None

@@ -1,6 +1,7 @@
-"""Trainings of the field that were written down after the reader: how it does with strangers.
+"""Further trainings, written down after the reader, to see how it does with logs that it does not
+know.
 
-The reader met them first when they were played; what it did not read then, it was taught by kind.
+Then it was taught the kinds of logs that it had not read.
 """
 
 from __future__ import annotations

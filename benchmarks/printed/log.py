@@ -24,8 +24,8 @@ class Sizes:
     """The sizes of a log, drawn at random.
 
     Attributes:
-        every: steps between two lines.
-        start_s: before the first step; end_s: after the last.
+        every: number of steps between two lines.
+        start_s: seconds before the first step; end_s: after the last.
         drift: how much slower the end is than the beginning, relative.
         noise: standard deviation of an epoch's pace, relative.
         first: epochs that an earlier run has done.
@@ -71,7 +71,7 @@ class Sizes:
 
 
 def _between(source: random.Random, low: float, high: float) -> float:
-    """Return a number between two, any factor as likely as another."""
+    """Draw a number between two, evenly in its logarithm, and return it."""
     return exp(source.uniform(log(low), log(high)))
 
 
@@ -238,7 +238,8 @@ def by_epoch(
 
 
 def by_step(step: str, *, head: str = "", test: str = "") -> Shape:
-    """Return steps that go on, with an evaluation now and then. Fields as of `by_epoch`."""
+    """Return a shape of steps that are counted through the whole run, with an evaluation after each
+    epoch. Fields are those of `by_epoch`."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -321,7 +322,7 @@ def preceded(shape: Shape, bars: dict[str, str], share: float = 0.1) -> Shape:
 
 
 def resumed(t: Run) -> Run:
-    """Return a run that goes on from what an earlier one has done."""
+    """Change a run so that it goes on from what an earlier one has done, and return it."""
     first = max(1, round(t.source.uniform(0.2, 0.6) * t.sizes.epochs))
     t.sizes = replace(t.sizes, first=min(first, t.sizes.epochs - 1))
     return t

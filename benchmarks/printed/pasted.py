@@ -1,7 +1,7 @@
-"""Further trainings in the shapes of logs that people pasted into public trackers, in the order in which
-a search gave them. The reader was judged by them first: 28 of 62 logs were read well, none was wrong by
-more than 2 and sure; what it did not read then, it was taught by kind.
-"""
+"""Further trainings in the shapes of logs that people pasted into public trackers, in the order in
+which a search gave them. The reader was judged by them first: it read 28 of 62 logs well, and was
+never sure of a total that was wrong by more than a factor of 2. Then it was taught the kinds of
+logs that it had not read."""
 
 from __future__ import annotations
 

@@ -88,7 +88,8 @@ def nested(outer: str, inner: str) -> Shape:
 
 
 def hugging_face(bars: bool = True, head: bool = True, every: float = 0.05) -> Shape:
-    """Return what the Trainer of transformers prints: dicts, a bar if wished, evaluation."""
+    """Return a shape like the output of the Trainer of transformers: dicts, a bar if wished,
+    evaluation."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -131,7 +132,7 @@ def hugging_face(bars: bool = True, head: bool = True, every: float = 0.05) -> S
 
 
 def keras(version: int = 3) -> Shape:
-    """Return what `fit` prints with a bar, of Keras 2 or 3."""
+    """Return a shape like the output of `fit` with its bar, of Keras 2 or 3."""
 
     def run(t: Run) -> None:
         t.begin()
