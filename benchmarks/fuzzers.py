@@ -72,7 +72,7 @@ class Drawn:
         self.words: list[str] = sorted(set(words))
 
     def text(self) -> str:
-        """Return a text: one piece again and again, or many that were drawn."""
+        """Return a random text: one piece repeated, or many pieces."""
         length: int = int(LONGEST ** self.draw.random())
         if self.draw.random() < 0.4:
             piece = self.draw.choice(PIECES)
@@ -84,7 +84,7 @@ class Drawn:
         return self.text() if self.draw.random() < 0.1 else self.draw.choice(self.words)
 
     def value(self, deep: int = 3) -> Any:
-        """Return a value of JSON."""
+        """Return a random JSON value, nested at most `deep` levels."""
         kind = self.draw.randrange(8 if deep else 6)
         if kind == 6:
             return [self.value(deep - 1) for _ in range(self.draw.randrange(6))]
@@ -107,7 +107,8 @@ class Drawn:
         return method.upper(), re.sub(r"\{\w+\}", lambda _: quote(self.word()[:300], ""), path)
 
     def ask(self, method: str, path: str, data: bytes | None, kind: str) -> str:
-        """Send a request. Return the status of its answer, or the name of the error."""
+        """Send a request. Return the HTTP status of its answer. Raise OSError or HTTPException
+        where none comes."""
         head = {"Content-Type": kind, "Origin": self.address}
         request = Request(f"{self.address}/{path.lstrip('/')}", data, head, method=method)
         try:
@@ -206,8 +207,8 @@ FUZZERS: dict[str, Callable[[Drawn], str]] = {
 
 
 def _fuzzing(name: str, seed: str, address: str, until: float, to: Connection) -> None:
-    """Send a service what a fuzzer draws, until the time `until`. Then send how often each result
-    came through the pipe `to`."""
+    """Run a fuzzer on a service until the time `until` (time.monotonic()). Then send through the
+    pipe `to` how often each result came; an error counts under its name."""
     os.nice(10)
     by, came = Drawn(seed, address), Counter[str]()
     while time.monotonic() < until:
@@ -220,7 +221,7 @@ def _fuzzing(name: str, seed: str, address: str, until: float, to: Connection) -
 
 def _health(address: str, until: float) -> Iterator[tuple[float, str]]:
     """Each second, ask `/health`. Yield how many seconds it took, and a text with the time, this
-    and the machine's load; infinity where it gave no answer in 30 s."""
+    and the machine's load; infinity where it did not answer with success within 30 s."""
     while (now := time.monotonic()) < until:
         try:
             with urlopen(f"{address}/health", timeout=30) as answer:

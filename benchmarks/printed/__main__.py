@@ -44,7 +44,7 @@ class Played(NamedTuple):
     """What the reader said about a log over time.
 
     Attributes:
-        reports: (seconds since it began, what was said then).
+        reports: each forecast, with the seconds since the run began.
         read_s: CPU seconds of the follower.
     """
 
@@ -53,7 +53,7 @@ class Played(NamedTuple):
     read_s: float
 
     def at(self, share: float) -> Progress | None:
-        """Return what was said last at a share of the run, or None."""
+        """Return the latest forecast reported by this share of the run; None if there was none."""
         said = [one for at, one in self.reports if at <= share * self.took_s]
         return said[-1] if said else None
 
@@ -81,17 +81,20 @@ def play(parts: Sequence[tuple[float, str]], took_s: float, amount: Amount | Non
 
 
 def good(found: Progress, took_s: float) -> bool:
-    """Return whether a forecast is near the truth, or its interval holds it."""
+    """Return whether a forecast is within the factor `NEAR` of the truth, or its interval holds the
+    truth."""
     return abs(log(found.total_s / took_s)) <= log(NEAR) or found.low_s <= took_s <= found.high_s
 
 
 def wrong(found: Progress, took_s: float) -> bool:
-    """Return whether a forecast is far from the truth, and yet sure of itself."""
+    """Return whether a forecast is off by more than the factor `FAR`, though its stated error is
+    below `NARROW`."""
     return abs(log(found.total_s / took_s)) > log(FAR) and found.error < NARROW
 
 
 def drawn(half: str, draws: int, only: str) -> Iterator[tuple[Case, str, Any]]:
-    """Yield each log: its case, its command, and its run."""
+    """Yield `draws` logs of each case of a half whose name contains `only`: the case, its command,
+    and its run."""
     seed, cases = HALVES[half]
     for case in cases:
         if only not in case.name:
@@ -123,7 +126,7 @@ def judged(played: Sequence[tuple[Case, Played]]) -> dict[str, float]:
 
 
 def _well(one: Played) -> bool:
-    """Return whether every judged forecast is good, and there is one at 30, 60 and 90 % of the run."""
+    """Return whether all judged forecasts are good, and there is one at 30, 60 and 90 % of the run."""
     said = [one.at(share) for share in MOMENTS]
     return all(found is not None for found in said[1:]) and all(
         good(found, one.took_s) for found in said if found is not None

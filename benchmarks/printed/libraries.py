@@ -47,8 +47,9 @@ NAMED = {"torch_plain": "torch", "torch_tqdm": "torch", "sklearn": "sklearn", "b
 def trained(
     name: str, amount: int, rows: int, clock: str
 ) -> tuple[list[str], list[tuple[float, str]], float]:
-    """Train with a library in a process of its own. Return the command, the pieces that it printed,
-    each with the seconds when, and the seconds that it took."""
+    """Train with a library in a process of its own. Return the command, the pieces of its output,
+    each with the seconds when it came, and the seconds that the training took. Raise SystemExit
+    where it fails."""
     option, _ = AMOUNTS.get(name, EPOCHS)
     options = [name, option, str(amount), "--rows", str(rows)]
     parts, begun = list[tuple[float, str]](), time.monotonic()
@@ -77,8 +78,9 @@ def _processor_s(pid: int) -> float:
 
 
 def _an_epoch_s(name: str, rows: int) -> float:
-    """Return the CPU seconds of an epoch, or of as many rounds or steps, by two short runs: the
-    second of so many epochs that it takes plainly longer than the first."""
+    """Return the CPU seconds of one epoch (or of the rounds or steps that count as one), by the
+    difference of two short runs. The second is made longer until it takes plainly longer than the
+    first, or has at least `MOST_TRIAL_EPOCHS` epochs."""
     epochs, first_s = TRIAL_EPOCHS, _trial_s(name, TRIAL_EPOCHS, rows)
     while True:
         epochs *= 3
@@ -96,7 +98,8 @@ def _trial_s(name: str, epochs: int, rows: int) -> float:
 
 
 def run_twice(wanted: argparse.Namespace, name: str) -> Any:
-    """Return the amount and both runs by a library: one of about so many seconds, and a second."""
+    """Return the amount of the first run by a library, and both runs. The first takes about
+    `wanted.seconds`; the second trains `SECOND` times the amount."""
     kept = Path(wanted.keep, f"{name}.json") if wanted.keep else None
     if kept is not None and kept.exists():
         return json.loads(kept.read_text("utf-8"))
@@ -111,7 +114,8 @@ def run_twice(wanted: argparse.Namespace, name: str) -> Any:
 
 
 def row(wanted: argparse.Namespace, name: str) -> dict[str, Any]:
-    """Return what the reader predicted of two runs by a library, and how long they took."""
+    """Return how the reader's predictions of two runs by a library compare with the true times,
+    which are given too. A prediction is given as a share of the true time."""
     amount, (command, parts, took_s), (again, _, again_s) = run_twice(wanted, name)
     played = play(parts, took_s, of_command(command))
     bare = play(parts, took_s, None)

@@ -110,7 +110,7 @@ def told(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def missed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return one line for each aim that is missed; an aim of which nothing was counted is not."""
+    """Return one line for each missed aim. An aim is not missed where nothing was counted."""
     found = _scored(rows)
     return [
         f"{what}: {found[key]:.2f}, not {least}"

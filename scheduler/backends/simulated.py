@@ -69,9 +69,8 @@ def by_command(launch: Launch) -> JobOutcome:
 
 
 class _Due(Enum):
-    """What is to happen to an attempt. All but OBSERVED is cancelled when the attempt's speed
-    changes.
-    """
+    """What is to happen to an attempt. All but OBSERVED are cancelled when the attempt's speed
+    changes."""
 
     END = "end"
     OBSERVED = "observed"

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 from features.calendar import BIN_S as BIN_S  # the policies take it from here
 
-AHEAD = 5  # bins of ten minutes, as in the published recipe
+AHEAD = 5  # forecast bins of ten minutes, as in the published recipe
 
 
 class ArrivalForecaster(Protocol):

@@ -401,7 +401,7 @@ class Pool:
             return True
         if gpus <= self.per_node:
             return any(size >= gpus and nodes & among for size, nodes in self._of_size.items())
-        left, spare = gpus, max(parts)  # spare: GPUs of the largest node that is left over
+        left, spare = gpus, max(parts)  # spare: GPUs of the largest node not yet counted
         for size in sorted(filter(None, self._of_size), reverse=True):
             there = (self._of_size[size] & among).bit_count()
             taken = min(there, left // size)

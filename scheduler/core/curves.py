@@ -28,10 +28,10 @@ from features.survival import EDGES_S
 from scheduler.core.receipts import LONGEST_S as LONGEST_S
 from scheduler.core.receipts import ClaimMoved
 
-# Weight of a job's own hazards. Of pinball losses at submission, after 200 s and after an hour it
-# was chosen on 5-16 September of Venus.
+# Weight of a job's own hazards. It was chosen by the pinball losses at submission, after 200 s and
+# after an hour, on 5-16 September of Venus.
 OWN = 0.65
-SHARES = len(EDGES_S) + 2  # that a curve is kept as
+SHARES = len(EDGES_S) + 2  # numbers as which a curve is kept
 LIES = 0.02  # share of a curve within a claim from which on it has its shape
 SHAPED = 8  # points within a claim from which on it has their shape
 _LOGS = (0.0, *map(log1p, EDGES_S), log1p(LONGEST_S))

@@ -155,9 +155,11 @@ class Score:
     Attributes:
         value: the score (log-seconds for a duration model).
         intercept: the constant term.
-        terms: one contribution for each term of the model named by `bundle`.
+        terms: one contribution for each term of the model named by `bundle`, then one for each of
+            `facts`.
         bundle: digest of the exported model that the terms come from.
-        inputs: the feature values behind the terms, as text; empty when they were not kept.
+        inputs: the feature values behind the model's terms, then one text for each of `facts`;
+            empty when they were not kept.
         facts: what the last terms rest on, in their order: those that an estimator added to the
             model's.
     """
@@ -227,7 +229,8 @@ class Decision:
         held_by: the jobs that this job waits for, as estimated at that time and not tried: the job
             ahead, the job that GPUs are kept for, or the runs expected to free enough GPUs soonest.
         need, free, limit: GPUs that the job asks for, that are free, and that the virtual cluster
-            has.
+            has. The `limit` of PROFILE is the seconds that profiling may take; that of ENQUEUE, the
+            GPUs of the largest job that is profiled.
         position: place in the queue, from 1.
         batch: samples per GPU and pass, and passes before each update, of an elastic job.
         evidence: further numbers behind the decision, by name (a marginal gain, a dual price).

@@ -40,21 +40,22 @@ from scheduler.core.curves import (
 from scheduler.core.decisions import Evidence
 from scheduler.core.receipts import ClaimMoved, Receipt
 
-# where predictions change in kind: a minute, five, twenty, an hour, four, twelve
+# bounds between ranges of predicted duration: a minute, five, twenty, an hour, four, twelve
 EDGES_S = (60.0, 300.0, 1200.0, 3600.0, 14_400.0, 43_200.0)
-# Chances to last longer that are recorded of a job: what schedules turn on.
+# The chance that a job lasts longer than each of these is recorded: schedules depend on it.
 LONG_S = (("over_1h", 3600.0), ("over_6h", 21_600.0), ("over_1d", 86_400.0))
-TYPICAL_S = 600.0  # predicted of a job nobody has a prediction for
+TYPICAL_S = 600.0  # taken for a job that nothing predicts
 
-CLAIMED = 3  # numbers of a claim: between what, and how often such hold
+CLAIMED = 3  # numbers in a claim: lower and upper bound, and how often such claims hold
 
-STATED_POINTS = 200  # of the distribution of a duration that a job states itself
+STATED_POINTS = 200  # points in the distribution of a duration that a job states itself
 
-FINE = 64  # quantiles that futures are drawn from and ends are read off: more than decide
-CURVES = 5000  # that are kept
-EVEN = 256  # of the ratios, of which they are made
+FINE = 64  # quantiles from which futures are drawn and ends read: more than decisions use
+CURVES = 5000  # curves that are kept
+EVEN = 256  # quantiles of the ratios, from which curves are made
 
-# Curves by what they were made of, and that, which an id is only good for while it lives.
+# Curves, by what each was made of. The ratios are kept too: a key holds only their id, which is
+# valid only while they exist.
 _CURVES: dict[tuple[Any, ...], tuple[tuple[float, ...], Curve]] = {}
 
 Quantiles = Sequence[float]  # total durations, seconds, at levels (i + 1/2) / n

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from models.bundle import Bundle
 
 DOUBTFUL = 0.25  # error of a job's own progress above which its command may know better
-SPREAD = 1.5  # of ln(true / predicted), of predictions made without it
-ENDED_HERE = "ended_here"  # how many jobs have ended, of a job whose owner's first has not
+SPREAD = 1.5  # deviation of ln(true / predicted), of predictions made without a job's own progress
+ENDED_HERE = "ended_here"  # how many jobs have ended, noted where none of the owner's has
 COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
 
 

@@ -36,9 +36,9 @@ from scheduler.core.waiting import Waiting
 if TYPE_CHECKING:
     from scheduler.core.profiling import Stage
 
-# Waits that events bring about: the core has them from the events.
+# Reasons to wait that come from events; a core that follows a log has them from these.
 _BY_EVENTS = (Reason.HELD_BY_OWNER, Reason.HELD_BY_OPERATOR, *DEPENDS)
-# What is decided in turns and by the stage; the rest follows from events, as most who join do.
+# What turns and the stage decide. Other decisions follow from events, as most of ENQUEUE do too.
 _CARRIED_OUT = (
     *STARTS,
     Action.PROFILE,

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from scheduler.core.cluster import Cluster, Pool, Run
 
-MOST = 8  # jobs that a wait names
-LEVEL = 0.9  # that all that are named have ended
+MOST = 8  # jobs named as the ones that a job waits for
+LEVEL = 0.9  # probability with which all named jobs have ended by the time that is told
 # expected seconds until a run has ended, or within which it has with a probability; inf: not known
 LeftS = Callable[[Run, float | None], float]
-FRESH_S = 60.0  # so long an answer is good, while the GPUs it is about are as they were
+FRESH_S = 60.0  # an answer is used for so long, if its runs still run on unchanged nodes
 
 
 class Holding(NamedTuple):

@@ -34,7 +34,8 @@ from scheduler.core.turn import Host
 
 
 class Stage(Protocol):
-    """A profiling stage, which stands in front of the queues."""
+    """A profiling stage. It profiles jobs before they join their queues or, where
+    `overlaps_waiting`, while they wait there."""
 
     limit_s: float
     max_gpus: int

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "JobResult", "Outcome"]
 
-FIRST_S = 300.0  # after which a job that was not profiled says it first; then each time it doubles
+# A job that was not watched first reports its progress after so long, then after each doubling.
+FIRST_S = 300.0
 
 
 class Progress:

@@ -64,7 +64,8 @@ class After(NamedTuple):
 
 @dataclass(slots=True)
 class JobResult:
-    """The result of one job. Times are seconds since the epoch; None means never.
+    """The result of one job. `start_time` and `end_time` are seconds since the epoch; None means
+    never.
 
     `job.submit_time` is that of the simulation, which in a closed loop may be later than in the
     trace.

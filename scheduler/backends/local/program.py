@@ -18,9 +18,8 @@ MISSING = f"{__name__}:missing"
 
 
 class Missing:
-    """Finds out by `missing` whether a program exists, in a process that may be left to hang: the
-    folders are named by tenants.
-    """
+    """Calls `missing`, which finds out whether a program exists, in a process of its own. Tenants
+    name the folders, and a folder may hang; then that process is abandoned."""
 
     def __init__(self) -> None:
         self._aside = Aside(__name__)

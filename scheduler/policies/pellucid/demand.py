@@ -27,7 +27,7 @@ class _Asked:
     is slower than real time by the ratio of GPUs asked for to GPUs of the virtual cluster."""
 
     gpus: int = 0
-    there: int = 0  # GPUs to be had, as of the last turn; 0: there was none yet
+    there: int = 0  # GPUs of the virtual cluster, as of its last turn; 0: it has had no turn
     shown_s: float = 0.0  # by the clock, at `at`
     at: float = 0.0
     unseen_s: dict[str, float] = field(default_factory=dict)  # waits before the clock began, by job

@@ -212,7 +212,7 @@ class PellucidLearned(Learned):
                 continue
             estimate_s = group[0].estimate_s
             assert estimate_s is not None
-            described = described_by(policy, group[0])  # all are believed so
+            described = described_by(policy, group[0])  # the same for all jobs of the group
             for queued, before_s in zip(group, before, strict=True):
                 assert before_s is not None
                 policy.estimates[queued.job.job_id] = estimate_s

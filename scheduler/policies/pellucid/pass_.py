@@ -59,7 +59,7 @@ class Parts(Protocol):
     memos: dict[str, Memo]
     reservations: dict[str, Reservation]
     remembers: bool
-    spent: dict[str, float]  # by virtual cluster: when searches last did not do for everybody
+    spent: dict[str, float]  # virtual cluster -> when its searches for partners were last used up
 
     def knows(self, job_id: str) -> bool:
         """Return whether a job is known to the policy and has not ended."""
@@ -97,7 +97,8 @@ class Pass:
         self._refusal: Obstacle | None = None  # why the job at hand was not packed
         self._too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed meanwhile
         self._choosy: tuple[QueuedJob, Evidence] | None = None  # refused what was free, and why
-        self._fits_without: dict[int, bool] = {}  # by GPUs: would fit were nothing reserved
+        # GPUs -> whether they would fit if nothing were reserved
+        self._fits_without: dict[int, bool] = {}
         self._served = 0  # jobs that do not wait any more
 
     def run(self) -> None:
