@@ -196,7 +196,8 @@ class Proposals:
 
     def promote(self, name: str, *, by: str, why: str, anyway: bool, now: float) -> None:
         """Ask for a proposal to become champion (the models in use). Raise NoProposal where it is
-        not judged, is promoted already, or is not better and `anyway` with a `why` is not given.
+        not judged, its promotion was asked for already, or it is not better and `anyway` with a
+        `why` is not given.
         """
         found = self.one(name)
         if why.strip():
