@@ -229,8 +229,8 @@ class Analyst:
             self.read_at = self.state.header.clock(read_at)
 
     def _known_upto(self, connection: Connection) -> int:
-        """Return the `seq` of the event from which on the log must be read event by event, because
-        a state as of that event can be loaded: the last correction of times, or the newest snapshot
+        """Return the `seq` of the event after which the log must be read event by event, because a
+        state as of that event can be loaded: the last correction of times, or the newest snapshot
         of a long log, whichever is later. Return 0 where all events must be read.
         """
         mended = self.store.last_seq_in(connection, Kind.CLOCK_MENDED)

@@ -113,7 +113,7 @@ def _look_at_pages(store: Store) -> None:
 
 def _keep_others_out(settings: Settings) -> None:
     """Raise SettingsError where other users could write to the folders of the service's state or
-    database.
+    database. Folders that are missing are made.
     """
     folders = {"state_dir": settings.state_dir}
     url = make_url(settings.database)
