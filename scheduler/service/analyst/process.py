@@ -585,8 +585,8 @@ def _put(
     _: list[Event],
 ) -> None:
     """Store forecasts made from the log up to event `seen`, and the claims that jobs will not start
-    which some of them make. Leave out the latest forecast of a job that has a new reason to wait
-    since then. `bases`: as which forecasts: "submission", "latest" or both.
+    which some of them make. Leave out the claim and the latest forecast of a job that has a new
+    reason to wait since then. `bases`: as which forecasts: "submission", "latest" or both.
     """
     since = waiting_again(connection, made, seen)
     for basis in bases:

@@ -93,7 +93,7 @@ class Vouched:
 
 def _account(name: str) -> str:
     """Return the Unix account in which a person's jobs are run, or "" where the service is not
-    root, or no person (but at most the system) has an account of that name.
+    root, or where no account of a person has that name (one of the system does not count).
     """
     if os.geteuid() != 0:
         return ""  # all jobs run in the service's own, and for one person only: see `guard`
