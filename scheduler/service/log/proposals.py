@@ -161,7 +161,7 @@ class Proposals:
     ) -> Proposal:
         """Store models as a proposal, and return the proposal. `former`: digest of the models in
         use; `change`: the edits that made the new models. Raise NoProposal where a proposal of the
-        same models is still open, or `why` is empty or no single line of         printable text.
+        same models is still open, or `why` is empty or no single line of printable text.
         """
         _check_why(why)
         same = (one for one in self.each() if one.proposed.digest == bundle.digest)
