@@ -79,7 +79,7 @@ def create_app(
         clock: returns the time on the backend's clock, seconds since the epoch.
         counts: counts of the service's processes, for `/metrics`.
 
-    Raise SettingsError when strangers could reach the service without a token.
+    Raise SettingsError as `guard` does.
     """
     limits = limits or Limits()
     own = store is None

@@ -302,8 +302,8 @@ class Metrics(Collector):
         return made
 
     def _ended_since(self, connection: Connection, since: float) -> list[Seen]:
-        """Return the jobs that had started and ended at or after `since` (seconds since the epoch),
-        the latest first, at most `MOST_WATCHED`.
+        """Return the started jobs that ended at or after `since` (seconds since the epoch), the
+        latest first, at most `MOST_WATCHED`.
         """
         columns = (
             jobs.c.submitted_at, jobs.c.started_at, jobs.c.ended_at, jobs.c.gpus, jobs.c.vc,

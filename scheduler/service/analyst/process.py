@@ -229,8 +229,8 @@ class Analyst:
             self.read_at = self.state.header.clock(read_at)
 
     def _known_upto(self, connection: Connection) -> int:
-        """Return the `seq` of the event from which on the log must be read event by event, because
-        a state as of that event can be loaded: the last correction of times, or the newest snapshot
+        """Return the `seq` of the event after which the log must be read event by event, because a
+        state as of that event can be loaded: the last correction of times, or the newest snapshot
         of a long log, whichever is later. Return 0 where all events must be read.
         """
         mended = self.store.last_seq_in(connection, Kind.CLOCK_MENDED)
@@ -585,8 +585,8 @@ def _put(
     _: list[Event],
 ) -> None:
     """Store forecasts made from the log up to event `seen`, and the claims that jobs will not start
-    which some of them make. Leave out the latest forecast of a job that has a new reason to wait
-    since then. `bases`: as which forecasts: "submission", "latest" or both.
+    which some of them make. Leave out the claim and the latest forecast of a job that has a new
+    reason to wait since then. `bases`: as which forecasts: "submission", "latest" or both.
     """
     since = waiting_again(connection, made, seen)
     for basis in bases:

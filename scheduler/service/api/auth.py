@@ -88,7 +88,7 @@ class Authenticator:
 
     def admit(self, request: Request) -> Viewer:
         """Return the viewer who sends a request, and count the request against the viewer's limits.
-        Raise Problem (401, 403, 429) where the request is refused.
+        Raise Problem (400, 401, 403, 429) where the request is refused.
         """
         viewer, by_header = self._identify(request)
         request.state.actor, request.state.viewer = viewer.name, viewer
@@ -359,7 +359,7 @@ def _is_address(host: str) -> bool:
 
 async def admitted(request: Request) -> Viewer:
     """Return the viewer who sends the request, as a FastAPI dependency. A request that only reads
-    first waits for its turn. Raise Problem (401, 403, 429) where the request is refused.
+    first waits for its turn. Raise Problem (400, 401, 403, 429) where the request is refused.
     """
     authenticator: Authenticator = request.app.state.authenticator
     if authenticator.knows(request):  # nothing to wait for: no need of a thread

@@ -87,7 +87,7 @@ async def share(request: Request, view: Seen, user: Word = None) -> Shares:
 
 async def shares_of(request: Request, viewer: Viewer, user: str | None = None) -> Shares:
     """Return what a user has used and is due; by default the viewer. The analyst answers, or in
-    front of a Slurm the decider.
+    front of a Slurm the follower.
     """
     settings: Settings = request.app.state.settings
     questions: Questions = request.app.state.questions

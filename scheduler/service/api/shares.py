@@ -65,8 +65,8 @@ def make(
 
 
 def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:
-    """Return the shared links to a viewer's jobs (for an operator to all jobs), the latest first,
-    `LISTED` at most.
+    """Return the valid shared links to a viewer's jobs (for an operator to all jobs), the latest
+    first, `LISTED` at most.
     """
     if viewer.only:
         return []

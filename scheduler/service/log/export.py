@@ -63,8 +63,8 @@ def finished(store: Store) -> pa.Table:
 def keep_exporting(
     database: str, path: Path, every: int, stopping: Callable[[float], bool]
 ) -> None:
-    """Write the table of `finished` to `path` each time `every` more jobs have ended, and where
-    `path` is missing, until stopped.
+    """Write the table of `finished` to `path` each time the number of ended jobs reaches a
+    multiple of `every`, and where `path` is missing though jobs have ended, until stopped.
 
     Args:
         stopping: waits for so many seconds at most; returns True to stop.

@@ -161,7 +161,7 @@ class Proposals:
     ) -> Proposal:
         """Store models as a proposal, and return the proposal. `former`: digest of the models in
         use; `change`: the edits that made the new models. Raise NoProposal where a proposal of the
-        same models is still open, or `why` is empty or more than one line.
+        same models is still open, or `why` is empty or no single line of printable text.
         """
         _check_why(why)
         same = (one for one in self.each() if one.proposed.digest == bundle.digest)
@@ -196,7 +196,8 @@ class Proposals:
 
     def promote(self, name: str, *, by: str, why: str, anyway: bool, now: float) -> None:
         """Ask for a proposal to become champion (the models in use). Raise NoProposal where it is
-        not judged, is promoted already, or is not better and `anyway` with a `why` is not given.
+        not judged, its promotion was asked for already, or it is not better and `anyway` with a
+        `why` is not given.
         """
         found = self.one(name)
         if why.strip():

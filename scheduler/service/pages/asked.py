@@ -92,7 +92,7 @@ class Input:
 
     @property
     def attributes(self) -> dict[str, str | int | None]:
-        """Return the attributes of the HTML element, without those that are None."""
+        """Return the attributes of the HTML element. Those that are None are left out of it."""
         ask = self.of.ask
         if self.of.kind is str:
             return {"type": "text", "name": self.name, "maxlength": self.longest}

@@ -359,7 +359,7 @@ class PageQueries(VisibleQueries):
     # --- figures ----------------------------------------------------------------------------
 
     def outcomes(self, since: float = 0.0, *, accounts: bool = False) -> list[Outcome]:
-        """Return the jobs that ran and ended at or after `since`, of all users, latest first, at
+        """Return the started jobs of all users that ended at or after `since`, latest first, at
         most `FIGURES`. `accounts`: also give the Slurm account that each was billed to.
         """
         names = [n for n in Outcome.__slots__ if n not in ("user", "account")]
@@ -380,9 +380,8 @@ class PageQueries(VisibleQueries):
         return found
 
     def used(self, since: float = 0.0) -> list[Used]:
-        """Return what each job used that the viewer may see and that ran and ended at or after
-        `since`, latest first, at most `FIGURES`. Only the latest `FIGURES` measurements are
-        counted.
+        """Return what each started job used that ended at or after `since` and that the viewer may
+        see, latest first, at most `FIGURES`. Only the latest `FIGURES` measurements are counted.
         """
         names = "job_id", "owner", "vc", "gpus", "started_at", "ended_at", "spec", "slurm"
         ended = jobs.c.ended_at >= since, jobs.c.started_at.is_not(None), self._mine()

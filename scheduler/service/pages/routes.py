@@ -155,7 +155,7 @@ Chosen = Annotated[Wanted, Depends(_wanted)]
 def list_jobs(
     request: Request, viewer: Asking, wanted: Chosen, first: int = 0, after: Word = ""
 ) -> Response:
-    """Show every job that the viewer may see and that has not ended in a table. The address's query
+    """Show a table of the jobs that the viewer may see and that have not ended. The address's query
     holds the search, the filters and the sorting.
     """
     return show(

@@ -70,8 +70,8 @@ def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
 def stands_of(
     view: VisibleQueries, job: JobRow, now: float, standing: Standing | None = None
 ) -> Stands:
-    """Return a job with its forecasts, which is all that `forecast_of` needs. `standing`: its place
-    in its queue, where it is known.
+    """Return a job with its forecasts and, where these lack it, the latest time at which it starts:
+    all that `forecast_of` needs. `standing`: its place in its queue, where it is known.
     """
     forecast = view.forecast(job.job_id)
     return Stands(

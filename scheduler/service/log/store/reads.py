@@ -567,8 +567,8 @@ class VisibleQueries(ShortRows):
     # --- figures ----------------------------------------------------------------------------
 
     def fairness(self, since: float = 0.0) -> list[Share]:
-        """Return GPU-time and waits of the jobs that had started and ended at or after `since`, for
-        each virtual cluster as a whole (user "") and for the users the viewer may see.
+        """Return GPU-time and waits of started jobs that ended at or after `since`, for each
+        virtual cluster as a whole (user "") and for the users the viewer may see.
         """
         figures = (
             func.count().label("jobs"),
@@ -587,8 +587,8 @@ class VisibleQueries(ShortRows):
         return sorted(shares, key=lambda share: (share.vc, share.user))
 
     def history(self, since: float = 0.0, vc: str | None = None) -> list[Day]:
-        """Return figures of the jobs that had started and ended at or after `since`, one record for
-        each day on which any ended, over all users. `vc`: virtual cluster; None: all.
+        """Return figures of started jobs that ended at or after `since`, one record for each day on
+        which any ended, over all users. `vc`: virtual cluster; None: all.
         """
         day = func.floor(jobs.c.ended_at / 86_400) * 86_400
         query = select(

@@ -215,7 +215,8 @@ class ShortRows(VisibleRows):
         Args:
             gpus: True: only jobs that ask for GPUs; False: only jobs that ask for none.
             back: the last ones first.
-            after: the id of a job, there or not; only those after it. "": from the first one.
+            after: the id of a job, whether it exists or not; only those after it. "": from the
+                first one.
             first: how many are left out.
             only: values that owner, account, partition and phase must have; "": any.
         """
