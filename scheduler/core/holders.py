@@ -15,7 +15,7 @@ from typing import NamedTuple
 from scheduler.core.cluster import Cluster, Pool, Run
 
 MOST = 8  # jobs named as the ones that a job waits for
-LEVEL = 0.9  # probability with which all named jobs have ended by the time that is told
+LEVEL = 0.9  # probability with which all named jobs have ended by the time that is given
 # expected seconds until a run has ended, or within which it has with a probability; inf: not known
 LeftS = Callable[[Run, float | None], float]
 FRESH_S = 60.0  # an answer is used for so long, if its runs still run on unchanged nodes
