@@ -205,8 +205,7 @@ class Nodes:
     def too_large(self, job: Job) -> bool:
         """Return whether a job asks for more GPUs than its virtual cluster has, or for fewer than
         any job must ask for."""
-        least = 0 if self._core.policy.capabilities.places_cpus else 1
-        return not least <= job.gpus <= self.capacity.get(job.vc, -1)
+        return not self._least() <= job.gpus <= self.capacity.get(job.vc, -1)
 
     def refusal(self, job: Job) -> Reason | None:
         """Return why a job can never start on the cluster as it is, or None when it can."""
@@ -233,7 +232,11 @@ class Nodes:
         stay, node_vc = self._once_changed(), self._core.cluster.node_vc
         lent = {n for n in self._lent & stay.keys() if stay[n].vc == node_vc[n]}
         gpus = sum(has.gpus for n, has in stay.items() if has.vc == job.vc and n not in lent)
-        return not 0 < job.gpus <= gpus
+        return not self._least() <= job.gpus <= gpus
+
+    def _least(self) -> int:
+        """Return the fewest GPUs that a job may ask for."""
+        return 0 if self._core.policy.capabilities.places_cpus else 1
 
     def _once_changed(self) -> dict[int, Node]:
         """Return the nodes, by number, as they will be once all pending changes are made."""
