@@ -37,6 +37,7 @@ class KnownJob:
         depends_since: time since when the job waits for other jobs to end; None: it does not.
         failed: id of a job that had to succeed and failed; "": none.
         progress: the progress that the job reports, with its total duration.
+        unread: whether nobody reads why it was decided as it was.
     """
 
     job: Job
@@ -54,6 +55,7 @@ class KnownJob:
     depends_since: float | None = None
     failed: str = ""
     progress: Progress | None = None
+    unread: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -290,13 +292,35 @@ class Nodes:
             core.profiling.add(queued)
             return
         if known.queued_before:
-            core.policy.prepare(queued, now, core.estimator)
+            core.policy.prepare(queued, now, core.estimator, logged=known.unread)
         if placement:
             self._adopt_run(known, placement, now if known.since is None else known.since)
         else:
             core.waiting.recheck = True
             core.queues[job.vc].add(queued)
             core.touch(job.vc)
+
+    def adopt_waiting(
+        self, job: Job, order: int, now: float, *, priority: int = 0, unread: bool = False
+    ) -> QueuedJob:
+        """Take over a job that waits in its queue in another core, as `adopt` does, and return it.
+        It joins its queue here with `line_up`. See `KnownJob` for the arguments."""
+        core = self._core
+        queued = core.jobs[job.job_id] = QueuedJob(job, order, priority)
+        core.arrivals = max(core.arrivals, order + 1)
+        core.waiting.adopted(job)
+        core.policy.prepare(queued, now, core.estimator, logged=unread)
+        return queued
+
+    def line_up(self, jobs: Iterable[QueuedJob]) -> None:
+        """Put jobs into their queues that `adopt_waiting` returned, all of a queue at once."""
+        core, lines = self._core, dict[str, list[QueuedJob]]()
+        for queued in jobs:
+            lines.setdefault(queued.job.vc, []).append(queued)
+        for vc, line in lines.items():
+            core.waiting.recheck = True
+            core.queues[vc].extend(line)
+            core.touch(vc)
 
     def _adopt_run(self, known: KnownJob, placement: Placement, start: float) -> None:
         core, job = self._core, known.job
