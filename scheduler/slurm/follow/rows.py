@@ -40,6 +40,7 @@ _SHOWN = attrgetter(
     "memory_mib",
     "time_limit_s",
     "comment",
+    "work",
 )
 
 Rows = dict[str, JobColumns]
@@ -51,7 +52,7 @@ def _json(job: SlurmJob, reason: SlurmReason) -> str:
 
 def submission(job: SlurmJob, vc: str) -> Submission:
     """Return a job of Slurm as a submission to the service."""
-    return Submission(**asked(job), vc=vc)
+    return Submission(**asked(job), vc=vc, work=job.work)
 
 
 class JobRows:
