@@ -1,12 +1,12 @@
 """How long real trainings will take, as the service says it in front of a real Slurm.
 
-    python -m benchmarks.printed.in_slurm --keep FOLDER --json
+    python -m benchmarks.printed.in_slurm --keep FOLDER --json [--slower 5]
 
 Each training that `libraries.py --keep` has kept becomes a job of real Slurm daemons with fake GPUs,
 whose script runs the command, as a program of its own name. It prints what was printed, when it
 was. The follower of the modes advise and order reads the scripts and output files. Judged as there:
-what it knows from what was printed in the first third of the run, and what it says of a second run
-with another amount at its submission.
+what it knows from what was printed in the first third of the run, beside what the service without
+Slurm says then, and what it says of a second run with another amount at its submission.
 Needs root and the packages that `make slurm-test` installs.
 """
 
@@ -21,9 +21,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.printed.__main__ import Played
+from benchmarks.printed.__main__ import Played, play
 from benchmarks.printed.libraries import NEAR, NEAR_AGAIN, SEEN, right
 from benchmarks.slurm import SlurmCluster
+from features.commands import of_command
 from features.progress import Progress
 from scheduler.assembly import CoreSpec
 from scheduler.core.durations import seconds_of
@@ -35,8 +36,8 @@ from scheduler.slurm.read.shape import Shape
 from scheduler.slurm.read.table import Table
 
 USER = "games"
-LOOK_S = 2.0  # the service's own is 30: it reads a job as seldom, and these are short
-MOST_S = 900.0  # for all of them
+LOOK_S = 2.0  # the service's own is 30: these are short
+PATIENCE_S = 120.0  # beyond the longest of them
 # stands for `python` in the jobs' PATH
 PLAYS = """#!{python}
 import json, sys, time
@@ -80,7 +81,8 @@ class _Site:
         ids = {self.submit(name, run[0]): name for name, (_, run, _) in kept.items()}
         reports: dict[str, list[tuple[float, Progress]]] = {name: [] for name in kept}
         began = time.time()
-        while ids.keys() - self._over() and time.time() < began + MOST_S:
+        most_s = max(took_s for _, (_, _, took_s), _ in kept.values()) + PATIENCE_S
+        while ids.keys() - self._over() and time.time() < began + most_s:
             self.follower.look()
             for job_id, progress in self.follower._planner.progress.items():
                 said = reports[ids[job_id]]
@@ -129,20 +131,31 @@ def measured(kept: dict[str, Kept]) -> list[dict[str, Any]]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     rows = []
-    for name, (amount, (_, _, took_s), (_, _, again_s)) in kept.items():
+    for name, (amount, (command, parts, took_s), (_, _, again_s)) in kept.items():
         seen, second = played[name].at(SEEN), again[name]
+        alone = play(parts, took_s, of_command(command)).at(SEEN)
         rows.append(
             {
                 "library": name,
                 "amount": amount,
                 "took_s": round(took_s, 1),
                 "said": round(seen.total_s / took_s, 3) if seen else None,
+                "said_alone": round(alone.total_s / took_s, 3) if alone else None,
                 "interval_holds": seen.low_s <= took_s <= seen.high_s if seen else None,
                 "second_took_s": round(again_s, 1),
                 "second_foreseen": round(second / again_s, 3) if second else None,
             }
         )
     return rows
+
+
+def _slower(one: Kept, by: float) -> Kept:
+    """Return a training and its second run as they would have been on a slower machine."""
+    runs = [
+        [command, [(by * at, text) for at, text in parts], by * took_s]
+        for command, parts, took_s in one[1:]
+    ]
+    return one[0], runs[0], runs[1]
 
 
 def _plain_python() -> str:
@@ -156,13 +169,18 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--keep", required=True, help="folder of what was printed")
     parser.add_argument("--only", nargs="*", help="libraries; without it, all that are kept")
+    parser.add_argument(
+        "--slower", type=float, default=1.0, help="how many times as long they take"
+    )
     wanted = parser.parse_args()
     files = {path.stem: path for path in sorted(Path(wanted.keep).glob("*.json"))}
     names = wanted.only or files
-    rows = measured({name: json.loads(files[name].read_text("utf-8")) for name in names})
+    kept = {name: json.loads(files[name].read_text("utf-8")) for name in names}
+    rows = measured({name: _slower(one, wanted.slower) for name, one in kept.items()})
     figures = {
         "libraries": len(rows),
         "right": right([one["said"] for one in rows], NEAR),
+        "right_alone": right([one["said_alone"] for one in rows], NEAR),
         "second_right": right([one["second_foreseen"] for one in rows], NEAR_AGAIN),
     }
     if not wanted.json:

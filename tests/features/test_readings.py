@@ -77,6 +77,15 @@ PROGRAMS = {
         "epochs": 3,
         "runs": 5,
     },
+    "for task in range(6):\n    for epoch in range(3):\n        train()\n": {
+        "epochs": 3,
+        "runs": 6,
+    },
+    "for a in range(2):\n    go(a)\n" + EPOCHS.format(5): {"epochs": 5},
+    "study.optimize(f, n_trials=40)\ndef f():\n    for epoch in range(3): train()\n": {
+        "epochs": 3,
+        "runs": 40,
+    },
     "GridSearchCV(MLPClassifier(max_iter=200), {}).fit(x, y)\n": {"steps": 200, "runs": inf},
     "for round in range(200):\n    serve()\ndef client():\n    "
     + EPOCHS.format(5).replace("\n", "\n    "): {"steps": 200},
