@@ -262,6 +262,10 @@ class _Program:
     def _handed_to(self, node: ast.Call, name: str) -> dict[str, float]:
         """Return the amount that a call hands to a trainer."""
         found, open_ = dict[str, float](), False
+        for setting, value in self._of_tables(node):
+            unit = unit_of(setting)
+            number = self._number(value) if unit in _AMOUNTS else None
+            found |= {} if unit is None or number is None else {unit: number}
         for one in node.keywords:
             unit = unit_of(one.arg or "")
             if unit in _AMOUNTS and one.arg not in ("n_iter", "it"):
@@ -274,6 +278,16 @@ class _Program:
         if "steps" in found and _HUGGING.match(name):
             found.pop("epochs", None)
         return found
+
+    def _of_tables(self, node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+        """Yield (name, value) of the settings in the dictionaries that a call is handed."""
+        for one in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            named = self.names.get(_name(one), [])
+            table = named[0] if len(named) == 1 else one
+            if isinstance(table, ast.Dict):
+                for key, value in zip(table.keys, table.values, strict=True):
+                    if key is not None and (name := _text(key)):
+                        yield name, value
 
     def _of_options(self) -> dict[str, float]:
         """Return the amount that the defaults of the options name; {} if they name several, or
